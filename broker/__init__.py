@@ -1,1 +1,1 @@
-"""The queue core: knows Redis and the rules of the queue, knows no protocol and no door."""
+"""The queue core: Redis and the rules of the queue. Must not know any protocol or door."""

@@ -1,4 +1,4 @@
-"""Where to listen or to connect, as settings write it. Must not know any setting."""
+"""Addresses to listen on or to connect to, as settings write them. Must not know any setting."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Address(NamedTuple):
 
 
 def read_address(value: object) -> object:
-    """Read `HOST:PORT`; what is no text is for others to judge."""
+    """Read `HOST:PORT`; a value that is no text is returned as it is."""
     if not isinstance(value, str):
         return value
     host, colon, port = value.strip().rpartition(":")

@@ -1,4 +1,4 @@
-"""The settings of the AMQP door: where it listens, whom it believes, how much it takes. Must not know the other settings."""
+"""The settings of the AMQP door: addresses, credentials and limits. Must not know the other settings."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ _SHARED_KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,255})\s+[^\s/@]+@
 def _shared_keys(value: SecretStr) -> SecretStr:
     names = set()
     for number, line in enumerate(value.get_secret_value().splitlines(), 1):
-        # The line is not repeated: it has a key.
+        # The line has a key, so the message does not repeat it.
         found = _SHARED_KEY.fullmatch(line.strip())
         if line.strip() and not found:
             msg = f"line {number} is not NAME JID KEY with a key of 32 characters or more"
@@ -30,7 +30,7 @@ def _shared_keys(value: SecretStr) -> SecretStr:
 
 
 class AmqpSettings(BaseSettings):
-    """All of them; the description of each says what to write."""
+    """All AMQP settings; the description of each says what to write."""
 
     amqp_bind: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
         default=Address("127.0.0.1", 5672), description="where to serve AMQP, e.g. 127.0.0.1:5672"
@@ -60,6 +60,6 @@ class AmqpSettings(BaseSettings):
 
     @property
     def amqp_secrets(self) -> tuple[str, ...]:
-        """Give what must never be shown: hashes and shared keys; none when nobody has either."""
+        """Values that must never be shown: hashes and shared keys."""
         hashes = (line.rpartition(":")[2] for line in self.amqp_passwords.get_secret_value().split())
         return *hashes, *self.amqp_event_hubs_keys.get_secret_value().split()[2::3]

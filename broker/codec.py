@@ -1,7 +1,7 @@
 """The envelope as bytes: the only serialisation of the project. Knows msgpack; must not know what a body means.
 
 A record is a msgpack array `[version, type, body]` or `[version, type, body, headers]`. The type is a text, or a small
-number for the one type that nearly every item has, so that an envelope costs five bytes more than a body of 200.
+number for the type of nearly every item, so that an envelope adds five bytes to a body of 200.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ _XML: Final = 0
 
 
 def pack(envelope: Envelope) -> bytes:
-    """Write an envelope."""
+    """Encode an envelope."""
     kind = _XML if envelope.content_type == XML else envelope.content_type
     if envelope.headers:
         return bytes(msgpack.packb((_VERSION, kind, envelope.body, dict(envelope.headers))))
@@ -25,7 +25,7 @@ def pack(envelope: Envelope) -> bytes:
 
 
 def headless(record: bytes) -> bytes:
-    """Give a record without its headers: they tell of the way of a message, so its copies may differ in them."""
+    """Return a record without its headers: copies of one message may differ in them."""
     try:
         return pack(replace(unpack(record), headers={}))
     except CorruptRecord:
@@ -33,9 +33,9 @@ def headless(record: bytes) -> bytes:
 
 
 def unpack(record: bytes) -> Envelope:
-    """Read what `pack` wrote; raises CorruptRecord on anything else."""
+    """Decode what `pack` wrote; raises CorruptRecord on anything else."""
     try:
-        # No length inside can be honest and exceed the record's own, and extension types are never written.
+        # msgpack refuses a length beyond the record, and extension types are never written.
         version, kind, body, *rest = msgpack.unpackb(record, use_list=False, max_ext_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as fault:
         msg = f"not an envelope: {fault}"
@@ -44,7 +44,7 @@ def unpack(record: bytes) -> Envelope:
         msg = f"an envelope of version {version}, newer than this program"
         raise CorruptRecord(msg)
     headers = rest[0] if rest else {}
-    # By exact type: True equals 1, and msgpack has both.
+    # Exact types: True equals 1, and msgpack has both.
     if (
         (type(version), version) == (int, _VERSION)
         and ((type(kind), kind) == (int, _XML) or (type(kind) is str and kind))

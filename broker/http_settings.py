@@ -1,4 +1,4 @@
-"""The settings of the RESTful door: where it listens, whom it believes, how much it takes. Must not know the other settings."""
+"""The settings of the HTTP door: addresses, credentials and limits. Must not know the other settings."""
 
 import re
 from typing import Annotated, Final
@@ -15,7 +15,7 @@ _LINE: Final = re.compile(r"[^:\s/]+@[^:\s/]+:\$2[aby]\$[0-3][0-9]\$[./A-Za-z0-9
 
 
 def bare_jid(value: object) -> object:
-    """Read the bare JID of somebody at a server, as the settings of all doors write it; none is none."""
+    """Read a bare JID with a local part, for the settings of all doors; None stays None."""
     if value is None:
         return None
     if not isinstance(value, str) or "@" not in value or any(mark in value for mark in "/ "):
@@ -25,9 +25,9 @@ def bare_jid(value: object) -> object:
 
 
 def password_lines(value: SecretStr) -> SecretStr:
-    """Judge lines of JID:HASH, as the settings of all doors write them."""
+    """Check lines of JID:HASH, for the settings of all doors."""
     for number, line in enumerate(value.get_secret_value().splitlines(), 1):
-        # The line is not repeated: who writes a password by mistake must not find it in a log.
+        # The message does not repeat the line: a password written by mistake must not reach a log.
         if line.strip() and not _LINE.fullmatch(line.strip()):
             msg = f"line {number} is not JID:HASH with a bcrypt hash"
             raise ValueError(msg)
@@ -47,7 +47,7 @@ def _keys(value: str) -> str:
 
 
 class HttpSettings(BaseSettings):
-    """All of them; the description of each says what to write."""
+    """All HTTP settings; the description of each says what to write."""
 
     http_bind: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
         default=Address("127.0.0.1", 8080), description="where to serve HTTP, e.g. 127.0.0.1:8080"

@@ -1,6 +1,6 @@
-"""THE table of Redis keys: what each is called, of which type it is, what it belongs to and what bounds it.
+"""THE table of Redis keys: name, type, holder, meaning and bound of each.
 
-Everything that names a key asks here; scripts receive keys and never build one. Must not know how a key is used.
+All names of keys come from here; scripts receive keys and never build one. Must not know how a key is used.
 """
 
 from dataclasses import dataclass
@@ -399,31 +399,31 @@ TABLE: Final = (
 )
 
 FORMAT: Final = 1
-"""The version of the table. Who renames a key, or changes what is in it so that a version before cannot read it, counts it up."""
+"""The version of the table. A renamed key, or content that an older version cannot read, needs a new number."""
 
 BY_NAME: Final = {key.name: key for key in TABLE}
 
 SERVICE: Final = "service"
-"""Hash tag of what belongs to no node."""
+"""Hash tag of keys that belong to no node."""
 
 QOS: Final = "qos"
-"""Hash tag of assured messages between their two steps: they may be for any node, and their limits are for all together."""
+"""Hash tag of prepared messages: they may be for any node, and share common limits."""
 
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%{} \t\r\n"})
 
 
 def escaped(text: str) -> str:
-    """Make a name safe between the braces of a hash tag and readable to the eye: braces, blanks and % are escaped."""
+    """Make a name safe and readable within the braces of a hash tag: braces, blanks and % are escaped."""
     return text.translate(_ESCAPED)
 
 
 def format_found(noted: bytes | None, *, has_nodes: int) -> int:
-    """Tell the format of a store from what it notes; one with nodes and no note is older than all formats, so 0."""
+    """Return the format of a store; nodes without a format number are older than all formats, so 0."""
     return int(noted or 0) if noted or has_nodes else FORMAT
 
 
 def other_format(found: int) -> tuple[str, str]:
-    """Say that a store has another format, and what to do about it."""
+    """Return a sentence on a store of another format, and its remedy."""
     fault = f"Redis holds a store of format {found}, and this version of stanzaq keeps format {FORMAT}"
     if found > FORMAT:
         return fault, f"install a version of stanzaq that keeps format {found}"
@@ -435,13 +435,13 @@ def _key(tag: str, name: str) -> str:
 
 
 def of_partition(name: str, partition: Partition) -> str:
-    """Name a key of a partition: `sq:{NODE@INCARNATION/P}:name`. This and the others raise KeyError on names not in the table."""
+    """Return a key of a partition: `sq:{NODE@INCARNATION/P}:name`. This and the others raise KeyError on unknown names."""
     return _key(escaped(str(partition)), name)
 
 
 @lru_cache(maxsize=4_096)
 def all_of_partition(names: tuple[str, ...], partition: Partition) -> tuple[str, ...]:
-    """Name several keys of a partition; those of busy partitions are cached."""
+    """Return several keys of a partition; cached for busy partitions."""
     prefix = f"sq:{{{escaped(str(partition))}}}:"
     return tuple([prefix + name for name in _checked(names)])
 
@@ -452,22 +452,22 @@ def _checked(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def of_node(name: str, node: str) -> str:
-    """Name a key of a node's record: `sq:{NODE}:name`."""
+    """Return a key of a node's record: `sq:{NODE}:name`."""
     return _key(escaped(node), name)
 
 
 def of_jid(name: str, jid: str) -> str:
-    """Name a key of a bare JID: `sq:{jid:JID}:name`."""
+    """Return a key of a bare JID: `sq:{jid:JID}:name`."""
     return _key(f"jid:{escaped(jid)}", name)
 
 
 def of_service(name: str) -> str:
-    """Name a key of the whole service: `sq:{service}:name`."""
+    """Return a key of the whole service: `sq:{service}:name`."""
     return _key(SERVICE, name)
 
 
 def of_qos(name: str) -> str:
-    """Name a key of assured messages: `sq:{qos}:name`."""
+    """Return a key of prepared messages: `sq:{qos}:name`."""
     return _key(QOS, name)
 
 

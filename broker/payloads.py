@@ -1,7 +1,7 @@
-"""What a payload is taken for, whichever door it came through: the one rule by which doors keep it and tell what it is. Pure.
+"""How doors store payloads and tell what they are: the one rule for all of them. Pure; must not know doors.
 
-A payload is kept byte for byte, with the type that its publisher gave it. An XML document in UTF-8 is an element to XMPP and
-Atom, which put it into documents of their own, so whether it can stand there is judged once, when it comes. Must not know doors.
+A payload is stored byte for byte, with its publisher's type. XMPP and Atom put an XML document in UTF-8 into documents of their
+own as an element; whether that is possible is decided once, at the publish.
 """
 
 import re
@@ -23,7 +23,7 @@ _CHARSET: Final = re.compile(r";[ \t]*charset=\"?([^\";, \t]*)", re.IGNORECASE)
 _UTF_8: Final = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 
 _APART: Final = f"{XML};"
-"""The plain type with an empty parameter (RFC 9110 §5.6.6): by the plain one doors know what is an element from end to end."""
+"""The plain XML type with an empty parameter (RFC 9110 §5.6.6); the plain type alone means: all of the payload is an element."""
 
 _DEPTH: Final = 250
 _ELEMENTS: Final = 20_000
@@ -31,12 +31,12 @@ _ROOT: Final = re.compile(rb"<[^\s/>]+")
 
 
 def is_type(text: str) -> bool:
-    """Tell whether a text is a media type."""
+    """Return whether a text is a media type."""
     return len(text) <= _TYPE_BYTES and _MEDIA.fullmatch(text) is not None
 
 
 def kept(body: bytes, content_type: str, headers: Mapping[str, str]) -> Envelope:
-    """Make the envelope of a payload; `content_type` is one, or empty."""
+    """Make the envelope of a payload; `content_type` may be empty."""
     if not _is_xml(content_type):
         return Envelope(body, content_type or BYTES, headers)
     place = _element(body)
@@ -48,30 +48,30 @@ def kept(body: bytes, content_type: str, headers: Mapping[str, str]) -> Envelope
 
 
 def kind(envelope: Envelope) -> str:
-    """Give the type that its publisher gave it."""
+    """Return the publisher's content type."""
     return XML if envelope.content_type == _APART else envelope.content_type
 
 
 def said(envelope: Envelope) -> Mapping[str, str]:
-    """Give the headers that are told; the others are the service's own notes."""
+    """Return the headers to show, without the service's own."""
     headers = envelope.headers
     return {name: text for name, text in headers.items() if name not in INNER} if headers else headers
 
 
 def is_json(envelope: Envelope) -> bool:
-    """Tell whether it is said to be JSON."""
+    """Return whether its type is JSON."""
     return envelope.content_type.partition(";")[0].strip().lower() == JSON
 
 
 def element(envelope: Envelope) -> bytes | None:
-    """Give the element that may be put into another document as it is; None when it is none."""
+    """Return the element that can be put into another document; None when there is none."""
     body = envelope.body
     if envelope.content_type == XML:
         return body
     start, end, *name = map(int, envelope.headers.get(ELEMENT, "0 0").split(" "))
     if not name:
         return body[start:end] or None
-    # In a document of its own it is in no namespace, elsewhere in the one around it.
+    # In its own document the root is in no namespace; elsewhere it would take the surrounding one.
     return b"%b xmlns=''%b" % (body[start : name[0]], body[name[0] : end])
 
 
@@ -86,9 +86,9 @@ def _is_xml(content_type: str) -> bool:
 
 
 def _element(body: bytes) -> str:
-    """Find the one element that a document in UTF-8 is, with nothing in it that a stanza may not have: where it begins and ends.
+    """Return where the one element of a UTF-8 document begins and ends, if it has nothing that a stanza forbids; else empty.
 
-    A third place is where the name of its root ends: there elements in no namespace have to be kept so. Empty when it is none.
+    A third number is where the name of its root ends, if elements without a namespace need `xmlns=''` there.
     """
     parser = expat.ParserCreate("UTF-8", namespace_separator=" ")
     start = -1
@@ -122,7 +122,7 @@ def _element(body: bytes) -> str:
 
     parser.StartNamespaceDeclHandler, parser.XmlDeclHandler = declares, begins
     parser.StartElementHandler, parser.EndElementHandler = begin, end
-    # RFC 6120 §11.1: none of these in a stream.
+    # RFC 6120 §11.1 forbids these in a stream.
     parser.StartDoctypeDeclHandler = parser.CommentHandler = parser.ProcessingInstructionHandler = refuse
     try:
         parser.Parse(body, True)  # noqa: FBT003  (expat's: all of it)

@@ -1,6 +1,6 @@
-"""The URL of a Redis, read: one server, a cluster, or a master that sentinels watch. Must not connect to anything.
+"""Reads the URL of a Redis: one server, a cluster, or a master that sentinels watch. Must not connect to anything.
 
-redis-py reads the URL of one server; one of several is the same with `+cluster` or `+sentinel` and with more hosts.
+redis-py reads the URL of one server; for several it has `+cluster` or `+sentinel` and more hosts.
 """
 
 import re
@@ -29,7 +29,7 @@ _SEVERAL: Final = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^@/?]*)@)?([
 
 
 class Kind(Enum):
-    """How the server that has a key is found."""
+    """How the server of a key is found."""
 
     SERVER = "server"
     CLUSTER = "cluster"
@@ -43,13 +43,13 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Write it as a URL has it."""
+        """Return the address as in a URL."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class RedisUrl:
-    """What a URL says: `seeds` are the nodes or sentinels to ask, `options` what redis-py makes a connection of."""
+    """The content of a URL: `seeds` are the nodes or sentinels to ask, `options` the arguments of redis-py's connections."""
 
     kind: Kind
     options: dict[str, Any]
@@ -58,7 +58,7 @@ class RedisUrl:
 
 
 def read_url(url: str) -> RedisUrl:
-    """Read a URL; a ValueError says what is wrong and repeats nothing of it that may be a password."""
+    """Read a URL; a ValueError says what is wrong and repeats nothing that may be a password."""
     several = _SEVERAL.fullmatch(url)
     if several is None:
         return RedisUrl(Kind.SERVER, _options(url))
@@ -83,7 +83,7 @@ def read_url(url: str) -> RedisUrl:
 def _address(text: str, port: int) -> Address:
     try:
         read = urlsplit(f"//{text}")
-        # What is no number, or none of a port, fails when it is asked for.
+        # Reading the port fails when it is not a port number.
         address = Address(read.hostname or "", port if read.port is None else read.port)
     except ValueError:
         address = Address("", 0)
@@ -100,7 +100,7 @@ def _options(url: str) -> dict[str, Any]:
         msg = "the host, port or database in it cannot be read"
         raise ValueError(msg) from None
     try:
-        # Never connected: whether it is made shows whether all is known that follows the question mark.
+        # Never connected: making it checks the options after the question mark.
         BlockingConnectionPool(driver_info=None, **options).make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError):
         msg = "an option in it is none that redis-py knows"
@@ -109,7 +109,7 @@ def _options(url: str) -> dict[str, Any]:
 
 
 def checked_url(value: object) -> object:
-    """Give back a URL that a setting may have; raises ValueError, whose text repeats nothing that may be a password."""
+    """Return a valid URL unchanged; raises ValueError, whose text repeats nothing that may be a password."""
     if not isinstance(value, str):
         return value
     scheme, there, _ = value.partition("://")

@@ -1,7 +1,7 @@
 """Settings from the environment and a TOML file, checked once, then frozen. Must not know who uses them.
 
-Each is `STANZAQ_NAME` in the environment, `name` in the TOML file; the environment wins. What may hold a secret is also
-read from the file that `STANZAQ_NAME_FILE` names, as orchestrators mount them, and is never shown.
+Each is `STANZAQ_NAME` in the environment, `name` in the TOML file; the environment wins. A setting that may hold a secret is
+also read from the file that `STANZAQ_NAME_FILE` names, as orchestrators mount them, and is never shown.
 """
 
 import os
@@ -35,13 +35,13 @@ _SECRETS: Final = (
 
 
 _SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
-"""What a pod finds in its environment of each service, here of one called `stanzaq…`, besides `…_PORT` with a URL."""
+"""Variables that Kubernetes sets in a pod for a service called `stanzaq…`, besides `…_PORT` with a URL."""
 
 _Kind = TypeVar("_Kind", bound=BaseSettings)
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used: one sentence for each that is wrong."""
+    """Settings that cannot be used: one sentence for each problem."""
 
     def __init__(self, *problems: str) -> None:
         """Keep the sentences."""
@@ -50,7 +50,7 @@ class SettingsError(Exception):
 
 
 class LogFormat(Enum):
-    """For whom the log is written: a person or a program."""
+    """Whether a person or a program reads the log."""
 
     CONSOLE = "console"
     JSON = "json"
@@ -101,7 +101,7 @@ def _jid(value: object) -> object:
 
 
 class Packaging(StrEnum):
-    """What Redis is given: a library of functions, scripts, or the first of these that it takes."""
+    """How Redis is given the operations: as functions, as scripts, or as the first of these that it accepts."""
 
     AUTO = "auto"
     FUNCTIONS = "functions"
@@ -109,7 +109,7 @@ class Packaging(StrEnum):
 
 
 class RedisSettings(BaseSettings):
-    """Where Redis is and how it may be: all that commands need which look at it and serve nobody."""
+    """Redis and its options: all settings of commands that only inspect it."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -142,12 +142,12 @@ class RedisSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the environment win over what `load` has read from files, and look nowhere else."""
+        """Let the environment win over what `load` has read from files, and use no other source."""
         return env_settings, init_settings
 
 
 class Settings(AmqpSettings, HttpSettings, RedisSettings):
-    """Everything that can be set; the description of each says what to write."""
+    """All settings; the description of each says what to write."""
 
     xmpp_server: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
         default=Address("127.0.0.1", 5347), description="where the XMPP server takes components, e.g. 127.0.0.1:5347"
@@ -244,7 +244,7 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Give what must never be shown: secret, hashes, shared keys, the password of Redis as it is and as the URL has it."""
+        """Values that must never be shown: secret, hashes, shared keys, and Redis's password, plain and URL-encoded."""
         url = "" if self.redis_url.startswith("embedded:") else self.redis_url
         password = str(read_url(url).options.get("password") or "") if url else ""
         hashes = (line.rpartition(":")[2] for line in self.http_passwords.get_secret_value().split())
@@ -252,30 +252,30 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
 
     @property
     def retry(self) -> str:
-        """Write the pauses of the `qos_` settings as scripts read them: the first and the longest in ms, and the number."""
+        """The `qos_` settings as scripts read them: first and longest pause in ms, and the number of retries."""
         return f"{self.qos_retry_seconds * 1000:.0f} {self.qos_retry_most_seconds * 1000:.0f} {self.qos_retries}"
 
 
 class CommandSettings(Settings):
-    """The same for commands that open no door: what a door must be told may be missing."""
+    """Settings of commands that open no door: the door's own may be missing."""
 
     xmpp_domain: Annotated[str, BeforeValidator(_domain)] = "localhost"
     xmpp_secret: SecretStr = SecretStr("")
 
 
 def load(config: Path | None = None) -> Settings:
-    """Read all sources; raises SettingsError with everything that is wrong at once."""
+    """Read all sources; raises SettingsError with all problems at once."""
     return _read(Settings, _given(config))
 
 
 def load_redis(config: Path | None = None) -> RedisSettings:
-    """Read what concerns Redis alone, from the same sources; raises SettingsError likewise."""
+    """Read the settings of Redis from the same sources; raises SettingsError likewise."""
     given = _given(config)
     return _read(RedisSettings, {name: given[name] for name in RedisSettings.model_fields.keys() & given.keys()})
 
 
 def load_rest(config: Path | None = None) -> CommandSettings:
-    """Read what the RESTful door needs, from the same sources; raises SettingsError likewise."""
+    """Read the settings of the HTTP door from the same sources; raises SettingsError likewise."""
     settings = load_command(config)
     lacking = []
     if settings.http_jwt_keys and not (settings.http_jwt_issuer and settings.http_jwt_audience):
@@ -293,7 +293,7 @@ def load_rest(config: Path | None = None) -> CommandSettings:
 
 
 def load_amqp(config: Path | None = None) -> CommandSettings:
-    """Read what the AMQP door needs, from the same sources; raises SettingsError likewise."""
+    """Read the settings of the AMQP door from the same sources; raises SettingsError likewise."""
     settings = load_command(config)
     lacking = []
     if settings.amqp_certificate is None and (settings.amqp_key or settings.amqp_client_ca):
@@ -311,7 +311,7 @@ def load_amqp(config: Path | None = None) -> CommandSettings:
 
 
 def load_command(config: Path | None = None) -> CommandSettings:
-    """Read what commands on nodes and items need, from the same sources; raises SettingsError likewise."""
+    """Read the settings of commands on nodes and items from the same sources; raises SettingsError likewise."""
     return _read(CommandSettings, _given(config))
 
 
@@ -343,13 +343,13 @@ def _file(config: Path) -> dict[str, Any]:
 
 
 def _unknown() -> list[str]:
-    """Name the variables that look like settings and are none; those that Kubernetes sets for services are not ours."""
+    """Report variables that look like settings and are not, except those that Kubernetes sets for services."""
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {
         f"{PREFIX}{name.upper()}_FILE" for name in _SECRETS
     }
     problems = []
     for name in sorted(os.environ):
-        # The environment is read whatever the case of its names is.
+        # Settings are read from variables of any case.
         if not name.upper().startswith(PREFIX) or name.upper() in known or _of_kubernetes(name, os.environ[name]):
             continue
         near = get_close_matches(name.upper(), known, 1, 0.0)
@@ -358,7 +358,7 @@ def _unknown() -> list[str]:
 
 
 def _unknown_in_file(given: dict[str, Any]) -> list[str]:
-    """Name what a file has that is no setting: also a command that reads few of them refuses it."""
+    """Report names in the file that are not settings, even for a command that reads only a few."""
     names = list(Settings.model_fields)
     return [
         f"{name}: no such setting. Take it out of the file, or correct it:"
@@ -368,7 +368,7 @@ def _unknown_in_file(given: dict[str, Any]) -> list[str]:
 
 
 def _of_kubernetes(name: str, value: str) -> bool:
-    """Tell a variable that pods get for a service whose name begins with `stanzaq`."""
+    """Return whether Kubernetes sets the variable in pods for a service called `stanzaq…`."""
     return bool(_SERVICE.fullmatch(name)) or (name.endswith("_PORT") and "://" in value)
 
 
@@ -378,7 +378,7 @@ def _secret_files() -> dict[str, str]:
         variable = f"{PREFIX}{name.upper()}_FILE"
         if variable in os.environ:
             try:
-                # Editors and `echo` end a file with a newline that is no part of the secret.
+                # Editors and `echo` end a file with a newline that is not part of the secret.
                 found[name] = Path(os.environ[variable]).read_text().rstrip("\r\n")
             except (OSError, UnicodeDecodeError) as fault:
                 msg = f"{variable}: {fault}. Name a text file that this user may read."
@@ -387,7 +387,7 @@ def _secret_files() -> dict[str, str]:
 
 
 def _sentence(location: tuple[int | str, ...], kind: str, message: str) -> str:
-    """Say which setting, what is wrong and what to do."""
+    """Say which setting is wrong, why, and what to do."""
     name = str(location[0])
     field = Settings.model_fields[name]
     wrong = "is not set" if kind == "missing" else message.removeprefix("Value error, ")

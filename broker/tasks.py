@@ -1,7 +1,7 @@
-"""Background tasks: the one place where they are started, and what is owed to whoever waits for what a task does.
+"""Background tasks: the one place where they are started, and the answers that callers wait for.
 
-A task that fails is logged, and everybody to whom it owes an answer gets one: also when it is cancelled, and when it is
-cancelled before it begins. A test keeps tasks from being started anywhere else. Must not know what any task does.
+A failed task is logged, and each of its callers gets an answer, even when the task is cancelled before it begins. A test keeps
+tasks from being started anywhere else. Must not know what any task does.
 """
 
 import asyncio
@@ -19,56 +19,56 @@ _T = TypeVar("_T")
 Reply = Callable[[Any], None]
 
 FAILED: Final = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
-"""What is answered when we are at fault."""
+"""The answer after a defect of this program."""
 
 STOPPED: Final = Refused(Problem.UNAVAILABLE, "this process is stopping: ask again, another one answers")
 
 _PAUSE_SECONDS: Final = 0.5
-"""Between the failure of a task that is to run for ever and its next beginning."""
+"""Pause before a failed permanent task is started again."""
 
 _running: set[asyncio.Task[Any]] = set()
-"""The event loop keeps weak references only: a task that nobody else keeps could vanish before it ends."""
+"""All tasks: the event loop keeps weak references only, so a task could vanish before it ends."""
 
 log = structlog.get_logger()
 
 
 class Answer:
-    """An answer that is owed to one caller: the first that is given counts, and giving it never raises."""
+    """The answer to one caller: only the first one counts, and giving it never raises."""
 
     __slots__ = ("_reply",)
 
     def __init__(self, reply: Reply) -> None:
-        """Owe an answer to whoever listens at `reply`."""
+        """Keep the callback that takes the answer."""
         self._reply: Reply | None = reply
 
     @property
     def answered(self) -> bool:
-        """It has been given, or somebody else owes it."""
+        """Whether it was given or passed on."""
         return self._reply is None
 
     def __call__(self, outcome: Any) -> None:  # noqa: ANN401  (outcomes of every kind)
-        """Give it, unless it has been given."""
+        """Give the answer, unless it was given before."""
         reply, self._reply = self._reply, None
         if reply is not None:
             try:
                 reply(outcome)
             except Exception:
-                # Many are served by one task: one whose answer cannot be worded must not stop the others.
+                # The task serves other callers too, so it must go on.
                 log.exception("an answer could not be given")
 
 
 class Ticket(Answer):
-    """A command, and the answer that is owed for it."""
+    """A command and the answer to it."""
 
     __slots__ = ("command",)
 
     def __init__(self, command: Any, reply: Reply) -> None:  # noqa: ANN401  (commands of every kind)
-        """Owe an answer for a command."""
+        """Keep a command and the callback that takes its answer."""
         self.command = command
         self._reply = reply
 
     def pass_on(self, submit: Callable[[Any, Reply], None]) -> None:
-        """Have the command carried out elsewhere, where its answer is owed from now on."""
+        """Submit the command elsewhere, which then answers it."""
         reply, self._reply = self._reply, None
         if reply is not None:
             answer = Answer(reply)
@@ -80,7 +80,7 @@ class Ticket(Answer):
 
 
 def then(reply: Reply, step: Callable[..., None], *about: Any) -> Reply:  # noqa: ANN401
-    """Give what takes an outcome a step further on its way to `reply`; should the step fail, `reply` hears that.
+    """Return a callback that passes an outcome through `step` on its way to `reply`; if the step fails, `reply` gets FAILED.
 
     The step is called with `about`, `reply` and the outcome.
     """
@@ -96,7 +96,7 @@ def then(reply: Reply, step: Callable[..., None], *about: Any) -> Reply:  # noqa
 
 
 def start(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-    """Start a task whose outcome somebody may await; what fails by our fault is logged whether somebody does or not."""
+    """Start a task whose outcome may be awaited; a defect of this program is logged in any case."""
     task = asyncio.get_running_loop().create_task(work)
     _running.add(task)
     task.add_done_callback(_ended)
@@ -105,14 +105,14 @@ def start(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
 
 def _ended(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
-    # Whoever awaited it may be gone.
+    # The caller may be gone.
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, CoreUnavailable | ScriptDefect):
         log.error("a task failed", exc_info=error)
 
 
 def serve(work: Coroutine[Any, Any, None], failed: Callable[[Exception], None]) -> asyncio.Task[None]:
-    """Start what serves one peer; `failed` hears what has ended it, so that the peer can be told."""
+    """Start the service of one peer; `failed` gets the exception that ended it, so that the peer can be told."""
 
     async def served() -> None:
         try:
@@ -121,13 +121,13 @@ def serve(work: Coroutine[Any, Any, None], failed: Callable[[Exception], None]) 
             failed(error)
 
     task = start(served())
-    # Nobody awaits it when the task is cancelled before it begins, and Python would warn of that.
+    # A task that is cancelled before it begins never awaits its work, and Python would warn.
     task.add_done_callback(lambda _task: work.close())
     return task
 
 
 def keep_running(work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-    """Start what runs until it is cancelled: should it fail, it is logged and begins anew."""
+    """Start a permanent task; after a failure it is logged and started again."""
 
     async def run() -> None:
         while True:
@@ -144,30 +144,30 @@ class Tasks:
     """Tasks that are cancelled together."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without tasks."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __iter__(self) -> Iterator[asyncio.Task[Any]]:
-        """Give those that are under way."""
+        """Return the running tasks."""
         return iter(tuple(self._tasks))
 
     def __len__(self) -> int:
-        """Count them."""
+        """Count the running tasks."""
         return len(self._tasks)
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Run something that nobody waits for: what goes wrong is logged, and it never begins if it is cancelled before."""
+        """Run work in the background; errors are logged, and it never begins if it is cancelled before."""
         self._keep(start(_guarded(work)))
 
     def answer(self, work: Coroutine[Any, Any, Any], reply: Reply) -> None:
-        """Answer with what a work comes to: once, whatever becomes of it."""
+        """Run work and answer with its outcome exactly once, even if it fails or is cancelled."""
         answer = Answer(reply)
         task = start(_answered(work, answer))
         self._keep(task)
         task.add_done_callback(partial(_given_up, work, answer))
 
     def cancel(self) -> None:
-        """Cancel all; who waits for an answer is told as soon as the event loop turns."""
+        """Cancel all tasks; their callers are answered in the next turn of the event loop."""
         for task in self:
             task.cancel()
 
@@ -197,6 +197,6 @@ async def _answered(work: Coroutine[Any, Any, Any], answer: Answer) -> None:
 
 
 def _given_up(work: Coroutine[Any, Any, Any], answer: Answer, _task: asyncio.Task[None]) -> None:
-    # One that is cancelled before it begins has never awaited its work, and Python would warn of that.
+    # A task that is cancelled before it begins never awaits its work, and Python would warn.
     work.close()
     answer(STOPPED)

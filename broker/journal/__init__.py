@@ -1,1 +1,1 @@
-"""The journal of what happened to items, for whoever reads it later: knows its records, and nothing else of the queue."""
+"""The schema of the journal, for its readers. Must not know the rest of the queue."""

@@ -1,7 +1,7 @@
 """The journal's records as data: one for each delivery attempt that has ended, readable without any other record.
 
-Records stand in the partition's stream `journal` in the form that costs a script least: `STORED` names what stands there,
-`record` gives the `FIELDS`. Must not know who writes them or who reads them.
+The partition's stream `journal` has records in the form that is cheapest for scripts: `STORED` names its fields,
+`record` returns the `FIELDS`. Must not know who writes or reads them.
 """
 
 import re
@@ -21,7 +21,7 @@ class Kind(Enum):
     BOUNCED = "bounced"
     DEAD_LETTERED = "dead-lettered"
     PERISHED = "perished"
-    """No attempt: the item's time to live was over before there was one. In its place, it took no time and had nobody."""
+    """No attempt: the item's time to live ended before one. The record has no duration and no subscriber."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +55,30 @@ FIELDS: Final = (
 """The fields of every record, in their order."""
 
 STORED: Final = ("type", "closed", "lock", "reason")
-"""The fields in the stream; `lock` is the lock's line as it stood in `inflight` (docs/operations.md), which has the rest."""
+"""The fields in the stream; `lock` is the lock's line in `inflight` (docs/operations.md), which has the other values."""
 
 VERSION: Final = "version"
-"""A field that only records of another form than this one will have, with a number from 2 on: so today's cost nothing for it."""
+"""A field for records of a later form, with a number from 2 on: records of today do not need it."""
 
 LOGGED: Final = {"by": "publisher", "body": "body", "id": "item", "key": "key", "at": "at", "hints": "hints"}
-"""The fields of the stream `log`, those that may lack last, each with what it is called here."""
+"""The fields of the stream `log`, optional ones last, each with its name here."""
 
 PARTITION_KEYS: Final = "sq:{*}:%s"
-"""What the keys of one name look like to a SCAN; `place_of` says which of them are partitions'."""
+"""The SCAN pattern of keys with one name; `place_of` decides which of them are partitions'."""
 
 _PARTITION_KEY: Final = re.compile(r"sq:\{(.+)\}:\w+", re.DOTALL)
 _PLACE: Final = re.compile(r"(.+)@([^@/]+)/(\d+)", re.DOTALL)
 
 
 class Place(NamedTuple):
-    """Whose journal it is: a partition of one life of a node."""
+    """The partition of a journal, of one incarnation of a node."""
 
     node: str
     incarnation: str
     partition: int
 
     def __str__(self) -> str:
-        """Write it as `node@incarnation/partition`."""
+        """Return `node@incarnation/partition`."""
         return f"{self.node}@{self.incarnation}/{self.partition}"
 
     @classmethod
@@ -92,7 +92,7 @@ class Place(NamedTuple):
 
 
 def place_of(key: str) -> Place | None:
-    """Read from a partition's key whose it is; None when it is not a partition's."""
+    """Return the partition of a key; None when it is not a partition's."""
     found = _PARTITION_KEY.fullmatch(key)
     try:
         return found and Place.parse(unquote(found[1]))

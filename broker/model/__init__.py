@@ -1,1 +1,1 @@
-"""The words of the queue as frozen values: knows nothing of Redis, of XML, or of any other module of the project."""
+"""The domain model: commands, results and records as frozen values. Must not know Redis, XML, or other modules of the project."""

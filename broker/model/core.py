@@ -1,4 +1,4 @@
-"""What a door may ask of the core and what the core may ask of a door. Interfaces only."""
+"""Interfaces between a door and the core."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -12,34 +12,34 @@ Reply = Callable[[Result], None]
 
 
 WAITING_BYTES: Final = 33_554_432
-"""Bytes of commands that may wait for Redis at once: what a Redis that stands still can cost a process in memory, three times
-over, since what is sent stands in the buffers of its connection too. A door that can let senders wait takes less than that."""
+"""Bytes of commands that may wait for Redis at once. While Redis hangs, a process needs about three times as much memory, since
+sent commands are in the connection's buffers too. A door that can slow down its senders accepts less than this."""
 
 COMMAND_BYTES: Final = 1_000
-"""What a command takes beside the item in it."""
+"""Bytes counted for a command besides its item."""
 
 
 class Core(Protocol):
     """The queue as a door sees it."""
 
     def submit(self, command: Command, reply: Reply) -> None:
-        """Take a command; commands of one sender to one node take effect in the order in which they were submitted."""
+        """Submit a command; commands of one sender to one node take effect in the order of submission."""
 
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""
 
 
 class Outlet(Protocol):
-    """A door as the core sees it: where deliveries and notices go out."""
+    """A door as the core sees it: sends deliveries and notices."""
 
     def deliver(self, delivery: Delivery) -> None:
         """Send an item to the subscriber that now holds it."""
 
     def notify(self, notice: Notice) -> None:
-        """Tell a subscriber what happened without its asking."""
+        """Send a notice to a subscriber."""
 
     def congested(self) -> bool:
-        """Tell whether so much waits to be written that more deliveries had better wait in Redis."""
+        """Return whether so much waits to be written that further deliveries should stay in Redis."""
 
     def flushed(self) -> bool:
-        """Tell whether all that was handed over has left the process (sent marks rely on it)."""
+        """Return whether all deliveries have left the process (sent marks rely on it)."""

@@ -1,7 +1,6 @@
-"""Destinations: queues by their names, or by wildcards over the tree that the slashes in names make (R12, RX4). Pure text rules.
+"""Destinations of a collection: names of queues, or wildcards over the steps between slashes (R12, RX4). Pure text rules.
 
-`*` stands for one whole step, and `**` at the end for one or more; anywhere else a star is a character like any other, and so
-is a dot.
+`*` matches one whole step, and `**` at the end one or more; any other star is a plain character, and so is a dot.
 """
 
 from typing import Final
@@ -11,13 +10,13 @@ MOST: Final = 32
 
 
 def is_wildcard(destination: str) -> bool:
-    """Tell whether a destination may stand for several queues."""
+    """Return whether a destination may match several queues."""
     steps = destination.split("/")
     return "*" in steps or steps[-1] == "**"
 
 
 def meets(destination: str, name: str) -> bool:
-    """Tell whether a queue of this name is meant."""
+    """Return whether a destination matches the name of a queue."""
     wanted, steps = destination.split("/"), name.split("/")
     if wanted[-1] == "**":
         wanted = wanted[:-1]

@@ -1,4 +1,4 @@
-"""What a configuration field is, and how each kind of value is read and shown. Pure; must not know any one field."""
+"""Configuration fields: how each kind of value is read and shown. Pure; must not know any one field."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ DIGITS: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One configuration field: its name on the wire, the attribute it sets, how it is read and shown.
+    """One configuration field: its name on the wire, the attribute it sets, and how it is read and shown.
 
-    It is of nodes of the type `on`, None: of all. One that takes `many` values has them with line ends between.
+    It belongs to nodes of the type `on`, None: to all. The values of a field with `many` are joined by line ends.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Option:
     many: bool = False
 
     def show(self, config: object) -> str:
-        """Write the field's value as a form or a stored record holds it."""
+        """Return the field's value as in a form or a stored record."""
         value = getattr(config, self.attribute)
         if isinstance(value, Enum):
             return str(value.value)
@@ -38,7 +38,7 @@ class Option:
 
 
 def boolean(text: str) -> bool:
-    """Read a yes or no."""
+    """Read a boolean."""
     if text not in {"0", "1", "true", "false"}:
         msg = "must be 0, 1, true or false"
         raise ValueError(msg)
@@ -47,14 +47,14 @@ def boolean(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Reads whole numbers between two bounds; any of these words is the upper one."""
+    """Reads whole numbers between two bounds; each of `words` means the upper one."""
 
     low: int
     high: int
     words: tuple[str, ...] = ()
 
     def __call__(self, text: str) -> int:
-        """Read one."""
+        """Read one number."""
         if text in self.words:
             return self.high
         # Bounded before int(): a form may hold megabytes of digits, and int() is quadratic in them.
@@ -71,7 +71,7 @@ class Text:
     limit: int
 
     def __call__(self, text: str) -> str:
-        """Read one."""
+        """Read one text."""
         if len(text.encode()) > self.limit:
             msg = f"must be no longer than {self.limit} bytes"
             raise ValueError(msg)
@@ -79,7 +79,7 @@ class Text:
 
 
 def lines(most: int, limit: int) -> Callable[[str], str]:
-    """Make a reader of so many lines, each of up to so many bytes; each counts once."""
+    """Return a reader of at most `most` lines of at most `limit` bytes each; it drops repeated lines."""
 
     def read(text: str) -> str:
         found = list(dict.fromkeys(filter(None, text.split("\n"))))
@@ -92,5 +92,5 @@ def lines(most: int, limit: int) -> Callable[[str], str]:
 
 
 def values(kind: type[Enum]) -> tuple[str, ...]:
-    """List what a field may be that is one of a kind."""
+    """Return all values of an enumeration."""
     return tuple(str(member.value) for member in kind)

@@ -1,6 +1,6 @@
-"""Consumer groups: how partitions are spread over members that name none. Pure; must not know how they are handed over.
+"""Consumer groups: how partitions are spread over members. Pure; must not know how they are handed over.
 
-Every frontend computes the same from the same: no order of arrival, no chance.
+The result depends on nothing but the arguments, so every frontend computes the same.
 """
 
 from collections import Counter
@@ -15,27 +15,27 @@ GROUP_BYTES: Final = 255
 
 
 def is_name(group: str) -> bool:
-    """Tell whether a text may name a group: printable, without blanks, because lists of groups have blanks between."""
+    """Return whether a text may name a group: printable, without blanks, which separate groups in a list."""
     return 0 < len(group.encode()) <= GROUP_BYTES and group.isprintable() and " " not in group
 
 
 def share(credit: int, partitions: int) -> int:
-    """Divide a member's credit: what it has in each partition that is handed to it.
+    """Return a member's credit in each partition that it owns.
 
-    Any partition may come to be its own, so it is divided by all of them: however they are handed about, and by however
-    many frontends at once, the parts never come to more than the whole (guarantee 3).
+    Credit is divided by the number of all partitions: however many the member gets, even by several frontends at once, the
+    shares never exceed its credit (guarantee 3).
     """
     return max(1, credit // partitions)
 
 
 def spread(most: Mapping[str, int], holders: Mapping[int, str | None]) -> dict[int, str]:
-    """Give each partition to a member: evenly, and with as few changes to who holds what as that takes.
+    """Assign partitions to members evenly, with as few changes of owners as possible.
 
-    `most` says for each member how many it can have; `holders` of each partition whose it is now: None, or one who is no
-    member, means that it is free. Members beyond the number of partitions get none (EX19).
+    `most` is how many partitions each member can own; `holders` are the present owners: None, or one that is no member, means
+    free. Members beyond the number of partitions get none (EX19).
     """
     held = Counter(holder for holder in holders.values() if holder in most)
-    # Whoever holds the most keeps the most.
+    # Members that own most keep most.
     ranked = sorted((member for member in most if most[member] > 0), key=lambda member: (-held[member], member))
     room = _evenly({member: most[member] for member in ranked}, len(holders))
     given: dict[int, str] = {}
@@ -49,7 +49,7 @@ def spread(most: Mapping[str, int], holders: Mapping[int, str | None]) -> dict[i
 
 
 def _evenly(most: Mapping[str, int], partitions: int) -> Counter[str]:
-    """Deal partitions out one by one, in turn, to those who can have another."""
+    """Deal out partitions one by one in turn, to members that can own another."""
     room: Counter[str] = Counter()
     left = min(partitions, sum(most.values()))
     turns = cycle(most)

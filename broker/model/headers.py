@@ -1,4 +1,4 @@
-"""What a publisher says of its item: named texts that travel with it. Must not know how a door writes them."""
+"""Headers of an item: texts by name that its publisher gives. Must not know how a door writes them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -8,21 +8,21 @@ from broker.model.problems import MalformedRequest, Problem
 MOST: Final = 32
 
 AMQP: Final = "amqp"
-"""What of a message AMQP alone understands, as its door writes and reads it."""
+"""The header with the parts of a message that only AMQP knows; the AMQP door writes and reads it."""
 
 ELEMENT: Final = "stanzaq-element"
-"""Where in a payload the element is that it is, as `broker.payloads` writes and reads it."""
+"""The header that says where in a payload its XML element is; `broker.payloads` writes and reads it."""
 
 INNER: Final = frozenset({AMQP, ELEMENT})
-"""Notes that the service makes for itself and tells nobody."""
+"""Headers for the service's own use, shown to nobody."""
 
 _OURS: Final = frozenset({AMQP, "collection", "subid", "traceparent", "tracestate"})
 _BEGIN: Final = ("stanzaq-", "pubsub#")
-"""The names that the service itself gives, and how the others of them begin."""
+"""Reserved names, and how the other reserved names begin."""
 
 
 def named(said: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Give headers by their names; raises MalformedRequest for a name that is none, comes twice or is the service's to give."""
+    """Return headers by name; raises MalformedRequest for a name that is empty, repeated or reserved."""
     found: dict[str, str] = {}
     for name, text in said:
         if not name or name in found:
@@ -36,5 +36,5 @@ def named(said: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def size(found: Mapping[str, str]) -> int:
-    """Give their bytes, which count as the payload's do."""
+    """Return their size in bytes, which counts towards the payload's."""
     return sum(len(text.encode()) for pair in found.items() for text in pair)

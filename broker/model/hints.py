@@ -1,4 +1,4 @@
-"""What a publisher may ask for its item: when at the earliest, before or after which others, and for how long. Values only."""
+"""What a publisher may request for its item: a delay, a priority and a time to live. Values only."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -6,7 +6,7 @@ from typing import Final, Self
 from broker.model.problems import MalformedRequest, Problem
 
 USUAL_PRIORITY: Final = 4
-"""As JMS and AMQP have it: 0 is the lowest, 9 the highest."""
+"""The default of JMS and AMQP: 0 is the lowest, 9 the highest."""
 
 MOST_PRIORITY: Final = 9
 MOST_SECONDS: Final = 366 * 86_400
@@ -15,7 +15,7 @@ MOST_SECONDS: Final = 366 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """Both times count from the publish; a time to live of 0 is none."""
+    """Delay, priority and time to live; both times count from the publish, and a time to live of 0 is none."""
 
     delay_ms: int = 0
     priority: int = USUAL_PRIORITY
@@ -23,7 +23,7 @@ class Hints:
 
     @classmethod
     def judged(cls, delay_ms: int | None, priority: int | None, ttl_ms: int | None) -> Self:
-        """Make them of what a client says, None of what it does not; raises MalformedRequest."""
+        """Check a client's values, None for those it does not give; raises MalformedRequest."""
         delay, rank = delay_ms or 0, USUAL_PRIORITY if priority is None else priority
         if not 0 <= rank <= MOST_PRIORITY:
             raise MalformedRequest(Problem.BAD_REQUEST, f"a priority is 0 to {MOST_PRIORITY}")
@@ -35,7 +35,7 @@ class Hints:
         return cls(delay, rank, ttl_ms or 0)
 
     def __str__(self) -> str:
-        """Write them as scripts and records have them: three numbers, or nothing when nothing is asked for."""
+        """Return them as in scripts and records: three numbers, or nothing for the defaults."""
         return "" if self == NO_HINTS else f"{self.delay_ms} {self.priority} {self.ttl_ms}"
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Items and what becomes of them on their way to a worker. Knows no encoding: an envelope here is values, not bytes."""
+"""Items, deliveries and notices. Must not know encodings: an envelope here is values, not bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from broker.model.qos import Stage
 from broker.model.subscriptions import Subscription
 
 XML = "application/xml"
-"""Content type of an XMPP payload element, stored as UTF-8 text that stands alone."""
+"""Content type of an XMPP payload element, stored as UTF-8 text that can stand alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A payload with its content type and headers: what `broker.codec` turns into bytes and back."""
+    """A payload with its content type and headers; `broker.codec` turns it into bytes and back."""
 
     body: bytes
     content_type: str = XML
@@ -27,10 +27,10 @@ class Envelope:
 class Delivery:
     """An item handed to one subscriber under one lock; `deadline_ms` is Redis's clock, ms since 1970.
 
-    `partitioned` says that the node has several partitions. At the stage `DELIVER` its receiver has the item, so publisher,
-    envelope and group key are empty. Before that the deadline of an assured item is the earliest that it can have. An
-    entry of a stream is under no lock, and its token is 0. With a `collection` the subscription is to that (H6), and with a
-    `subid` it is that one of the several that the subscriber may have.
+    `partitioned`: the node has several partitions. At the stage `DELIVER` the receiver has the item already, so publisher,
+    envelope and group key are empty; before that, the deadline of an assured item is the earliest possible one. An
+    entry of a log has no lock, and its token is 0. `collection` names the collection that the subscription is to (H6), and
+    `subid` the subscription where the subscriber may have several.
     """
 
     partition: Partition
@@ -77,7 +77,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Grip:
-    """Who has an item under which lock, since when and until when by Redis's clock, and which frontend was to send it."""
+    """A lock on an item: its holder, when it began and ends by Redis's clock, and the frontend that was to send it."""
 
     holder: Jid
     token: int
@@ -90,8 +90,8 @@ class Grip:
 class Seen:
     """An item as its node's owner sees it; `state` as in `Listed`, and `kept` in a log.
 
-    `attempts` are its deliveries so far. It waits until `until_ms` when it is delayed, and perishes at `ends_ms` if at all.
-    `holders` are those who had it before, the last one first, as far as they are still subscribed.
+    `attempts` are its deliveries so far. A delayed item waits until `until_ms`; an item with a time to live expires at `ends_ms`.
+    `holders` are those who had it before and are still subscribed, the last one first.
     """
 
     partition: int
@@ -112,7 +112,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class LockEnded:
-    """Notice to a holder that its lock, through a `collection` if one is named, ended without its asking (Q35).
+    """Notice to a holder that its lock ended without its request (Q35), through a `collection` if one is named.
 
     Where a JID may have several subscriptions, `subid` says which one held it.
     """
@@ -127,9 +127,9 @@ class LockEnded:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A partition as its owner has it: the group's epoch (E27), and the fence, which alone authorises (EX11).
+    """An owned partition: the group's epoch (E27), and the fence, which alone authorises (EX11).
 
-    The lease ends at `until_ms` of Redis's clock unless it is renewed (EX16). `credit` is what lies in this partition.
+    The lease ends at `until_ms` of Redis's clock unless it is renewed (EX16). `credit` is the owner's in this partition.
     """
 
     partition: int
@@ -142,7 +142,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipGained:
-    """Notice to a member of a group that a partition was handed to it."""
+    """Notice to a group member that it was assigned a partition."""
 
     node: str
     subscriber: Jid
@@ -151,10 +151,10 @@ class OwnershipGained:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipLost:
-    """Notice to an owner that a partition is no longer its own (E28).
+    """Notice to an owner that it no longer owns a partition (E28).
 
-    `reason`: `stolen` by a higher epoch, `moved` to another member, `lapsed` for want of a renewal, or `gone` when nothing
-    reached it any more.
+    `reason`: `stolen` by a higher epoch, `moved` to another member, `lapsed` for want of a renewal, or `gone` when its
+    deliveries bounced.
     """
 
     node: str
@@ -168,7 +168,7 @@ class OwnershipLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """Notice to a subscriber about the node itself: `what` is `delete`, perhaps with where to go instead, or `purge`."""
+    """Notice to a subscriber about the node: `what` is `delete`, with an optional redirect, or `purge`."""
 
     node: str
     subscriber: Jid
@@ -178,7 +178,7 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfigured:
-    """Notice to a subscriber that the node is configured anew (P23)."""
+    """Notice to a subscriber that the node's configuration has changed (P23)."""
 
     subscriber: Jid
     record: NodeRecord
@@ -186,14 +186,14 @@ class NodeConfigured:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionChanged:
-    """Notice to a subscriber that its subscription is in another state, without its own doing."""
+    """Notice to a subscriber that others have changed the state of its subscription."""
 
     subscription: Subscription
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked:
-    """Notice to an owner that a subscription waits for an approval."""
+    """Notice to an owner that a subscription waits for approval."""
 
     owner: Jid
     subscription: Subscription
@@ -201,7 +201,7 @@ class ApprovalAsked:
 
 @dataclass(frozen=True, slots=True)
 class TreeEvent:
-    """Notice to one who subscribed to `through`, that or a collection below it, that a child of `collection` came or went."""
+    """Notice to a subscriber of `through` that a child of `collection`, which is that or below it, came or went."""
 
     through: str
     subscriber: Jid

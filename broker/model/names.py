@@ -1,4 +1,4 @@
-"""Names of things: JIDs, nodes, items. Pure text rules; must not know where a name is stored or how it travels."""
+"""Names of JIDs, nodes and partitions. Pure text rules; must not know where a name is stored or how it travels."""
 
 import re
 from dataclasses import dataclass
@@ -29,37 +29,37 @@ UNPRINTABLE: Final = (
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0001\U000e0020-\U000e007f"
 )
-"""Characters that no name may have, as a class of any kind of regular expression: those that control, format or separate (but
-the space). Those that Unicode has not assigned yet may be there, or a name would be one at some frontends only."""
+"""Characters that no name may have, as a regular expression class: controls, formats and separators but the space. Unassigned
+characters are allowed: otherwise frontends with different Unicode versions would disagree."""
 
 _PRINTABLE: Final = re.compile(rf"[^{UNPRINTABLE}\ud800-\udfff]*")
 
 
 def is_printable(text: str) -> bool:
-    """Tell whether a text may be a part of a name."""
+    """Return whether a text may be a part of a name."""
     return _PRINTABLE.fullmatch(text) is not None
 
 
 def bare(jid: str) -> Jid:
-    """Give the JID without its resource."""
+    """Return the JID without its resource."""
     return Jid(jid.partition("/")[0])
 
 
 def resource(jid: str) -> str:
-    """Give the resource of a full JID, or the empty string."""
+    """Return the resource of a full JID, or the empty string."""
     return jid.partition("/")[2]
 
 
 def prepared(text: str) -> Jid:
-    """Give a JID typed by a person in the form in which servers stamp it: all but the resource in lower case."""
+    """Return a JID typed by a person in the form that servers use: lower case, but for the resource."""
     head, slash, tail = text.strip().partition("/")
     return Jid(head.lower() + slash + tail)
 
 
 def is_jid(text: str) -> bool:
-    """Tell whether a text can be a JID (RFC 7622 §3.1): parts that are there are not empty, and hold what they may.
+    """Return whether a text can be a JID (RFC 7622 §3.1): no part is empty, too long, or has a forbidden character.
 
-    What a server's own tables forbid besides, only that server can tell.
+    A server may forbid more by its own tables.
     """
     head, slash, tail = text.partition("/")
     local, at, domain = head.rpartition("@")
@@ -69,14 +69,14 @@ def is_jid(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One slice of one life of a node: the unit of order, of locks, and of atomic change."""
+    """One slice of one incarnation of a node: the unit of order, of locks, and of atomic change."""
 
     node: str
     incarnation: str
     number: int = 0
 
     def __str__(self) -> str:
-        """Write it as `node@incarnation/number`, the form found inside key names and message ids."""
+        """Return `node@incarnation/number`, the form in key names and message ids."""
         return f"{self.node}@{self.incarnation}/{self.number}"
 
     @staticmethod

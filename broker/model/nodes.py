@@ -1,4 +1,4 @@
-"""A node's record: how it is configured and who may do what with it. Pure rules; must not know forms, Redis or stanzas."""
+"""A node's record: its configuration and affiliations. Pure rules; must not know forms, Redis or stanzas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -20,7 +20,7 @@ _BY_ATTRIBUTE: Final = {option.attribute: option for option in OPTIONS}
 
 
 class Affiliation(Enum):
-    """How a bare JID stands to a node (XEP-0060 §4.1)."""
+    """The affiliation of a bare JID with a node (XEP-0060 §4.1)."""
 
     OWNER = "owner"
     PUBLISHER = "publisher"
@@ -31,7 +31,7 @@ class Affiliation(Enum):
 
 
 def configured(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) -> NodeConfig:
-    """Give the configuration with these fields changed; raises MalformedRequest naming the field that is wrong."""
+    """Return the configuration with these fields changed; raises MalformedRequest naming a wrong field."""
     changes: dict[str, object] = {}
     for name, values in options.items():
         if name in FORCED:
@@ -52,16 +52,16 @@ def configured(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) -> No
 
 
 def _placed(attribute: str, config: NodeConfig) -> None:
-    """Refuse a field of the other type of node, unless it says nothing: forms come back whole."""
+    """Refuse a field of the other type of node, unless it has its default: clients send whole forms back."""
     option = _BY_ATTRIBUTE[attribute]
     if option.on not in {None, config.node_type} and getattr(config, attribute) != getattr(_DEFAULT, attribute):
         raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} is no field of a {config.node_type.value}")
 
 
 def unmet(record: "NodeRecord", options: Mapping[str, tuple[str, ...]]) -> str | None:
-    """Name the first of these fields in which the node is configured otherwise; None when there is none (P18).
+    """Return the first of these fields whose value differs from the node's; None when there is none (P18).
 
-    Raises MalformedRequest naming a field that no node has, or a value that it cannot have.
+    Raises MalformedRequest naming an unknown field or an impossible value.
     """
     for name, values in options.items():
         if name in FORCED:
@@ -110,10 +110,10 @@ def _refusal(option: Option, wrong: str) -> MalformedRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node as the service keeps it; `revision` grows with every change and is what scripts check callers' knowledge by.
+    """A node's stored record; `revision` grows with every change, and scripts compare it with the caller's.
 
-    It is a child of the collection `parent` while that has the life `parent_life`, else of the root. `former` are the numbers
-    of partitions that it had before.
+    The node is a child of the collection `parent` while that has the incarnation `parent_life`, else of the root. `former` are
+    its earlier numbers of partitions.
     """
 
     name: str
@@ -128,34 +128,34 @@ class NodeRecord:
     former: tuple[int, ...] = ()
 
     def partition(self, number: int) -> Partition:
-        """Give one of its partitions."""
+        """Return one of its partitions."""
         return Partition(self.name, self.incarnation, number)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Give all of its partitions."""
+        """All of its partitions."""
         return tuple(map(self.partition, range(self.config.partitions)))
 
     def with_admins(self, admins: frozenset[Jid]) -> "NodeRecord":
-        """Let the service's administrators be owners, as they are of every node."""
+        """Return the record with the service's administrators as owners, which they are of every node."""
         if not admins:
             return self
         return replace(self, affiliations={**self.affiliations, **dict.fromkeys(admins, Affiliation.OWNER)})
 
     def affiliation(self, jid: Jid) -> Affiliation:
-        """Give how a bare JID stands to the node."""
+        """Return the affiliation of a bare JID."""
         return self.affiliations.get(jid, Affiliation.NONE)
 
 
 def shown(node: str, config: NodeConfig) -> dict[str, str]:
-    """Give every field as its owner's form shows it: what is in force, so that sending the form back changes nothing."""
+    """Return every field as the owner's form shows it: values in force, so that the form sent back changes nothing."""
     fields_shown = {option.name: option.show(config) for option in OPTIONS}
     fields_shown["stanzaq#dead_letter_node"] = config.dead_letters_of(node) or ""
     return fields_shown
 
 
 def stored(config: NodeConfig) -> dict[str, str]:
-    """Write the fields that differ from the default, by wire name: what the node's hash in Redis holds."""
+    """Return the fields that differ from the default, by wire name, as the node's hash in Redis stores them."""
     return {
         option.name: option.show(config)
         for option in OPTIONS
@@ -164,13 +164,13 @@ def stored(config: NodeConfig) -> dict[str, str]:
 
 
 def restored(options: Mapping[str, str]) -> NodeConfig:
-    """Read what `stored` wrote; fields of a newer version are passed over, so that old frontends read new records."""
+    """Read what `stored` wrote; fields of a newer version are skipped, so that old frontends read new records."""
     return _restored(tuple((name, value) for name, value in options.items() if name in BY_NAME))
 
 
 @lru_cache(maxsize=1_000)
 def _restored(known: tuple[tuple[str, str], ...]) -> NodeConfig:
-    """Read them once: many nodes have the same."""
+    """Build a configuration; cached, since many nodes have the same one."""
     return configured(_DEFAULT, {name: (value,) for name, value in known})
 
 

@@ -1,8 +1,8 @@
-"""Offsets: how a place in the log is named to the outside (EX6), and where a reader may ask to begin. Pure text rules.
+"""Offsets: the external names of places in the log (EX6), and the start positions of readers. Pure text rules.
 
-An offset is of one width, so that the order of the texts is the order of the log (E18): milliseconds and sequence of the
-position, twenty digits each, then the partition's number, then a check of all this and of the node's life. To its reader it is
-opaque: what another node, an earlier life of this one, or the reader itself has made does not pass the check (E17).
+All offsets have the same length, so texts sort in the order of the log (E18): milliseconds and sequence of the position, twenty
+digits each, then the partition's number, then a checksum over these and the node's incarnation. A reader must not interpret
+an offset: one of another node or incarnation, or a made-up one, fails the check (E17).
 """
 
 import hashlib
@@ -18,19 +18,19 @@ LATEST: Final = "@latest"
 _OFFSET: Final = re.compile(r"([0-9]{20})([0-9]{20})([0-9]{4})([0-9a-f]{8})", re.ASCII)
 _LENGTH: Final = 52
 _MOST: Final = 2**64 - 1
-"""Largest number that a position of a Redis stream can have in either part."""
+"""Largest number in either part of a Redis stream id."""
 _MOMENT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
 def written(partition: Partition, position: str) -> str:
-    """Write the offset of a position."""
+    """Return the offset of a position."""
     ms, _, seq = position.partition("-")
     plain = f"{int(ms):020d}{int(seq):020d}{partition.number:04d}"
     return plain + _check(plain, partition)
 
 
 def read(text: str, partition: Partition) -> str:
-    """Give the position of an offset; raises MalformedRequest unless it is one of this very partition."""
+    """Return the position of an offset; raises MalformedRequest unless it belongs to this partition."""
     found = _parsed(text)
     if found[4] != _check(text[:-8], partition):
         raise MalformedRequest(Problem.OFFSET_NOT_FOUND, "the offset is not of this node and partition")
@@ -41,14 +41,14 @@ def read(text: str, partition: Partition) -> str:
 
 
 def named(start: str) -> int | None:
-    """Give the partition whose number stands in the offset that a start names; None when it names none."""
+    """Return the partition number in a start offset; None when the start is not an offset."""
     if start in {EARLIEST, LATEST} or _MOMENT.fullmatch(start):
         return None
     return int(_parsed(start.removeprefix(">"))[3])
 
 
 def spelled(start: str, partition: Partition) -> str:
-    """Spell a start as scripts read it: a word, `=POSITION` (from there on), `>POSITION` (after it) or `tMS`."""
+    """Return a start as scripts read it: a word, `=POSITION` (from there on), `>POSITION` (after it) or `tMS`."""
     if start in {EARLIEST, LATEST}:
         return start
     if _MOMENT.fullmatch(start):
@@ -58,7 +58,7 @@ def spelled(start: str, partition: Partition) -> str:
 
 
 def _parsed(text: str) -> re.Match[str]:
-    # Asked for first: a text may be megabytes long.
+    # Check the length first: the text may have megabytes.
     found = _OFFSET.fullmatch(text) if len(text) == _LENGTH else None
     if found is None:
         raise MalformedRequest(
@@ -69,5 +69,5 @@ def _parsed(text: str) -> re.Match[str]:
 
 
 def _check(plain: str, partition: Partition) -> str:
-    # Not against forgers, whom nothing stops from reading what they may read anyway: against mistakes.
+    # Guards against mistakes, not against forgers, who could only read what they may read anyway.
     return hashlib.blake2b(f"{plain} {partition}".encode(), digest_size=4).hexdigest()

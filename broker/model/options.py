@@ -1,6 +1,6 @@
-"""The table of a node's configuration fields and what each may be. Pure; must not know forms, Redis or stanzas.
+"""The table of a node's configuration fields and their values. Pure; must not know forms, Redis or stanzas.
 
-Every form, every stored record and every document is made from `OPTIONS`.
+Forms, stored records and documentation are made from `OPTIONS`.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ MAX_ITEMS: Final = 1_000_000
 MAX_PAYLOAD_BYTES: Final = 262_144
 MAX_CREDIT: Final = 1_000
 STREAM_CREDIT: Final = 100
-"""What a stream may hold uncommitted, in each partition, when its reader does not say."""
+"""The default credit of a log reader in each partition."""
 MAX_LOCK_SECONDS: Final = 43_200
 MAX_PARTITIONS: Final = 1_024
 MAX_RETENTION_SECONDS: Final = 10 * 365 * 86_400
@@ -26,7 +26,7 @@ MAX_RETENTION_BYTES: Final = 2**40
 
 
 class Dedupe(Enum):
-    """What a repeated item id means (X1)."""
+    """What a publish with a known item id does (X1)."""
 
     OVERWRITE = "overwrite"
     IGNORE = "ignore"
@@ -57,7 +57,7 @@ class PublishModel(Enum):
 
 
 class NodeState(Enum):
-    """What a node does: all; take items and hand none out; or hand out what it has and take no more."""
+    """Whether a node takes new items and hands items out: paused ones only take, draining ones only hand out."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -66,7 +66,7 @@ class NodeState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """All configuration of a node; durations in seconds as their options are, sizes in bytes."""
+    """All configuration of a node; durations in seconds as in their options, sizes in bytes."""
 
     queueing: bool = True
     title: str = ""
@@ -106,26 +106,26 @@ class NodeConfig:
 
     @property
     def keep_items(self) -> int:
-        """Give the most entries that are kept when their work is done, 0 for no limit of this kind.
+        """How many finished entries are kept at most, 0 for no limit of this kind.
 
-        A log that is told nothing holds what XEP-0060 has it hold.
+        A log without any limit set keeps as many as XEP-0060's max_items says.
         """
         limits = self.retention_seconds + self.retention_items + self.retention_bytes
         return self.retention_items if self.queueing or limits else self.max_items
 
     def admits(self, group: str) -> bool:
-        """Tell whether a consumer group may form; while none is named, any may (E26)."""
+        """Return whether a consumer group is allowed; without a list any is (E26)."""
         return not self.groups.strip() or group in self.groups.split()
 
     def dead_letters_of(self, node: str) -> str | None:
-        """Name the node that takes the dead letters of `node`; None when there are to be none, as of a log."""
+        """Return the node for the dead letters of `node`; None when there is none, as for a log."""
         if not self.queueing or self.collects:
             return None
         return _dead_letters(node) if self.dead_letter_node is None else self.dead_letter_node or None
 
 
 def _dead_letters(node: str) -> str:
-    """Name the node for dead letters of which nobody has said the name: of a name that is too long for that, the beginning."""
+    """Return the default name of a node for dead letters; a name that is too long is cut and gets a digest."""
     name = f"{node}{_DEAD}"
     if len(name.encode()) <= NODE_NAME_BYTES:
         return name
@@ -351,7 +351,7 @@ FORCED: Final = {
     "pubsub#send_last_published_item": "never",
     "pubsub#notification_type": "normal",
 }
-"""Fields of XEP-0060 that a queue does not let its owner choose (Q15, PX3, PX5): accepted when equal, refused otherwise.
+"""Fields of XEP-0060 that a queue's owner cannot choose (Q15, PX3, PX5): accepted when equal, refused otherwise.
 
-An item that is sent to somebody who is away has to come back, and a headline vanishes (P32, Q18).
+An item that is sent to an absent subscriber must come back, and a headline would be lost (P32, Q18).
 """

@@ -1,4 +1,4 @@
-"""A page of a list that has an order (XEP-0059): which entries it has. Pure text rules; must not know what is listed."""
+"""One page of an ordered list (XEP-0059). Pure text rules; must not know what is listed."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """At most `most` entries: those after a place, those before one (of all, when it is empty), or those from a number on.
+    """At most `most` entries: those after a place, those before one (the last ones, when it is empty), or those from an index on.
 
-    A place outlives its entry: the list goes on where it would stand.
+    A place stays valid when its entry is gone: the list continues where the entry would be.
     """
 
     most: int
@@ -18,7 +18,7 @@ class Page:
     index: int | None = None
 
     def first(self, places: Sequence[str]) -> int:
-        """Give the number of its first entry among places in their order."""
+        """Return the index of its first entry among sorted places."""
         if self.before is not None:
             end = bisect_left(places, self.before) if self.before else len(places)
             return max(0, end - self.most)
@@ -27,7 +27,7 @@ class Page:
         return min(self.index or 0, len(places))
 
     def cut(self, places: Sequence[str]) -> Sequence[str]:
-        """Give its entries of all places in their order."""
+        """Return its entries of all sorted places."""
         first = self.first(places)
         end = first + self.most
         if self.before:

@@ -1,6 +1,6 @@
-"""Where an item stands in a node: the order in which its items are listed, and where a list goes on. Pure text rules.
+"""The place of an item in its node: the order of lists, and where a list continues. Pure text rules.
 
-A place stays one when its item has gone, so a list that is read in parts loses and repeats nothing.
+A place stays valid when its item is gone, so a list that is read in pages loses and repeats nothing.
 """
 
 import re
@@ -11,14 +11,14 @@ _FORM = re.compile(r"([0-9]{1,4})-([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A position in the log of a partition; of equal positions that of the lower partition comes first."""
+    """A position in the log of a partition; equal positions are ordered by partition."""
 
     ms: int
     sequence: int
     partition: int
 
     def __str__(self) -> str:
-        """Write it as the service writes the ids of items that it names itself."""
+        """Return the place in the form of the item ids that the service makes."""
         return f"{self.partition}-{self.ms}-{self.sequence}"
 
     @staticmethod

@@ -1,10 +1,10 @@
-"""Why a request is refused: a closed list with stable codes. Knows no wire; each door has one table from here to its errors."""
+"""Why a request is refused: a closed list with stable codes. Must not know a wire; each door maps these to its errors."""
 
 from enum import Enum
 
 
 class Problem(Enum):
-    """A reason for refusal; the value is the stable code (the code word of the scripts' replies, of logs and of metrics)."""
+    """A reason for refusal; the value is the stable code in scripts' replies, logs and metrics."""
 
     BAD_REQUEST = "bad-request"
     NODE_REQUIRED = "node-required"
@@ -63,7 +63,7 @@ class Problem(Enum):
 
     @property
     def retryable(self) -> bool:
-        """Tell whether the same request may succeed later without any change to it."""
+        """Whether the same request may succeed later without any change."""
         return self in _RETRYABLE
 
 
@@ -81,7 +81,7 @@ _RETRYABLE = frozenset(
 
 
 class MalformedRequest(Exception):  # noqa: N818  (a peer's fault, named for what it is)
-    """A peer's request breaks its protocol: raised by pure translators, answered by the door, never logged as ours."""
+    """A peer's request breaks its protocol: raised by pure translators, answered by the door, never logged as a defect."""
 
     def __init__(self, problem: Problem, detail: str = "") -> None:
         """Keep the problem, which chooses the wire's error, and a sentence for the peer."""
@@ -93,27 +93,27 @@ class MalformedRequest(Exception):  # noqa: N818  (a peer's fault, named for wha
 class CoreUnavailable(Exception):  # noqa: N818
     """Redis did not answer, or not in time; the request may or may not have taken effect.
 
-    As text it is what operators are told, with addresses; `detail` is what those are told who have asked something.
+    The exception's text is for operators and has addresses; `detail` is for the client.
     """
 
     def __init__(self, detail: str, problem: Problem = Problem.UNAVAILABLE, told: str = "") -> None:
-        """Keep the problem (unavailable, timed-out or out-of-memory) and what Redis or the network said."""
+        """Keep the problem (unavailable, timed-out or out-of-memory), the client's detail, and what operators are told."""
         super().__init__(told or detail)
         self.detail = detail
         self.problem = problem
 
 
 class Forbidden(CoreUnavailable):
-    """Redis does not allow its user what was asked: when an operator has changed that, all goes on."""
+    """Redis does not allow its user the command; it works as soon as an operator grants the right."""
 
 
 class OtherFormat(CoreUnavailable):
-    """Redis holds a store that another version of this program keeps: nothing of it is read or written."""
+    """Redis holds a store of another version of this program: nothing of it is read or written."""
 
 
 class ScriptDefect(Exception):  # noqa: N818
-    """A script failed or answered what its header does not allow: our fault, with its file and line."""
+    """A script failed or broke the contract in its header: a defect of this program, with file and line."""
 
 
 class CorruptRecord(Exception):  # noqa: N818
-    """A stored record cannot be read back."""
+    """A stored record cannot be read."""

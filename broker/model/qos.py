@@ -1,11 +1,11 @@
-"""Quality of service (urn:xmpp:qos): how surely a subscriber's deliveries arrive. Words only; must not know any stanza."""
+"""Quality of service (urn:xmpp:qos) of deliveries. Values only; must not know any stanza."""
 
 from enum import Enum
 from typing import Final
 
 
 class Qos(Enum):
-    """What a subscription asks for: at most once, at least once, or exactly once; who is `PULLED` from comes for its items."""
+    """A subscription's level: at most once, at least once or exactly once; items of a `PULLED` one are fetched instead."""
 
     UNACKNOWLEDGED = "unacknowledged"
     ACKNOWLEDGED = "acknowledged"
@@ -14,13 +14,13 @@ class Qos(Enum):
 
 
 SENT: Final = (Qos.UNACKNOWLEDGED, Qos.ACKNOWLEDGED, Qos.ASSURED)
-"""How surely those are sent that are sent at all."""
+"""Levels at which items are pushed."""
 
 
 class Stage(Enum):
-    """What is sent for a delivery: the item by its level, or that an assured one, which has arrived, is to be worked on.
+    """What is sent for a delivery: the item at its level, or for an assured item that has arrived, the order to work on it.
 
-    A reader of the log is sent its entries as a stream; at a gap others before this one are lost to it.
+    A log reader is sent entries as a stream; a gap says that it has lost entries before this one.
     """
 
     UNACKNOWLEDGED = "unacknowledged"

@@ -1,4 +1,4 @@
-"""A subscription as others see it: whose, to what, and how far it has come. Values only; must not know what it grants."""
+"""A subscription as lists show it. Values only; must not know what it grants."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from broker.model.names import Jid
 
 
 class State(Enum):
-    """How far a subscription has come (XEP-0060 §4.2); nothing is sent to one that is not `SUBSCRIBED` (P4)."""
+    """The state of a subscription (XEP-0060 §4.2); only `SUBSCRIBED` ones are sent anything (P4)."""
 
     NONE = "none"
     PENDING = "pending"
@@ -16,7 +16,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One JID's subscription to one node; the node's owner is told what it may hold in all, and what it holds."""
+    """One JID's subscription to one node; the node's owner also sees its credit and what it holds in all partitions."""
 
     node: str
     jid: Jid
@@ -27,13 +27,13 @@ class Subscription:
 
     @property
     def place(self) -> str:
-        """Where it stands in a list of those to its node."""
+        """Its place in a list of the node's subscriptions."""
         return f"{self.jid} {self.subid}"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an owner wants a subscription to be; without a `subid` it is the one that the JID has."""
+    """The state that an owner sets for a subscription; without a `subid` it is the JID's only one."""
 
     jid: Jid
     subid: str

@@ -1,4 +1,4 @@
-"""The headers that link what is done with an item to one trace (W3C Trace Context). Must not know who makes spans of them."""
+"""Headers that link the handling of an item to one trace (W3C Trace Context). Must not know who makes spans of them."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _STATE: Final = re.compile(r"[ -~]{1,512}")
 
 
 def headers(parent: str | None, state: str | None) -> Mapping[str, str]:
-    """Give the headers of an item whose publisher gave these; none for what is no trace, which is never refused (§3.2)."""
+    """Return the trace headers of an item; none for invalid ones, which are never refused (§3.2)."""
     if not parent or not _PARENT.fullmatch(parent):
         return {}
     return {PARENT: parent, STATE: state} if state and _STATE.fullmatch(state) else {PARENT: parent}

@@ -1,4 +1,4 @@
-"""The tree of nodes (XEP-0248): collections contain nodes, leaves contain items. Pure rules; must not know how either is kept."""
+"""The tree of nodes (XEP-0248): collections contain nodes, leaves contain items. Pure; must not know how they are stored."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from typing import Final
 from broker.model.problems import MalformedRequest, Problem
 
 DEPTH: Final = 8
-"""Most collections above a node: what is asked of a tree is asked of every level of it."""
+"""Most collections above a node: questions about the tree are asked at every level."""
 
 MAX_CHILDREN: Final = 500
-"""Most children of a collection: with the longest names their list is as large as a reply may be."""
+"""Most children of a collection: with the longest names, a reply has no room for more."""
 
 COLLECTION: Final = "pubsub#collection"
 CHILDREN: Final = "pubsub#children"
@@ -34,13 +34,13 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What of a collection a subscription is for, and how many levels below it; `depth` None: all of them."""
+    """What a subscription to a collection is for, and how many levels below it; `depth` None: all of them."""
 
     kind: Kind
     depth: int | None
 
     def __str__(self) -> str:
-        """Write it as scripts keep it."""
+        """Return the scope as scripts store it."""
         return f"{self.kind.value} {'all' if self.depth is None else self.depth}"
 
     @staticmethod
@@ -51,11 +51,11 @@ class Scope:
 
     @property
     def works(self) -> bool:
-        """It is for items, each of which goes to one subscriber."""
+        """Whether it is for items, each of which goes to one subscriber."""
         return self.kind is not Kind.NODES
 
     def reaches(self, level: int) -> bool:
-        """Tell whether it is for nodes so many levels below the collection."""
+        """Return whether it includes nodes so many levels below the collection."""
         return self.depth is None or level <= self.depth
 
 
@@ -69,17 +69,17 @@ class Association(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TreeRequest:
-    """Where a node is to stand in the tree: below which collection (empty: the root) and above which nodes; None: as it does."""
+    """A requested place in the tree: the collection above (empty: the root) and the children; None: unchanged."""
 
     parent: str | None = None
     children: tuple[str, ...] | None = None
 
 
 def tree_request(options: Mapping[str, tuple[str, ...]]) -> tuple[Mapping[str, tuple[str, ...]], TreeRequest]:
-    """Part what configures a node from where it is to stand; raises MalformedRequest."""
+    """Split options into configuration and place in the tree; raises MalformedRequest."""
     parent: str | None = None
     if COLLECTION in options:
-        # The service shows the root as an empty value, and takes no value for the same.
+        # The service shows the root as an empty value; no value means the same.
         parents = [name for name in options[COLLECTION] if name]
         if len(parents) > 1:
             raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{COLLECTION} takes one value: the graph is a tree")

@@ -1,1 +1,1 @@
-"""Lua made callable: reads headers, expands includes, runs. Knows what a script file looks like, not what any script does."""
+"""Makes the Lua files callable: reads their headers and packages them for Redis. Must not know what any operation does."""

@@ -1,10 +1,10 @@
-"""Where the Lua files are: inside an installed wheel, or in the repository. Must not know what they say."""
+"""Finds the Lua files: inside an installed wheel, or in the repository. Must not know their content."""
 
 from pathlib import Path
 
 
 def lua_directory() -> Path:
-    """Find the directory of the scripts.
+    """Return the directory of the Lua files.
 
     `../lua` counts only beside this project's `pyproject.toml`: next to an installed package it would be a stranger's.
     """

@@ -1,8 +1,8 @@
-"""Writes operations as Redis takes them: each as a script of its own, or all of them as one library of functions.
+"""Packages operations for Redis: each as a script, or all of them as one library of functions.
 
-A library is built once, when Redis loads it; a script makes the functions that it may come to anew with each call. Both say the
-same. What belongs to one call is made first thing in it, and is all that a call changes. Beside them is one library that people
-call by redis-cli. Pure text; must not know how it is sent.
+A library is built once, when Redis loads it; a script builds the functions that it may use at each call. Both have the same
+content. The values of one call are created at its begin and are all that it changes. A second library has the functions for
+redis-cli. Pure text; must not know how it is sent.
 """
 
 import hashlib
@@ -16,19 +16,19 @@ from typing import Final
 from broker.scripts.source import Module, Operation, modules, operation, operations
 
 FAMILY: Final = "stanzaq_"
-"""What the names of all versions' libraries of operations begin with."""
+"""How the names of all versions' libraries of operations begin."""
 
 DIGEST: Final = 12
-"""So many hexadecimal digits follow it."""
+"""Number of hexadecimal digits after it."""
 
 _CALL: Final = "local call, key, arg, rows"
-"""What belongs to one call."""
+"""The variables of one call."""
 
 _PLACE: Final = "<library>"
-"""Stands in a library's text for its name, which is made of that text."""
+"""Placeholder for a library's name in its text, since the name is a digest of the text."""
 
 _VERSION: Final = re.compile(r"^-- version (\S+)", re.MULTILINE)
-"""The line of the library for people that says which version wrote it."""
+"""The line in the library for redis-cli with the version that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,38 +46,38 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """All operations as functions. The names carry a digest of the text: two versions live side by side during an upgrade."""
+    """All operations as functions. Names carry a digest of the text: two versions live side by side during an upgrade."""
 
     name: str
     text: str
 
     def function(self, operation: str) -> str:
-        """Name the function of an operation: no two libraries of a server may have one of the same name."""
+        """Return the function's name of an operation: it must be unique among all libraries of a server."""
         return f"{self.name}_{operation}"
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The library of what people ask by redis-cli. All versions call it by one name, and the newest one stays."""
+    """The library for redis-cli. All versions use one name, and the newest one stays."""
 
     name: str
     version: tuple[int, ...]
     text: str
 
     def replaces(self, text: str) -> bool:
-        """Tell whether it is to stand in the place of a library that Redis has: of another text, and of no later version."""
+        """Return whether it replaces a library that Redis has: one of another text and of no later version."""
         written = _VERSION.search(text)
         return text != self.text and (written is None or _numbers(written[1]) <= self.version)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Read a version up to what is no number: of a release and what was tried out before it, the last one to come stays."""
+    """Read the leading numbers of a version: a release and its pre-releases count as equal, so the last one loaded stays."""
     leading = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, leading[0].split("."))) if leading else ()
 
 
 def _made_anew(found: Operation, known: Mapping[str, Module]) -> str:
-    """Write what makes the values of one call of an operation from KEYS and ARGV."""
+    """Return the code that sets an operation's variables from KEYS and ARGV."""
     key = ", ".join(f"{name} = KEYS[{i}]" for i, name in enumerate(found.keys, 1))
     arg = ", ".join(f"{name} = ARGV[{i}]" for i, name in enumerate(found.arguments, 1))
     values = ", ".join(
@@ -92,9 +92,9 @@ def _made_anew(found: Operation, known: Mapping[str, Module]) -> str:
 
 
 def _written(module: Module, only: Collection[str]) -> str:
-    """Write a module with those of its functions that are named; its own functions are seen by nobody else."""
+    """Return a module's code with only the named functions; its local functions stay private."""
     functions = {name: piece for name, piece in module.functions.items() if name in only}
-    # A table that knows its functions from the start need not grow.
+    # A table constructed with its function names need not grow.
     own = [f"{name.partition('.')[2]} = nil" for name in functions if "." in name]
     table = ", ".join([*([module.constants] if module.constants else []), *own])
     body = "\n".join([*([module.rest] if module.rest else []), *(piece.text for piece in functions.values())])
@@ -108,7 +108,7 @@ def script(folder: Path, name: str) -> Script:
 
 
 def alone(folder: Path, found: Operation) -> Script:
-    """Write an operation as a script, with those functions of modules that it may come to."""
+    """Return an operation as a script, with the functions of modules that it may use."""
     known = modules(folder)
     pieces = [_written(known[name], found.reaches) for name in known if name in found.meets]
     shebang = f"#!lua flags={','.join(found.flags)}" if found.flags else "#!lua"
@@ -129,7 +129,7 @@ def library(folder: Path) -> Library:
 
 @cache
 def inspection(folder: Path, version: str) -> Inspection:
-    """Package what people ask by redis-cli, as it is written by a version of this program."""
+    """Package the functions for redis-cli, marked with this program's version."""
     (path,) = (folder / "inspect").glob("*.lua")
     first, _, rest = path.read_text("utf-8").partition("\n")
     return Inspection(path.stem, _numbers(version), f"{first}\n-- version {version}\n{rest}")

@@ -1,10 +1,11 @@
-"""Reads the operations and modules of `lua/`: what each uses, and from that its keys and what it writes.
+"""Reads the operations and modules of `lua/`, and finds which functions, keys and writes each operation uses.
 
-A module of `lua/lib` is one local table of constants and functions. It keeps nothing of a call: a line `CALL` of its header says
-what it needs anew for each call: `spent = 0` of the module `budget` is `call.budget_spent`. An operation is any other file of
-`lua/`. Its header says the fixed arguments, the columns of each row and the code words that it answers. What it uses is found
-here, function by function, so nobody lists it: keys are the `key.NAME` of all functions that it may come to. Folders are for
-readers: a file is called by its name alone. Pure but for reading files. Must not know Redis, nor how an operation is packaged.
+A module of `lua/lib` is one local table of constants and functions. It keeps no state between calls: the header line `CALL`
+declares its variables of one call, e.g. `spent = 0` of the module `budget` is `call.budget_spent`. Every other file of `lua/` is
+an operation. Its header declares the fixed arguments, the columns of each row, and the code words of its answers. Functions
+are followed automatically, so nobody lists keys: they are the `key.NAME` in all functions that an operation may use. Folders
+are for readers: a file is referred to by its name alone. Pure but for reading files. Must not know Redis, nor how an
+operation is packaged.
 """
 
 import re
@@ -16,7 +17,7 @@ from pathlib import Path
 from broker.model.problems import ScriptDefect
 
 _NO_OPERATIONS = {"lib", "inspect"}
-"""Rooms of `lua/` that have modules, and the library that people call by redis-cli."""
+"""Folders of `lua/` without operations: modules, and the library for redis-cli."""
 
 _FIELD = re.compile(r"^-- (KEYS|ARGV|RETURNS|CALL):(.*)$", re.MULTILINE)
 _SHEBANG = re.compile(r"\A#!lua(?: flags=([\w,-]+))?\n")
@@ -27,41 +28,41 @@ _WRITE = re.compile(
     r"\(\s*'(?:HSET|HSETNX|HDEL|HINCRBY|XADD|XDEL|XTRIM|ZADD|ZREM|ZREMRANGEBY[A-Z]+|ZINCRBY|[LR]PUSH|[LR]POP|P?EXPIRE|PERSIST)',"
     r"\s*(?:key\.(\w+)|\w)"
 )
-"""A command that writes, with the name of its key if that is said there."""
+"""A command that writes, with the name of its key if it is a literal."""
 _UNLINK = re.compile(r"'(?:UNLINK|RENAME)'((?:,\s*key\.\w+)+)")
-"""One that writes to as many keys as it names."""
+"""A command that writes to all keys that it names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A function of a module, or what else stands in it: its text, the names it uses and the keys it may write."""
+    """A function of a module, or the module's other code: its text, the names it uses and the keys it may write."""
 
     text: str
     names: frozenset[str]
     keys: frozenset[str]
     written: frozenset[str]
     passes_on: bool
-    """It writes to keys that others give it."""
+    """It writes to keys that its caller passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One table of `lua/lib`: its constants, its functions by name, and what it needs anew for each call."""
+    """One table of `lua/lib`: its constants, its functions by name, and its variables of one call."""
 
     name: str
     constants: str
     rest: str
     functions: Mapping[str, Piece]
-    """Those of the table as `module.function`, those of its own as `module function`."""
+    """Functions of the table as `module.function`, local ones as `module function`."""
     call: Mapping[str, str]
-    """Lua for the value that each name under `call` begins with."""
+    """The Lua expression of each variable's initial value."""
     uses: frozenset[str]
-    """The other modules that it names."""
+    """The other modules that it uses."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What one file of `lua/` does; `columns` are the names of each row's values after the fixed arguments."""
+    """One operation of `lua/`; `columns` are the names of each row's values after the fixed arguments."""
 
     name: str
     sentence: str
@@ -73,26 +74,26 @@ class Operation:
     row_returns: tuple[str, ...]
     writes: frozenset[str]
     reaches: frozenset[str]
-    """The functions that it may come to, as `Module.functions` names them."""
+    """The functions that it may use, named as in `Module.functions`."""
     meets: frozenset[str]
-    """The modules of which it may come to a function or a constant."""
+    """The modules of which it may use a function or a constant."""
     keeps: frozenset[str]
-    """The names under `call` that it may come to."""
+    """The variables under `call` that it may use."""
     body: str
 
 
 def fields(text: str) -> dict[str, str]:
-    """Read the header lines of a file by name."""
+    """Return the header lines of a file by name."""
     return {match[1]: match[2].strip() for match in _FIELD.finditer(text)}
 
 
 def code(text: str) -> str:
-    """Give Lua without the lines that are comments, and without what is empty."""
+    """Return Lua without comment lines and empty lines."""
     return "\n".join(line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("--"))
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Part a module's code into functions, by name, and lines outside of any, under the empty name."""
+    """Split a module's code into functions by name, and other lines, under the empty name."""
     lines = iter(text.splitlines())
     for line in lines:
         opening = _OPENING.match(line)
@@ -106,20 +107,20 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _piece(module: str, text: str, own: Iterable[str]) -> Piece:
-    """Examine a function: a name of the module's own stands for that function."""
+    """Examine a function; local names of its module are qualified."""
     bare = re.sub(r"--.*", "", text)
     local = {name: f"{module} {name}" for name in own}
     names = frozenset(local.get(name, name) for name in _NAME.findall(bare))
     keys = frozenset(_KEY.findall(bare))
     found = [*_WRITE.findall(bare), *(name for match in _UNLINK.findall(bare) for name in _KEY.findall(match))]
     passes_on = "" in found
-    # Where the key is a variable, it may be any that stands there.
+    # A variable key may be any of the keys that the function names.
     return Piece(text, names, keys, keys if passes_on else frozenset(found), passes_on)
 
 
 @cache
 def modules(folder: Path) -> Mapping[str, Module]:
-    """Read all modules, each after those that it uses; raises ScriptDefect when they use each other in a circle."""
+    """Read all modules, each after those that it uses; raises ScriptDefect on a cycle."""
     texts = {name: path.read_text("utf-8") for name, path in module_files(folder).items()}
     found = {name: _module(name, text, texts.keys()) for name, text in texts.items()}
     placed: dict[str, Module] = {}
@@ -165,7 +166,7 @@ def _module(name: str, text: str, known: Iterable[str]) -> Module:
 
 
 def _anew(name: str, said: str) -> Mapping[str, str]:
-    """Read a line `CALL`: names and values, of which none has a comma followed by a blank in it."""
+    """Read a line `CALL`: names and values, separated by a comma and a blank, which no value may contain."""
     pairs = [each.split(" = ", 1) for each in said.split(", ") if each]
     return {f"{name}_{field}": value for field, value in pairs}
 
@@ -177,7 +178,7 @@ def operation(folder: Path, name: str) -> Operation:
 
 
 def examined(folder: Path, name: str, source: str) -> Operation:
-    """Examine the text of an operation on the modules of a folder."""
+    """Examine the text of an operation with the modules of a folder."""
     shebang = _SHEBANG.match(source)
     header = fields(source)
     if shebang is None or not {"ARGV", "RETURNS"} <= header.keys():
@@ -219,7 +220,7 @@ def examined(folder: Path, name: str, source: str) -> Operation:
 
 
 def _reached(first: Piece, pieces: Mapping[str, Piece]) -> frozenset[str]:
-    """Follow names from function to function."""
+    """Return all functions that are used directly or indirectly."""
     found: set[str] = set()
     left = [first]
     while left:
@@ -230,24 +231,24 @@ def _reached(first: Piece, pieces: Mapping[str, Piece]) -> frozenset[str]:
 
 
 def operations(folder: Path) -> tuple[str, ...]:
-    """Name all operations, in alphabetical order."""
+    """Return the names of all operations, sorted."""
     return tuple(operation_files(folder))
 
 
 @cache
 def operation_files(folder: Path) -> Mapping[str, Path]:
-    """Find the file of each operation, in whichever room it stands."""
+    """Find the file of each operation, in any folder."""
     return _by_name(path for path in folder.rglob("*.lua") if path.relative_to(folder).parts[0] not in _NO_OPERATIONS)
 
 
 @cache
 def module_files(folder: Path) -> Mapping[str, Path]:
-    """Find the file of each module, in whichever room it stands."""
+    """Find the file of each module, in any folder."""
     return _by_name((folder / "lib").rglob("*.lua"))
 
 
 def _by_name(paths: Iterable[Path]) -> Mapping[str, Path]:
-    """Order files by name; raises ScriptDefect when two rooms have one of the same name."""
+    """Sort files by name; raises ScriptDefect when two folders have a file of the same name."""
     found: dict[str, Path] = {}
     for path in sorted(paths, key=lambda each: each.stem):
         if path.stem in found:

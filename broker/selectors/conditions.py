@@ -1,6 +1,6 @@
-"""What an item must have to be selected, as properties and their values: by that Redis finds whom an item may be for.
+"""Necessary conditions of a selector: an index by which Redis finds the subscriptions that an item may be for.
 
-A condition is `KEY=TEXT`, or `KEY#NUMBER` where a text is to read as that number. Knows trees; must not know Redis.
+A condition is `KEY=TEXT`, or `KEY#NUMBER` for a text that reads as that number. Must not know Redis.
 """
 
 from typing import Final
@@ -8,14 +8,14 @@ from typing import Final
 from broker.selectors.tree import Among, Both, Comparison, Either, Field, Literal, Order, Predicate, Section
 
 Group = tuple[str, ...]
-"""Conditions of which an item that is selected meets one at least."""
+"""Conditions of which a selected item meets at least one."""
 
 _TEXTS: Final = frozenset(("message-id", "user-id", "group-id", "content-type"))
 """Properties that are texts; application properties all are."""
 
 
 def groups(tree: Predicate) -> tuple[Group, ...]:
-    """Derive what is necessary for a tree to be true, though it may not be enough; nothing where no equality has to hold."""
+    """Derive necessary, perhaps not sufficient conditions for a selector to be true; empty when no equality is required."""
     match tree:
         case Comparison(Field() as field, Order.EQUAL, Literal() as value):
             return _of(field, (value,))
@@ -40,5 +40,5 @@ def _of(field: Field, values: tuple[Literal, ...]) -> tuple[Group, ...]:
 def _said(value: str | float | bool) -> str:  # noqa: FBT001  (a value)
     if isinstance(value, bool):
         return "=true" if value else "=false"
-    # With 0 added, there is no negative zero.
+    # Adding 0 turns a negative zero into zero.
     return f"={value}" if isinstance(value, str) else f"#{value + 0.0:.17g}"

@@ -1,6 +1,6 @@
-"""A tree as lua/lib/selection/selector_program.lua runs it: instructions for a stack, each a letter, a length and as many bytes.
+"""Compiles a selector for lua/lib/selection/selector_program.lua: stack instructions of a letter, a length and as many bytes.
 
-It is kept in Redis, so a change of it needs a new letter: a version before must be able to read what it finds.
+Redis stores the result, so a changed instruction needs a new letter: an older version must not misread it.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ _ORDERS: Final = {
 
 
 def program(tree: Predicate) -> str:  # noqa: PLR0911  (a case for each part of the grammar)
-    """Write the instructions that leave on the stack what the tree says of an item."""
+    """Compile a tree into instructions that leave its truth value on the stack."""
     match tree:
         case Field():
             return _instruction("f", tree.key)
@@ -54,7 +54,7 @@ def program(tree: Predicate) -> str:  # noqa: PLR0911  (a case for each part of 
 
 
 def conditions(tree: Predicate) -> str:
-    """Write what an item must have: before the program stand groups of conditions, of each of which it meets one."""
+    """Encode the necessary conditions, which stand before the program in groups: an item meets at least one of each group."""
     return "".join(_instruction("g", "".join(_instruction("k", each) for each in group)) for group in groups(tree))
 
 
@@ -69,5 +69,5 @@ def _constant(value: str | float | bool) -> str:  # noqa: FBT001  (a value)
 
 
 def _form(char: str, *, wild: bool) -> str:
-    """Write a character of a pattern: wildcards stand for themselves, all else behind a backslash."""
+    """Encode a character of a pattern: a wildcard as it is, any other after a backslash."""
     return char if wild else "\\" + char

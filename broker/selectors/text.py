@@ -1,7 +1,7 @@
-"""A selector's text, read in linear time into its tree. Knows the grammar; must not know values.
+"""Parses a selector's text into its tree in linear time. Knows the grammar; must not know values.
 
-The grammar is LALR(1): lark's parser goes through a text once and does not go back. What is too long, or has too many parts, is
-refused before or while it is read; the tree is as deep as it has parts at most.
+The grammar is LALR(1), so lark's parser never goes back. A text that is too long or has too many parts is refused before or
+while it is parsed; the tree is at most as deep as it has parts.
 """
 
 from functools import lru_cache
@@ -30,7 +30,7 @@ MOST_PARTS: Final = 64
 """Fields, constants and operators together."""
 
 MOST_PATTERN: Final = 256
-"""Characters of a pattern of LIKE: what it costs grows with them for each character that it is tried on."""
+"""Characters of a pattern of LIKE: the cost per character of a value grows with them."""
 
 _GRAMMAR: Final = r"""
 ?either: both | either _OR both -> either
@@ -99,10 +99,10 @@ _SECTIONS: Final = {
 
 
 class Unreadable(ValueError):  # noqa: N818  (it says what the text is)
-    """A text is no selector: `position` is that of the first character that cannot stand there, from 1."""
+    """A text is not a selector: `position` is that of the first wrong character, from 1."""
 
     def __init__(self, why: str, text: str, position: int) -> None:
-        """Say where, by line and column too when there are several lines."""
+        """Say where, by line and column if there are several lines."""
         before = text[: position - 1]
         line, column = before.count("\n") + 1, position - (before.rfind("\n") + 1)
         where = f"line {line}, column {column}" if "\n" in text else f"character {position}"
@@ -111,7 +111,7 @@ class Unreadable(ValueError):  # noqa: N818  (it says what the text is)
 
 
 class _Wrong(ValueError):  # noqa: N818  (as above)
-    """What the grammar allows and the subset does not, at a token."""
+    """The grammar allows a token that the subset does not."""
 
     def __init__(self, why: str, token: Token) -> None:
         super().__init__(why)
@@ -122,11 +122,11 @@ _Part = TypeVar("_Part", bound=Predicate)
 
 
 class _TooMany(ValueError):  # noqa: N818  (as above)
-    """The text has more parts than it may."""
+    """The text has too many parts."""
 
 
 class _Builder(Transformer[Token, Any]):
-    """Makes each part as soon as it is read, so that nothing is walked through afterwards."""
+    """Builds each part as soon as it is parsed, without a second pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class _Builder(Transformer[Token, Any]):
             why = "before a dot stands a section: a, p, h, m or d; a name with a dot stands in double quotes"
             raise _Wrong(why, first)
         named = _plain(later[0])
-        # The fields that AMQP itself has are spelled both ways.
+        # Names of AMQP's own fields may have hyphens or underscores.
         ours = section in {Section.PROPERTIES, Section.HEADER}
         return self._part(Field(section, named.lower().replace("_", "-") if ours else named))
 
@@ -242,7 +242,7 @@ _PARSER: Final = Lark(
 
 @lru_cache(maxsize=1_000)
 def read(text: str) -> Predicate:
-    """Read a selector; raises Unreadable, which names the place and what could stand there."""
+    """Parse a selector; raises Unreadable, which names the position and what was expected."""
     if len(text) > MOST_CHARACTERS:
         why = f"a selector has at most {MOST_CHARACTERS} characters"
         raise Unreadable(why, text, MOST_CHARACTERS + 1)

@@ -1,7 +1,7 @@
-"""What a selector says, as frozen values, and the one way to write it. Must not know how it is read or evaluated.
+"""The syntax tree of a selector as frozen values, and its one written form. Must not know how it is parsed or evaluated.
 
-The subset is that of the Event Stream Extensions for AMQP §2.2.2.2, boolean constants, comparisons and logical operators over
-constants and fields of sections, with what SQL and JMS have beside it and no clause forbids: NOT, parentheses, LIKE, IN, BETWEEN,
+The subset is that of the Event Stream Extensions for AMQP §2.2.2.2 (boolean constants, comparisons and logical operators over
+constants and fields of sections) with additions of SQL and JMS that no clause forbids: NOT, parentheses, LIKE, IN, BETWEEN,
 IS NULL. There is no arithmetic, so that `event-streams-offset` is one name.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class Section(Enum):
-    """Where a field is looked for, by the short names of the draft; a field without a section is one of `APPLICATION`."""
+    """The section of a field, by the short names of the draft; a field without a section is in `APPLICATION`."""
 
     APPLICATION = "a"
     PROPERTIES = "p"
@@ -22,7 +22,7 @@ class Section(Enum):
 
 
 class Order(Enum):
-    """How two values compare."""
+    """Comparison operators."""
 
     EQUAL = "="
     UNEQUAL = "<>"
@@ -47,7 +47,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A text, a number or a truth value. All numbers are doubles: so Redis compares them."""
+    """A text, a number or a truth value. All numbers are doubles, as Redis compares them."""
 
     value: str | float | bool
 
@@ -86,7 +86,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Whether a text has this form, where `_` is any one character and `%` any number of them."""
+    """Whether a text matches a pattern, where `_` is any one character and `%` any number of them."""
 
     field: Field
     pattern: tuple[tuple[str, bool], ...]
@@ -110,7 +110,7 @@ class Missing:
 
 Operand = Field | Literal
 Predicate = Field | Literal | Comparison | Both | Either | Negation | Like | Among | Missing
-"""Of fields and literals those that are truth values."""
+"""A condition; a field or literal is one if it is a truth value."""
 
 _PLAIN: Final = re.compile(r"[^\W\d][\w$-]*")
 _WORDS: Final = frozenset(("and", "or", "not", "like", "escape", "in", "between", "is", "null", "true", "false"))
@@ -118,7 +118,7 @@ _ESCAPE: Final = "\\"
 
 
 def written(tree: Predicate) -> str:  # noqa: PLR0911  (a case for each part of the grammar)
-    """Write a tree so that it reads back as the same: sections short, what binds loosely in parentheses."""
+    """Return the text of a tree, which parses to the same tree: short section names, parentheses around AND and OR."""
     match tree:
         case Field() | Literal():
             return _operand(tree)

@@ -1,8 +1,8 @@
-"""Whether a tree selects an item, in SQL's three-valued logic: None is UNKNOWN. Knows trees; must not know how they are written.
+"""Evaluates a selector on an item in SQL's three-valued logic: None is UNKNOWN. Must not know how selectors are written.
 
-Values are texts, numbers and truth values; an item lacks what is None or of another type. A text meets a number as the number
-that it reads as, and a truth value as `true` or `false`, for headers are texts. Texts compare by their characters' numbers,
-which is the order of UTF-8. What cannot be compared is UNKNOWN. lua/lib/selection/compare.lua says the same of what Redis has.
+Values are texts, numbers and truth values; None or another type counts as missing. Headers are texts, so a text compared with
+a number is read as a number, and with a truth value as `true` or `false`. Texts compare by code points, which is the order of
+UTF-8. Other comparisons are UNKNOWN. lua/lib/selection/compare.lua has the same rules.
 """
 
 import operator
@@ -32,11 +32,11 @@ Values = Mapping[str, Value]
 Judge = Callable[[Values], bool | None]
 
 MOST_BYTES: Final = 1_024
-"""A longer text has no form: LIKE is UNKNOWN of it."""
+"""LIKE is UNKNOWN for a longer text."""
 
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 MOST_DIGITS: Final = 64
-"""A longer text is no number."""
+"""A longer text is not a number."""
 
 _ORDERS: Final[Mapping[Order, Callable[[float | str, float | str], bool]]] = {
     Order.EQUAL: operator.eq,
@@ -49,12 +49,12 @@ _ORDERS: Final[Mapping[Order, Callable[[float | str, float | str], bool]]] = {
 
 
 def selects(tree: Predicate, values: Values) -> bool:
-    """Tell whether an item is selected: only what is TRUE selects."""
+    """Return whether an item is selected: only TRUE selects."""
     return judge(tree)(values) is True
 
 
 def judge(tree: Predicate) -> Judge:  # noqa: PLR0911  (a case for each part of the grammar)
-    """Make a tree a function of an item's values."""
+    """Turn a tree into a function of an item's values."""
     match tree:
         case Field() | Literal():
             value = _operand(tree)
@@ -164,7 +164,7 @@ def _like(key: str, pattern: tuple[tuple[str, bool], ...]) -> Judge:
 
 
 def _matches(text: str, pattern: tuple[tuple[str, bool], ...]) -> bool:
-    """Match greedily: only the last `%` is ever taken up again, which bounds the work by both lengths."""
+    """Match greedily: only the last `%` is ever extended, so the work is bounded by the product of both lengths."""
     here = at = 0
     anything, resume = -1, 0
     while here < len(text):

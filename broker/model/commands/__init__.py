@@ -1,7 +1,7 @@
-"""What may be asked of the core, in the imperative. Values only: no defaults that hide a decision of the asker's.
+"""Commands to the core, in the imperative. Values only, without defaults that hide a caller's decision.
 
-`sender` is always the full JID that the asker's server vouched for. `request` names one request of that sender, so that its
-replay is recognised (Q27); the empty string names none. `partition` is where the item is, else it is looked for.
+`sender` is always the full JID that the sender's server vouched for. `request` identifies a request of that sender, so that a
+repeat is recognised (Q27); empty: none. `partition` is where the item is; without it the item is searched for.
 """
 
 from broker.model.commands.admin import (

@@ -1,4 +1,4 @@
-"""What administrators and owners ask beside what everybody may. Values only."""
+"""Commands of administrators and owners. Values only."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from broker.model.names import Jid
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Look closely at items as an owner: those named, or up to `limit` of all in the order of each partition's log.
+    """Inspect items as an owner: those named, or up to `limit` of all in the order of each partition's log.
 
-    `scan` is where an earlier survey has come to; empty begins.
+    `scan` is where an earlier survey ended; empty: begin.
     """
 
     node: str
@@ -21,10 +21,10 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Send items that wait to another node, a step of them: those named, or of the next `limit` from `scan` on.
+    """Move one batch of waiting items to another node: those named, or of the next `limit` from `scan` on.
 
-    Without a `to` dead letters go back to where they died, and what is none stays; with a `reason` those alone that died of it,
-    with `died_in` those alone that died there.
+    Without `to`, dead letters return to where they died and other items stay; `reason` and `died_in` choose the dead letters
+    that died of that reason or in that node.
     """
 
     node: str
@@ -39,7 +39,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """End locks as an owner, and tell who had them: of the items named, or of all that `holder` has, a bare or a full JID."""
+    """End locks as an owner and notify the holders: of the items named, or of all that `holder` has, a bare or a full JID."""
 
     node: str
     sender: Jid
@@ -49,9 +49,9 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Look at nodes in bulk: up to `limit` from the `first` on, of all in order of creation.
+    """Summarize up to `limit` nodes from the `first` on, in order of creation.
 
-    Who is no administrator is shown those that it is affiliated with, by their names.
+    Without being an administrator the sender sees the nodes that it is affiliated with, sorted by name.
     """
 
     sender: Jid
@@ -61,7 +61,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class ShowHistory:
-    """Look at what a node held in the last hour, as whoever may look at its items."""
+    """Return what a node held in the last hour; for everybody that may read its items."""
 
     node: str
     sender: Jid
@@ -69,18 +69,18 @@ class ShowHistory:
 
 @dataclass(frozen=True, slots=True)
 class Frontends:
-    """List the frontends that there are."""
+    """List the frontends."""
 
     sender: Jid
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Have a frontend end: the others take over at once what it owes, and itself drains when it hears of it."""
+    """End a frontend: the others take over its deliveries at once, and it drains when its heartbeat tells it."""
 
     sender: Jid
     frontend: str
 
 
 AdminCommand = Survey | Transfer | Release | Overview | ShowHistory | Frontends | Disconnect
-"""What administrators and owners ask."""
+"""Commands of administrators and owners."""

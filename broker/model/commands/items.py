@@ -1,4 +1,4 @@
-"""What is asked about items: publish, take, give back, look. Values only."""
+"""Commands on items: publish, fetch, acknowledge, unlock, browse. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,9 @@ from broker.model.qos import Stage
 class Publish:
     """Add one item, or replace the one with its id; without an id the core makes one.
 
-    A `ticket` lets it take effect once, however often it is asked for with the same one (QoS assured); with a `digest` of what
-    is said, whoever says something else under the ticket is told so. Without a
-    `partition` the group `key` chooses one, then the item's id, then where credit is free (E14). `options` are fields by
-    their wire names that the node must be configured with (P18).
+    A `ticket` makes repeats of the publish take effect once (QoS assured); a `digest` of the content detects different content
+    under the same ticket. Without a `partition` the group `key` chooses one, then the item's id, then free credit (E14).
+    `options` are fields by their wire names that the node must be configured with (P18).
     """
 
     node: str
@@ -34,9 +33,9 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keep a publish until its sender says `Deliver`: the first of two with one `msg_id` counts (QoS assured, S9, S10).
+    """Store a publish until its sender says `Deliver`: the first of two with one `msg_id` counts (QoS assured, S9, S10).
 
-    Without an item id of the publish's own, one is made that begins with `stem`, which leaves room for it.
+    Without an item id in the publish, one is made that begins with `stem`, which leaves room for it.
     """
 
     sender: Jid
@@ -47,7 +46,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Let what is held under a `msg_id` take effect, once (S11)."""
+    """Publish the message that is stored under a `msg_id`, once (S11)."""
 
     sender: Jid
     msg_id: str
@@ -55,7 +54,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Reserve the id of an item that is yet to be published, for a while."""
+    """Reserve an item id for a later publish, for a while."""
 
     node: str
     sender: Jid
@@ -63,7 +62,7 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Redeem:
-    """Publish an item under the id that its sender has reserved: the first body counts, however often it is sent."""
+    """Publish an item under a reserved id: the first body counts, however often it is sent."""
 
     node: str
     sender: Jid
@@ -76,10 +75,10 @@ class Redeem:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Read what the lease of `jid` holds, of each partition what was locked after a token that the asker has seen.
+    """Read what the pull subscription `jid` holds, in each partition what was locked after the token that the sender has seen.
 
-    When that is nothing, wait for something so many seconds. With `lease_ms` it lasts so long from the end of this on.
-    Who only looks, and does not come for anything, begins no lock.
+    If there is nothing, wait for so many seconds. `lease_ms` renews the lease for so long from the end of the wait. Without
+    `comes` the sender only looks, which locks no items.
     """
 
     node: str
@@ -105,9 +104,9 @@ class Retract:
 
 @dataclass(frozen=True, slots=True)
 class Unlock:
-    """Give an item back undone; the hints delay it, say why, or send it straight to the dead letters (Q32).
+    """Release an item without acknowledging it; the hints delay it, give a reason, or make it a dead letter at once (Q32).
 
-    `untried`: nobody has worked on it, so it does not count as a try.
+    `untried`: nobody has worked on it, so it does not count as an attempt.
     """
 
     node: str
@@ -124,7 +123,7 @@ class Unlock:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Start the lock time of a held item anew: the node's, or so long from now on."""
+    """Restart the lock time of a held item: the node's, or so long from now on."""
 
     node: str
     sender: Jid
@@ -144,7 +143,7 @@ class Locks:
 
 @dataclass(frozen=True, slots=True)
 class Bounce:
-    """What was sent for a delivery came back undelivered from `sender`; `gone`: no later one can succeed (P30)."""
+    """Report that a delivery came back undelivered from `sender`; `gone`: no later one can succeed (P30)."""
 
     sender: Jid
     partition: Partition
@@ -161,7 +160,7 @@ class Bounce:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """`sender` has confirmed what was sent for a delivery (urn:xmpp:qos)."""
+    """Report that `sender` has confirmed a delivery (urn:xmpp:qos)."""
 
     sender: Jid
     partition: Partition
@@ -177,10 +176,10 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class Browse:
-    """Look at items without touching their locks; `item_ids` empty means `limit` of them in order.
+    """List items without touching their locks; `item_ids` empty means `limit` of them in order.
 
-    These are the first, or those that follow the place `after`; with `backwards` the last, or those that lie before `before`.
-    With a `subid`, which may be empty, it is to be clear which of the sender's subscriptions is meant (XEP-0060 §6.5.9.1).
+    Returns the first ones, or those after the place `after`; with `backwards` the last ones, or those before `before`. With a
+    `subid`, even an empty one, the sender's subscription must be unambiguous (XEP-0060 §6.5.9.1).
     """
 
     node: str
@@ -196,4 +195,4 @@ class Browse:
 ItemCommand = (
     Publish | Hold | Deliver | Reserve | Redeem | Retract | Unlock | Renew | Locks | Fetch | Bounce | Confirm | Browse
 )
-"""What is asked about items."""
+"""Commands on items."""

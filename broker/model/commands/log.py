@@ -1,4 +1,4 @@
-"""What is asked of a log by its readers. Values only."""
+"""Commands of log readers. Values only."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from broker.model.names import Jid
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Say up to which offset a stream of the sender's has come, which gives back the credit for all up to there."""
+    """Commit the offset that a log reader has come to, which gives back the credit for all entries up to it."""
 
     node: str
     sender: Jid
@@ -17,9 +17,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read a partition's log from a start on, up to `limit` entries, whatever became of the items.
+    """Read up to `limit` entries of a partition's log from a start on, whatever became of the items.
 
-    For a `group` it is read under the fence of who owns that; without a fence, as long as nobody does.
+    `group` and `fence`: read as the owner of the group's reading; without a fence the read works while nobody owns it.
     """
 
     node: str
@@ -33,9 +33,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Own the reading of a partition for a group (E26 to E28); with the `fence` of an earlier one, go on owning it (EX16).
+    """Own the reading of a partition for a group (E26 to E28); with the `fence` of an earlier call, renew the ownership (EX16).
 
-    `equal`: it takes over from one with the same epoch as well.
+    `equal`: an equal epoch takes over as well.
     """
 
     node: str
@@ -49,7 +49,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Unbind:
-    """Own it no more (E29); the epoch is `kept` for a while when a connection was lost (EX11)."""
+    """Give up the ownership (E29); the epoch is `kept` for a while after a lost connection (EX11)."""
 
     node: str
     sender: Jid
@@ -61,14 +61,14 @@ class Unbind:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Tell a node's partitions and how far the log of each reaches (EX17)."""
+    """List a node's partitions and how far each log reaches (EX17)."""
 
     node: str
     sender: Jid
 
 
 Reading = Commit | Read | Bind | Unbind
-"""What is asked of one partition."""
+"""Commands to one partition."""
 
 LogCommand = Reading | Partitions
-"""What is asked about logs."""
+"""Commands on logs."""

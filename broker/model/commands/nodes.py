@@ -1,4 +1,4 @@
-"""What is asked about nodes and their place in the tree. Values only."""
+"""Commands on nodes and their place in the tree. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """Drop all items that wait; locked ones are left to their holders (P25)."""
+    """Drop all waiting items; locked ones are left to their holders (P25)."""
 
     node: str
     sender: Jid
@@ -43,7 +43,7 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a node with all that is in it; `redirect` is a URI that its subscribers are told to go to (P24)."""
+    """Delete a node with its items; `redirect` is a URI for its subscribers (P24)."""
 
     node: str
     sender: Jid
@@ -60,7 +60,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Associate:
-    """Make a node the child of a collection, wherever it has been until now (XEP-0248 §6.4)."""
+    """Make a node the child of a collection, wherever it was before (XEP-0248 §6.4)."""
 
     node: str
     sender: Jid
@@ -69,7 +69,7 @@ class Associate:
 
 @dataclass(frozen=True, slots=True)
 class Dissociate:
-    """Make a child of a collection one of the root (XEP-0248 §6.5)."""
+    """Move a child of a collection to the root (XEP-0248 §6.5)."""
 
     node: str
     sender: Jid
@@ -86,10 +86,10 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Name up to `limit` nodes that the sender may see, in order of creation.
+    """List up to `limit` nodes that the sender may see, in order of creation.
 
-    These are the first, those that follow the node `after`, or those from the number `index` on; with `backwards` the last, or
-    those that come before the node `before`.
+    Returns the first ones, those after the node `after`, or those from `index` on; with `backwards` the last ones, or those
+    before the node `before`.
     """
 
     sender: Jid
@@ -101,4 +101,4 @@ class Nodes:
 
 
 NodeCommand = Declare | Configure | Describe | Associate | Dissociate | Children | Purge | Delete | Stats | Nodes
-"""What is asked about nodes."""
+"""Commands on nodes."""

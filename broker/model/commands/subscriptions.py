@@ -1,4 +1,4 @@
-"""What is asked about subscriptions, and about who may subscribe. Values only."""
+"""Commands on subscriptions and affiliations. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from broker.model.tree import Scope
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Take part as a worker with so much credit; `jid` is the sender's, bare or full.
+    """Subscribe with so much credit; `jid` is the sender's, bare or full.
 
-    `partitions` are the ones asked for (none: all). With a `group` or an `epoch` they are owned, which shuts others out (E26 to
-    E28); with a `start` the log is read from there and nothing is consumed (E2). It ends by itself (P31) at `until_ms`, 0 for
-    never, or after `lease_ms`. One to a collection may have a `scope`, one with a `selector` takes the work that this selects.
-    `again`: of several, it is to be the one that there is.
+    `partitions` limits it to these (none: all). `group` or `epoch` makes the subscriber own them, so others are excluded (E26 to
+    E28); `start` makes it read the log from there without consuming anything (E2). It expires (P31) at `until_ms`, 0 for
+    never, or after `lease_ms`. `scope` is for a collection; with a `selector` it receives the items that this selects.
+    `again`: where a JID may have several subscriptions, change the present one.
     """
 
     node: str
@@ -38,7 +38,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Adjust:
-    """Change a subscription that exists (XEP-0060 subscription options); what else is None stays as it is."""
+    """Change an existing subscription (XEP-0060 subscription options); values of None stay as they are."""
 
     node: str
     sender: Jid
@@ -63,7 +63,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """Leave; locks stay until they are ended or expire (Q34), unless what is held is given back with it (R14)."""
+    """Unsubscribe; locks stay until they end or expire (Q34), unless `release` gives the items back (R14)."""
 
     node: str
     sender: Jid
@@ -74,7 +74,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Renew the leases of all that the sender owns on a node: the heartbeat of an owner (EX16)."""
+    """Renew all partition ownerships of the sender on a node: the heartbeat of an owner (EX16)."""
 
     node: str
     sender: Jid
@@ -82,7 +82,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """A resource came or went; when the last one that a subscription counts on goes, its locks end and it is removed (Q33)."""
+    """Report that a resource came or went; when a subscription's last one goes, the subscription and its locks end (Q33)."""
 
     sender: Jid
     available: bool
@@ -106,7 +106,7 @@ class Affiliations:
 
 @dataclass(frozen=True, slots=True)
 class ListSubscribers:
-    """List who is subscribed to a node, as its owner: a page of them by their places, or without one as many as are shown."""
+    """List the subscribers of a node as its owner: a page of them, or without one as many as are shown at once."""
 
     node: str
     sender: Jid
@@ -115,7 +115,7 @@ class ListSubscribers:
 
 @dataclass(frozen=True, slots=True)
 class ManageSubscribers:
-    """Approve, refuse or remove subscriptions to a node, as its owner; what cannot be done does not hinder the rest (P26)."""
+    """Approve, refuse or remove subscriptions to a node as its owner; a failed change does not stop the others (P26)."""
 
     node: str
     sender: Jid
@@ -124,7 +124,7 @@ class ManageSubscribers:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Answer, as an owner, whether what waits of a bare JID is allowed; where nothing does it changes nothing (P27)."""
+    """Allow or refuse the pending subscriptions of a bare JID as an owner; without any it changes nothing (P27)."""
 
     node: str
     sender: Jid
@@ -135,14 +135,14 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class ListPending:
-    """Name the nodes of the sender where subscriptions wait for its approval."""
+    """List the sender's nodes with pending subscriptions."""
 
     sender: Jid
 
 
 @dataclass(frozen=True, slots=True)
 class SendPending:
-    """Send the sender, an owner, what waits for approval at a node, once more."""
+    """Send an owner the pending subscriptions of a node again."""
 
     node: str
     sender: Jid
@@ -173,4 +173,4 @@ SubscriptionCommand = (
     | Presence
     | Affiliate
 )
-"""What is asked about subscriptions."""
+"""Commands on subscriptions."""

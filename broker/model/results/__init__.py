@@ -1,4 +1,4 @@
-"""How a command turned out: outcomes are values, a refusal is one of them. Must not know how an outcome is worded on a wire."""
+"""Outcomes of commands, refusals among them. Values only; must not know how a wire writes an outcome."""
 
 from broker.model.results.admin import (
     AdminResult,

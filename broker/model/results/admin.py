@@ -1,4 +1,4 @@
-"""How what administrators ask turns out. Values only."""
+"""Outcomes of administrators' and owners' commands. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from broker.model.results.nodes import Counted
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """Items in the order of their partitions; `scan` is where to go on, empty at the end."""
+    """Items in the order of their partitions; `scan` is where to continue, empty at the end."""
 
     items: tuple[Seen, ...]
     scan: str
@@ -18,9 +18,9 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """So many items are on their way, or there already, and arrive whatever happens; `scan` is where to go on, empty at the end.
+    """So many items are moving and will arrive whatever happens; `scan` is where to continue, empty at the end.
 
-    `passed` are sentences on why others have stayed, and how many each is true of.
+    `passed` has the reasons why other items stayed, each with the number of items.
     """
 
     count: int
@@ -30,7 +30,7 @@ class Transferred:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """So many locks were ended; `left`: so many more were too much for one script."""
+    """So many locks were ended; `left` more were too many for one script."""
 
     count: int
     left: int = 0
@@ -38,7 +38,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A node in an overview, without its affiliations but for how the asker stands to it."""
+    """A node in an overview, with the sender's affiliation in place of all."""
 
     record: NodeRecord
     counted: Counted
@@ -47,7 +47,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Overviewed:
-    """A part of the nodes; there are `total`."""
+    """One page of the `total` nodes."""
 
     nodes: tuple[Summary, ...]
     total: int
@@ -55,7 +55,7 @@ class Overviewed:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a node held at a time, and what there had ever been by then, as in `Counted`."""
+    """What a node held at a time, and its totals by then, as in `Counted`."""
 
     at_ms: int
     waiting: int
@@ -68,10 +68,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Samples of a node, at most one a minute, the oldest first and the last one of now.
+    """Samples of a node, at most one a minute, oldest first; the last one is of now.
 
-    Nothing has happened to the node in a minute without a sample. The first may be older than the hour: it tells what there had
-    been when the hour began.
+    Without a sample, nothing happened in that minute. The first may be older than the hour: it has the counts when the hour
+    began.
     """
 
     samples: tuple[Sample, ...]
@@ -79,9 +79,9 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class FrontendStatus:
-    """A frontend that was heard of so long ago, or since then is `disconnected_by` somebody and not gone yet.
+    """A frontend, the time since its last heartbeat, and who disconnected it, if it has not ended yet.
 
-    Items are sent through the `door` xmpp alone; at the others they are come for, so nobody takes over from those frontends.
+    Only the `door` xmpp sends items; clients of the others fetch them, so nobody takes over from those frontends.
     """
 
     name: str
@@ -92,17 +92,17 @@ class FrontendStatus:
 
 @dataclass(frozen=True, slots=True)
 class FrontendList:
-    """The frontends, those that send items first; of both kinds those that were not heard of for longest, at most 1,000."""
+    """The frontends, those that send items first, each kind by the oldest heartbeat; at most 1,000."""
 
     frontends: tuple[FrontendStatus, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The frontend ends when it hears of it; not `listed`: it had ended, or lapsed, and the others have done what it owed."""
+    """The frontend ends at its next heartbeat; not `listed`: it had ended or was dead, and others have taken over."""
 
     listed: bool
 
 
 AdminResult = Surveyed | Transferred | Released | Overviewed | History | FrontendList | Disconnected
-"""How what administrators and owners ask turns out."""
+"""Outcomes of administrators' and owners' commands."""

@@ -1,4 +1,4 @@
-"""How what is asked about items turns out. Values only."""
+"""Outcomes of commands on items. Values only."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from broker.model.positions import Place
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The item is in the log under `item_id`; `duplicate` when the node ignores repeats and this was one (X1).
+    """The item is in the log under `item_id`; `duplicate`: the node ignores repeats and this was one (X1).
 
-    `differs`: it was one that said something else.
+    `differs`: the repeat had different content.
     """
 
     item_id: str
@@ -21,9 +21,9 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Retracted:
-    """The item is gone; `holder` is whom to notify (Q20), None when nobody held it; `replayed` when it was gone before (Q27).
+    """The item is gone; `holder` is to be notified (Q20), None when nobody held it; `replayed`: it was gone before (Q27).
 
-    With a `collection` it was held through that, with a `subid` by that one of several subscriptions.
+    `collection` and `subid` name the holder's subscription, if it was through a collection or one of several.
     """
 
     holder: Jid | None
@@ -34,7 +34,7 @@ class Retracted:
 
 @dataclass(frozen=True, slots=True)
 class Unlocked:
-    """The lock is ended; `holder` is whom to notify (Q29); what it was held through is as in `Retracted`."""
+    """The lock is ended; `holder` is to be notified (Q29); `collection` and `subid` as in `Retracted`."""
 
     holder: Jid
     replayed: bool = False
@@ -52,14 +52,14 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the sender holds; at most 1,000 for each JID, the earliest deadline first."""
+    """The sender's locks; at most 1,000 for each JID, earliest deadline first."""
 
     locks: tuple[Lock, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldItem:
-    """An item as its holder reads it, with its lock; of the attempts so many were `tries`, with this one."""
+    """An item as its holder reads it, with its lock; `tries` of the attempts count, this one included."""
 
     partition: Partition
     item_id: str
@@ -75,10 +75,10 @@ class HeldItem:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a lease holds, the oldest locks first; it ends at `until_ms` of Redis's clock. `more`: a limit cut the list.
+    """What a pull subscription holds, oldest locks first; it expires at `until_ms`, Redis's clock. `more`: a limit cut the list.
 
-    As long as the `stamp` is the same, nobody has been handed anything there. A lease that `returned` had let items run out
-    without fetching them, and is handed items again from now on.
+    The `stamp` changes when the partition hands out items. `returned`: the subscription had let items expire without fetching
+    them, and is handed items again from now on.
     """
 
     items: tuple[HeldItem, ...]
@@ -90,7 +90,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The id is the sender's to publish under until `until_ms` of Redis's clock."""
+    """The sender may publish under this id until `until_ms` of Redis's clock."""
 
     item_id: str
     until_ms: int
@@ -98,9 +98,9 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Browsed:
-    """Items in order; `more` when a limit cut the list, and then `reached` is how far it was looked through.
+    """Items in order; `more`: a limit cut the list, which was read up to `reached`.
 
-    `count` is how many there are in all.
+    `count` is the number of all items.
     """
 
     items: tuple[Listed, ...]
@@ -110,4 +110,4 @@ class Browsed:
 
 
 ItemResult = Published | Reserved | Retracted | Unlocked | Renewed | Held | Fetched | Browsed
-"""How what is asked about items turns out."""
+"""Outcomes of commands on items."""

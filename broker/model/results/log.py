@@ -1,4 +1,4 @@
-"""How what is asked of a log turns out. Values only."""
+"""Outcomes of log commands. Values only."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from broker.model.names import Jid
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Where a subscription began to read a partition: after `offset`; `gap`: what went with the retention lay before it (EX7)."""
+    """Where a subscription began to read a partition: after `offset`; `gap`: retention has removed entries before it (EX7)."""
 
     partition: int
     offset: str
@@ -28,9 +28,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Entries of a partition's log in order, and how far it reaches; `after` is the offset to go on after.
+    """Entries of a partition's log in order, and how far it reaches; reading continues after the offset `after`.
 
-    `gap`: what went with the retention was asked for too. `more`: a limit cut the list.
+    `gap`: retention has removed entries that were asked for. `more`: a limit cut the list.
     """
 
     partition: int
@@ -51,7 +51,7 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The reading of a partition is the sender's under this epoch (E27) and this fence, which alone authorises (EX11).
+    """The sender owns the reading of a partition under this epoch (E27) and this fence, which alone authorises (EX11).
 
     The lease ends at `until_ms` of Redis's clock unless it is renewed.
     """
@@ -63,4 +63,4 @@ class Bound:
 
 
 LogResult = Replay | Bound | Extents
-"""How what is asked about logs turns out."""
+"""Outcomes of log commands."""

@@ -1,4 +1,4 @@
-"""How what is asked about nodes turns out. Values only."""
+"""Outcomes of commands on nodes. Values only."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """So many waiting items were dropped; `more` when a part alone was, and others wait."""
+    """So many waiting items were dropped; `more`: others wait for the next call."""
 
     count: int
     more: bool = False
@@ -30,10 +30,10 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a node holds now; `oldest_ms` is the age of the oldest item that waits, 0 when none does.
+    """What a node holds now; `oldest_ms` is the age of the oldest waiting item, 0 when none waits.
 
-    The last three count what there has ever been, so that two looks make a rate: entries that the log took (an item, a version of
-    one, what is written anew to be moved), those of them that are done with, and deliveries that have ended, well or not.
+    The last three are totals since the node's creation, so that two reads make a rate: log entries (an item, a version of one, or
+    a rewrite for a move), finished entries, and deliveries that ended in any way.
     """
 
     waiting: int
@@ -53,10 +53,10 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Names of nodes, in order of creation; `more` when a limit cut the list.
+    """Names of nodes, in order of creation; `more`: a limit cut the list.
 
-    `index` is the number of the first one among all nodes, also those that the asker may not see, and `count` how many these are.
-    `collections` are those of them that are no leaves.
+    `index` is the rank of the first one among all nodes, hidden ones included, and `count` the number of these. `collections` are
+    those of the names that are not leaves.
     """
 
     nodes: tuple[str, ...]
@@ -67,4 +67,4 @@ class Listing:
 
 
 NodeResult = Declared | Described | Purged | Counted | Listing
-"""How what is asked about nodes turns out."""
+"""Outcomes of commands on nodes."""

@@ -7,7 +7,7 @@ from broker.model.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The command changed nothing; `detail` is a sentence for the person who reads the error."""
+    """The command changed nothing; `detail` is a sentence for people."""
 
     problem: Problem
     detail: str = ""
@@ -15,4 +15,4 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The command took effect and has nothing to say."""
+    """The command took effect and returns nothing."""

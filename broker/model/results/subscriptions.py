@@ -1,4 +1,4 @@
-"""How what is asked about subscriptions turns out. Values only."""
+"""Outcomes of commands on subscriptions. Values only."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,11 @@ from broker.model.tree import Scope
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A subscription as it stands, with the credit that was granted (Q9), or that is asked for while it is pending (P5).
+    """A subscription with the credit that was granted (Q9), or requested while it is pending (P5).
 
-    One that `reads` is a stream's; `streams` say where it has just begun. One to a collection has a `scope`.
-    With a `group` it is that of an owner, and these partitions are its own (E11, E27); none while it waits for one (EX19).
-    At `until_ms` of Redis's clock it ends by itself unless it is renewed (P31); 0 is never. With a `selector` it is handed
-    what that selects.
+    `reads`: it is a log reader's, and `streams` say where it has begun. One to a collection has a `scope`. With a `group` it is
+    an owner's, with the partitions that it owns (E11, E27); none while it waits for one (EX19). It expires at `until_ms` of
+    Redis's clock unless it is renewed (P31); 0 is never. With a `selector` it receives the items that this selects.
     """
 
     jid: Jid
@@ -37,7 +36,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The leases of what the sender owns on a node are renewed (EX16)."""
+    """The partition ownerships of the sender on a node are renewed (EX16)."""
 
     owned: tuple[Owned, ...]
 
@@ -52,7 +51,7 @@ class Unsubscribed:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionList:
-    """Subscriptions; `more` when there are others. Of a page `index` is the number of the first one of `count`."""
+    """Subscriptions; `more` when there are others. For a page, `index` is the rank of its first one among `count`."""
 
     subscriptions: tuple[Subscription, ...]
     more: bool = False
@@ -62,14 +61,14 @@ class SubscriptionList:
 
 @dataclass(frozen=True, slots=True)
 class AffiliationList:
-    """How one bare JID stands to nodes, by their names."""
+    """The affiliations of one bare JID, by node names."""
 
     affiliations: tuple[tuple[str, Affiliation], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unaffiliated:
-    """Affiliations could not be changed as was asked, and none was; `kept` are those that were asked for, as they are (P26)."""
+    """No affiliation was changed, since the request as a whole was refused; `kept` are the requested ones as they are (P26)."""
 
     detail: str
     kept: tuple[tuple[Jid, Affiliation], ...]
@@ -83,4 +82,4 @@ class Managed:
 
 
 SubscriptionResult = Subscribed | Kept | Unsubscribed | SubscriptionList | AffiliationList | Managed | Unaffiliated
-"""How what is asked about subscriptions turns out."""
+"""Outcomes of commands on subscriptions."""
