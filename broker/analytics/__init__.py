@@ -1,1 +1,1 @@
-"""Reports from the journal, with Spark: knows its records and where Redis is, and nothing else of the queue."""
+"""Capacity reports from the journal, with Spark. Knows the journal's records and where Redis is; no other part of the queue."""

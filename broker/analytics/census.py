@@ -1,6 +1,6 @@
-"""How it stands now: what waits, what is in flight and who takes it, partition by partition. Knows the partitions' keys.
+"""The state of every partition now: waiting items, open deliveries and credit. Knows the partitions' Redis keys.
 
-A look in passing, by plain commands in one round trip for a partition: exact for itself, not with what is read before or after.
+Plain commands read each partition in a few round trips, without a transaction. The partitions are not read at one instant.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ SCHEMA: Final = StructType(
         StructField("maxmemory", LongType()),
     ]
 )
-"""`oldest` is when the oldest of what waits was published; memory is of the Redis that has the partition."""
+"""`oldest` is when the oldest waiting item was published. The memory is that of the Redis process that has the partition."""
 
 IN_FLIGHT: Final = StructType(
     [
@@ -53,23 +53,24 @@ IN_FLIGHT: Final = StructType(
         StructField("delivered", TimestampType()),
     ]
 )
-"""The deliveries that are open: their records do not exist yet."""
+"""The open deliveries: the journal has no record of them yet."""
 
 _READER: Final = b"stream"
-"""What stands in the place of a subscription's quality of service when it only reads the log."""
+"""The value in place of the quality of service in the line of a subscription that only reads the log."""
 _LOOKED_AT: Final = 100
 _LISTED: Final = 1_000
 _LAST_RANK: Final = 9
 """The rank of the least urgent item in `by_priority`; ten more means that the item is in flight or delayed."""
-_TELLING: Final = 100
-"""Fewer records say little of how fast a journal fills."""
+_ENOUGH_RECORDS: Final = 100
+"""With fewer records the fill rate of a journal is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One partition: its row of the census, its open deliveries, and what says which entries of its log wait.
+class PartitionState:
+    """One partition: its census row, its open deliveries, and which entries of its log wait.
 
-    Those after the cursor, to which dispatch has not come, and those that came `back`; not those that are `away`, in flight.
+    Entries after `cursor` wait, because dispatch has not reached them, and so do those in `back`. Those in `away` are in
+    flight.
     """
 
     row: tuple[Any, ...]
@@ -78,11 +79,11 @@ class Standing:
     back: frozenset[str]
     away: frozenset[str]
     keeps_s: float | None = None
-    """For how long the journal keeps a record at the rate at which it has filled; None: it has too few to tell."""
+    """How long the journal keeps a record at its fill rate so far; None: too few records to tell."""
 
 
-def standings(servers: Servers, options: Options) -> dict[Place, Standing]:
-    """Look at each partition that the options ask for, once."""
+def partition_states(servers: Servers, options: Options) -> dict[Place, PartitionState]:
+    """Read each partition that the options select, once."""
     found = {}
     for process in servers.processes():
         with servers.link(process) as link:
@@ -93,29 +94,29 @@ def standings(servers: Servers, options: Options) -> dict[Place, Standing]:
             )
             room = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
             for place in keys_of(link, "meta").values():
-                standing = options.wants(place) and _standing(link, place, at, room)
-                if standing:
-                    found[place] = standing
+                state = options.wants(place) and _partition_state(link, place, at, room)
+                if state:
+                    found[place] = state
     return found
 
 
-def census(spark: SparkSession, found: Mapping[Place, Standing]) -> DataFrame:
-    """Give the rows of the census."""
-    return spark.createDataFrame([standing.row for standing in found.values()], SCHEMA)
+def census(spark: SparkSession, found: Mapping[Place, PartitionState]) -> DataFrame:
+    """Return the census as rows."""
+    return spark.createDataFrame([state.row for state in found.values()], SCHEMA)
 
 
-def in_flight(spark: SparkSession, found: Mapping[Place, Standing]) -> DataFrame:
-    """Give the deliveries that are open."""
-    return spark.createDataFrame([row for standing in found.values() for row in standing.open], IN_FLIGHT)
+def in_flight(spark: SparkSession, found: Mapping[Place, PartitionState]) -> DataFrame:
+    """Return the open deliveries."""
+    return spark.createDataFrame([row for state in found.values() for row in state.open], IN_FLIGHT)
 
 
-def waiting(spark: SparkSession, found: Mapping[Place, Standing], options: Mapping[str, str]) -> DataFrame:
-    """Give the entries of the log that wait, without their bodies."""
-    cursors = [(*place, standing.cursor.ms, standing.cursor.number) for place, standing in found.items()]
+def waiting(spark: SparkSession, found: Mapping[Place, PartitionState], options: Mapping[str, str]) -> DataFrame:
+    """Return the log entries that wait, without their bodies."""
+    cursors = [(*place, state.cursor.ms, state.cursor.number) for place, state in found.items()]
     marks = [
-        (*place, offset, offset not in standing.away)
-        for place, standing in found.items()
-        for offset in standing.back | standing.away
+        (*place, offset, offset not in state.away)
+        for place, state in found.items()
+        for offset in state.back | state.away
     ]
     of = "node string, incarnation string, partition int"
     place = ["node", "incarnation", "partition"]
@@ -135,7 +136,7 @@ def waiting(spark: SparkSession, found: Mapping[Place, Standing], options: Mappi
     )
 
 
-def _standing(link: Link, place: Place, at: datetime, room: tuple[int, int]) -> Standing | None:
+def _partition_state(link: Link, place: Place, at: datetime, room: tuple[int, int]) -> PartitionState | None:
     of = partial(keys.of_partition, partition=Partition(*place))
     meta, lines, stored, replaced, successors, dying, locked, locks = link.all(
         ("HMGET", of("meta"), "state", "cursor", "kept", "journal_max"),
@@ -178,17 +179,17 @@ def _standing(link: Link, place: Place, at: datetime, room: tuple[int, int]) -> 
     keeps_s = _keeps_s(first, last, length, int(journal_max or 0))
     opened = tuple(_open(place, line) for line in locks)
     back = eligible | _members(link, of("delayed")) | _grouped(link, of("group_of"))
-    return Standing(row, opened, Id.parse(cursor), frozenset(back), away, keeps_s)
+    return PartitionState(row, opened, Id.parse(cursor), frozenset(back), away, keeps_s)
 
 
 def _keeps_s(first: list[Any], last: list[Any], length: int, most: int) -> float | None:
-    if length < _TELLING:
+    if length < _ENOUGH_RECORDS:
         return None
     return most / length * (Id.parse(last[0][0]).ms - Id.parse(first[0][0]).ms) / 1000
 
 
 def _open(place: Place, line: bytes) -> tuple[Any, ...]:
-    """Read what a lock's line says of its delivery (docs/operations.md)."""
+    """Parse the line of a lock into a row of IN_FLIGHT (docs/operations.md)."""
     _frontend, _sequence, _token, attempt, _subid, position, since, _rest = line.split(b" ", 7)
     published = Id.parse(position)
     return (*place, str(published), int(attempt), _time(published.ms), _time(int(since)))
@@ -199,14 +200,14 @@ def _time(ms: int) -> datetime:
 
 
 def _first_ahead(link: Link, log: str, cursor: bytes) -> list[str]:
-    """Give the position of the first item after the cursor, if there is one among the entries looked at."""
+    """Return the position of the first item after the cursor, if it is among the next entries."""
     ahead = link.ask("XRANGE", log, b"(" + cursor, "+", "COUNT", _LOOKED_AT)
-    # An entry with `at` is a version of an item whose position is another entry's.
+    # An entry with `at` is a later version of an item, whose position is elsewhere.
     return [offset.decode() for offset, fields in ahead if b"at" not in fields[4::2]][:1]
 
 
 def _eligible(link: Link, of: Callable[[str], str]) -> set[str]:
-    """Give the positions before the cursor of items that could be handed out now."""
+    """Return the positions before the cursor of items that could be delivered now."""
     skipped = _members(link, of("skipped"), "[ ", "(!", "BYLEX")
     urgent = _members(link, of("by_priority"), 0, _LAST_RANK, "BYSCORE")
     return _members(link, of("ready")) | {_unpadded(member) for member in skipped | urgent}
@@ -215,7 +216,7 @@ def _eligible(link: Link, of: Callable[[str], str]) -> set[str]:
 def _members(
     link: Link, key: str, first: str | int = "-inf", last: str | int = "+inf", by: str = "BYSCORE"
 ) -> set[str]:
-    """Give the members of a sorted set in a range, a page at a time."""
+    """Return the members of a sorted set in a range, read in pages."""
     members: list[str] = []
     while found := link.ask("ZRANGE", key, first, last, by, "LIMIT", len(members), _LISTED):
         members += [member.decode() for member in found]
@@ -223,12 +224,12 @@ def _members(
 
 
 def _unpadded(member: str) -> str:
-    """Read the position that a padded text ends with: two numbers of twenty digits."""
+    """Parse the position at the end of a padded text: two numbers of twenty digits."""
     return f"{int(member[-40:-20])}-{int(member[-20:])}"
 
 
 def _grouped(link: Link, key: str) -> set[str]:
-    """Give the positions of items that wait for others of their group."""
+    """Return the positions of items that wait for others of their group."""
     grouped: set[str] = set()
     cursor: Any = b"0"
     while True:

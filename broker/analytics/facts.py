@@ -1,4 +1,4 @@
-"""All that is measured for a report, fetched from Spark once. Knows the measures; must not know what is made of them."""
+"""Runs every measure on Spark once and collects the results. Knows the measures; must not know how results become figures."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from broker.analytics.source.offsets import Id
 from broker.analytics.span import Span
 
 STEPS: Final = ("waits", "timeline", "demand", "latency", "work", "census")
-"""What `measure` does, in this order."""
+"""The steps of `measure`, in order."""
 
 ByNode = Mapping[str, Row]
 ManyByNode = Mapping[str, list[Row]]
@@ -28,7 +28,7 @@ ManyByNode = Mapping[str, list[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The rows of every measure by node."""
+    """The rows of every measure, by node."""
 
     span: Span
     steps: ManyByNode
@@ -47,15 +47,15 @@ class Facts:
 
 
 def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
-    """Run every measure over records that are read once; `step` is told of each of the STEPS as it begins."""
+    """Run every measure over records that are read once. `step` is called with each of STEPS as it begins."""
     tell = iter(STEPS)
     step(next(tell))
     since, gaps = census.seen(inputs.census), _gaps(inputs)
     attempts = ways.with_waits(ways.with_open(inputs.attempts, inputs.in_flight, since))
-    with _kept(ways.waiting_since(inputs.waiting, attempts, since)) as waiting:
+    with _persisted(ways.waiting_since(inputs.waiting, attempts, since)) as waiting:
         span = _span(attempts, waiting, inputs, gaps)
         step(next(tell))
-        with _kept(timeline.timeline(attempts, waiting, span)) as line:
+        with _persisted(timeline.timeline(attempts, waiting, span)) as line:
             steps, peaks = _many(line.orderBy("step")), _one(timeline.peaks(line))
         step(next(tell))
         arrived = demand.arrivals(attempts, waiting, span)
@@ -66,10 +66,10 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
     made, perished = ways.made(closed), _one(ways.perished(closed))
     latencies = _many(latency.latency(made))
     step(next(tell))
-    with _kept(work.tally(made)) as tallied:
+    with _persisted(work.tally(made)) as tallied:
         works = _one(work.work(tallied))
         subscribers, partitions = work.shares(tallied, "subscriber"), work.shares(tallied, "partition")
-        foremost, parts = _many(work.foremost(subscribers, "subscriber")), _many(work.foremost(partitions, "partition"))
+        busiest, parts = _many(work.busiest(subscribers, "subscriber")), _many(work.busiest(partitions, "partition"))
         among, among_parts = _one(work.evenness(subscribers)), _one(work.evenness(partitions))
     step(next(tell))
     present, memory = _one(census.present(inputs.census)), _one(census.memory(inputs.census))
@@ -81,7 +81,7 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
         latency=latencies,
         work=works,
         perished=perished,
-        subscribers=foremost,
+        subscribers=busiest,
         partitions=parts,
         among_subscribers=among,
         among_partitions=among_parts,
@@ -92,22 +92,22 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
 
 
 def _gaps(inputs: Inputs) -> list[Row]:
-    """Give where records are missing that may be of the interval."""
+    """Return the gaps that may overlap the interval."""
     first = _ms(inputs.first)
     return [row for row in inputs.gaps.orderBy("node", "partition", "before").collect() if _gone(row)[1] > first]
 
 
 def _gone(gap: Row) -> tuple[int, int]:
-    """Give between which times in ms records are missing."""
+    """Return the times in ms between which records are missing."""
     after = Id.parse(gap.after).ms if gap.after else 0
     return after, Id.parse(gap.before).ms if gap.before else _ms(gap.noticed)
 
 
 def _span(attempts: DataFrame, waiting: DataFrame, inputs: Inputs, gaps: list[Row]) -> Span:
-    """Cut the interval that is asked for to what is known.
+    """Narrow the requested interval to the time of which records are known.
 
-    It begins with the first thing that happened, or, where records are missing at its beginning, with the first close; it ends
-    with the last thing that happened.
+    It begins with the first event or, if records are missing at its beginning, with the first close. It ends with the
+    last event.
     """
     times = attempts.agg(
         F.min("closed").alias("closed"),
@@ -132,13 +132,13 @@ def _span(attempts: DataFrame, waiting: DataFrame, inputs: Inputs, gaps: list[Ro
 
 
 def _ms(at: datetime | None) -> int:
-    """Give a time in ms since 1970; 0: from the beginning on."""
+    """Return a time in ms since 1970; 0 without one."""
     return int(at.timestamp() * 1000) if at else 0
 
 
 @contextmanager
-def _kept(table: DataFrame) -> Iterator[DataFrame]:
-    """Let a table be computed once."""
+def _persisted(table: DataFrame) -> Iterator[DataFrame]:
+    """Persist a table while it is used, so that Spark computes it once."""
     table = table.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         yield table

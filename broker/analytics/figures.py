@@ -1,6 +1,6 @@
-"""What a report says, as values: one for each theme, all units in the names. Must not know how they are got or shown.
+"""The figures of a report as values, one class for each theme, units in the names. Must not know where figures come from or go.
 
-None stands for what the records do not tell.
+None means that the records do not tell.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from broker.analytics.quantities import counted
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is asked: `burstiness` is 0 for a clock, 1 for chance alone."""
+    """Arrivals. `burstiness` is 0 for arrivals at a fixed pace and 1 for random (Poisson) ones."""
 
     rate_per_s: float
     bytes_per_s: float
@@ -23,7 +23,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Mean, percentiles and greatest of some durations, in ms."""
+    """Mean, percentiles and maximum of durations, in ms."""
 
     mean_ms: float
     p50_ms: float
@@ -34,7 +34,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long items wait, are worked on, and take in all."""
+    """How long items wait, are worked on, and take from publish to acknowledgement."""
 
     wait: Durations | None
     service: Durations | None
@@ -43,9 +43,10 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What could be done: a worker is one unit of credit.
+    """What the workers could do; a worker is one unit of credit.
 
-    `wait_p95_s` is what the formula expects with the credit of now; None where the wait would grow without end.
+    `wait_p95_s` is the wait that the formula predicts with the credit of now; None when the wait would grow without
+    end.
     """
 
     attempts_per_s: float
@@ -63,7 +64,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is not done yet."""
+    """Work that is not done yet."""
 
     waiting: int
     in_flight: int
@@ -77,7 +78,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """What became of deliveries, the worker-seconds that came to nothing, and the items that nobody was handed in time."""
+    """How deliveries ended, the worker-seconds lost, and the items that expired before anybody got them (`perished`)."""
 
     attempts: int
     items: int
@@ -94,7 +95,7 @@ class Waste:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """How evenly deliveries are spread: Jain's index is 1 for evenly, 1/n when one has all."""
+    """How evenly deliveries are spread. Jain's index is 1 for an even spread and 1/n when one has everything."""
 
     subscribers: int
     subscribers_jain: float
@@ -105,7 +106,7 @@ class Fairness:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What the wait would be with so many workers; None: it would grow without end."""
+    """The predicted wait with this number of workers; None: it would grow without end."""
 
     workers: int
     use: float
@@ -114,7 +115,7 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What comes if it goes on like this."""
+    """What will happen if the trends continue."""
 
     rate_growth_per_day: float | None
     target_missed_days: float | None
@@ -135,7 +136,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One subscriber's or partition's part in the work."""
+    """The share of one subscriber or partition in the work."""
 
     name: str
     attempts: int
@@ -147,7 +148,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One step of the timeline: counts in it, and mean levels."""
+    """One step of the timeline: its counts and mean levels."""
 
     begin: datetime
     length_s: float
@@ -160,7 +161,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """All about one node."""
+    """All figures of one node."""
 
     node: str
     demand: Demand
@@ -180,7 +181,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Records that a journal lacks between two ids; None: from its beginning, to its end, an unknown number."""
+    """Records missing between two ids of a journal. None: from its beginning, to its end, an unknown number."""
 
     node: str
     partition: int
@@ -197,7 +198,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All nodes in which something happened, the busiest first; `memory_full_days` is of Redis as a whole, with all of them."""
+    """All nodes with activity, the busiest first. `memory_full_days` is of Redis as a whole, with all nodes together."""
 
     source: str
     begin: datetime

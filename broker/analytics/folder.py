@@ -1,6 +1,6 @@
-"""A folder of files wherever Spark can write: this machine's disk, HDFS, S3. Must not know what is in it.
+"""A folder of files on any file system that Spark can write: local disk, HDFS, S3. Must not know what the files contain.
 
-Through Hadoop's file system, as Spark itself does, so that executors elsewhere find the same.
+It goes through Hadoop's file system, as Spark does, so that executors on other machines find the same files.
 """
 
 from collections.abc import Iterator
@@ -15,38 +15,38 @@ from broker.analytics.faults import Unreadable
 
 
 class Folder:
-    """One folder, which may not be there yet."""
+    """One folder, which may not exist yet."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        """Look at nothing yet."""
-        # Spark has no other name for what it writes files with.
+        """Resolve the path; reads nothing yet."""
+        # Spark has no public name for its Hadoop file systems.
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
         hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
         self._path = jvm.org.apache.hadoop.fs.Path
-        with _told(path):
+        with _as_unreadable(path):
             self._system = self._path(path).getFileSystem(hadoop)
             self.path = self._system.makeQualified(self._path(path)).toString().rstrip("/")
 
     def of(self, name: str) -> str:
-        """Give the path of something in it."""
+        """Return the path of a name in the folder."""
         return f"{self.path}/{name}"
 
     def exists(self, name: str = "") -> bool:
-        """Tell whether something is there."""
+        """Tell whether a name exists in the folder."""
         return bool(self._system.exists(self._path(self.of(name))))
 
     def empty(self) -> bool:
-        """Tell whether nothing is in it, or it is not there."""
+        """Tell whether the folder is empty or missing."""
         return not self.exists() or len(self._system.listStatus(self._path(self.path))) == 0
 
     def names(self, name: str) -> list[str]:
-        """List what is in a folder in it; nothing when that is not there."""
+        """List the names in a sub-folder; none if it is missing."""
         if not self.exists(name):
             return []
         return sorted(each.getPath().getName() for each in self._system.listStatus(self._path(self.of(name))))
 
     def remove(self, name: str) -> None:
-        """Take something out, with all that is in it."""
+        """Remove a name and everything below it."""
         self._delete(self.of(name))
 
     def text(self, name: str) -> str:
@@ -58,16 +58,16 @@ class Folder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Write a small file whole or not at all."""
+        """Write a small file, atomically."""
         aside = self._aside()
-        with _told(self.path):
+        with _as_unreadable(self.path):
             stream = self._system.create(self._path(aside))
             stream.write(bytearray(text.encode()))
             stream.close()
             self._rename(aside, name)
 
     def append(self, frame: DataFrame, name: str) -> None:
-        """Add rows to those under a name, as one Parquet file, whole or not at all."""
+        """Append rows as one Parquet file, atomically."""
         aside = self._aside()
         frame.coalesce(1).write.parquet(aside)
         self._system.mkdirs(self._path(self.of(name)))
@@ -77,19 +77,19 @@ class Folder:
         self._delete(aside)
 
     def replace(self, frame: DataFrame, name: str) -> None:
-        """Put rows in the place of those under a name."""
+        """Replace the rows under a name."""
         aside = self._aside()
         frame.write.parquet(aside)
-        # Between both nothing is there, and whoever reads finds no rows rather than some of them.
+        # Between the two steps a reader finds no rows, never some of them.
         self._delete(self.of(name))
         self._rename(aside, name)
 
     def _aside(self) -> str:
-        # Spark passes over names that begin with an underscore.
+        # Spark ignores names that begin with an underscore.
         return self.of(f"_aside/{uuid4().hex}")
 
     def _delete(self, path: str) -> None:
-        self._system.delete(self._path(path), True)  # noqa: FBT003  (Hadoop's signature: with all that is in it)
+        self._system.delete(self._path(path), True)  # noqa: FBT003  (Hadoop's signature: recursive)
 
     def _rename(self, path: str, name: str) -> None:
         if not self._system.rename(self._path(path), self._path(self.of(name))):
@@ -98,8 +98,8 @@ class Folder:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Say of a file system that refuses which folder it was and what to do."""
+def _as_unreadable(path: str) -> Iterator[None]:
+    """Turn a refusal of the file system into a line that names the folder and what to do."""
     try:
         yield
     except Py4JJavaError as error:

@@ -1,8 +1,8 @@
-"""The history: what was collected of the journals, in a folder that outlives them. Knows its layout, not what is reported.
+"""The history: journal records collected in a folder that outlives them. Knows its layout; must not know what is reported.
 
-DIR/attempts/ has the records by day, exactly once each, however often collecting was cut short: Spark's checkpoint in
-DIR/checkpoint/ says which increment is whole. DIR/census/ and DIR/gaps/ say how it stood each time, DIR/waiting/ and
-DIR/in_flight/ what was not done the last time.
+DIR/attempts/ has each record exactly once, by day, even if a collection was cut short: Spark's checkpoint in
+DIR/checkpoint/ says which increment is complete. DIR/census/ and DIR/gaps/ grow with each collection. DIR/waiting/ and
+DIR/in_flight/ have the unfinished work of the last one.
 """
 
 import json
@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from broker.analytics import census
-from broker.analytics.faults import Unreadable, told
+from broker.analytics.faults import Unreadable, unreadable
 from broker.analytics.folder import Folder
 from broker.analytics.source import columns
 from broker.analytics.source.offsets import Offset
@@ -42,7 +42,7 @@ GAPS: Final = StructType(
         StructField("noticed", TimestampType()),
     ]
 )
-"""Where records are missing: between two offsets of a journal, and how many; null: nobody knows."""
+"""Where records are missing: between two offsets of a journal, and how many (null: unknown)."""
 
 ATTEMPTS: Final = from_arrow_schema(columns.ATTEMPTS, prefer_timestamp_ntz=False)
 WAITING: Final = StructType(
@@ -53,8 +53,8 @@ _LOOK_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Brevity:
-    """The journal that loses records soonest: how long it keeps one, and how long ago the last collection was (None: never)."""
+class ShortestRetention:
+    """The journal that will lose records first: how long it keeps one, and the time since the last collection (None: none)."""
 
     place: Place
     keeps_s: float
@@ -62,20 +62,20 @@ class Brevity:
 
     @property
     def too_short(self) -> bool:
-        """Tell whether the next collection, as long after this one as this after the last, would find that records are gone."""
+        """Tell whether records will be lost before the next collection, if it comes after the same time as this one."""
         return self.since_s is not None and self.keeps_s < self.since_s
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one collection brought: so many records, and so many that were gone before (None: nobody knows how many).
+    """Result of one collection: the number of new records, and of records lost before they were read (None: unknown).
 
-    `soonest` says which journal will lose records first; None: none has any.
+    `soonest` is the journal that will lose records first; None: no journal has enough records to tell.
     """
 
     records: int
     lost: int | None
-    soonest: "Brevity | None" = None
+    soonest: "ShortestRetention | None" = None
 
 
 def collect(  # noqa: PLR0913  (where from, where to, and how)
@@ -88,17 +88,17 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     read_from: str = "master",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Collected:
-    """Add to the history in `out` what the journals have had since the last time, and how it stands now.
+    """Add to the history in `out` the records since the last collection, and the state of the queues now.
 
-    Refuses when records went in between, unless `lossy`: then it notes the gap. What is older than `keep` is taken out; None:
-    nothing is. `tell` hears how it goes.
+    Refuses if records were lost in between, unless `lossy`: then it notes the gap. Removes days older than `keep`, if
+    given. `tell` is called with the progress.
     """
     folder = Folder(spark, out)
     _claim(folder)
     options = {"url": url, "readFrom": read_from, "failOnDataLoss": "false" if lossy else "true"}
-    # How it stands comes first: what ends meanwhile has a record then, and is known to have ended.
-    tell("looking at what waits")
-    found = census.standings(Servers(url, read_from), Options.read({"url": url}))
+    # The state comes first: an attempt that ends meanwhile then also has a record, which proves that it ended.
+    tell("reading the state of the queues")
+    found = census.partition_states(Servers(url, read_from), Options.read({"url": url}))
     tell("reading the journals")
     batches = _increment(spark, folder, options, tell)
     gaps = [gap for batch in batches for gap in _gaps(spark, folder, batch)]
@@ -109,26 +109,26 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     folder.replace(census.in_flight(spark, found), "in_flight")
     folder.replace(census.waiting(spark, found, options), "waiting")
     if keep is not None:
-        tell("taking out what is old")
+        tell("removing old days")
         _prune(spark, folder, datetime.now(UTC) - keep)
     missing = [gap[5] for gap in gaps]
     lost = None if None in missing else sum(missing)
     return Collected(sum(batch["numInputRows"] for batch in batches), lost, soonest)
 
 
-def _soonest(before: DataFrame, found: Mapping[Place, census.Standing]) -> Brevity | None:
-    """Find the journal that keeps records for the shortest time at the rate at which it has filled."""
-    keeping = {place: standing.keeps_s for place, standing in found.items() if standing.keeps_s is not None}
+def _soonest(before: DataFrame, found: Mapping[Place, census.PartitionState]) -> ShortestRetention | None:
+    """Find the journal that keeps records for the shortest time at its fill rate so far."""
+    keeping = {place: state.keeps_s for place, state in found.items() if state.keeps_s is not None}
     if not keeping:
         return None
     place = min(keeping, key=lambda place: keeping[place])
     [last] = before.agg(F.max("at").alias("at")).collect()
     since = None if last.at is None else datetime.now(UTC).timestamp() - last.at.timestamp()
-    return Brevity(place, keeping[place], since)
+    return ShortestRetention(place, keeping[place], since)
 
 
 def _prune(spark: SparkSession, folder: Folder, until: datetime) -> None:
-    """Take out the days that ended before a time, and what was noted of the queues until then."""
+    """Remove the days that ended before a time, and the census rows and gaps before it."""
     for name in folder.names("attempts"):
         if name.startswith("day=") and name.removeprefix("day=") < f"{until:%Y-%m-%d}":
             folder.remove(f"attempts/{name}")
@@ -138,17 +138,17 @@ def _prune(spark: SparkSession, folder: Folder, until: datetime) -> None:
 
 
 def opened(spark: SparkSession, path: str) -> Folder:
-    """Open a history to read; refuses a folder of anything else."""
+    """Open a history to read; refuses a folder that is none."""
     folder = Folder(spark, path)
     if not folder.exists(MARK):
-        msg = f"{path} is no history of stanzaq's: name a folder that `stanzaq report collect` has made"
+        msg = f"{path} is not a stanzaq history: name a folder that `stanzaq report collect` has made"
         raise Unreadable(msg)
     _check(folder)
     return folder
 
 
 def _check(folder: Folder) -> None:
-    """Refuse a history of another form."""
+    """Refuse a history of another format or a newer version."""
     try:
         mark = json.loads(folder.text(MARK))
         version = mark["version"] if mark["format"] == FORMAT else None
@@ -158,15 +158,15 @@ def _check(folder: Folder) -> None:
         msg = f"{folder.of(MARK)} cannot be read: name a folder that `stanzaq report collect` has made"
         raise Unreadable(msg)
     if version > VERSION:
-        msg = f"{folder.path} is a history of version {version}, newer than this program: install a stanzaq as new as that"
+        msg = f"{folder.path} is a history of version {version}, newer than this program: install a newer stanzaq"
         raise Unreadable(msg)
 
 
 def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) -> DataFrame:
-    """Give what a history has under a name, no rows if it has nothing; refuses files of anything else."""
+    """Return the rows under a name, none if it is missing; refuses files of other columns."""
     if not folder.exists(name):
         return spark.createDataFrame([], schema)
-    # Days that were taken out are still in Spark's list of files, maybe as the one that it asks for the columns.
+    # Spark's file list still has the days that were removed, and may ask one of them for the columns.
     reader = spark.read.option("ignoreMissingFiles", "true")
     try:
         found = reader.parquet(folder.of(name))
@@ -177,28 +177,26 @@ def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) ->
         raise Unreadable(msg) from error
     missing = set(schema.fieldNames()) - set(found.columns)
     if missing:
-        msg = f"{folder.of(name)} lacks the columns {', '.join(sorted(missing))}: it is not what stanzaq has collected"
+        msg = f"{folder.of(name)} lacks the columns {', '.join(sorted(missing))}: stanzaq did not write it"
         raise Unreadable(msg)
     return found
 
 
 def _claim(folder: Folder) -> None:
-    """Make a folder a history; refuses one that has something else in it."""
+    """Mark a folder as a history; refuses one with other files in it."""
     if folder.exists(MARK):
         _check(folder)
     elif folder.empty():
         folder.write(MARK, json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
     else:
-        msg = (
-            f"{folder.path} has something else in it: name a new folder, or one that `stanzaq report collect` has made"
-        )
+        msg = f"{folder.path} contains other files: name a new folder, or one that `stanzaq report collect` has made"
         raise Unreadable(msg)
 
 
 def _increment(
     spark: SparkSession, folder: Folder, options: dict[str, str], tell: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Write what has come since the last time; gives what Spark says of each batch."""
+    """Append the new records; returns Spark's progress of each batch."""
     try:
         query = (
             spark.readStream.format("stanzaq")
@@ -212,18 +210,18 @@ def _increment(
             .trigger(availableNow=True)
             .start()
         )
-        while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]  # seconds, and fractions of them
-            tell(_standing(spark, query))
+        while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]  # seconds, with fractions
+            tell(_progress(spark, query))
     except PySparkException as error:
-        line = told(error)
+        line = unreadable(error)
         if line is None:
             raise
         raise Unreadable(line) from error
     return [json.loads(progress.json) for progress in query.recentProgress]
 
 
-def _standing(spark: SparkSession, query: StreamingQuery) -> str:
-    """Say how far a running increment is."""
+def _progress(spark: SparkSession, query: StreamingQuery) -> str:
+    """Describe the progress of a running increment."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     done = sum(stage.numCompletedTasks for stage in stages if stage)
@@ -232,7 +230,7 @@ def _standing(spark: SparkSession, query: StreamingQuery) -> str:
 
 
 def _gaps(spark: SparkSession, folder: Folder, batch: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Find out what an increment should have brought and did not, partition by partition."""
+    """Find the records that an increment should have brought and did not, by partition."""
     source = batch["sources"][0]
     start: dict[str, str] = _offsets(source["startOffset"])
     end: dict[str, str] = _offsets(source["endOffset"])
@@ -250,7 +248,7 @@ def _gaps(spark: SparkSession, folder: Folder, batch: dict[str, Any]) -> list[tu
             if many > had.get(name, 0):
                 since, upto = spans[name]
                 gaps.append((*Place.parse(name), str(since.after), str(upto.after), many - had.get(name, 0), now))
-    # A node that was deleted took along what was not read.
+    # A deleted node takes its unread records with it.
     gaps += [
         (*Place.parse(name), str(Offset.parse(start[name]).after), None, None, now)
         for name in start.keys() - end.keys()
@@ -282,5 +280,5 @@ def _had(spark: SparkSession, folder: Folder, spans: dict[str, tuple[Offset, Off
     return {str(Place(row["node"], row["incarnation"], row["partition"])): row["count"] for row in found}
 
 
-def _offsets(told_of: Any) -> dict[str, str]:  # noqa: ANN401  (as Spark gives it)
-    return json.loads(told_of) if isinstance(told_of, str) else dict(told_of or {})
+def _offsets(offsets: Any) -> dict[str, str]:  # noqa: ANN401  (as Spark gives it)
+    return json.loads(offsets) if isinstance(offsets, str) else dict(offsets or {})

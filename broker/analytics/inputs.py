@@ -1,6 +1,6 @@
-"""What a report is made of: attempts of an interval, what is open, what waits, the census and the gaps; of Redis or a history.
+"""The inputs of a report, from Redis or a history: attempts of an interval, open deliveries, waiting items, census, gaps.
 
-Reads it once and keeps it, so that what a report says is of one snapshot. Must not know what is measured.
+They are read once and kept, so that the whole report is of one snapshot. Must not know what is measured.
 """
 
 from collections.abc import Callable
@@ -11,34 +11,37 @@ from typing import Final
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 
 from broker.analytics import census, history
-from broker.analytics.faults import Unreadable, told
+from broker.analytics.faults import Unreadable, unreadable
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import Bounds, snapshot
 from broker.journal.schema import Place
 
-_TOLD: Final = (
+_COLUMNS: Final = (
     *("node", "incarnation", "partition", "position", "token", "type", "attempt", "subscriber", "bytes"),
     *("published", "delivered", "closed"),
 )
-"""The columns that a report speaks of, and what names an attempt: keeping the others would cost as much again."""
+"""The columns that a report uses, and those that identify an attempt. Keeping the others would double the memory."""
 
 _DAY: Final = timedelta(days=1)
 
 _CLOCK_MS: Final = 60_000
-"""A record's id is given by the clock that says when its attempt closed, a moment later; one that is set back stops ids until
-it has caught up. So far may both be apart."""
+"""How far a record's id may be from the time its attempt closed, in ms.
+
+Redis makes the id a moment later, by the same clock. If that clock is set back, ids do not advance until it has caught
+up.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The five tables, and the interval that is asked for: from `first` on and before `last` (None: without that bound).
+    """The five tables, and the requested interval: from `first` and before `last` (None: unbounded).
 
-    Of attempts there are those that closed from `first` on and were published before `last`: what was published in the
-    interval counts wherever it was delivered. `earlier` says whether there are records from before the interval.
+    `attempts` closed at or after `first` and were published before `last`: an item published in the interval counts
+    whenever it was delivered. `earlier` says whether there are records from before the interval.
     """
 
     attempts: DataFrame
@@ -51,7 +54,7 @@ class Inputs:
     earlier: bool
 
 
-def of_redis(  # noqa: PLR0913  (what is to be read, and how)
+def of_redis(  # noqa: PLR0913  (what to read, and how)
     url: str,
     first: datetime | None = None,
     last: datetime | None = None,
@@ -60,26 +63,26 @@ def of_redis(  # noqa: PLR0913  (what is to be read, and how)
     read_from: str = "master",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Inputs:
-    """Read what Redis has now; records that go meanwhile are a gap."""
+    """Read the records that Redis has now. Records lost during the read are a gap."""
     _ordered(first, last)
     servers, options = Servers(url, read_from), Options.read({"url": url})
     given = {"url": url, "readFrom": read_from, "failOnDataLoss": "false"}
     given["minPartitions"] = str(spark.sparkContext.defaultParallelism)
-    # Redis is spared what is surely before the interval; which rows are in it is for Spark to say.
+    # Redis skips what is certainly before the interval. Spark decides which rows are in it.
     since = {"startingTimestamp": str(max(1, _ms(first) - _CLOCK_MS))} if first else {}
-    tell("looking at what waits")
-    standing = census.standings(servers, options)
+    tell("reading the state of the queues")
+    states = census.partition_states(servers, options)
     tell("reading the journals")
     before = snapshot(servers, options)
-    attempts = _kept(spark.read.format("stanzaq").options(**given, **since).load(), first, last)
+    attempts = _persisted(spark.read.format("stanzaq").options(**given, **since).load(), first, last)
     gaps = _trimmed(before, snapshot(servers, options), first)
-    waiting = census.waiting(spark, standing, given).persist(StorageLevel.MEMORY_AND_DISK)
+    waiting = census.waiting(spark, states, given).persist(StorageLevel.MEMORY_AND_DISK)
     _read(waiting)
     return Inputs(
         attempts,
-        census.in_flight(spark, standing),
+        census.in_flight(spark, states),
         waiting,
-        census.census(spark, standing),
+        census.census(spark, states),
         spark.createDataFrame(gaps, history.GAPS),
         first,
         last,
@@ -97,17 +100,17 @@ def of_history(
     spark: SparkSession,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Inputs:
-    """Read what was collected."""
+    """Read the records of a history."""
     _ordered(first, last)
     folder = history.opened(spark, path)
     tell("reading the history")
     attempts = history.table(spark, folder, "attempts", history.ATTEMPTS)
     earlier = first is not None and not attempts.where(F.col("closed") < first).isEmpty()
     if first and "day" in attempts.columns:
-        # Days are folders: those that are not asked for are not opened.
+        # Days are folders: Spark opens only the requested ones.
         attempts = attempts.where(F.col("day") >= F.lit(first - _DAY))
     return Inputs(
-        _kept(attempts, first, last),
+        _persisted(attempts, first, last),
         history.table(spark, folder, "in_flight", census.IN_FLIGHT),
         history.table(spark, folder, "waiting", history.WAITING),
         history.table(spark, folder, "census", census.SCHEMA),
@@ -128,13 +131,13 @@ def _ordered(first: datetime | None, last: datetime | None) -> None:
         raise Unreadable(msg)
 
 
-def _kept(attempts: DataFrame, first: datetime | None, last: datetime | None) -> DataFrame:
-    """Read all rows of an interval now, and keep them; refuses when there are none."""
+def _persisted(attempts: DataFrame, first: datetime | None, last: datetime | None) -> DataFrame:
+    """Read all rows of an interval now and persist them; refuses when there are none."""
     if first:
         attempts = attempts.where(F.col("closed") >= first)
     if last:
         attempts = attempts.where(F.col("published") < last)
-    kept = attempts.select(*_TOLD).persist(StorageLevel.MEMORY_AND_DISK)
+    kept = attempts.select(*_COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
     if not _read(kept):
         msg = f"no attempt was closed {span(first, last) or 'yet'}: choose another interval, or wait until work is done"
         raise Unreadable(msg)
@@ -142,16 +145,16 @@ def _kept(attempts: DataFrame, first: datetime | None, last: datetime | None) ->
 
 
 def span(first: datetime | None, last: datetime | None) -> str:
-    """Write an interval as it was asked for."""
+    """Write an interval as it was requested."""
     return " and ".join(f"{what} {at:%Y-%m-%dT%H:%M:%SZ}" for what, at in (("from", first), ("before", last)) if at)
 
 
 def _read(kept: DataFrame) -> int:
-    """Let rows that are to be kept be read now; gives how many they are."""
+    """Read persisted rows now; returns how many there are."""
     try:
         return kept.count()
     except PySparkException as error:
-        line = told(error)
+        line = unreadable(error)
         if line is None:
             raise
         raise Unreadable(line) from error
@@ -169,6 +172,6 @@ def _trimmed(
         gone = now.gone if now else bounds.added
         start = (now and now.first) or bounds.last
         if gone and since < start.ms:
-            # Of how many records the interval lost nothing is known but when it has no beginning.
+            # The number is known only for an interval without a beginning.
             gaps.append((*place, None, str(start), None if first else gone, noticed))
     return gaps

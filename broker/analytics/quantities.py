@@ -1,4 +1,4 @@
-"""Quantities as people write them. Pure."""
+"""Quantities written for people. Pure."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _MAGNITUDES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def duration(seconds: float | None) -> str:
-    """Write a duration in the unit that suits it."""
+    """Write a duration in a fitting unit."""
     if seconds is None:
         return UNKNOWN
     if seconds < 1:
@@ -20,19 +20,19 @@ def duration(seconds: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Write a duration that is given in ms."""
+    """Write a duration given in ms."""
     return duration(None if value is None else value / 1000)
 
 
 def number(value: float | None) -> str:
-    """Write a number with three digits that matter, or a whole one as it is."""
+    """Write a number with three significant digits, an integer in full."""
     if value is None:
         return UNKNOWN
     return f"{value:,}" if isinstance(value, int) else _three(value)
 
 
 def rate(value: float | None) -> str:
-    """Write how often something happens, in the unit that suits it."""
+    """Write a rate in a fitting unit."""
     if value is None:
         return UNKNOWN
     for seconds, unit in ((1, "s"), (60, "min"), (3600, "h")):
@@ -52,12 +52,12 @@ def size(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Write a part of a whole."""
+    """Write a fraction in percent."""
     return UNKNOWN if value is None else f"{_three(value * 100)} %"
 
 
 def counted(many: int, what: str) -> str:
-    """Write how many of something."""
+    """Write a count with its noun."""
     return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
 
 

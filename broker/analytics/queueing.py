@@ -1,6 +1,6 @@
-"""What queueing theory says of a pool of workers: closed forms. Pure, standard library only; knows numbers, no records.
+"""Queueing theory of a pool of workers, in closed forms. Pure, standard library only; knows numbers, no records.
 
-A worker is whatever works on one item at a time: one unit of credit. Waits follow Allen and Cunneen: the exact result for
+A worker works on one item at a time: it is one unit of credit. Waits follow Allen and Cunneen: the exact result for
 Poisson arrivals and exponential services (Erlang C), scaled by how much both vary.
 """
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 TARGET_SHARE: Final = 0.95
-"""The share of waits that a target speaks of."""
+"""The share of waits that the target must hold for."""
 
 _MOST_WORKERS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of the workers; a variation is variance over mean squared: 0 is a clock, 1 is chance alone."""
+    """The load on the workers. A variation is variance over squared mean: 0 at a fixed pace, 1 at random."""
 
     rate_per_s: float
     service_s: float
@@ -26,15 +26,15 @@ class Load:
 
     @property
     def offered(self) -> float:
-        """Give how many workers it keeps busy on average (in erlangs)."""
+        """Return how many workers are busy on average (in erlangs)."""
         return self.rate_per_s * self.service_s
 
 
 def erlang_c(workers: int, offered: float) -> float:
-    """Give the probability that an item must wait; 1 when the workers cannot keep up."""
+    """Return the probability that an item must wait; 1 when the workers cannot keep up."""
     if offered >= workers:
         return 1.0
-    # By Erlang B, whose recursion neither overflows nor cancels.
+    # The recursion of Erlang B neither overflows nor cancels.
     blocked = 1.0
     for number in range(1, workers + 1):
         blocked = offered * blocked / (number + offered * blocked)
@@ -42,7 +42,7 @@ def erlang_c(workers: int, offered: float) -> float:
 
 
 def wait_s(load: Load, workers: int, share: float = TARGET_SHARE) -> float:
-    """Give the wait that a share of the items stays below; infinite when the workers cannot keep up."""
+    """Return the wait that a share of the items stays below; infinite when the workers cannot keep up."""
     if load.offered >= workers:
         return math.inf
     waits = erlang_c(workers, load.offered)
@@ -53,17 +53,17 @@ def wait_s(load: Load, workers: int, share: float = TARGET_SHARE) -> float:
 
 
 def workers_for(load: Load, target_s: float, share: float = TARGET_SHARE) -> int | None:
-    """Give the fewest workers that keep the wait within the target; None when no sensible number does."""
+    """Return the fewest workers that keep the wait within the target; None when no sensible number does."""
     least = math.floor(load.offered) + 1
     return _least(least, lambda workers: wait_s(load, workers, share) <= target_s)
 
 
 def rate_for(load: Load, workers: int, target_s: float, share: float = TARGET_SHARE) -> float:
-    """Give the highest rate at which so many workers keep the wait within the target."""
+    """Return the highest rate at which the workers keep the wait within the target."""
     if load.service_s <= 0:
         return math.inf
     low, high = 0.0, workers / load.service_s
-    # Each step halves the doubt: forty leave less than a part in 10**12.
+    # Each step halves the interval: forty leave less than a part in 10**12.
     for _ in range(40):
         middle = (low + high) / 2
         if wait_s(replace(load, rate_per_s=middle), workers, share) <= target_s:
@@ -74,7 +74,7 @@ def rate_for(load: Load, workers: int, target_s: float, share: float = TARGET_SH
 
 
 def drain_s(waiting: float, load: Load, workers: float) -> float:
-    """Give how long what waits will take to be gone while new items come in; infinite when it grows."""
+    """Return how long the backlog takes to drain while new items arrive; infinite when it grows."""
     if waiting <= 0:
         return 0.0
     if load.service_s <= 0:
@@ -84,7 +84,7 @@ def drain_s(waiting: float, load: Load, workers: float) -> float:
 
 
 def _least(least: int, enough: Callable[[int], bool]) -> int | None:
-    """Search by doubling, then by halving: `enough` stays true once it is."""
+    """Search by doubling, then by halving. `enough` must be monotonic."""
     most, step = least, 1
     while most <= _MOST_WORKERS and not enough(most):
         least, most, step = most + 1, most + step, step * 2

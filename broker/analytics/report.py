@@ -1,4 +1,4 @@
-"""Makes a report's figures of what was measured. Plain arithmetic and queueing theory; must not know Spark's tables."""
+"""Computes a report's figures from the measures, by arithmetic and queueing theory. Must not know Spark's tables."""
 
 import math
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from broker.analytics.span import Span, moment
 
 _DAY_S: Final = 86_400.0
 _JOURNAL_S: Final = 7 * _DAY_S
-"""Records older than a week leave the journal (lua/lib/items/journal.lua)."""
+"""The journal drops records older than a week (lua/lib/items/journal.lua)."""
 
 
 def report(facts: Facts, source: str, target_s: float) -> figures.Report:
-    """Put together what was found of every node in which something happened."""
+    """Build the report of every node with activity."""
     names = sorted(facts.peaks, key=lambda name: (-facts.peaks[name].arrived, name))
     nodes = tuple(_node(_seen(facts, name, target_s)) for name in names)
     gaps = tuple(figures.Gap(row.node, row.partition, row.after, row.before, row.records) for row in facts.gaps)
@@ -27,7 +27,7 @@ def report(facts: Facts, source: str, target_s: float) -> figures.Report:
 
 
 def _redis_full_days(facts: Facts, nodes: tuple[figures.Node, ...]) -> float | None:
-    """Tell when the first Redis is full: by its own growth, or else by what waits of all nodes together."""
+    """Return when the first Redis is full: by its measured growth, or else by the growth of all backlogs together."""
     if any(row.memory_per_s is not None for row in facts.memory.values()):
         return min((full for node in nodes if (full := node.forecast.memory_full_days) is not None), default=None)
     free = min((row.free_bytes for row in facts.present.values() if row.free_bytes is not None), default=None)
@@ -41,7 +41,7 @@ def _redis_full_days(facts: Facts, nodes: tuple[figures.Node, ...]) -> float | N
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What was measured of one node; None where nothing of the kind happened."""
+    """The measures of one node; None where nothing happened."""
 
     name: str
     span: Span
@@ -86,12 +86,12 @@ def _seen(facts: Facts, name: str, target_s: float) -> _Seen:
 
 
 def _load(peaks: Row, work: Row | None, seconds: float, burstiness: float | None) -> Load:
-    """Tell what the workers are asked to do: each item as often as items were delivered here on average."""
+    """Return the load on the workers: the arrival rate times the mean number of attempts of an item."""
     rate = peaks.arrived / seconds
     if work is None:
         return Load(rate, 0.0)
     tries = work.attempts / work.items if work.items else 1.0
-    # Too few arrivals tell nothing of their variation: chance alone is then the fair guess.
+    # Too few arrivals say nothing about their variation: assume random ones.
     arrivals = 1.0 if burstiness is None else burstiness
     return Load(rate * tries, work.held_s / work.attempts, arrivals, work.held_variation)
 
@@ -158,7 +158,7 @@ def _capacity(seen: _Seen) -> figures.Capacity:
 
 def _backlog(seen: _Seen) -> figures.Backlog:
     now = seen.present
-    # A node that is gone has nothing.
+    # A deleted node has nothing waiting and no credit.
     waiting, credit = (now.waiting, now.credit) if now else (0, 0)
     drain = queueing.drain_s(waiting, seen.load, credit)
     return figures.Backlog(
@@ -199,7 +199,7 @@ def _fairness(seen: _Seen) -> figures.Fairness | None:
 
 
 def _forecast(seen: _Seen, capacity: figures.Capacity, backlog: figures.Backlog) -> figures.Forecast:
-    # A trend of less than a day would take the time of day for one.
+    # A trend over less than a day would only show the time of day.
     trend = seen.peaks.rate_growth_per_day if seen.span.seconds >= _DAY_S else None
     missed = None
     if capacity.headroom is not None and capacity.headroom <= 0:
@@ -210,7 +210,7 @@ def _forecast(seen: _Seen, capacity: figures.Capacity, backlog: figures.Backlog)
 
 
 def _memory_full_days(seen: _Seen, backlog: figures.Backlog) -> float | None:
-    """Tell when Redis is full: by its own growth, or else by that of what waits."""
+    """Return when Redis is full: by its measured growth, or else by the growth of the backlog."""
     if seen.present is None or seen.present.free_bytes is None:
         return None
     free: int = seen.present.free_bytes
@@ -221,7 +221,7 @@ def _memory_full_days(seen: _Seen, backlog: figures.Backlog) -> float | None:
 
 
 def _journal_reach_s(seen: _Seen) -> float | None:
-    """Tell for how long the journal of the busiest partition keeps a record."""
+    """Return how long the journal of the busiest partition keeps a record."""
     if not (seen.present and seen.work and seen.among_partitions):
         return None
     each: float = seen.present.journal_max / seen.present.partitions
@@ -244,7 +244,7 @@ def _quality(seen: _Seen) -> figures.Quality:
 
 
 def _what_if(seen: _Seen, capacity: figures.Capacity) -> tuple[figures.WhatIf, ...]:
-    """Look at the numbers of workers around the one that is needed and the one that is there."""
+    """Predict the wait for numbers of workers around the needed and the present one."""
     if not seen.work or not seen.load.service_s:
         return ()
     least, needed = math.floor(seen.load.offered), capacity.workers_needed or 0

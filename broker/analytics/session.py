@@ -1,6 +1,7 @@
-"""The one place where a Spark session is made. Must not know what is done with it.
+"""Starts the Spark session, the only place that does. Must not know what it is used for.
 
-Executors get this program's own package from the driver; Python with pyarrow and redis they must have (docs/reports.md).
+The driver sends executors this program's package. Python with pyarrow and redis must be installed there
+(docs/reports.md).
 """
 
 import os
@@ -22,20 +23,20 @@ from broker.analytics.source.reader import StanzaqSource
 
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # Sums and retries alone are moved between tasks: Spark's 200 would each have nothing to do.
+    # Only sums and retries are shuffled: most of Spark's default 200 tasks would have nothing to do.
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# Without executors elsewhere nobody but this machine has to reach the driver.
+# Without remote executors, only this machine has to reach the driver.
 _LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
 @contextmanager
 def session(master: str | None = None, **settings: str) -> Iterator[SparkSession]:
-    """Start Spark at a master, e.g. `spark://host:7077`; None: where spark-submit says, else on this machine's cores.
+    """Start Spark at a master, e.g. `spark://host:7077`; None: as spark-submit says, else on this machine's cores.
 
-    `settings` are Spark's, with `_` for each dot, and win over those here.
+    `settings` are Spark's, with `_` for each dot; they override those here.
     """
     if not shutil.which("java") and "JAVA_HOME" not in os.environ:
         msg = "java is missing, which runs Spark: apt-get install openjdk-17-jre-headless"
@@ -48,9 +49,9 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
     if master is not None:
         builder = builder.master(master)
     if local:
-        # What runs tasks is this Python, and not what the PATH calls one.
+        # Tasks run in this Python, not in the one that the PATH finds.
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        # Spark says at length how it logs before anybody can tell it not to.
+        # Without this, Spark prints how it logs before anybody can tell it not to.
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "conf"))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     given = {name.replace("_", "."): value for name, value in settings.items()}
@@ -77,7 +78,7 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
 
 
 def _packed(directory: Path) -> Path:
-    """Pack what executors need of this program."""
+    """Pack the part of this program that executors need."""
     package = Path(__file__).parent.parent
     archive = directory / "stanzaq.zip"
     with zipfile.ZipFile(archive, "w") as packed:

@@ -1,4 +1,4 @@
-"""What the figures of a node come to, in a word and a sentence. Pure; must not know who reads it."""
+"""Judges the figures of a node in a word and a sentence. Pure; must not know who reads them."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -11,17 +11,17 @@ _TIGHT: Final = 0.15
 """With less headroom than this, an ordinary busy day is too much."""
 
 _AGREE: Final = 1.5
-"""Within this factor a measured wait is what the formula expects: it says no more of real queues (docs/reports.md)."""
+"""Within this factor a measured wait agrees with the formula, which is no more exact for real queues (docs/reports.md)."""
 
 _AGREE_S: Final = 0.02
-"""A shorter wait than this is the time that queue and network take themselves."""
+"""Queue and network themselves take this long, so shorter waits agree."""
 
 _BALANCED: Final = 0.05
-"""A queue is in balance when what waits grows by less than this part of what comes in."""
+"""A queue is in balance when its backlog grows by less than this share of the arrivals."""
 
 
 class State(Enum):
-    """How a node stands."""
+    """The state of a node."""
 
     ENOUGH = "enough"
     TIGHT = "tight"
@@ -33,7 +33,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One node's state and why, and how the waits that were measured agree with what the formula expects."""
+    """The state of a node, the reason, and how the measured waits compare with the formula."""
 
     state: State
     words: str
@@ -41,7 +41,7 @@ class Verdict:
 
 
 def verdict(node: Node, target_s: float) -> Verdict:
-    """Judge a node by its credit, what is asked of it, and the target for the 95th percentile of waits."""
+    """Judge a node by its credit, its load, and the target for the 95th percentile of waits."""
     capacity = node.capacity
     credit, needed = capacity.credit, capacity.workers_needed
     needs = "no number of workers is known to suffice" if needed is None else f"needs {counted(needed, 'worker')}"
@@ -49,9 +49,9 @@ def verdict(node: Node, target_s: float) -> Verdict:
     if not node.waste.attempts:
         return Verdict(State.IDLE, f"nothing was delivered; {counted(node.backlog.waiting, 'item')} waiting")
     if credit is None:
-        return Verdict(State.GONE, f"{aim}; is not there any more")
+        return Verdict(State.GONE, f"{aim}; the node was deleted")
     if not credit:
-        return Verdict(State.IDLE, f"{aim}; nobody has credit now, up to {capacity.busiest:.0f} were at work")
+        return Verdict(State.IDLE, f"{aim}; no subscriber has credit now, up to {capacity.busiest:.0f} were at work")
     return replace(_credited(capacity, credit, f"{aim}; has credit for {credit:,}"), waits=_waits(node, credit))
 
 
@@ -66,14 +66,14 @@ def _credited(capacity: Capacity, credit: int, words: str) -> Verdict:
 
 
 def _waits(node: Node, credit: int) -> str:
-    """Say in one sentence why the wait that was measured is, or is not, the one that the formula expects."""
+    """Explain in one sentence why the measured wait agrees with the formula or does not."""
     wait, expected = node.latency.wait, node.capacity.wait_p95_s
     if wait is None:
         return ""
     measured = wait.p95_ms / 1000
-    words = f"p95 wait was {duration(measured)}, and credit for {credit:,} should make it"
+    words = f"p95 wait was {duration(measured)}, and the formula predicts for credit of {credit:,}"
     if expected is None:
-        return f"{words} grow without end: what was measured tells how long that has lasted"
+        return f"{words} unlimited growth: the measured wait only shows how long that has lasted"
     words = f"{words} {duration(expected)}: "
     if max(measured, _AGREE_S) < expected / _AGREE:
         return f"{words}the interval was too short for that, or credit was higher in it"
@@ -83,7 +83,7 @@ def _waits(node: Node, credit: int) -> str:
 
 
 def _why_longer(node: Node, credit: int) -> str:
-    """Find what the formula does not know of."""
+    """Find a cause that the formula does not know."""
     capacity, demand, growth = node.capacity, node.demand, node.backlog.growth_per_s or 0.0
     if abs(growth) > _BALANCED * demand.rate_per_s:
         return f"the queue was not in balance, what waits {'grew' if growth > 0 else 'shrank'} by {rate(abs(growth))}"

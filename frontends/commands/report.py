@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from broker.analytics import facts, history, inputs
-from broker.analytics.faults import Unreadable, told
+from broker.analytics.faults import Unreadable, unreadable
 from broker.analytics.quantities import duration
 from broker.analytics.render import console as on_console
 from broker.analytics.render import files
@@ -61,7 +61,7 @@ def _told(work: Callable[[Console], None]) -> int:
     try:
         work(talk)
     except Exception as fault:
-        line = told(fault)
+        line = unreadable(fault)
         if line is None:
             raise
         # As it is: what it names may hold square brackets, and a pipe wants it in one line.

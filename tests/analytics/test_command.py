@@ -71,7 +71,7 @@ def test_report(journals: Journals, played: Run, tmp_path: Path, capsys: pytest.
     assert report.capacity(Asked("redis", journals.url, out, "html,json,csv,parquet")) == 0
     _agrees(out, truth(played.attempts))
     shown = capsys.readouterr()
-    assert re.search(r"needs \d+ workers for p95 wait ≤ 2 s; is not there any more", re.sub(r"[│\s]+", " ", shown.out))
+    assert re.search(r"needs \d+ workers for p95 wait ≤ 2 s; the node was deleted", re.sub(r"[│\s]+", " ", shown.out))
     assert str(out / "capacity.html") in shown.err
 
 
@@ -152,11 +152,11 @@ def nowhere(tmp_path: Path) -> Iterator[Path]:
         ({"begin": "2031-01-01"}, "no attempt was closed from 2031-01-01T00:00:00Z: choose another interval"),
         ({"target": "soon"}, "--target-wait-p95 'soon' is no duration: write e.g. 500ms, 2s, 5min, 1h or 90d"),
         ({"formats": "html,pdf"}, "--format 'pdf' is none of html, csv, parquet, json"),
-        ({"formats": ","}, "--format names nothing: write one or more of html, csv, parquet, json"),
+        ({"formats": ","}, "--format is empty: write one or more of html, csv, parquet, json"),
         ({"url": "redis://127.0.0.1:1/0"}, "Redis at 127.0.0.1:1 cannot be reached"),
         ({"url": "redis://nobody:secret@127.0.0.1:1/0"}, "Redis at 127.0.0.1:1 cannot be reached"),
         ({"url": "embedded://"}, "the url of Redis"),
-        ({"source": "no/such/folder", "url": None}, "no/such/folder is no history of stanzaq's"),
+        ({"source": "no/such/folder", "url": None}, "no/such/folder is not a stanzaq history"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
@@ -192,7 +192,7 @@ def test_torn_record(journals: Journals, played: Run, nowhere: Path, capsys: pyt
     """A record that nobody can read is named, and no report is made without it."""
     journals.client.xadd("sq:{jobs@8e71964d/0}:journal", {"type": "released"})
     assert report.capacity(Asked("redis", journals.url, nowhere)) == 1
-    assert re.search(r"journal of jobs@8e71964d/0: the record \d+-\d+ is torn", capsys.readouterr().err)
+    assert re.search(r"journal of jobs@8e71964d/0: the record \d+-\d+ is damaged", capsys.readouterr().err)
 
 
 def test_out_is_a_file(journals: Journals, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from broker.analytics import census, inputs
 from broker.analytics.faults import Unreadable
-from broker.analytics.history import MARK, Brevity, collect, opened, table
+from broker.analytics.history import MARK, ShortestRetention, collect, opened, table
 from broker.journal.schema import Place
 from broker.model.names import Partition
 from tests.analytics.conftest import SETTINGS, Journals
@@ -42,7 +42,9 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     queue.publish("waits")
     collected = collect(journals.url, str(out), spark=spark)
     # The journal of 1,000 records has got 100 in 99 seconds.
-    assert collected.records == 200 and collected.soonest == Brevity(Place.parse(str(queue.partition)), 990.0, None)
+    assert collected.records == 200 and collected.soonest == ShortestRetention(
+        Place.parse(str(queue.partition)), 990.0, None
+    )
     journals.trim(JOBS, 0)
     journals.write(JOBS, 10, first=86_400)
     said: list[str] = []
@@ -56,7 +58,7 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     assert [row["item"] for row in found.waiting.collect()] == ["waits"]
     assert [row["waiting"] for row in found.census.collect()] == [1, 1]
     found.attempts.unpersist()
-    assert said[0] == "looking at what waits" and "reading the journals" in said
+    assert said[0] == "reading the state of the queues" and "reading the journals" in said
     assert sorted(path.name for path in out.iterdir() if path.name[0] not in "._") == [
         "attempts",
         "census",
@@ -202,7 +204,7 @@ def test_nothing_yet(spark: SparkSession, journals: Journals, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("mark", "line"),
     [
-        (None, "is no history of stanzaq's: name a folder"),
+        (None, "is not a stanzaq history: name a folder"),
         ("{}", "cannot be read: name a folder"),
         ("no json", "cannot be read: name a folder"),
         ('{"format": "stanzaq-history", "version": 2}', "is a history of version 2, newer than this program"),
@@ -215,7 +217,7 @@ def test_another_folder(spark: SparkSession, journals: Journals, tmp_path: Path,
         (tmp_path / MARK).write_text(mark)
     with pytest.raises(Unreadable, match=line):
         opened(spark, str(tmp_path))
-    with pytest.raises(Unreadable, match="has something else in it" if mark is None else line):
+    with pytest.raises(Unreadable, match="contains other files" if mark is None else line):
         collect(journals.url, str(tmp_path), spark=spark)
     assert {path.name for path in tmp_path.iterdir()} <= {"theirs.parquet", MARK, f".{MARK}.crc"}
 
@@ -233,7 +235,7 @@ def test_other_files(spark: SparkSession, tmp_path: Path) -> None:
     """Parquet of something else in the place of attempts is refused by what it lacks."""
     spark.range(3).write.parquet(str(tmp_path / "attempts"))
     (tmp_path / MARK).write_text('{"format": "stanzaq-history", "version": 1}')
-    with pytest.raises(Unreadable, match=r"attempts lacks the columns attempt, bytes, .*: it is not what stanzaq has"):
+    with pytest.raises(Unreadable, match=r"attempts lacks the columns attempt, bytes, .*: stanzaq did not write it"):
         inputs.of_history(str(tmp_path), spark=spark)
 
 
@@ -250,7 +252,7 @@ def test_nothing_half_written(spark: SparkSession, journals: Journals, tmp_path:
     journals.write(JOBS, 10, first=10)
     journals.trim(JOBS, 5)
     with pytest.raises(
-        Unreadable, match=r"^journal of jobs@ab12/0: 5 records after .* went before they were read: .*--lossy"
+        Unreadable, match=r"^journal of jobs@ab12/0: 5 records after .* were dropped before they were read: .*--lossy"
     ):
         collect(journals.url, str(out), spark=spark)
     assert files() == before and attempts(spark, out) == list(range(10))

@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from broker.analytics.faults import Unreadable, told
-from broker.analytics.source.increments import Increments, Told
+from broker.analytics.faults import Unreadable, unreadable
+from broker.analytics.source.increments import Increments, SparkOffsets
 from broker.analytics.source.options import Options
 from broker.model.names import Partition
 from tests.analytics.conftest import Journals
@@ -26,7 +26,7 @@ class Query:
     def __init__(self, url: str) -> None:
         """Begin without a checkpoint."""
         self._url = url
-        self.end: Told | None = None
+        self.end: SparkOffsets | None = None
 
     def run(self, column: str = "token", **options: str) -> list[list[Any]]:
         """Give the rows of each increment until there are no more; after a fault the same increment is tried again."""
@@ -100,7 +100,7 @@ def test_loss_in_between(journals: Journals, query: Query, limit: dict[str, str]
     query.run(**limit)
     journals.write(JOBS, 50, first=100)
     journals.trim(JOBS, left)
-    line = f"^journal of jobs@ab12/0: {50 - left} records after {T0 + 99_000}-0 went before they were read: "
+    line = f"^journal of jobs@ab12/0: {50 - left} records after {T0 + 99_000}-0 were dropped before they were read: "
     for _ in range(2):
         with pytest.raises(Unreadable, match=line):
             query.run(**limit)
@@ -115,7 +115,7 @@ def test_a_new_node_that_lost_some(journals: Journals, query: Query) -> None:
     query.run()
     journals.write(OTHERS, 10)
     journals.trim(OTHERS, 4)
-    with pytest.raises(Unreadable, match=r"^journal of others@cd34/5: 6 records after 0-0 went"):
+    with pytest.raises(Unreadable, match=r"^journal of others@cd34/5: 6 records after 0-0 were dropped"):
         query.run()
 
 
@@ -197,6 +197,6 @@ def test_in_spark(spark: SparkSession, journals: Journals, tmp_path: Path) -> No
     journals.trim(JOBS, 3)
     with pytest.raises(PySparkException) as caught:
         run()
-    assert str(told(caught.value)).startswith("journal of jobs@ab12/0: 2 records after ")
+    assert str(unreadable(caught.value)).startswith("journal of jobs@ab12/0: 2 records after ")
     rows = spark.read.parquet(str(tmp_path / "out")).select("token").collect()
     assert sorted(row["token"] for row in rows) == [*range(60), *range(1_000, 1_005)]

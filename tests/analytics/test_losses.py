@@ -6,7 +6,7 @@ import time
 import pytest
 
 from broker.analytics.faults import Unreadable
-from broker.analytics.source.fetch import Manner, fetch
+from broker.analytics.source.fetch import ReadOptions, fetch
 from broker.analytics.source.offsets import MOST, Id, Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.plan import begin
@@ -18,14 +18,14 @@ from tests.analytics.conftest import Journals, taken
 from tests.lua.driver import T0
 
 JOBS = Partition("jobs", "ab12")
-STRICT = Manner(100, watched=True, refuse=True)
-LENIENT = Manner(100, watched=True, refuse=False)
+STRICT = ReadOptions(100, watched=True, refuse=True)
+LENIENT = ReadOptions(100, watched=True, refuse=False)
 
 
 class Reading:
     """A read of one journal, chunk by chunk, from the snapshot that it was made at."""
 
-    def __init__(self, journals: Journals, manner: Manner) -> None:
+    def __init__(self, journals: Journals, manner: ReadOptions) -> None:
         """Take the snapshot."""
         servers = Servers(journals.url)
         (bounds,) = snapshot(servers, Options(journals.url)).values()
@@ -67,7 +67,9 @@ def test_trim_before_the_reader(journals: Journals, caplog: pytest.LogCaptureFix
         reading.chunk()
     journals.trim(JOBS, keep - 100 if keep > 100 else keep)
     missing = 1_000 - 300 - (keep - 100 if keep > 100 else keep)
-    with pytest.raises(Unreadable, match=f"^journal of jobs@ab12/0: {missing} records after {T0 + 299_000}-0 went"):
+    with pytest.raises(
+        Unreadable, match=f"^journal of jobs@ab12/0: {missing} records after {T0 + 299_000}-0 were dropped"
+    ):
         strict.rest()
     with caplog.at_level(logging.WARNING, "stanzaq"):
         rest = lenient.rest()
@@ -93,7 +95,9 @@ def test_deleted_under_the_reader(journals: Journals) -> None:
     reading = Reading(journals, STRICT)
     reading.chunk()
     journals.client.flushall()
-    with pytest.raises(Unreadable, match=r"^journal of jobs@ab12/0: records after .* went before they were read: "):
+    with pytest.raises(
+        Unreadable, match=r"^journal of jobs@ab12/0: records after .* were dropped before they were read: "
+    ):
         reading.rest()
 
 
@@ -116,7 +120,7 @@ def test_offsets_that_are_gone(journals: Journals, counted: str, many: str) -> N
     journals.write(JOBS, 1_000)
     journals.trim(JOBS, 750)
     offsets = f'{{"{JOBS}": "{T0 + 99_000}-0{counted}"}}'
-    line = f"^journal of jobs@ab12/0: {many} after {T0 + 99_000}-0 went before they were read: .*failOnDataLoss=false"
+    line = f"^journal of jobs@ab12/0: {many} after {T0 + 99_000}-0 were dropped before they were read: .*failOnDataLoss=false"
     with pytest.raises(Unreadable, match=line):
         taken(url=journals.url, startingOffsets=offsets)
     assert taken(url=journals.url, startingOffsets=offsets, failOnDataLoss="false") == list(range(250, 1_000))

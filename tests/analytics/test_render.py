@@ -147,7 +147,7 @@ def test_what_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "full" / "file").write_text("mine")
     with pytest.raises(Unreadable, match="is a file"):
         files.write(MADE, tmp_path / "file", ["json"])
-    with pytest.raises(Unreadable, match="no report"):
+    with pytest.raises(Unreadable, match="not a report"):
         files.write(MADE, tmp_path / "full", ["json"])
     with pytest.raises(Unreadable, match="cannot be made"):
         files.write(MADE, tmp_path / "file" / "deeper", ["json"])

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from redis.crc import key_slot
 
 from broker import keys
-from broker.analytics.census import standings
+from broker.analytics.census import partition_states
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.columns import attempts
-from broker.analytics.source.fetch import Manner, fetch
+from broker.analytics.source.fetch import ReadOptions, fetch
 from broker.analytics.source.increments import Increments
 from broker.analytics.source.offsets import START, Offset
 from broker.analytics.source.options import Options
@@ -92,7 +92,7 @@ def test_a_slot_that_moves(on_cluster: Journals, redis_cluster: RedisCluster, re
     bounds = next(
         bounds for place, bounds in snapshot(servers, Options(on_cluster.url)).items() if place.partition == 0
     )
-    entries = fetch(servers, bounds.process, [begin(bounds, Offset(START))], Manner(10, watched=True, refuse=True))
+    entries = fetch(servers, bounds.process, [begin(bounds, Offset(START))], ReadOptions(10, watched=True, refuse=True))
     found = [entry for _, chunk in islice(entries, 2) for entry in chunk]
     slot = key_slot(bounds.key.encode())
     owner = redis_cluster.owner(slot)
@@ -161,7 +161,7 @@ def test_the_distributions_redis(redis7: RedisServer) -> None:
         assert sum(rows.num_rows for task in tasks for rows in increments.read(task)) == 30
         for partition in PARTITIONS:
             journals.trim(partition, 10)
-        with pytest.raises(Unreadable, match=r"^journal of jobs@ab12/\d+: \d+ records after .* went before"):
+        with pytest.raises(Unreadable, match=r"^journal of jobs@ab12/\d+: \d+ records after .* were dropped before"):
             [list(increments.read(task)) for task in increments.partitions(end, increments.reportLatestOffset())]
 
 
@@ -194,7 +194,7 @@ def test_a_user_that_only_reads(journals: Journals) -> None:
     try:
         url = as_user(journals.url, "reports")
         assert taken(url=url) == EXPECTED
-        assert standings(Servers(url), Options(url)) == {}
+        assert partition_states(Servers(url), Options(url)) == {}
         with redis.Redis.from_url(url) as client, pytest.raises(redis.exceptions.NoPermissionError):
             client.delete("sq:{jobs@ab12/0}:journal")
     finally:
@@ -217,7 +217,7 @@ def test_another_format(journals: Journals, found: int | None, line: str) -> Non
     with pytest.raises(Unreadable, match=line):
         taken(url=journals.url)
     with pytest.raises(Unreadable, match=line):
-        standings(Servers(journals.url), Options(journals.url))
+        partition_states(Servers(journals.url), Options(journals.url))
 
 
 def test_keys_of_others(journals: Journals) -> None:

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from broker import keys
-from broker.analytics.faults import Unreadable, told
+from broker.analytics.faults import Unreadable, unreadable
 from broker.journal.schema import FIELDS, record
 from broker.model.names import Partition
 from tests.analytics.conftest import Journals, numbers, taken
@@ -23,7 +23,7 @@ def refused(frame: Callable[[], object]) -> str:
     """Give the one line with which something is refused."""
     with pytest.raises(PySparkException) as caught:
         frame()
-    line = told(caught.value)
+    line = unreadable(caught.value)
     assert line and "\n" not in line
     return line
 
@@ -184,11 +184,11 @@ def test_options(journals: Journals, options: dict[str, str], numbered: range) -
     [
         ({"startingOffset": "earliest"}, "there is no option 'startingOffset'"),
         ({"stream": "inflight"}, "the option stream: 'inflight' is none of journal, log"),
-        ({"minPartitions": "0"}, "the option minPartitions: '0' is no number from 1 on"),
+        ({"minPartitions": "0"}, "the option minPartitions: '0' is not a positive number"),
         ({"failOnDataLoss": "maybe"}, "the option failOnDataLoss"),
         ({"startingOffsets": "now"}, "the option startingOffsets: 'now' is neither earliest"),
-        ({"startingOffsets": '{"jobs@ab12/0": "soon"}'}, "the option startingOffsets: 'soon' is no offset"),
-        ({"subscribePattern": "("}, "the option subscribePattern: '(' is no regular expression"),
+        ({"startingOffsets": '{"jobs@ab12/0": "soon"}'}, "the option startingOffsets: 'soon' is not an offset"),
+        ({"subscribePattern": "("}, "the option subscribePattern: '(' is not a regular expression"),
         ({"startingOffsets": "latest"}, "a batch has no rows from `latest` on"),
         ({"subscribe": "jobs,nobody"}, "there is no journal of nobody: correct subscribe"),
         ({"startingOffsets": '{"gone@ab12/0": "1-0"}'}, "there is no journal of gone@ab12/0"),
@@ -208,12 +208,15 @@ def test_bad_options(journals: Journals, options: dict[str, str], line: str) -> 
     ("fields", "line"),
     [
         ({"version": "2", "all": "else"}, "is of version 2, newer than this program: install"),
-        ({"type": "acknowledged"}, "is torn: "),
-        ({**Journals.record(1, T0), "lock": "f1 9"}, "is torn: "),
-        ({**Journals.record(1, T0), "lock": Journals.record(1, T0)["lock"].replace(" 8 w@x", " 7 w@x")}, "is torn: "),
-        ({**Journals.record(1, T0), "type": "exploded"}, "is torn: "),
-        ({**Journals.record(1, T0), "closed": "9" * 30}, "is none that this program writes: "),
-        ({**Journals.record(1, T0), "reason": b"\xff"}, "is torn: "),
+        ({"type": "acknowledged"}, "is damaged: "),
+        ({**Journals.record(1, T0), "lock": "f1 9"}, "is damaged: "),
+        (
+            {**Journals.record(1, T0), "lock": Journals.record(1, T0)["lock"].replace(" 8 w@x", " 7 w@x")},
+            "is damaged: ",
+        ),
+        ({**Journals.record(1, T0), "type": "exploded"}, "is damaged: "),
+        ({**Journals.record(1, T0), "closed": "9" * 30}, "was not written by this program: "),
+        ({**Journals.record(1, T0), "reason": b"\xff"}, "is damaged: "),
     ],
 )
 def test_bad_records(journals: Journals, fields: dict[str, str], line: str) -> None:
@@ -229,4 +232,4 @@ def test_one_line_of_what_spark_says(journals: Journals, read: Read) -> None:
     """What a task or a plan refuses is found again in what Spark makes of it."""
     assert refused(lambda: read(stream="inflight").count()).startswith("the option stream: ")
     journals.client.xadd(keys.of_partition("journal", JOBS), {"type": "acknowledged"})
-    assert " is torn: " in refused(lambda: read().count())
+    assert " is damaged: " in refused(lambda: read().count())

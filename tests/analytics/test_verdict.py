@@ -40,9 +40,9 @@ def _with(**capacity: object) -> Node:
         (
             _with(credit=0),
             State.IDLE,
-            "needs 4 workers for p95 wait ≤ 2 s; nobody has credit now, up to 5 were at work",
+            "needs 4 workers for p95 wait ≤ 2 s; no subscriber has credit now, up to 5 were at work",
         ),
-        (_with(credit=None), State.GONE, "needs 4 workers for p95 wait ≤ 2 s; is not there any more"),
+        (_with(credit=None), State.GONE, "needs 4 workers for p95 wait ≤ 2 s; the node was deleted"),
         (
             replace(node(), waste=replace(node().waste, attempts=0), backlog=replace(node().backlog, waiting=1)),
             State.IDLE,
@@ -57,7 +57,7 @@ def test_verdict(of: Node, state: State, words: str) -> None:
     assert (judged.state, judged.words) == (state, words)
 
 
-WAITS = "p95 wait was 1.2 s, and credit for 6 should make it"
+WAITS = "p95 wait was 1.2 s, and the formula predicts for credit of 6"
 
 
 def _expected(wait_s: float | None, **more: object) -> Node:
@@ -69,7 +69,7 @@ def _expected(wait_s: float | None, **more: object) -> Node:
     ("of", "words"),
     [
         (_expected(0.9), f"{WAITS} 900 ms: they agree"),
-        (_expected(None), f"{WAITS} grow without end: what was measured tells how long that has lasted"),
+        (_expected(None), f"{WAITS} unlimited growth: the measured wait only shows how long that has lasted"),
         (_expected(9.0), f"{WAITS} 9 s: the interval was too short for that, or credit was higher in it"),
         (
             _expected(0.1, backlog={"growth_per_s": 2.0}),

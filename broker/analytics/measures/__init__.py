@@ -1,1 +1,1 @@
-"""What can be measured, by theme: functions from tables to tables. Must not know where tables come from or go to."""
+"""Measures by theme: functions from tables to tables. Must not know where tables come from or go."""

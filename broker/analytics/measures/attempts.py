@@ -1,30 +1,30 @@
-"""Delivery attempts with all that each can tell of its wait: the table that every other measure starts from.
+"""Delivery attempts with their waits: the table from which every other measure starts.
 
-Knows the columns of the data source. Times become whole milliseconds, which is what they are.
+Knows the columns of the data source. Turns times into whole milliseconds, their precision.
 """
 
 from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 from pyspark.storagelevel import StorageLevel
 
 from broker.analytics.span import Span
 from broker.journal.schema import Kind
 
 AGAIN: Final = (Kind.RELEASED.value, Kind.EXPIRED.value, Kind.BOUNCED.value)
-"""The kinds of ends after which an item waits again."""
+"""The ends of an attempt after which the item waits again."""
 
 _ITEM: Final = ("node", "incarnation", "partition", "position")
-"""The columns that name one item."""
+"""The columns that identify an item."""
 
 
 def with_waits(attempts: DataFrame) -> DataFrame:
-    """Say of each attempt since when the item was ready for it; null when that record is gone.
+    """Add to each attempt when its item became ready for it; null when that record is gone.
 
-    A first attempt is ready from the publish on, any other from the close of the one before. Only those others, which are
-    few, are moved about to meet it, and kept; whoever asks for first attempts has them straight from where they are.
+    The item is ready for its first attempt from its publish, for any other from the end of the attempt before. Only the
+    others, which are few, are shuffled for the join and persisted. First attempts stay where they are.
     """
     lean = attempts.select(
         *(*_ITEM, "subscriber", "type", "attempt", "bytes"),
@@ -44,31 +44,31 @@ def with_waits(attempts: DataFrame) -> DataFrame:
 
 
 def with_open(attempts: DataFrame, in_flight: DataFrame, since: datetime | None) -> DataFrame:
-    """Add the deliveries that are open, which have no record yet; those that were closed meanwhile, from `since` on, have."""
+    """Add the open deliveries, which have no record yet. Those that closed since `since` have one and are left out."""
     meanwhile = attempts.where(F.col("closed") >= F.lit(since)).select(*_ITEM, "attempt")
     still = in_flight.join(F.broadcast(meanwhile), [*_ITEM, "attempt"], "left_anti")
     return attempts.unionByName(still, allowMissingColumns=True)
 
 
 def closed_in(attempts: DataFrame, span: Span) -> DataFrame:
-    """Keep what was closed in an interval."""
+    """Keep the attempts that closed in an interval."""
     return attempts.where(F.col("closed").between(span.begin, span.end - 1))
 
 
 def made(attempts: DataFrame) -> DataFrame:
-    """Leave out the records of items that perished: nobody was handed them."""
+    """Leave out items that expired before anybody got them (`perished`)."""
     return attempts.where(F.col("type") != Kind.PERISHED.value)
 
 
 def perished(attempts: DataFrame) -> DataFrame:
-    """Count these per node."""
+    """Count the items of a node that expired before anybody got them."""
     return attempts.where(F.col("type") == Kind.PERISHED.value).groupBy("node").agg(F.count("*").alias("perished"))
 
 
 def waiting_since(waiting: DataFrame, attempts: DataFrame, since: datetime | None) -> DataFrame:
-    """Say of each item that waits since when it does, and whether it waits for its first delivery.
+    """Return since when each waiting item waits, and whether for its first delivery.
 
-    What was done with meanwhile, from `since` on, waits no more.
+    Leaves out items that were finished since `since`.
     """
     done = attempts.where(~F.col("type").isin(*AGAIN) & (F.col("closed") >= F.unix_millis(F.lit(since))))
     waiting = waiting.join(
@@ -89,5 +89,5 @@ def waiting_since(waiting: DataFrame, attempts: DataFrame, since: datetime | Non
 
 
 def acknowledged(value: Column) -> Column:
-    """Keep a value of the attempts that ended well; null for the others, which aggregates pass over."""
+    """Keep a value for acknowledged attempts; null for the others, which aggregates ignore."""
     return F.when(F.col("type") == Kind.ACKNOWLEDGED.value, value)

@@ -1,4 +1,4 @@
-"""What the queues say of themselves: what waits and is in flight now, credit, and how full Redis and the journal are."""
+"""Measures of the census: waiting and in-flight items now, credit, and how full Redis and the journal are."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ _PARTITION = ("node", "incarnation", "partition")
 
 
 def present(census: DataFrame) -> DataFrame:
-    """Give per node the last of what its partitions said, summed up."""
+    """Sum up, by node, the newest row of each of its partitions."""
     newest = Window.partitionBy(*_PARTITION).orderBy(F.desc("at"))
     free = F.when(F.col("maxmemory") > 0, F.col("maxmemory") - F.col("used_memory"))
     return (
@@ -20,7 +20,7 @@ def present(census: DataFrame) -> DataFrame:
             F.max(F.unix_millis("at")).alias("at"),
             F.count("*").alias("partitions"),
             *(F.sum(name).alias(name) for name in ("waiting", "in_flight", "credit")),
-            # A subscriber of a node is one in each of its partitions.
+            # A subscriber of a node counts in each of its partitions.
             F.max("subscribers").alias("subscribers"),
             (F.max(F.unix_millis("at") - F.unix_millis("oldest")) / 1000).alias("oldest_s"),
             F.min(free).alias("free_bytes"),
@@ -30,7 +30,7 @@ def present(census: DataFrame) -> DataFrame:
 
 
 def seen(census: DataFrame) -> datetime | None:
-    """Give since when the last look at the partitions was under way; None when there are none."""
+    """Return the start of the last census; None when there are no partitions."""
     newest = census.groupBy(*_PARTITION).agg(F.max("at").alias("at"))
     [row] = newest.agg(F.min("at").alias("at")).collect()
     at: datetime | None = row.at
@@ -38,7 +38,7 @@ def seen(census: DataFrame) -> datetime | None:
 
 
 def memory(census: DataFrame) -> DataFrame:
-    """Give per node how fast the memory of its Redis fills, in bytes a second; null from a single look."""
+    """Return by node how fast the memory of its Redis fills, in bytes a second; null from a single census."""
     slope: Column = F.regr_slope("used_memory", F.unix_millis("at") / 1000)
     fills = census.groupBy(*_PARTITION).agg(slope.alias("slope"))
     return fills.groupBy("node").agg(F.max("slope").alias("memory_per_s"))

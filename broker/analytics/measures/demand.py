@@ -1,4 +1,4 @@
-"""What is asked of a queue: how much, and how evenly it comes."""
+"""The demand on a queue: how much arrives, and how evenly."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,14 +9,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from broker.analytics.span import Span
 
 _EACH_WINDOW: Final = (20, 100)
-"""Arrivals in one window on average, least and most: a burst that is cut by its edges would seem less of one."""
+"""Mean arrivals in a window, least and most. Narrower windows would cut bursts at their edges and hide them."""
 
 _WINDOWS: Final = (20, 1000)
-"""Fewer windows tell nothing; with more there is room for wider ones."""
+"""Fewer windows tell nothing. With more of them, wider windows fit."""
 
 
 def arrivals(attempts: DataFrame, waiting: DataFrame, span: Span) -> DataFrame:
-    """Give node and time of each item published in the interval, whether it has been delivered or waits."""
+    """Return node and time of each item published in the interval, whether delivered or still waiting."""
     delivered = attempts.where("attempt = 1").select("node", "published")
     return delivered.unionByName(waiting.where("first").select("node", "published")).where(
         F.col("published").between(span.begin, span.end - 1)
@@ -24,7 +24,7 @@ def arrivals(attempts: DataFrame, waiting: DataFrame, span: Span) -> DataFrame:
 
 
 def windows(arrived: Mapping[str, int], span: Span) -> dict[str, int]:
-    """Choose per node the width of the windows in ms in which its arrivals are counted; no entry for too few of them."""
+    """Choose by node the width in ms of the windows in which arrivals are counted; no entry for too few arrivals."""
     length = span.end - span.begin
     least, most = _EACH_WINDOW
     fewest, enough = _WINDOWS
@@ -34,12 +34,12 @@ def windows(arrived: Mapping[str, int], span: Span) -> dict[str, int]:
 
 
 def burstiness(arrived: DataFrame, widths: Mapping[str, int], span: Span) -> DataFrame:
-    """Give per node how bursty arrivals are: 0 is a clock, 1 is chance alone (the Allan factor of their counts).
+    """Return by node how bursty arrivals are (the Allan factor of their counts): 0 at a fixed pace, 1 at random.
 
-    Neighbouring windows are compared, so that a slow rise and fall, as of a day, is not taken for bursts.
+    It compares neighbouring windows, so that a slow rise and fall, as over a day, does not count as a burst.
     """
     width = F.element_at(F.create_map(*(F.lit(word) for pair in widths.items() for word in pair)), F.col("node"))
-    # Whole windows alone: the last, cut short, would seem a fall.
+    # Whole windows only: a last one cut short would look like a fall.
     last = (F.lit(span.end - span.begin) / F.col("width")).cast("long") - 1
     counted = (
         arrived.where(F.col("node").isin(*widths))
@@ -57,7 +57,7 @@ def burstiness(arrived: DataFrame, widths: Mapping[str, int], span: Span) -> Dat
 
 
 def _squares() -> Column:
-    """Sum the squared steps from and to a window, of which those without arrivals are not there."""
+    """Sum the squared steps before and after a window. Windows without arrivals have no row."""
     order = Window.partitionBy("node").orderBy("window")
     count, window = F.col("count"), F.col("window")
     near = F.lag("window").over(order) == window - 1

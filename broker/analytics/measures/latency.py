@@ -1,7 +1,7 @@
 """How long items wait, are worked on, and take from publish to acknowledgement.
 
-Durations are counted in cells, exact up to two seconds and a thousandth wide above: that takes one pass without sorting, and
-a percentile is wrong by half a thousandth of itself at most.
+Durations are counted in cells: exact up to two seconds, a thousandth wide above. So one pass without sorting is enough,
+and a percentile is wrong by at most half a thousandth.
 """
 
 from functools import reduce
@@ -11,17 +11,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 LEGS: Final = ("wait_ms", "held_ms", "end_to_end_ms")
-"""The parts of an item's way; `end_to_end_ms` from its publish to the acknowledgement, over all of its attempts."""
+"""The legs that are measured; `end_to_end_ms` is from publish to acknowledgement, over all attempts."""
 
 CURVE: Final = (*(number / 20 for number in range(1, 20)), 0.975, 0.99, 0.999)
-"""The shares at which the curve of each leg is known."""
+"""The quantiles at which the curve of each leg is known."""
 
 _EXACT: Final = 2_000
 _FINENESS: Final = 1_000
 
 
 def latency(attempts: DataFrame) -> DataFrame:
-    """Give per node and leg the mean, the greatest, and the curve: what each share of all does not exceed."""
+    """Return by node and leg the mean, the maximum, and the quantiles of CURVE."""
     cells = reduce(DataFrame.unionByName, (_cells(attempts, leg) for leg in LEGS))
     of_leg = Window.partitionBy("node", "leg")
     upto = F.sum("number").over(of_leg.orderBy("cell"))
@@ -47,6 +47,6 @@ def _cells(attempts: DataFrame, leg: str) -> DataFrame:
 
 
 def _value() -> Column:
-    """Give the middle of a cell."""
+    """Return the middle of a cell."""
     middle = F.exp((F.col("cell") - _EXACT + 0.5) / _FINENESS) * _EXACT
     return F.when(F.col("cell") < _EXACT, F.col("cell").cast("double")).otherwise(F.least(middle, F.col("most")))

@@ -1,6 +1,6 @@
-"""How it went, step by step: what came and went, and how much there was on average in each step.
+"""The timeline: counts and mean levels in each step of the interval.
 
-Levels are exact: each event counts from the millisecond at which it happened.
+Levels are exact: each event counts from its own millisecond.
 """
 
 from functools import reduce
@@ -18,31 +18,31 @@ _SUMS: Final = (*_COUNTS, *(f"{name}_{of}" for name in _LEVELS for of in ("chang
 
 
 def timeline(attempts: DataFrame, waiting: DataFrame, span: Span) -> DataFrame:
-    """Give node, step, begin and length of the step, the counts, and the mean levels."""
+    """Return node, step, begin and length of the step, the counts, and the mean levels."""
     come, gone = F.lit(1), F.lit(-1)
     waited = F.col("ready").isNotNull().cast("int")
     first = (F.col("attempt") == 1).cast("int")
     well = (F.col("type") == Kind.ACKNOWLEDGED.value).cast("int")
-    # What perished came and waited, and was in nobody's hands: its record begins and ends in one moment.
+    # An item that expired undelivered (`perished`) arrived and waited; its record has no time in flight.
     made = (F.col("type") != Kind.PERISHED.value).cast("int")
     events = (
         _events(attempts, span, "ready", arrived=first, waiting=come),
         _events(attempts, span, "delivered", delivered=made, waiting=-waited, in_flight=come),
         _events(attempts, span, "closed", closed=made, acknowledged=well, in_flight=gone),
-        # Where it came back, its arrival is told by its first attempt.
+        # The first attempt of an item that came back has counted its arrival.
         _events(waiting, span, "ready", arrived=F.col("first").cast("int"), waiting=come),
     )
     steps = (
         reduce(DataFrame.unionByName, events).groupBy("node", "step").agg(*(F.sum(name).alias(name) for name in _SUMS))
     )
-    # Small by now, and asked for twice: it is computed here, once.
+    # Small by now and used twice: compute it once, here.
     return _levels(_every_step(steps.localCheckpoint(), span), span)
 
 
 def _events(table: DataFrame, span: Span, at: str, **changes: Column) -> DataFrame:
-    """Add up per step what one kind of event changes: counts of those within the interval, levels by all before its end.
+    """Add up what one kind of event changes in each step: counts within the interval, levels by all events before its end.
 
-    What happened before the interval makes the level at its beginning, and is nothing that came in it.
+    Events before the interval make the level at its beginning and count nothing.
     """
     since = F.greatest(F.col(at) - span.begin, F.lit(0))
     step = (since / span.width_ms).cast("int")
@@ -56,19 +56,19 @@ def _events(table: DataFrame, span: Span, at: str, **changes: Column) -> DataFra
         .withColumns({"since": since, "step": step})
         .groupBy("node", "step")
         .agg(*(F.sum(value).alias(name) for name, value in sums.items()))
-        # Added afterwards: a sum of nothing costs each row as much as any other.
+        # Constants are added after the aggregation: a sum of zeros costs as much as any other.
         .select("node", "step", *(F.col(name) if name in sums else F.lit(0).alias(name) for name in _SUMS))
     )
 
 
 def peaks(steps: DataFrame) -> DataFrame:
-    """Give per node: the highest rate of arrivals, the mean and the highest levels, and the growth of what waits."""
+    """Return by node the peak rate of arrivals, mean and peak levels, and the growth of the backlog."""
     seconds = F.col("length_ms") / 1000
     weighted = {name: F.sum(F.col(name) * F.col("length_ms")) / F.sum("length_ms") for name in _LEVELS}
     return steps.groupBy("node").agg(
         F.sum("arrived").alias("arrived"),
         F.sum("delivered").alias("delivered"),
-        # A step that was cut short says nothing of peaks.
+        # A step that was cut short says nothing about peaks.
         F.max(F.when(F.col("length_ms") == F.col("width_ms"), F.col("arrived") / seconds)).alias("peak_per_s"),
         weighted["waiting"].alias("waiting_mean"),
         weighted["in_flight"].alias("in_flight_mean"),
@@ -80,12 +80,12 @@ def peaks(steps: DataFrame) -> DataFrame:
 
 
 def _end(span: Span) -> Column:
-    """Give the end of a step, in ms since the beginning of the interval."""
+    """Return the end of a step, in ms since the beginning of the interval."""
     return F.least((F.col("step") + 1) * span.width_ms, F.lit(span.end - span.begin))
 
 
 def _every_step(steps: DataFrame, span: Span) -> DataFrame:
-    """Add the steps in which nothing happened."""
+    """Add the steps without events."""
     every = F.explode(F.sequence(F.lit(0), F.lit(span.steps - 1))).alias("step")
     return steps.select("node").distinct().select("node", every).join(steps, ["node", "step"], "left").fillna(0)
 

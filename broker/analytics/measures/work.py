@@ -1,4 +1,4 @@
-"""What became of deliveries, how long they held their workers, and how evenly they are spread over these and partitions."""
+"""How deliveries ended, how long they held their workers, and how evenly they are spread over subscribers and partitions."""
 
 from typing import Final
 
@@ -12,11 +12,11 @@ _ENDS: Final = {kind.value: kind.value.replace("-", "_") for kind in Kind if kin
 _SUMS: Final = ("attempts", "items", "bytes", *_ENDS.values(), "waits", "wait_ms", "held_s", "useful_s", "squares")
 
 _SHOWN: Final = 100
-"""Subscribers and partitions of a node that are shown one by one; evenness is of all of them."""
+"""The most subscribers and partitions of a node to list. Evenness is computed over all."""
 
 
 def tally(attempts: DataFrame) -> DataFrame:
-    """Add up per node, partition and subscriber: of this, all that is said of work and its spread can be made."""
+    """Add up by node, partition and subscriber everything that the other measures here need."""
     held_s = F.col("held_ms") / 1000
     return attempts.groupBy("node", "partition", "subscriber").agg(
         F.count("*").alias("attempts"),
@@ -32,15 +32,15 @@ def tally(attempts: DataFrame) -> DataFrame:
 
 
 def work(tallied: DataFrame) -> DataFrame:
-    """Give per node the attempts by how they ended, the time that they took, and how much that varied."""
+    """Return by node the attempts by how they ended, the time they took, and how much that varied."""
     mean = F.col("held_s") / F.col("attempts")
-    # Variance over mean squared; of what takes no time there is none to speak of. Rounding may fall below nothing.
+    # Variance over squared mean; 0 for work that takes no time. Rounding may go below 0.
     variation = F.when(mean > 0, F.greatest(F.col("squares") / F.col("attempts") / (mean * mean) - 1, F.lit(0.0)))
     return _sums(tallied, "node").withColumn("held_variation", F.coalesce(variation, F.lit(0.0)))
 
 
 def shares(tallied: DataFrame, by: str) -> DataFrame:
-    """Give per node and subscriber (or partition) its attempts, its share of them, and how they went."""
+    """Return by node and `by` (subscriber or partition) the attempts, their share, and their mean times."""
     return _sums(tallied, "node", by).select(
         *("node", by, "attempts", "acknowledged"),
         F.when(F.col("waits") > 0, F.col("wait_ms") / F.col("waits")).alias("wait_ms"),
@@ -49,16 +49,16 @@ def shares(tallied: DataFrame, by: str) -> DataFrame:
     )
 
 
-def foremost(shared: DataFrame, by: str) -> DataFrame:
+def busiest(shared: DataFrame, by: str) -> DataFrame:
     """Keep the busiest of each node, the busiest first."""
     order = Window.partitionBy("node").orderBy(F.desc("attempts"), by)
     return shared.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= _SHOWN).orderBy("node", "rank")
 
 
 def evenness(shared: DataFrame) -> DataFrame:
-    """Give per node how many share the work, Jain's index of it (1: evenly; 1/n: one has all), and the greatest share.
+    """Return by node the number of sharers, Jain's index (1: even; 1/n: one has everything), and the skew.
 
-    `skew` is that greatest share over an even one.
+    `skew` is the greatest share over the mean share.
     """
     attempts = F.col("attempts")
     return shared.groupBy("node").agg(

@@ -1,1 +1,1 @@
-"""A report's figures as files and on a console. Must not know how they were got."""
+"""Writes the figures of a report to files and the console. Must not know where figures come from."""

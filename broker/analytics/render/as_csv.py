@@ -9,7 +9,7 @@ from broker.analytics.render.tables import tables
 
 
 def write(report: Report, directory: Path) -> None:
-    """Write NAME.csv for each table; what is not known is empty, times are ISO 8601."""
+    """Write NAME.csv for each table. Unknown values are empty, times are ISO 8601."""
     for name, table in tables(report).items():
         with (directory / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             rows = csv.DictWriter(file, list(table.columns))

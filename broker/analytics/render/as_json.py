@@ -21,7 +21,7 @@ def write(report: Report, directory: Path) -> None:
 
 
 def record(report: Report) -> dict[str, Any]:
-    """Give it as JSON has it."""
+    """Return the report as a JSON object."""
     written = {**_FORMAT, **asdict(report)}
     for node, values in zip(report.nodes, written["nodes"], strict=True):
         judged = verdict(node, report.target_wait_p95_s)

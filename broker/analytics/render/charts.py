@@ -1,7 +1,7 @@
-"""Charts as SVG that stands in a page and takes its colours from it. Knows matplotlib; must not know the page.
+"""Charts as SVG inside an HTML page, in the page's colours. Knows matplotlib; must not know the page.
 
-matplotlib writes colours as CSS, so a colour that nobody would choose stands for a variable of the page's style and is
-replaced by it: the same chart is right on a light and on a dark screen, and on paper.
+matplotlib writes fixed colours. So each chart uses placeholder colours, which are replaced by CSS variables of the
+page: the same chart is right on a light screen, a dark screen and paper.
 """
 
 import io
@@ -25,16 +25,16 @@ SECOND: Final = "#010206"
 ALARM: Final = "#010207"
 _COLOURS: Final = {INK: "--ink", FAINT: "--faint", FIRST: "--first", SECOND: "--second", ALARM: "--alarm"}
 
-# Without types in matplotlib.
+# matplotlib has no types for these.
 _day: Callable[[datetime], float] = dates.date2num
 _Ticks: Any = dates.AutoDateLocator
 _date: Callable[[float], datetime] = dates.num2date
 
 _SECOND: Final = 1 / 86_400
 _CLOCKS: Final = ((6 * _SECOND, "%S.%f"), (600 * _SECOND, "%H:%M:%S"), (2, "%H:%M"))
-"""How times are written on an axis that is so many days long."""
+"""The time format on an axis, by its length in days."""
 
-# Drawn as wide as a phone shows it, so that its text is as large there as the page's.
+# As wide as on a phone, so that the text in the chart is as large as the page's.
 _INCHES: Final = (4.8, 2.7)
 _STYLE: Final[Any] = {
     "svg.fonttype": "none",
@@ -56,11 +56,11 @@ _STYLE: Final[Any] = {
     "lines.linewidth": 1.6,
     "legend.frameon": False,
 }
-"""Everything that matplotlib would take from somebody's own settings and that matters here."""
+"""Every setting that matters here and that matplotlib would otherwise take from the user's own file."""
 
 
 def charts(node: Node, target_s: float) -> list[tuple[str, str]]:
-    """Draw what there is of a node: captions and SVG."""
+    """Draw the charts of a node; returns captions and SVG."""
     drawn = [("Arrivals and acknowledgements a second", _rates(node)), ("Waiting and in flight", _levels(node))]
     if node.waits:
         drawn.append(("Share of items that waited at most so long", _waits(node, target_s)))
@@ -71,7 +71,7 @@ def charts(node: Node, target_s: float) -> list[tuple[str, str]]:
 
 def _rates(node: Node) -> str:
     def draw(axes: Axes) -> None:
-        # Of a step that is cut short, the one event in it would make a peak.
+        # In a step that was cut short, a single event would look like a peak.
         whole = [row for row in node.moments if row.length_s == node.moments[0].length_s]
         times = [_day(row.begin) for row in whole]
         arrived, done = ([getattr(row, what) / row.length_s for row in whole] for what in ("arrived", "acknowledged"))
@@ -101,7 +101,7 @@ def _waits(node: Node, target_s: float) -> str:
         most = max(waits[-1], 1)
         axes.plot(waits, shares, color=FIRST)
         axes.axhline(0.95, color=FAINT, linewidth=1.0)
-        # One that is far off would press the curve to the side.
+        # A target far off would squeeze the curve to the side.
         if target_s * 1000 <= 2 * most:
             most = max(most, target_s * 1000 * 1.1)
             _target(axes.axvline, target_s * 1000)
@@ -122,7 +122,7 @@ def _what_if(node: Node, target_s: float) -> str:
         colours = [FIRST if wait <= target_s else SECOND for wait in waits]
         axes.bar([f"{number:,}" for number in workers], waits, color=colours, width=0.6)
         _target(axes.axhline, target_s)
-        # One that is far too few would press all others flat.
+        # A bar for far too few workers would flatten the others.
         axes.set_ylim(0, min(max(waits), 3 * target_s) * 1.1 or target_s)
         axes.yaxis.set_major_formatter(lambda value, _: duration(value))
         axes.set_xlabel("workers")
@@ -131,7 +131,7 @@ def _what_if(node: Node, target_s: float) -> str:
 
 
 def _target(line: Callable[..., object], value: float, **words: str) -> None:
-    """Draw what is not measured but asked for or there."""
+    """Draw a line for the target or the credit, which are not measured."""
     line(value, color=ALARM, linewidth=1.0, linestyle=(0, (4, 3)), **words)
 
 
@@ -147,7 +147,7 @@ def _time_axis(axes: Axes) -> None:
 
 
 def _svg(draw: Callable[[Axes], None], name: str) -> str:
-    """Draw and give the SVG, with ids that are its own in a page of many."""
+    """Draw and return the SVG, with ids that are unique in a page of many."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=_INCHES, layout="constrained")
         axes = figure.subplots()
@@ -164,7 +164,7 @@ def _own(svg: str, name: str) -> str:
     prefix = re.sub(r"[^a-zA-Z0-9]", "-", name)
     for colour, variable in _COLOURS.items():
         svg = svg.replace(colour, f"var({variable})")
-    # Fonts are the page's, and a style inside would be everybody's.
+    # Fonts are the page's. A style inside an SVG would apply to the whole page.
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|font-family: [^;\"]*;?", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}-", svg)

@@ -1,4 +1,4 @@
-"""A report on a console. Must not know files."""
+"""Prints a report on the console. Must not know files."""
 
 from typing import Final
 
@@ -44,7 +44,7 @@ def _node(node: Node, target_s: float) -> Panel:
     tables = Columns(
         [*(_theme(theme) for theme in themes(node)), *([_what_if(node)] if node.what_if else [])], padding=(1, 3)
     )
-    # Text, not markup: a node's name may hold square brackets.
+    # Text, not markup: a node's name may contain square brackets.
     head = Text.assemble(
         (judged.state.value, style), "  ", judged.words, "\n", f"{judged.waits}\n" if judged.waits else ""
     )

@@ -1,4 +1,4 @@
-"""A report as a directory of files, there whole or not at all. Knows the formats' names; must not know what they say."""
+"""Writes a report as a directory of files, atomically. Knows the formats' names; must not know their contents."""
 
 import shutil
 import tempfile
@@ -16,16 +16,16 @@ FORMATS: Final[dict[str, Callable[[Report, Path], None]]] = {
     "parquet": as_parquet.write,
     "json": as_json.write,
 }
-"""What writes a report into a directory, by the format's name."""
+"""The writer of each format."""
 
 MARK: Final = "stanzaq-report.txt"
-"""A directory with this file holds a report and nothing else, so that a newer one may take its place."""
+"""A directory with this file has a report and nothing else, so a newer report may replace it."""
 
 
 def check(directory: Path, formats: Sequence[str]) -> None:
-    """Refuse what could not be written, before there is anything to write."""
+    """Refuse a directory or format that cannot be written, before the work begins."""
     if not formats:
-        msg = f"--format names nothing: write one or more of {', '.join(FORMATS)}"
+        msg = f"--format is empty: write one or more of {', '.join(FORMATS)}"
         raise Unreadable(msg)
     for name in formats:
         if name not in FORMATS:
@@ -35,23 +35,23 @@ def check(directory: Path, formats: Sequence[str]) -> None:
         msg = f"--out {directory} is a file: name a directory"
         raise Unreadable(msg)
     if directory.is_dir() and any(directory.iterdir()) and not (directory / MARK).is_file():
-        msg = f"--out {directory} holds something that is no report: name another directory"
+        msg = f"--out {directory} contains files that are not a report: name another directory"
         raise Unreadable(msg)
 
 
 def write(report: Report, directory: Path, formats: Sequence[str]) -> list[Path]:
-    """Write aside, then put it in its place; gives the files."""
+    """Write to a temporary directory, then rename it; returns the files."""
     check(directory, formats)
     directory = directory.absolute()
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        # Next to it, because only within one file system a rename is one step.
+        # In the same parent, because a rename is atomic only within one file system.
         aside = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     except OSError as error:
         msg = f"--out {directory} cannot be made: {error.strerror}; name another directory"
         raise Unreadable(msg) from error
     try:
-        # Readable like anything else that a command writes; what mkdtemp makes is its owner's alone.
+        # Readable like any other output: mkdtemp makes a directory for its owner alone.
         aside.chmod(0o755)
         (aside / MARK).write_text("A report of stanzaq. It is replaced whole by the next one that is written here.\n")
         for name in formats:
@@ -66,7 +66,7 @@ def write(report: Report, directory: Path, formats: Sequence[str]) -> list[Path]
 
 
 def _put(aside: Path, directory: Path) -> None:
-    """Exchange: what was there before goes only after the new one is in its place."""
+    """Exchange the directories; the old one is removed only after the new one is in place."""
     if not directory.exists():
         aside.rename(directory)
         return

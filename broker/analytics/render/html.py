@@ -1,4 +1,4 @@
-"""A report as one HTML file without scripts, for screens of any size and for paper. Knows markup; takes figures as they are."""
+"""Writes a report as one HTML file without scripts, for screens of any size and paper. Knows markup; must not compute figures."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -13,10 +13,10 @@ from broker.analytics.render.themes import Theme, days, themes
 from broker.analytics.verdict import verdict
 
 _DRAWN: Final = 20
-"""Nodes, the busiest first, that get charts: each makes the file 60 kB larger."""
+"""How many nodes, the busiest first, get charts: each adds 60 kB to the file."""
 
 _LISTED: Final = 12
-"""Subscribers and partitions that are listed; the tables for programs have more."""
+"""How many subscribers and partitions are listed. The tables for programs have more."""
 
 
 def write(report: Report, directory: Path) -> None:
@@ -25,7 +25,7 @@ def write(report: Report, directory: Path) -> None:
 
 
 def page(report: Report) -> str:
-    """Write the page."""
+    """Return the page."""
     style = files(__package__).joinpath("report.css").read_text(encoding="utf-8")
     nodes = "".join(
         _node(node, number, report.target_wait_p95_s, drawn=number < _DRAWN) for number, node in enumerate(report.nodes)

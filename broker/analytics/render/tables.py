@@ -1,6 +1,6 @@
-"""A report as flat tables, for programs: what stands nested in a node's figures becomes columns such as `demand_rate_per_s`.
+"""A report as flat tables for programs: nested figures become columns such as `demand_rate_per_s`.
 
-Knows the figures' classes, whose annotations give the columns, so that a table has them all even when it has no rows.
+Columns come from the annotations of the figures' classes, so a table without rows has them too.
 """
 
 from dataclasses import dataclass, is_dataclass
@@ -28,7 +28,7 @@ _LISTS: Final = {
 
 
 def tables(report: Report) -> dict[str, Table]:
-    """Give every table by its name."""
+    """Return every table by its name."""
     nodes = Table({"node": str, "state": str, "verdict": str, "waits": str, **_columns(Node)}, [])
     for node in report.nodes:
         judged = verdict(node, report.target_wait_p95_s)
@@ -59,7 +59,7 @@ def _values(kind: type, value: object, prefix: str = "") -> dict[str, Any]:
 
 
 def _parts(kind: type) -> dict[str, type]:
-    """Name the fields and what they hold, `None` aside; lists are tables of their own."""
+    """Return the fields and their types without `None`. Lists are tables of their own."""
     hints = {
         name: next((one for one in get_args(hint) if one is not NoneType), hint) if NoneType in get_args(hint) else hint
         for name, hint in get_type_hints(kind).items()

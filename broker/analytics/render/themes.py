@@ -1,4 +1,4 @@
-"""What is shown of a node, by theme: labels and written values, the same on paper and on a console."""
+"""The themes of a node: labels and formatted values, the same in HTML and on the console."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """One theme: a table of labels and values, and what it says in a sentence."""
+    """One theme: a table of labels and values, and a sentence about it."""
 
     title: str
     about: str
@@ -18,7 +18,7 @@ class Theme:
 
 
 def themes(node: Node) -> tuple[Theme, ...]:
-    """Write all themes of a node."""
+    """Return all themes of a node."""
     return (_demand(node), _latency(node), _capacity(node), _backlog(node), _waste(node), _fairness(node), *_rest(node))
 
 
@@ -87,7 +87,7 @@ def _waste(node: Node) -> Theme:
         ("bounced", number(waste.bounced)),
         ("dead-lettered", number(waste.dead_lettered)),
         ("redelivered", number(waste.redelivered)),
-        ("perished undelivered", number(waste.perished)),
+        ("expired undelivered", number(waste.perished)),
         ("worker-seconds lost", f"{number(waste.lost_s)} ({share(waste.lost_share)})"),
     )
     return Theme("Waste", "What became of deliveries.", lines)
@@ -131,7 +131,7 @@ def _rest(node: Node) -> tuple[Theme, Theme]:
 
 
 def days(many: float | None) -> str:
-    """Write a time that is given in days."""
+    """Write a time given in days."""
     if many is None:
         return UNKNOWN
     return "now" if many <= 0 else duration(many * 86_400)

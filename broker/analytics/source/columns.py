@@ -1,6 +1,6 @@
-"""Entries of the streams as Arrow columns, many at a time. Knows what stands in an entry; must not know how it came here.
+"""Decodes stream entries into Arrow columns, many at a time. Knows the fields of an entry; must not know how it was read.
 
-Row by row in Python this would cost several times what Redis and Spark do together.
+Row by row in Python, this would cost several times as much as Redis and Spark together.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from broker.analytics.faults import Unreadable
 from broker.journal.schema import FIELDS, LOGGED, STORED, VERSION, Kind, Place, record
 
 Entry = tuple[bytes, Sequence[bytes]]
-"""An id, and names and values in turns, as Redis gives them."""
+"""An id, and names and values in turn, as Redis gives them."""
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _PLACE: Final = [
@@ -42,7 +42,7 @@ ATTEMPTS: Final = pa.schema(
         ("held_ms", pa.int64()),
     ]
 )
-"""A closed delivery attempt: its record, the version of the item that it was for, and how long it waited and was held."""
+"""A closed delivery attempt: its record, the position of its item, and how long the item waited and was held."""
 
 LOG: Final = pa.schema(
     [
@@ -61,13 +61,13 @@ _STORED: Final = tuple(name.encode() for name in STORED)
 _KINDS: Final = frozenset(kind.value.encode() for kind in Kind)
 _LOGGED: Final = tuple(name.encode() for name in LOGGED)
 _LATEST_MS: Final = 253_402_300_800_000
-"""The year 10,000: Python's calendar ends there."""
+"""The year 10,000, where Python's calendar ends."""
 _WORDS: Final = 10
-"""Words of a lock's line, the last of which is a JID and an item's id."""
+"""The number of words in the line of a lock. The last is a JID and an item's id."""
 
 
 def attempts(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
-    """Read records of a partition's journal; refuses what is none."""
+    """Decode records of a partition's journal; refuses malformed ones."""
     if not all(tuple(fields[::2]) == _STORED and fields[1] in _KINDS for _, fields in entries):
         _refuse(place, entries)
     try:
@@ -106,17 +106,19 @@ def _attempts(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
 
 
 def log(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
-    """Read entries of a partition's log; refuses what is none."""
+    """Decode entries of a partition's log; refuses malformed ones."""
     read: dict[str, list[Any]] = {name: [] for name in LOGGED.values()}
     for offset, fields in entries:
         found = dict(zip(fields[::2], fields[1::2], strict=False))
         if tuple(fields[:4:2]) != _LOGGED[:2] or not found.keys() <= set(_LOGGED) or len(fields) % 2:
-            msg = f"log of {place}: the entry {offset.decode()} is none of this program's: read it with what has written it"
+            msg = (
+                f"log of {place}: the entry {offset.decode()} is not this program's: read it with the one that wrote it"
+            )
             raise Unreadable(msg)
         for name, column in LOGGED.items():
             read[column].append(found.get(name.encode()))
         if found.get(b"id") is None:
-            # The service makes an id of the partition and the item's position.
+            # The service derives such an item's id from the partition and the item's position.
             read["item"][-1] = b"%d-%b" % (place.partition, found.get(b"at", offset))
     columns: dict[str, pa.Array] = {name: _text(read[name]) for name in ("item", "key", "publisher", "at")}
     milliseconds = [int(offset.partition(b"-")[0]) for offset, _ in entries]
@@ -137,12 +139,12 @@ def _batch(schema: pa.Schema, place: Place, entries: Sequence[Entry], columns: d
 
 
 def _text(values: Sequence[bytes | None]) -> pa.Array:
-    # By way of bytes: Arrow then looks once over all of them whether they are UTF-8.
+    # Through bytes: Arrow then checks all of them for UTF-8 in one pass.
     return pa.array(values, pa.binary()).cast(pa.string())
 
 
 def _words(texts: pa.Array, mark: str, count: int) -> list[pa.Array]:
-    """Cut each text at the mark into so many words, the last of which may have marks; gives the words column by column."""
+    """Split each text at `mark` into `count` words, the last of which may contain marks; returns the words by column."""
     words = pc.split_pattern(texts, mark, max_splits=count - 1)
     if not pc.all(pc.equal(pc.list_value_length(words), count), min_count=0).as_py():
         msg = "fewer words"
@@ -159,7 +161,7 @@ def _time(milliseconds: pa.Array) -> pa.Array:
 
 
 def _halves(texts: pa.Array, lengths: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Cut each text at a length of its own, in bytes, where a blank stands; no text is copied but into the results."""
+    """Split each text at its own length in bytes, where a blank must be; copies text only into the results."""
     rows = len(texts)
     _, offsets, data = texts.buffers()
     if not rows or data is None:
@@ -190,14 +192,14 @@ def _refuse(place: Place, entries: Sequence[Entry]) -> None:
         where = f"journal of {place}: the record {offset.decode()}"
         if VERSION.encode() in found:
             version = found[VERSION.encode()].decode(errors="replace")
-            msg = f"{where} is of version {version[:20]}, newer than this program: install the stanzaq that has written it"
+            msg = f"{where} is of version {version[:20]}, newer than this program: install the stanzaq that wrote it"
             raise Unreadable(msg)
         try:
             whole = tuple(fields[::2]) == _STORED and found[b"type"] in _KINDS and record(found)
         except (KeyError, ValueError):
             whole = False
         if not whole:
-            msg = f"{where} is torn: read on after it (startingOffsets), or remove it (XDEL)"
+            msg = f"{where} is damaged: read on after it (startingOffsets), or remove it (XDEL)"
             raise Unreadable(msg)
-    msg = f"journal of {place}: a record after {entries[0][0].decode()} is none that this program writes: look at it (XRANGE)"
+    msg = f"journal of {place}: a record after {entries[0][0].decode()} was not written by this program: inspect it (XRANGE)"
     raise Unreadable(msg)

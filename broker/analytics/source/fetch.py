@@ -1,7 +1,7 @@
-"""Entries of a piece of a stream, read from Redis a bounded number at a time. Must not know what stands in them.
+"""Reads the entries of a piece of a stream from Redis, a bounded number at a time. Must not know what entries contain.
 
-A journal loses its oldest records to a limit and to age, maybe under the reader: each reply comes with how many the stream
-has lost by then, so that what went unread is noticed, and nothing else is taken for loss.
+A journal drops its oldest records by number and age, possibly during the read. Each reply says how many the stream has
+dropped so far, so unread records are noticed, and nothing else counts as loss.
 """
 
 import logging
@@ -26,8 +26,8 @@ _log = logging.getLogger("stanzaq")
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How to read: so many entries a command; whether what is gone is loss, and then refused; at most so many rows a second."""
+class ReadOptions:
+    """How to read: entries a command; whether dropped entries are a loss, and refused; the most rows a second."""
 
     count: int
     watched: bool
@@ -36,9 +36,9 @@ class Manner:
 
 
 def lost(piece: Piece, missing: int | None, *, refuse: bool) -> None:
-    """Refuse that records went unread, or say it and go on."""
+    """Report that records were lost unread: refuse, or warn and go on."""
     many = "records" if missing is None else f"{missing} records"
-    what = f"journal of {piece.place}: {many} after {piece.after} went before they were read"
+    what = f"journal of {piece.place}: {many} after {piece.after} were dropped before they were read"
     if refuse:
         remedy = "read more often, raise JOURNAL_RECORDS, or go on without them (failOnDataLoss=false, report collect --lossy)"
         msg = f"{what}: {remedy}"
@@ -47,14 +47,14 @@ def lost(piece: Piece, missing: int | None, *, refuse: bool) -> None:
 
 
 def fetch(
-    servers: Servers, process: Process, pieces: Iterable[Piece], manner: Manner
+    servers: Servers, process: Process, pieces: Iterable[Piece], options: ReadOptions
 ) -> Iterator[tuple[Piece, Sequence[Entry]]]:
-    """Give the entries of each piece, in order; follows a stream when its slot moves to another process."""
-    pace = _Pace(manner.rows_per_second)
+    """Yield the entries of each piece, in order; follows a stream when its slot moves to another process."""
+    pace = _Pace(options.rows_per_second)
     with ExitStack() as stack:
         link = stack.enter_context(servers.link(process))
         for piece in pieces:
-            reader = _Reader(piece, manner, pace)
+            reader = _Reader(piece, options, pace)
             moves = 0
             while not reader.done:
                 try:
@@ -63,9 +63,10 @@ def fetch(
                 except AskError as error:
                     moves += 1
                     if moves > _MOVES:
-                        msg = f"{piece.key} moves between nodes of the cluster without end: look at the cluster"
+                        msg = f"{piece.key} moves between nodes of the cluster without end: check the cluster"
                         raise Unreadable(msg) from error
-                    # While a stream is on its way it is asked for again; when it has arrived, who had it says where.
+                    # A migrating stream is asked for again. When it has arrived, its former process redirects to the
+                    # new one.
                     time.sleep(_MOVE_SECONDS)
                     stack.close()
                     if isinstance(error, MovedError):
@@ -74,7 +75,7 @@ def fetch(
 
 
 class _Pace:
-    """Keeps to a limit of rows a second; None: there is none."""
+    """Keeps to a limit of rows a second; None: no limit."""
 
     def __init__(self, rows_per_second: float | None) -> None:
         """Begin now."""
@@ -83,41 +84,41 @@ class _Pace:
         self._rows = 0
 
     def at_once(self, count: int) -> int:
-        """Give how many rows may be asked for at once: no more than a second's."""
+        """Return how many rows to read at once: at most a second's worth."""
         return count if self._rows_per_second is None else max(1, min(count, int(self._rows_per_second)))
 
     def keep(self, rows: int) -> None:
-        """Wait until so many rows more may have been read."""
+        """Wait until this many more rows are within the limit."""
         if self._rows_per_second is not None:
             self._rows += rows
             time.sleep(max(0.0, self._began + self._rows / self._rows_per_second - time.monotonic()))
 
 
 class _Reader:
-    """How far one piece was read."""
+    """The progress of one piece."""
 
-    def __init__(self, piece: Piece, manner: Manner, pace: _Pace) -> None:
-        """Begin at its start."""
+    def __init__(self, piece: Piece, options: ReadOptions, pace: _Pace) -> None:
+        """Begin at the start of the piece."""
         self._piece = piece
-        self._manner = manner
+        self._options = options
         self._pace = pace
-        self._count = pace.at_once(manner.count)
+        self._count = pace.at_once(options.count)
         self._after = piece.after
         self._before = piece.before
         self.done = False
 
     def read(self, link: Link) -> Iterator[Sequence[Entry]]:
-        """Read on, with one request ahead of whoever takes the entries: Redis works while they are decoded."""
+        """Read on, one request ahead of the consumer: Redis works while entries are decoded."""
         self._request(link)
         while not self.done:
             entries: Sequence[Entry] = link.receive()
-            if self._manner.watched:
+            if self._options.watched:
                 self._watch(_state(link.receive))
             if entries:
                 self._after = Id.parse(entries[-1][0])
                 if self._before is not None:
                     self._before += len(entries)
-            # What is lost after the end is no loss: at the end nothing more is asked.
+            # Nothing is requested after the end, so entries dropped after it do not count as lost.
             self.done = len(entries) < self._count or self._after >= self._piece.upto
             self._pace.keep(len(entries))
             if not self.done:
@@ -127,13 +128,13 @@ class _Reader:
 
     def _request(self, link: Link) -> None:
         link.send("XRANGE", self._piece.key, f"({self._after}", str(self._piece.upto), "COUNT", self._count)
-        if self._manner.watched:
+        if self._options.watched:
             link.send("XINFO", "STREAM", self._piece.key)
 
     def _watch(self, state: dict[bytes, Any] | None) -> None:
-        """Notice what the stream lost after the place that the reply began at; None: there is no stream any more."""
+        """Check whether the stream has dropped entries after the position where the reply began; None: the stream is gone."""
         if state is None:
-            lost(self._piece._replace(after=self._after), None, refuse=self._manner.refuse)
+            lost(self._piece._replace(after=self._after), None, refuse=self._options.refuse)
             return
         gone = state[b"entries-added"] - state[b"length"]
         first = state[b"first-entry"]
@@ -141,17 +142,17 @@ class _Reader:
             missing = gone - self._before
             if missing > 0:
                 self._before = gone
-                lost(self._piece._replace(after=self._after), missing, refuse=self._manner.refuse)
+                lost(self._piece._replace(after=self._after), missing, refuse=self._options.refuse)
         elif gone and (first is None or Id.parse(first[0]) > self._after.next()):
-            lost(self._piece._replace(after=self._after), None, refuse=self._manner.refuse)
+            lost(self._piece._replace(after=self._after), None, refuse=self._options.refuse)
 
 
 def _state(receive: Callable[[], Any]) -> dict[bytes, Any] | None:
     try:
-        told = receive()
+        pairs = receive()
     except AskError:
         raise
     except ResponseError:
         # Its node was deleted, with all records.
         return None
-    return dict(zip(told[::2], told[1::2], strict=True))
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))

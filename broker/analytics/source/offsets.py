@@ -1,10 +1,10 @@
-"""Places in a stream: an entry's id, and how many entries came before. Pure text and numbers; must not know Redis."""
+"""Positions in a stream: an entry's id, and how many entries came before it. Pure text and numbers; must not know Redis."""
 
 import re
 from typing import Final, NamedTuple, Self
 
 MOST: Final = 2**64 - 1
-"""The greatest either half of an id can be."""
+"""The maximum of either half of an id."""
 
 _OFFSET: Final = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?(?:/(\d{1,20}))?")
 
@@ -21,16 +21,16 @@ class Id(NamedTuple):
 
     @classmethod
     def parse(cls, text: bytes | str) -> Self:
-        """Read what Redis wrote."""
+        """Parse an id that Redis wrote."""
         ms, _, number = (text if isinstance(text, str) else text.decode()).partition("-")
         return cls(int(ms), int(number or 0))
 
     def next(self) -> "Id":
-        """Give the least id that is greater."""
+        """Return the next greater id."""
         return Id(self.ms, self.number + 1) if self.number < MOST else Id(self.ms + 1)
 
     def before(self) -> "Id":
-        """Give the greatest id that is less."""
+        """Return the next smaller id."""
         if self.number:
             return Id(self.ms, self.number - 1)
         return Id(self.ms - 1, MOST) if self.ms else self
@@ -41,7 +41,7 @@ START: Final = Id(0)
 
 
 class Offset(NamedTuple):
-    """How far a stream was read: `after` this entry, with so many `read` or gone by then; None: nobody has counted."""
+    """How far a stream was read: the last entry, and how many were read or dropped by then (None: not counted)."""
 
     after: Id
     read: int | None = None
@@ -52,13 +52,13 @@ class Offset(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str` wrote, or an entry's id alone; raises ValueError on anything else."""
+        """Parse what `str` wrote, or an entry's id alone; raises ValueError on anything else."""
         found = _OFFSET.fullmatch(text)
         if found is None:
-            msg = f"{text[:60]!r} is no offset such as 1700000000000-0"
+            msg = f"{text[:60]!r} is not an offset such as 1700000000000-0"
             raise ValueError(msg)
         ms, number, read = found.groups()
         if max(int(ms), int(number or 0)) > MOST:
-            msg = f"{text[:60]!r} is beyond every offset"
+            msg = f"{text[:60]!r} is larger than any offset"
             raise ValueError(msg)
         return cls(Id(int(ms), int(number or 0)), None if read is None else int(read))

@@ -1,4 +1,4 @@
-"""The options of the data source, read once and then frozen. Pure text rules; must not know Redis or Spark."""
+"""The options of the data source, parsed once and then frozen. Pure text rules; must not know Redis or Spark."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _READ_FROM: Final = ("master", "replica")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to read and how; the names are those that people know from Kafka, where it has the same thing."""
+    """What to read and how. The names are Kafka's where Kafka has the same option."""
 
     url: str
     stream: str = "journal"
@@ -36,7 +36,7 @@ class Options:
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> Self:
-        """Read options as Spark gives them: texts, whose names are the same in any case."""
+        """Parse options as Spark gives them: texts, with names in any case."""
         known = {spark_name(field.name).lower(): field.name for field in fields(cls)}
         values = {}
         for name, text in given.items():
@@ -56,7 +56,7 @@ class Options:
         return cls(**values)
 
     def wants(self, place: Place) -> bool:
-        """Tell whether a partition is among those subscribed to."""
+        """Tell whether a partition is subscribed to."""
         return (
             place.node in self.subscribe if self.subscribe else bool(re.fullmatch(self.subscribe_pattern, place.node))
         )
@@ -80,7 +80,7 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**53:
-        msg = f"{text[:60]!r} is no number from 1 on"
+        msg = f"{text[:60]!r} is not a positive number"
         raise ValueError(msg)
     return int(text)
 
@@ -93,7 +93,7 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        msg = f"{text[:60]!r} is no regular expression: {error}"
+        msg = f"{text[:60]!r} is not a regular expression: {error}"
         raise ValueError(msg) from None
     return text
 

@@ -1,4 +1,4 @@
-"""What is to be read, as tasks: bounds and options to pieces. Pure; must not know Redis or Spark."""
+"""Plans a read as tasks: from bounds and options to pieces. Pure; must not know Redis or Spark."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from broker.journal.schema import Place
 
 
 class Work(NamedTuple):
-    """Pieces that one task reads from one process."""
+    """The pieces that one task reads from one process."""
 
     process: Process
     pieces: tuple[Piece, ...]
 
 
 def batch(found: Mapping[Place, Bounds], options: Options) -> list[Work]:
-    """Plan a read of all that there is between the options' bounds."""
+    """Plan a read of everything between the options' bounds."""
     starts, ends = options.starting_offsets, options.ending_offsets
     for offsets in (starts, ends):
         missing = set() if isinstance(offsets, str) else set(offsets) - {str(place) for place in found}
@@ -37,7 +37,7 @@ def batch(found: Mapping[Place, Bounds], options: Options) -> list[Work]:
         first_ms = options.starting_timestamp or 0
         last_ms = MOST if options.ending_timestamp is None else options.ending_timestamp
         piece = begin(bounds, offset)
-        # Asked for by time, the stream gives what it has: only an offset says what it must have.
+        # For a start by time, the stream gives the entries it still has. Only a start by offset demands entries.
         after = Id(first_ms).before()
         if after > piece.after and after >= (bounds.first or START):
             piece = piece._replace(after=after, before=None)
@@ -48,7 +48,7 @@ def batch(found: Mapping[Place, Bounds], options: Options) -> list[Work]:
 
 
 def begin(bounds: Bounds, offset: Offset) -> Piece:
-    """Give all of a stream after an offset; from the start on, all that there is."""
+    """Return the piece of a stream after an offset; for START, everything the stream has."""
     first = bounds.first or bounds.last.next()
     if offset == Offset(START):
         offset = Offset(first.before(), bounds.gone)
@@ -56,7 +56,7 @@ def begin(bounds: Bounds, offset: Offset) -> Piece:
 
 
 def size(piece: Piece, bounds: Bounds) -> Sized:
-    """Guess how many rows a piece has, as if entries came evenly."""
+    """Estimate the rows of a piece, as if entries arrived evenly."""
     first = bounds.first or bounds.last
     whole = bounds.last.ms - first.ms + 1
     part = piece.upto.ms - max(piece.after.ms, first.ms) + 1
@@ -64,7 +64,7 @@ def size(piece: Piece, bounds: Bounds) -> Sized:
 
 
 def deal(sized: Iterable[tuple[Process, Sized]], least: int) -> list[Work]:
-    """Deal pieces out to tasks: at least so many if there is enough to cut, and no more than large ones are made of it."""
+    """Distribute pieces over tasks: at least `least` of them if there are enough rows, otherwise few and large."""
     of: dict[Process, list[Sized]] = {}
     for process, each in sized:
         of.setdefault(process, []).append(each)

@@ -1,4 +1,4 @@
-"""The data source as Spark sees it: `spark.read.format("stanzaq")`. Knows Spark's side; each step is another module's."""
+"""The data source as Spark sees it: `spark.read.format("stanzaq")`. Knows Spark's side; other modules do each step."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,38 +20,38 @@ class StanzaqSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return "stanzaq"
 
     def schema(self) -> StructType:
-        """Give the columns, which follow from the stream."""
+        """Return the columns, which follow from the stream."""
         return from_arrow_schema(STREAMS[Options.read(self.options).stream].schema, prefer_timestamp_ntz=False)
 
     def reader(self, schema: StructType) -> "Reader":  # noqa: ARG002  (Spark's signature)
-        """Give what reads a snapshot."""
+        """Return the reader of a snapshot."""
         return Reader(Options.read(self.options))
 
     def streamReader(self, schema: StructType) -> Increments:  # noqa: ARG002, N802
-        """Give what reads increments."""
+        """Return the reader of increments."""
         return Increments(Options.read(self.options))
 
 
 class Reader(DataSourceReader):
     """A read of one snapshot.
 
-    It takes no filters of Spark's (`pushFilters`). Spark keeps one reader for a DataFrame, whatever its queries ask: a filter
-    that one query pushes would also take the rows of the others.
+    It accepts no pushed filters (`pushFilters`): Spark keeps one reader for all queries of a DataFrame, so a filter
+    pushed by one query would also remove the rows of the others.
     """
 
     def __init__(self, options: Options) -> None:
-        """Read as the options say."""
+        """Take the options."""
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Take the snapshot and deal it out."""
+        """Take the snapshot and split it into tasks."""
         found = snapshot(Servers(self._options.url, self._options.read_from), self._options)
         return tasks(batch(found, self._options), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what one task is to read."""
+        """Read the rows of one task."""
         return rows(self._options, partition)

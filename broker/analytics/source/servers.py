@@ -1,6 +1,6 @@
 """The Redis processes that have the streams, and connections to them. Knows addresses; must not know what is stored.
 
-What redis-py's clients make of replies costs more than the read, so replies come as hiredis gives them.
+redis-py's decoding of replies would cost more than the read, so replies stay as hiredis gives them.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -26,7 +26,7 @@ _ANSWER_SECONDS: Final = 30.0
 
 
 class Process(NamedTuple):
-    """One Redis process: host and port, or the path of its socket; `replica` of a cluster, which has to be told so."""
+    """One Redis process: host and port, or the path of its socket; `replica`: a cluster's replica, which needs READONLY."""
 
     host: str = ""
     port: int = 0
@@ -39,10 +39,10 @@ class Process(NamedTuple):
 
 
 class Link:
-    """One connection; commands are sent and their replies received in the same order."""
+    """One connection; replies arrive in the order of the commands."""
 
     def __init__(self, connection: AbstractConnection) -> None:
-        """Take a connection that is open."""
+        """Take an open connection."""
         self._connection = connection
 
     def send(self, *words: str | int | bytes) -> None:
@@ -50,26 +50,26 @@ class Link:
         self._connection.send_command(*words)
 
     def receive(self) -> Any:  # noqa: ANN401  (what Redis answers)
-        """Give the next reply; raises what Redis answers as an error."""
+        """Return the next reply; raises an error reply."""
         return self._connection.read_response(disable_decoding=True)
 
     def ask(self, *words: str | int | bytes) -> Any:  # noqa: ANN401
-        """Send a command and give its reply."""
+        """Send a command and return its reply."""
         self.send(*words)
         return self.receive()
 
     def all(self, *lines: tuple[str | int | bytes, ...]) -> list[Any]:
-        """Send commands in one round trip and give their replies."""
+        """Send commands in one round trip and return their replies."""
         for words in lines:
             self.send(*words)
         return [self.receive() for _ in lines]
 
 
 class Servers:
-    """How the processes behind one URL are found and reached; may be pickled."""
+    """Finds and reaches the processes behind one URL; can be pickled."""
 
     def __init__(self, url: str, read_from: str = "master") -> None:
-        """Read the URL; nothing is connected."""
+        """Parse the URL; nothing is connected."""
         try:
             self._url: RedisUrl = read_url(url)
         except ValueError as error:
@@ -78,16 +78,16 @@ class Servers:
         self._replica = read_from == "replica"
 
     def processes(self) -> list[Process]:
-        """Find the processes that have all keys among them, each key once: masters, or a replica of each."""
+        """Return the processes that together have every key once: the masters, or a replica of each."""
         masters = self._masters()
         return [self._replica_of(master) for master in masters] if self._replica else masters
 
     @contextmanager
     def link(self, process: Process) -> Iterator[Link]:
-        """Connect to a process; what fails inside is told as Unreadable, but for being sent elsewhere (MOVED, ASK)."""
+        """Connect to a process. Raises faults as Unreadable, except the redirections MOVED and ASK."""
         connection = self._connection(process, self._url.options)
         try:
-            with _told(process):
+            with _as_unreadable(process):
                 connection.connect()
                 if process.replica:
                     connection.send_command("READONLY")
@@ -146,7 +146,7 @@ class Servers:
         role, *more = self._asked(master, self._url.options, "ROLE")
         clustered = self._url.kind is Kind.CLUSTER
         if role == b"slave":
-            # The URL names a replica itself.
+            # The URL itself names a replica.
             if more[2] == b"connected":
                 return master
             msg = f"the replica at {master} has no connection to its master: wait, or read from the master"
@@ -165,7 +165,7 @@ class Servers:
     def _asked(self, process: Process, options: Mapping[str, Any], *words: str) -> Any:  # noqa: ANN401
         connection = self._connection(process, options)
         try:
-            with _told(process):
+            with _as_unreadable(process):
                 return Link(connection).ask(*words)
         finally:
             connection.disconnect()
@@ -179,7 +179,7 @@ class Servers:
             "driver_info": None,
             "protocol": 2,
         }
-        # redis_url reads for asyncio: whether there is a class of its own says whether it is TLS.
+        # redis_url makes arguments for asyncio: the presence of a class tells that it is TLS.
         kind = given.pop("connection_class", None)
         if process.path:
             return UnixDomainSocketConnection(**given)  # type: ignore[abstract]  # redis-py makes them itself
@@ -187,8 +187,8 @@ class Servers:
 
 
 @contextmanager
-def _told(process: Process) -> Iterator[None]:
-    """Say of a connection that fails where that was and what to do."""
+def _as_unreadable(process: Process) -> Iterator[None]:
+    """Turn a connection fault into a line that names the process and what to do."""
     try:
         yield
     except (RedisConnectionError, RedisTimeoutError, OSError) as error:

@@ -1,6 +1,6 @@
-"""How far each stream reaches at one instant: the bounds of a consistent read. Must not know how entries are read.
+"""The bounds of each stream at one instant, for a consistent read. Must not know how entries are read.
 
-All streams of a Redis process are asked in one script, because in a cluster no transaction may touch two slots.
+One script reads all streams of a Redis process, because in a cluster no transaction may touch two slots.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from broker.analytics.source.servers import Link, Process, Servers
 from broker.journal.schema import PARTITION_KEYS, Place, place_of
 from broker.keys import FORMAT, format_found, of_service, other_format
 
-# Ids alone: an entry may be as large as a payload. A stream may have gone since the keys were listed.
+# Only ids: an entry may be as large as a payload. A stream may be gone since the keys were listed.
 _BOUNDS: Final = """#!lua flags=no-writes,allow-cross-slot-keys
 local found = {}
 for i, name in ipairs(ARGV) do
@@ -31,7 +31,7 @@ end
 return found
 """
 
-# How many entries there are up to a number of them, the id of the last, and how many the stream has lost.
+# Returns the number of entries up to a limit, the id of the last, and how many the stream has dropped.
 _REACH: Final = """#!lua flags=no-writes
 local found, told = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3]), {}
 local info = redis.call('XINFO', 'STREAM', KEYS[1])
@@ -41,12 +41,12 @@ return {#found, found[#found] and found[#found][1] or '', told['entries-added'] 
 
 _SCANNED: Final = 1_000
 _COUNTED: Final = 1_000
-"""So many entries take a script about two milliseconds."""
+"""A script takes about two milliseconds for this many entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """One stream as it stood: its first entry (None: it is empty), the last id it gave, and how many entries it ever had."""
+    """One stream at one instant: its first entry (None: empty), the last id it gave, and how many entries it ever had."""
 
     process: Process
     place: Place
@@ -58,12 +58,12 @@ class Bounds:
 
     @property
     def gone(self) -> int:
-        """How many entries it has no more: of a journal, the oldest."""
+        """The number of entries it has dropped: of a journal, the oldest."""
         return self.added - self.length
 
 
 def snapshot(servers: Servers, options: Options) -> dict[Place, Bounds]:
-    """Take the bounds of all streams that the options ask for; refuses one that is asked for by name and missing."""
+    """Take the bounds of all streams that the options select; refuses if a named one is missing."""
     found: dict[Place, Bounds] = {}
     for process in servers.processes():
         with servers.link(process) as link:
@@ -72,7 +72,7 @@ def snapshot(servers: Servers, options: Options) -> dict[Place, Bounds]:
                 if bounds:
                     last, length, added, first = bounds
                     at = Bounds(process, place, key, Id.parse(first) if first else None, Id.parse(last), length, added)
-                    # While a slot moves, two processes may know of one stream: who has more of it has it now.
+                    # While a slot migrates, two processes may have one stream: the longer one is current.
                     if place not in found or found[place].added < added:
                         found[place] = at
     missing = set(options.subscribe) - {place.node for place in found}
@@ -85,7 +85,7 @@ def snapshot(servers: Servers, options: Options) -> dict[Place, Bounds]:
 
 
 def keys_of(link: Link, name: str) -> dict[str, Place]:
-    """Find the keys of one name of all partitions in a process; raises Unreadable where another version has written them."""
+    """Return the keys of one name of all partitions in a process; raises Unreadable for keys of another format version."""
     _check_format(link)
     keys: dict[str, Place] = {}
     cursor: Any = b"0"
@@ -101,7 +101,7 @@ def keys_of(link: Link, name: str) -> dict[str, Place]:
 
 
 def _check_format(link: Link) -> None:
-    """Refuse a store of another format; in a cluster only the process that holds its mark can tell."""
+    """Refuse a store of another format; in a cluster only the process with the format's mark can tell."""
     try:
         noted = link.ask("HGET", of_service("store"), "format")
         found = format_found(noted, has_nodes=link.ask("EXISTS", of_service("names")))
@@ -112,7 +112,7 @@ def _check_format(link: Link) -> None:
 
 
 def reach(link: Link, piece: Piece, most: int) -> tuple[int, Offset]:
-    """Count the entries of a piece, up to `most`; gives how many there are and the offset of the last."""
+    """Count the entries of a piece, up to `most`; returns how many there are and the offset of the last."""
     total, after, read = 0, piece.after, piece.before
     while total < most:
         asked = min(_COUNTED, most - total)

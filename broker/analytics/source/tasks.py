@@ -1,4 +1,4 @@
-"""What one Spark task reads, and how it makes rows of it. Knows Spark's partitions; must not know what was planned why."""
+"""Reads the pieces of one Spark task and turns them into rows. Knows Spark's partitions; must not know how they were planned."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from broker.analytics.source import columns
-from broker.analytics.source.fetch import Manner, fetch
+from broker.analytics.source.fetch import ReadOptions, fetch
 from broker.analytics.source.options import Options
 from broker.analytics.source.plan import Work
 from broker.analytics.source.servers import Servers
@@ -19,7 +19,7 @@ from broker.journal.schema import Place
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """How a stream is read: so many entries a command and so many commands a batch of rows; whether it can lose any."""
+    """How to read a stream: entries a command, commands a batch of rows, and whether missing entries are a loss (`watched`)."""
 
     schema: pa.Schema
     decode: Callable[[Place, Sequence[columns.Entry]], pa.RecordBatch]
@@ -30,13 +30,13 @@ class Stream:
 
 STREAMS: Final = {
     "journal": Stream(columns.ATTEMPTS, columns.attempts, 1_000, 10, watched=True),
-    # Entries may be as large as a payload may, and go when their work is done: that is no loss.
+    # Entries may be as large as a payload, and leave the log when their work is done, which is no loss.
     "log": Stream(columns.LOG, columns.log, 100, 1, watched=False),
 }
 
 
 class Task(InputPartition):
-    """What one task of Spark's reads, and at most how many rows a second."""
+    """The work of one Spark task, and its limit of rows a second."""
 
     def __init__(self, work: Work, rows_per_second: float | None) -> None:
         """Carry work to an executor."""
@@ -46,18 +46,18 @@ class Task(InputPartition):
 
 
 def tasks(works: Sequence[Work], options: Options) -> list[InputPartition]:
-    """Make tasks that together keep to the limit of rows a second, however many of them run at once."""
+    """Make tasks that together keep to the limit of rows a second, however many run at once."""
     limit = options.max_rows_per_second
     return [Task(work, limit and limit / len(works)) for work in works]
 
 
 def rows(options: Options, task: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a task, many at a time."""
+    """Yield the rows of a task, many at a time."""
     # Spark makes a partition of its own when there is nothing to read.
     if not isinstance(task, Task):
         return
     stream = STREAMS[options.stream]
-    manner = Manner(stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second)
+    manner = ReadOptions(stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second)
     servers = Servers(options.url, options.read_from)
     fetched = fetch(servers, task.work.process, task.work.pieces, manner)
     for piece, found in groupby(fetched, itemgetter(0)):
