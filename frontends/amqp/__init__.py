@@ -1,5 +1,5 @@
-"""The AMQP 1.0 door: queue nodes and event streams (OASIS Event Stream Extensions), and what SDKs of Event Hubs say.
+"""The AMQP 1.0 door: queues, event streams (OASIS Event Stream Extensions), and the profile for SDKs of Event Hubs.
 
-`protocol` has frames, types and proton's engine, `messages` a message and its outcomes, `links` what serves each link,
-`event_hubs` the profile of Event Hubs. `server` and `connection` join them. Must not know Redis.
+`protocol` has frames, types and proton's engine; `messages` a message and its outcomes; `links` the handler of each kind of
+link; `event_hubs` the profile. `server` and `connection` join them. Must not know Redis.
 """

@@ -1,7 +1,8 @@
-"""One AMQP connection: a socket's bytes to proton and back, SASL before it, and its links. Must not know what a link is for.
+"""One AMQP connection: bytes between a socket and proton, SASL, and the connection's links. Must not know what a link is for.
 
-What a peer can make it keep is bounded: bytes of messages that wait for Redis (else nothing more is read of it), bytes that it
-does not read (else its links deliver no more), links, sessions, and the time until it has said who it is.
+Everything that a peer can make it keep is bounded: message bytes that wait for Redis (above the bound it stops reading),
+bytes that the peer does not read (its links stop delivering), links, sessions, and the time until the peer has
+authenticated.
 """
 
 import asyncio
@@ -39,11 +40,13 @@ _GREETING_SECONDS: Final = 10.0
 _CLOSING_SECONDS: Final = 2.0
 _LONGEST_TICK_SECONDS: Final = 5.0
 _EXPIRE_SECONDS: Final = 1.0
-"""Longest time that a token opens anything after its end."""
+"""The longest time that a token still works after its expiry."""
 
 _IDLE_LEAST_SECONDS: Final = 0.5
-"""Shortest idle time-out that is kept: whoever asks for less would be let down by any pause of this process. Clients that give
-up after a second say half of that (§2.4.5)."""
+"""The shortest idle time-out that is accepted: any pause of this process would break a shorter one.
+
+Clients that give up after one second send half of that (§2.4.5).
+"""
 
 _SHORTEST_TICK_SECONDS: Final = 0.05
 
@@ -51,10 +54,10 @@ _log = structlog.get_logger("stanzaq.amqp")
 
 
 class Connection(asyncio.Protocol):
-    """One peer."""
+    """One peer's connection."""
 
     def __init__(self, shared: ServerState) -> None:
-        """Wait for it."""
+        """Wait for the transport."""
         self._shared = shared
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
@@ -67,8 +70,8 @@ class Connection(asyncio.Protocol):
         self._greeted = b""
         self._certified: Jid | None = None
         self._jid: Jid | None = None
-        self._believing = False
-        self._believed = False
+        self._authenticating = False
+        self._authenticated = False
         self._held = 0
         self._full = False
         self._flushing = False
@@ -79,10 +82,10 @@ class Connection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
 
-    # What asyncio sees.
+    # Callbacks from asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Meet a peer, if there is room for one."""
+        """Accept a peer unless the frontend is full."""
         self._transport = cast("asyncio.Transport", transport)
         if not self._shared.enter(self):
             self._transport.abort()
@@ -92,8 +95,8 @@ class Connection(asyncio.Protocol):
         self._certified = certified(tls.getpeercert()) if tls else None
         self._deadline = self._loop.call_later(_GREETING_SECONDS, self._transport.abort)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's)
-        """Let go of all."""
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
+        """Stop all links and release proton's memory."""
         self._shared.leave(self)
         for timer in (self._deadline, self._ticking):
             if timer is not None:
@@ -111,67 +114,67 @@ class Connection(asyncio.Protocol):
             engine.release()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes."""
+        """Receive bytes."""
         if self._engine is not None:
             self._received(data)
             return
         self._buffer += data
         try:
-            self._greet()
+            self._read_greeting()
         except Malformed:
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        """Hear that the peer does not read: what proton has stays there, and links see that it does."""
+        """Stop writing: the peer does not read. Output stays in proton, where links see its size."""
         self._full = True
 
     def resume_writing(self) -> None:
-        """Hear that it does."""
+        """Write again."""
         self._full = False
         self.flush()
 
-    # Before AMQP: who is it?
+    # Authentication, before AMQP.
 
-    def _greet(self) -> None:
-        while not self._believing and self._engine is None and not self._transport.is_closing():
-            if self._greeted == sasl.SASL_HEADER and not self._believed:
+    def _read_greeting(self) -> None:
+        while not self._authenticating and self._engine is None and not self._transport.is_closing():
+            if self._greeted == sasl.SASL_HEADER and not self._authenticated:
                 size = sasl.framed(self._buffer)
                 if not size:
                     return
                 frame, self._buffer = self._buffer[:size], self._buffer[size:]
-                self._believing = True
-                self._run(self._believe(sasl.init(frame)))
+                self._authenticating = True
+                self._run(self._authenticate(sasl.init(frame)))
             elif len(self._buffer) < len(sasl.AMQP_HEADER):
                 return
             else:
                 header, self._buffer = self._buffer[:8], self._buffer[8:]
-                self._headed(header)
+                self._read_header(header)
 
-    def _headed(self, header: bytes) -> None:
+    def _read_header(self, header: bytes) -> None:
         identity = self._shared.identity
         if header == sasl.SASL_HEADER and not self._greeted:
             self._greeted = header
             self._transport.write(header + sasl.mechanisms(identity.mechanisms(self._certified)))
-        elif header == sasl.AMQP_HEADER and (self._believed or identity.anonymous):
+        elif header == sasl.AMQP_HEADER and (self._authenticated or identity.anonymous):
             self._jid = self._jid or identity.anonymous
             data, self._buffer = self._buffer, b""
             self._begin(header, data)
         else:
-            # Part 2 §2.2: what is wanted is said, and the connection closed.
-            self._transport.write(sasl.AMQP_HEADER if self._believed else sasl.SASL_HEADER)
+            # Part 2 §2.2: answer with the expected header and close.
+            self._transport.write(sasl.AMQP_HEADER if self._authenticated else sasl.SASL_HEADER)
             self._transport.close()
 
-    async def _believe(self, init: sasl.Init) -> None:
+    async def _authenticate(self, init: sasl.Init) -> None:
         try:
             self._jid = await self._shared.identity.of(init, self._certified)
         except Untrusted as refusal:
             self._transport.write(sasl.outcome(refusal.outcome))
             self._transport.close()
             return
-        self._believing, self._believed = False, True
+        self._authenticating, self._authenticated = False, True
         self._transport.write(sasl.outcome(sasl.OK))
         try:
-            self._greet()
+            self._read_greeting()
         except Malformed:
             self._transport.abort()
 
@@ -191,11 +194,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def message_format(self) -> int:
-        """The format of the message that arrives."""
+        """The format of the incoming message."""
         return self._order.format
 
     def authenticated(self) -> None:
-        """Hear that it is known who the peer is: from here on it may take its time."""
+        """End the limit on the time to authenticate."""
         if self._deadline is not None:
             self._deadline.cancel()
 
@@ -208,7 +211,7 @@ class Connection(asyncio.Protocol):
             for frame in self._frames.whole(data):
                 self._order.check(frame)
                 if self._profile:
-                    # One by one: what happens at a frame is of the message that it has a part of.
+                    # One frame at a time: each event belongs to the message in that frame.
                     self._receive(frame)
                 else:
                     sound.append(frame)
@@ -227,10 +230,10 @@ class Connection(asyncio.Protocol):
                 self._leave(None)
                 return
             rest, stuck = rest[taken:], not taken
-            self._happen()
+            self._handle_events()
 
     def _leave(self, why: Fault | None) -> None:
-        """End the connection after a fault of the peer: it is heard no more, and has some time to read why."""
+        """Close the connection after a fault of the peer: ignore further input, and leave the peer time to read the reason."""
         if self._engine is None or self._leaving:
             return
         self._engine.close(why)
@@ -240,17 +243,17 @@ class Connection(asyncio.Protocol):
             self._transport.write_eof()
         self._loop.call_later(_CLOSING_SECONDS, self._transport.close)
 
-    def _happen(self) -> None:
+    def _handle_events(self) -> None:
         if self._engine is None:
             return
         for what, link in self._engine.events():
             try:
-                self._met(what, link)
-            except Exception:  # noqa: BLE001  (logged, and told to the peer)
+                self._handle_event(what, link)
+            except Exception:  # noqa: BLE001  (logged, and reported to the peer)
                 _log.exception("an AMQP event failed", command=what.name)
                 self._engine.close(Fault(INTERNAL))
 
-    def _met(self, what: EngineEvent, link: ProtonLink | None) -> None:
+    def _handle_event(self, what: EngineEvent, link: ProtonLink | None) -> None:
         assert self._engine, "what happens happens before its end"
         match what:
             case EngineEvent.OPENED:
@@ -272,17 +275,19 @@ class Connection(asyncio.Protocol):
             case _ if link is not None and (part := self._parts.get(link)):
                 part.wake()
             case EngineEvent.MESSAGES if isinstance(link, Incoming):
-                # Nobody has let it send.
+                # The link has no producer that granted credit.
                 link.discard()
 
     def _opened(self, engine: Engine) -> None:
         engine.open()
         if 0 < engine.idle_seconds < _IDLE_LEAST_SECONDS:
-            # Part 2 §2.4.5: what cannot be kept is refused.
-            engine.close(Fault(INVALID_FIELD, f"an idle time-out is {_IDLE_LEAST_SECONDS * 1000:.0f} ms at least"))
+            # Part 2 §2.4.5: an idle time-out that cannot be met is refused.
+            engine.close(
+                Fault(INVALID_FIELD, f"the idle time-out must be at least {_IDLE_LEAST_SECONDS * 1000:.0f} ms")
+            )
         if self._jid:
             self.authenticated()
-        # From here on it is known how often the peer has to hear something.
+        # The open says how often the peer expects a frame.
         self._tick()
 
     async def _attach(self, link: ProtonLink) -> None:
@@ -290,7 +295,7 @@ class Connection(asyncio.Protocol):
         refusal = None
         try:
             if link.declares:
-                raise Fault(NOT_IMPLEMENTED, "there are no transactions here")  # noqa: TRY301  (one way to refuse)
+                raise Fault(NOT_IMPLEMENTED, "transactions are not supported")  # noqa: TRY301  (one way to refuse)
             part = await self._attaching.attach(link)
             if part is not None:
                 self._parts[link] = part
@@ -315,10 +320,10 @@ class Connection(asyncio.Protocol):
         _log.error("a connection failed", exc_info=error)
         self._transport.abort()
 
-    # Writing, and its bounds.
+    # Output and its bounds.
 
     def flush(self) -> None:
-        """Write what there is to be written, at the end of this turn of the loop."""
+        """Write pending output at the end of this turn of the event loop."""
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
@@ -327,7 +332,7 @@ class Connection(asyncio.Protocol):
         self._flushing = False
         if self._engine is None or self._leaving:
             return
-        self._happen()
+        self._handle_events()
         while not self._full:
             data = self._engine.output()
             if data is None:
@@ -336,14 +341,14 @@ class Connection(asyncio.Protocol):
             if not data:
                 break
             self._transport.write(self._profile.written(data) if self._profile else data)
-            # What was written may have been what a link waited for.
-            self._happen()
+            # A link may have waited for this output.
+            self._handle_events()
         for part in list(self._parts.values()):
             if isinstance(part, LogConsumer | QueueConsumer):
                 part.on_credit()
 
     def hold(self, size: int) -> None:
-        """Count bytes of messages that wait for Redis: with too many this peer is read no more for now."""
+        """Add to the bytes that wait for Redis; above the bound, stop reading from peers."""
         shared = self._shared
         self._held += size
         shared.held += size
@@ -358,14 +363,14 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def resume(self) -> None:
-        """Read on, unless there is too much of this peer's own that waits."""
+        """Read again, unless this peer's own messages are above the bound."""
         if self._held <= _HELD_BYTES:
             self._shared.paused.discard(self)
             self._transport.resume_reading()
 
     @property
     def begun(self) -> int:
-        """Bytes of messages that are not all there."""
+        """The bytes of incomplete messages."""
         return sum(part.link.begun for part in self._parts.values() if isinstance(part, Producer | RequestReceiver))
 
     def _tick(self) -> None:
@@ -375,32 +380,32 @@ class Connection(asyncio.Protocol):
             self._ticking.cancel()
         now = self._loop.time()
         due = self._engine.tick(now)
-        # proton notices here that something was said, and waits for half of the peer's time from then on.
+        # proton notices only here that something was sent, and then waits half of the idle time-out: tick more often.
         longest = min(_LONGEST_TICK_SECONDS, self._engine.idle_seconds / 4 or _LONGEST_TICK_SECONDS)
         if self._profile:
             longest = min(_EXPIRE_SECONDS, longest)
             if not self._profile.attaching.expire():
-                self._engine.close(Fault(UNAUTHORIZED, "the token is over"))
+                self._engine.close(Fault(UNAUTHORIZED, "the token has expired"))
         pause = max(_SHORTEST_TICK_SECONDS, due - now) if due else longest
         self._ticking = self._loop.call_later(min(pause, longest), self._tick)
         self.flush()
 
-    # What the server sees.
+    # The server's interface.
 
     @property
     def quiet(self) -> bool:
-        """Tell whether nothing waits for Redis."""
+        """Tell whether no message waits for Redis."""
         return self._held == 0
 
     def end(self) -> None:
-        """End it from this side, because the frontend goes."""
+        """Close the connection because the frontend shuts down."""
         if self._engine is None:
             self._transport.abort()
             return
-        self._engine.close(Fault(FORCED, "the frontend is going: connect again"))
+        self._engine.close(Fault(FORCED, "the frontend is shutting down: connect again"))
         self._flush()
         for part in self._parts.values():
-            # While there is a core to give back to.
+            # While the core still accepts commands.
             if isinstance(part, QueueConsumer):
                 part.stop()
         self._transport.close()

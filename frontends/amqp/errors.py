@@ -1,4 +1,4 @@
-"""The one table from problems to the conditions of AMQP (part 2 §2.8.14 to §2.8.18). Must not know links."""
+"""The one table from problems to AMQP error conditions (part 2 §2.8.14 to §2.8.18). Must not know links."""
 
 from typing import Final
 
@@ -84,16 +84,16 @@ CONDITION: Final = {
 }
 
 
-class Fault(Exception):  # noqa: N818  (a peer's fault, named for what it is)
-    """A refusal as AMQP has it: why a link is detached, a delivery rejected, a connection closed."""
+class Fault(Exception):  # noqa: N818  (named after what it is)
+    """An AMQP error: why a link is detached, a delivery rejected, or a connection closed."""
 
     def __init__(self, condition: str, detail: str = "") -> None:
-        """Keep what is told."""
+        """Keep condition and detail."""
         super().__init__(f"{condition}: {detail}")
         self.condition = condition
         self.detail = detail
 
 
 def fault(refusal: Refused | MalformedRequest) -> Fault:
-    """Give the refusal of the core or of a translator as AMQP has it."""
+    """Turn a refusal of the core or a translator into an AMQP error."""
     return Fault(CONDITION[refusal.problem], refusal.detail or refusal.problem.value.replace("-", " "))

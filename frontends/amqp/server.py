@@ -1,4 +1,4 @@
-"""The AMQP server: a socket, TLS on it, and an end in order. Must not know what connections do."""
+"""The AMQP server: its socket, TLS, and graceful shutdown. Must not know what connections do."""
 
 import asyncio
 import socket
@@ -19,14 +19,14 @@ _LOOK_SECONDS: Final = 0.01
 
 
 def tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:
-    """Read what TLS needs; without a certificate there is none. Raises OSError, of which ssl.SSLError is one."""
+    """Load the TLS context; None without a certificate. Raises OSError, which includes ssl.SSLError."""
     if certificate is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
     if client_ca is not None:
-        # Who has no certificate may still say a password.
+        # A peer without a certificate may still use a password.
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(client_ca)
     return context
@@ -38,7 +38,7 @@ class AmqpServer:
     def __init__(
         self, identity: Identity, host: str, port: int, *, context: ssl.SSLContext | None, connections: int
     ) -> None:
-        """Take the address; raises OSError when it cannot be had."""
+        """Bind the address; raises OSError when it is not available."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self._identity = identity
@@ -50,7 +50,7 @@ class AmqpServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on, also when any was asked for."""
+        """The port it listens on, even if port 0 was configured."""
         return int(self._socket.getsockname()[1])
 
     @property
@@ -72,7 +72,7 @@ class AmqpServer:
         )
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, let what waits for Redis be settled, and send everybody elsewhere."""
+        """Stop accepting, wait until pending messages are settled, then close all connections."""
         if self._starting is not None:
             await self._starting
         if self._server is not None:

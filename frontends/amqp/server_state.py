@@ -1,4 +1,4 @@
-"""What all connections of a frontend have in common: the core, who may be believed, and how much there may be in all."""
+"""State shared by all AMQP connections of a frontend: the core, authentication, and total limits."""
 
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -8,26 +8,26 @@ from frontends.amqp.auth.identity import Identity
 from frontends.amqp.links.log_tail import LogTails
 
 _HELD_BYTES: Final = WAITING_BYTES // 2
-"""Bytes of messages that may wait for Redis in all: with more, who sends is read no more for now, and the core refuses none."""
+"""The most message bytes that wait for Redis in all; above it, connections stop reading, so that the core need not refuse any."""
 
 
 class Peer(Protocol):
-    """A connection as the others see it."""
+    """A connection as others see it."""
 
     @property
     def quiet(self) -> bool:
-        """Tell whether nothing waits for Redis."""
+        """Tell whether no message waits for Redis."""
 
     def resume(self) -> None:
-        """Read on."""
+        """Read again."""
 
     def end(self) -> None:
-        """End it."""
+        """Close the connection."""
 
 
 @dataclass(slots=True)
 class ServerState:
-    """One for a frontend; `held` are bytes of messages that wait for Redis, and `paused` who is not read because of that."""
+    """One for each frontend. `held` are message bytes that wait for Redis; `paused` connections have stopped reading for that."""
 
     identity: Identity
     connections_most: int
@@ -39,17 +39,17 @@ class ServerState:
 
     @property
     def full(self) -> bool:
-        """Tell whether no more messages can be held for now."""
+        """Tell whether the total limit is exceeded."""
         return self.held > _HELD_BYTES
 
     def enter(self, connection: Peer) -> bool:
-        """Count a connection; False when there are as many as there may be."""
+        """Add a connection; False when the limit is reached."""
         if len(self.connections) >= self.connections_most:
             return False
         self.connections.add(connection)
         return True
 
     def leave(self, connection: Peer) -> None:
-        """Forget one."""
+        """Remove a connection."""
         self.connections.discard(connection)
         self.paused.discard(connection)

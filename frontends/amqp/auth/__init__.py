@@ -1,1 +1,1 @@
-"""Who a peer is: by SASL, by its certificate, or by tokens that are signed with shared keys. Must not know links."""
+"""Authenticates a peer: by SASL, a TLS certificate, or tokens signed with shared keys. Must not know links."""

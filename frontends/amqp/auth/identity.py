@@ -1,4 +1,4 @@
-"""Who a connection is: from what SASL says, or a client's certificate, to a JID. Must not know frames, nor what is asked."""
+"""Turns SASL credentials or a client certificate into a JID. Must not know frames or what the peer asks for."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,26 +12,26 @@ from frontends.passwords import Passwords, TooMany
 ANONYMOUS, EXTERNAL, PLAIN, TOKENS = "ANONYMOUS", "EXTERNAL", "PLAIN", "MSSBCBS"
 
 
-class Untrusted(Exception):  # noqa: N818  (what a peer is)
-    """A peer is not believed: the outcome that it is told."""
+class Untrusted(Exception):  # noqa: N818  (named after the state of a peer)
+    """Authentication has failed, with the SASL outcome for the peer."""
 
     def __init__(self, outcome: int) -> None:
-        """Keep it."""
+        """Keep the outcome."""
         super().__init__("not believed")
         self.outcome = outcome
 
 
 class Identity:
-    """Believes passwords and certificates, and nobody else unless a JID is set for them, or they are to show tokens."""
+    """Checks passwords and certificates. Anonymous peers get the configured JID, or authenticate later by tokens."""
 
     def __init__(self, passwords: Passwords, anonymous: Jid | None, keys: Keys) -> None:
-        """Take `anonymous` for whoever says nothing, or else have them say later who they are, if there are `keys`."""
+        """Use `anonymous` as the JID of anonymous peers; without it, `keys` let them authenticate later."""
         self._passwords = passwords
         self.anonymous = anonymous
         self.keys = keys
 
     def mechanisms(self, certified: Jid | None) -> list[str]:
-        """Give what may be said by one who has such a certificate."""
+        """Return the SASL mechanisms to offer to a peer with this certificate."""
         return [
             *([EXTERNAL] if certified else []),
             *([PLAIN] if self._passwords else []),
@@ -40,7 +40,7 @@ class Identity:
         ]
 
     async def of(self, init: sasl.Init, certified: Jid | None) -> Jid | None:
-        """Give who says so, none for one who will show a token; raises Untrusted."""
+        """Return the JID of a peer, None for one that will show a token; raises Untrusted."""
         if init.mechanism == EXTERNAL and certified:
             return certified
         if init.mechanism == ANONYMOUS and self.anonymous:
@@ -51,7 +51,7 @@ class Identity:
             try:
                 acts_as, user, password = sasl.plain(init.response)
                 jid = prepared(user)
-                # RFC 4616 §2: nobody acts as another.
+                # RFC 4616 §2: acting as another user is not supported.
                 if await self._passwords.right(jid, password) and (not acts_as or prepared(acts_as) == jid):
                     return jid
             except Malformed:
@@ -62,7 +62,7 @@ class Identity:
 
 
 def certified(certificate: Mapping[str, Any] | None) -> Jid | None:
-    """Give the bare JID in a certificate that was verified: an e-mail address of its own, else its common name."""
+    """Return the bare JID of a verified certificate: an e-mail address in subjectAltName, else the common name."""
     if not certificate:
         return None
     names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "email"]

@@ -1,5 +1,5 @@
-"""The Event Hubs profile of the AMQP door: what the SDKs of Azure Event Hubs say, as commands, and events as they read them.
+"""The Event Hubs profile of the AMQP door: requests of Azure Event Hubs SDKs as commands, and events in the form they expect.
 
-`profile` is what a connection meets; `attach`, `producer` and `request_links` are the shell beside it; all else is translation
-and knows no connection. Must not know Redis.
+`profile` is the entry of a connection. `attach`, `producer` and `request_links` do I/O; all other modules only translate.
+Must not know Redis.
 """

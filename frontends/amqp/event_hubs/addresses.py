@@ -1,4 +1,4 @@
-"""Addresses of Event Hubs: from a text to a node, a partition and a group. Pure; must not know links."""
+"""Parses addresses of Event Hubs into a node, a partition and a group. Pure; must not know links."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _DEFAULT: Final = "$default"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A node, perhaps one of its partitions, perhaps for a consumer group; `path` is the whole of it."""
+    """A node, possibly a partition and a consumer group; `path` is the whole address."""
 
     path: str
     node: str
@@ -26,12 +26,12 @@ class Address:
 
 
 def target(text: str | None) -> Address:
-    """Read where a producer sends: a hub, or `HUB/Partitions/N`; raises MalformedRequest."""
+    """Parse a producer's address: a hub, or `HUB/Partitions/N`; raises MalformedRequest."""
     return _read(_TARGET, path(text), "the address is HUB or HUB/Partitions/N")
 
 
 def source(text: str | None) -> Address:
-    """Read where a consumer receives from: `HUB/ConsumerGroups/GROUP/Partitions/N`; raises MalformedRequest."""
+    """Parse a consumer's address: `HUB/ConsumerGroups/GROUP/Partitions/N`; raises MalformedRequest."""
     return _read(_SOURCE, path(text), "the address is HUB/ConsumerGroups/GROUP/Partitions/N")
 
 
@@ -43,11 +43,11 @@ def _read(pattern: re.Pattern[str], text: str, forms: str) -> Address:
     partition = parts["partition"]
     group = parts.get("group") or ""
     if group and not is_name(group):
-        raise MalformedRequest(Problem.OPTIONS_INVALID, "a consumer group has no blanks")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "the name of a consumer group has no blanks")
     return Address(
         text,
         found["node"],
         None if partition is None else attach_options.partition(partition),
-        # What Event Hubs calls so is the group of who names none.
+        # The default group of Event Hubs is the group of readers that name none.
         DEFAULT_GROUP if group.lower() == _DEFAULT else group,
     )

@@ -1,4 +1,4 @@
-"""How links of the profile come to be: what an SDK attaches is judged, by the tokens that it has shown. Must not know bytes."""
+"""Attaches the links of an SDK, if its tokens permit it. Must not know bytes."""
 
 import time
 from typing import Any, Final
@@ -29,10 +29,10 @@ _EPOCH_MOST: Final = 2**63 - 1
 
 
 class HubLinkAttacher(LinkAttacher):
-    """Attaches the links of one connection, whose peer is known by its tokens."""
+    """Attaches the links of one connection whose peer authenticates by tokens."""
 
     def __init__(self, context: LinkContext, keys: Keys) -> None:
-        """Begin with nobody."""
+        """Begin without a token."""
         super().__init__(context)
         self._keys = keys
         self._grants = Grants()
@@ -40,12 +40,12 @@ class HubLinkAttacher(LinkAttacher):
         self._opened: dict[Part, str] = {}
 
     async def attach(self, link: ProtonLink) -> Part | None:
-        """Attach a link; None when it has ended meanwhile. Raises Fault and MalformedRequest."""
+        """Attach a link; None if it has ended meanwhile. Raises Fault and MalformedRequest."""
         path = shared_keys.path(link.address)
         if path == TOKENS:
             return self._request_link(link, path, self._authenticate)
         if not self._grants.valid(time.time()):
-            raise Fault(UNAUTHORIZED, f"a token is put at {TOKENS} before anything else is attached")
+            raise Fault(UNAUTHORIZED, f"put a token at {TOKENS} before attaching other links")
         if path == MANAGEMENT or path.endswith(f"/{MANAGEMENT}"):
             return self._request_link(link, path, self._manage)
         self._judge(path)
@@ -61,7 +61,7 @@ class HubLinkAttacher(LinkAttacher):
             del self._consumers[place]
 
     def expire(self) -> bool:
-        """End what no token opens any more; False when none opens anything, as one did."""
+        """End links that no token opens any more; False when all tokens have expired."""
         now = time.time()
         if self._grants.jid is not None and not self._grants.valid(now):
             return False
@@ -69,7 +69,7 @@ class HubLinkAttacher(LinkAttacher):
             if not self._grants.opens(path, now):
                 del self._opened[part]
                 part.stop()
-                part.link.end(Fault(UNAUTHORIZED, "the token is over"))
+                part.link.end(Fault(UNAUTHORIZED, "the token has expired"))
         return True
 
     def _judge(self, path: str) -> None:
@@ -93,7 +93,8 @@ class HubLinkAttacher(LinkAttacher):
         number = within(record, where.partition)
         if not record.config.admits(where.group):
             raise fault(Refused(Problem.GROUP_NOT_FOUND, f"the node has no group {where.group}"))
-        # Without an epoch a partition is read for a group as long as nobody has one; judged before anybody is put out.
+        # Without an epoch, a consumer reads for a group while the partition has no owner. Check this before it evicts
+        # anybody.
         group = where.group if epoch is None else ""
         found = await self._started(where.node, number, start.begin, group)
         bound = None if epoch is None else await self._owned(where, number, epoch)
@@ -112,7 +113,7 @@ class HubLinkAttacher(LinkAttacher):
             )
         except Fault as wrong:
             if wrong.condition == LOCKED:
-                # What Event Hubs says to one who comes with less.
+                # The condition of Event Hubs for a lower epoch.
                 raise Fault(STOLEN, wrong.detail) from None
             raise
 
@@ -122,7 +123,7 @@ class HubLinkAttacher(LinkAttacher):
             raise fault(MalformedRequest(Problem.UNSUPPORTED, "a hub is a log: a node without queueing"))
         return record
 
-    # What is asked and answered.
+    # Requests and answers.
 
     def _request_link(self, link: ProtonLink, path: str, ask: Ask) -> Part:
         if isinstance(link, Incoming):
@@ -138,7 +139,7 @@ class HubLinkAttacher(LinkAttacher):
 
     async def _authenticate(self, asked: management.Request) -> tuple[int, str]:
         if asked.said.get("operation") != "put-token" or asked.said.get("type") != TOKEN_TYPE:
-            return WRONG, f"only put-token of {TOKEN_TYPE} is done here"
+            return WRONG, f"only put-token of {TOKEN_TYPE} is supported"
         try:
             self._grants.add(self._keys.grant(asked.value, time.time()))
         except Untrusted as wrong:
@@ -151,8 +152,8 @@ class HubLinkAttacher(LinkAttacher):
     async def _manage(self, asked: management.Request) -> tuple[int, str, bytes]:
         name = asked.said.get("name", "")
         if asked.said.get("operation") != "READ" or not 0 < len(name.encode()) <= NODE_NAME_BYTES:
-            raise MalformedRequest(Problem.BAD_REQUEST, "only READ of a hub's name is done here")
-        # The SDK for JavaScript puts a token for just this.
+            raise MalformedRequest(Problem.BAD_REQUEST, "only READ of a hub's name is supported")
+        # The SDK for JavaScript obtains a token for exactly this path.
         self._judge(f"{name}/{MANAGEMENT}")
         match asked.said.get("type"):
             case "com.microsoft:eventhub":
@@ -162,7 +163,7 @@ class HubLinkAttacher(LinkAttacher):
                 number = within(await self._log(name), attach_options.partition(asked.said.get("partition", "")))
                 found = await self._asked(Read(name, self.context.sender, number, offsets.LATEST, 0), Replay)
                 return OK, "OK", management.partition(name, found)
-        raise MalformedRequest(Problem.BAD_REQUEST, f"the type is {HUB} or {PARTITION}")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"the type must be {HUB} or {PARTITION}")
 
 
 def _epoch(properties: dict[str, Any]) -> int | None:
@@ -170,5 +171,5 @@ def _epoch(properties: dict[str, Any]) -> int | None:
     if said is None:
         return None
     if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said <= _EPOCH_MOST:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is a long from 0 on")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} must be a long of at least 0")
     return int(said)

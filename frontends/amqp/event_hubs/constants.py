@@ -1,15 +1,15 @@
-"""The words of Event Hubs, as they stand on the wire. Must not know what is done with them."""
+"""Wire names of Event Hubs. Must not know what they are used for."""
 
 from typing import Final
 
 TOKENS: Final = "$cbs"
-"""Where a connection says who it is (AMQP Claims-based Security)."""
+"""The node where a connection puts tokens (AMQP Claims-based Security)."""
 
 MANAGEMENT: Final = "$management"
 
 EPOCH: Final = "com.microsoft:epoch"
 BATCH: Final = 0x80013700
-"""The format of a message whose data sections are messages themselves."""
+"""The format of a message whose data sections are messages."""
 
 KEY: Final = "x-opt-partition-key"
 OFFSET: Final = "x-opt-offset"
@@ -20,6 +20,6 @@ SELECTOR_FILTER: Final = ("apache.org:selector-filter:string", 0x468C00000004)
 
 HUB: Final = "com.microsoft:eventhub"
 PARTITION: Final = "com.microsoft:partition"
-"""What may be read at `$management`."""
+"""The types that `$management` answers for."""
 
 TOKEN_TYPE: Final = "servicebus.windows.net:sastoken"  # noqa: S105  (a type)

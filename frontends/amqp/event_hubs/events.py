@@ -1,7 +1,7 @@
-"""Events of Event Hubs: a message of an SDK as the door's own, the events of a batch, and an event of the log as SDKs read it.
+"""Translates Event Hubs events: an SDK's message to the door's form, the events of a batch, an event of the log to an SDK's form.
 
-The door's translation is used as it is (`frontends.amqp.messages`): here annotations change their names, and what the
-service says of an event stands among the message annotations. Pure.
+The door's translation stays as it is (`frontends.amqp.messages`): here annotations change their names, and the service's
+own move to the message annotations. Pure.
 """
 
 import struct
@@ -16,14 +16,14 @@ from frontends.amqp.messages import message as messages
 from frontends.amqp.protocol import types
 
 EVENTS_MOST: Final = 10_000
-"""Events of one batch."""
+"""The most events of a batch."""
 
 _OURS: Final = frozenset({NUMBER, OFFSET, TIME})
-"""What the service says of an event, and no producer."""
+"""Annotations that the service sets, and no producer."""
 
 
-def inward(raw: bytes, key: str = "") -> bytes:
-    """Write a message of an SDK as a producer's, with the group key of its batch or else its own; raises MalformedRequest."""
+def to_amqp(raw: bytes, key: str = "") -> bytes:
+    """Rewrite an SDK's message, with the group key of its batch or else its own; raises MalformedRequest."""
     before: list[bytes] = []
     after: list[bytes] = []
     rest: list[bytes] = []
@@ -39,7 +39,7 @@ def inward(raw: bytes, key: str = "") -> bytes:
 
 
 def batch(raw: bytes) -> tuple[str, list[bytes]]:
-    """Give the key of a batch, and its events, each still to be read with that (`inward`); raises MalformedRequest."""
+    """Return the key of a batch and its events, each for `to_amqp`; raises MalformedRequest."""
     key, found = "", []
     for section in _sections(raw):
         if section.code == messages.MESSAGE:
@@ -48,7 +48,7 @@ def batch(raw: bytes) -> tuple[str, list[bytes]]:
             start, end = types.span(raw, section.value)
             found.append(raw[start:end])
     if not found:
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, "there is nothing in the batch")
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "the batch is empty")
     if len(found) > EVENTS_MOST:
         raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, f"a batch has at most {EVENTS_MOST} events")
     return key, found
@@ -62,7 +62,7 @@ def _sections(raw: bytes) -> list[messages.Section]:
 
 
 def _annotations(raw: bytes, at: int) -> tuple[str, list[bytes]]:
-    """Take the partition key out of message annotations, and drop what is no producer's."""
+    """Return the partition key and the other annotations, without those that only the service sets."""
     key, rest = "", []
     places = types.items(raw, at)
     for name, value in zip(places, places, strict=True):
@@ -70,7 +70,7 @@ def _annotations(raw: bytes, at: int) -> tuple[str, list[bytes]]:
         if said == KEY:
             key = types.text(raw, value) or ""
             if not key and raw[value] != 0x40:
-                raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{KEY} is a string that is not empty")
+                raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{KEY} must be a non-empty string")
         elif said not in _OURS:
             rest += [raw[name : types.after(raw, name)], raw[value : types.after(raw, value)]]
     return key, rest
@@ -80,7 +80,7 @@ class Writer(messages.Writer):
     """Writes events of one partition for SDKs."""
 
     def message(self, event: Event, *, gap: bool) -> bytes:
-        """Write an event as the message that it is; of a gap Event Hubs says nothing."""
+        """Write an event as a message. Event Hubs has no annotation for a gap."""
         raw = super().message(event, gap=gap)
         told = [
             types.symbol(NUMBER),
@@ -93,7 +93,7 @@ class Writer(messages.Writer):
         if event.key:
             told += [types.symbol(KEY), types.string(event.key)]
         header, at = b"", 0
-        # Our own bytes: sections in their order, with the short form of their names.
+        # Bytes of our own writer: sections in order, with short descriptors.
         while raw[at + 2] <= messages.MESSAGE:
             end = types.after(raw, at)
             if raw[at + 2] == messages.HEADER:
@@ -105,7 +105,7 @@ class Writer(messages.Writer):
 
 
 def _carried(raw: bytes, at: int) -> list[bytes]:
-    """Give what a producer has annotated a message with, but for the group key, which has another name here."""
+    """Return a producer's own annotations without the group key, which has another name here."""
     places = types.items(raw, at)
     pairs = [
         (name, value) for name, value in zip(places, places, strict=True) if types.text(raw, name) != constants.KEY

@@ -1,4 +1,4 @@
-"""Filters of a source as SDKs of Event Hubs write them: from a selector to where a link begins. Pure; must not know links."""
+"""Turns a source filter of an Event Hubs SDK into the link's start position. Pure; must not know links."""
 
 import re
 from collections.abc import Mapping
@@ -19,21 +19,23 @@ _MOST_MS: Final = 10**15
 
 
 def start(found: Mapping[str, Filter]) -> Start:
-    """Say where a link begins: without a filter with what comes after the attach. Raises MalformedRequest."""
+    """Return where a link begins; without a filter, after the newest event. Raises MalformedRequest."""
     begin = Start(offsets.LATEST)
     for name, each in found.items():
         if each.descriptor not in SELECTOR_FILTER:
-            raise MalformedRequest(Problem.UNSUPPORTED, f"there is no filter {str(each.descriptor or name)[:80]}")
+            raise MalformedRequest(Problem.UNSUPPORTED, f"unknown filter {str(each.descriptor or name)[:80]}")
         begin = _selected(each.value)
     if len(found) > 1:
-        raise MalformedRequest(Problem.UNSUPPORTED, "one filter alone is taken")
+        raise MalformedRequest(Problem.UNSUPPORTED, "only one filter is supported")
     return begin
 
 
 def _selected(said: object) -> Start:
     parts = _SELECTOR.fullmatch(said) if isinstance(said, str) else None
     if parts is None:
-        raise MalformedRequest(Problem.OFFSET_INVALID, "a selector is amqp.annotation.NAME > 'VALUE', or with >=")
+        raise MalformedRequest(
+            Problem.OFFSET_INVALID, "a selector must be amqp.annotation.NAME > 'VALUE' or >= 'VALUE'"
+        )
     name, after, value = parts[1], parts[2] == ">", parts[3]
     match name:
         case "x-opt-offset":
@@ -42,7 +44,7 @@ def _selected(said: object) -> Start:
             return _from_number(_whole(value, name), after=after)
         case "x-opt-enqueued-time":
             return _from_moment(_whole(value, name) + after)
-    raise MalformedRequest(Problem.UNSUPPORTED, f"{name}: a selector is of {OFFSET}, {NUMBER} or {TIME}")
+    raise MalformedRequest(Problem.UNSUPPORTED, f"{name}: a selector may name {OFFSET}, {NUMBER} or {TIME}")
 
 
 def _from_offset(value: str, *, after: bool) -> Start:
@@ -52,7 +54,7 @@ def _from_offset(value: str, *, after: bool) -> Start:
         return Start(offsets.LATEST)
     begin = f">{value}" if after else value
     if value.startswith(">") or offsets.named(begin) is None:
-        raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} is an offset as an event had it")
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} must be the offset of an event")
     return Start(begin)
 
 
@@ -61,7 +63,7 @@ def _from_number(number: int, *, after: bool) -> Start:
         found = numbers.number(event.offset)
         return found > number if after else found >= number
 
-    # Several events may share a number, so who begins at one is asked for each.
+    # Several events may share a number, so each event is tested.
     return Start(_from_moment(numbers.moment_ms(number)).begin, first)
 
 
@@ -73,5 +75,5 @@ def _from_moment(moment_ms: int) -> Start:
 
 def _whole(value: str, name: str) -> int:
     if not _WHOLE.fullmatch(value):
-        raise MalformedRequest(Problem.OFFSET_INVALID, f"{name} is compared with what is none")
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{name} must be compared with a whole number")
     return int(value)

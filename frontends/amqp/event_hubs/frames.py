@@ -1,6 +1,6 @@
-"""Frames on their way to an SDK. Pure; must not know links.
+"""Rewrites outgoing frames for SDKs. Pure; must not know links.
 
-Fields at the end of a performative that are null proton leaves out, as it may, and the Python SDK must have them.
+proton omits null fields at the end of a performative, as it may, but the Python SDK needs them.
 """
 
 import struct
@@ -12,15 +12,15 @@ from frontends.amqp.protocol.grammar import HEADER_BYTES, SIZES, Code
 _NULL: Final = b"\x40"
 _ERROR, _REJECTED = 0x1D, 0x25
 _FIELDS: Final = {code: size for code, size in SIZES.items() if code <= Code.CLOSE} | {_ERROR: 3, _REJECTED: 1}
-"""How many fields there are in the lists that the SDK reads by place, by their descriptors."""
+"""The number of fields, by descriptor, of the lists that the SDK reads by position."""
 
 _HANDLES_MOST: Final = b"\x70\xff\xff\xff\xff"
 _BEGIN, _HANDLE_MAX = 0x11, 4
-"""The SDK counts with the highest handle of a session, which by default is any (part 2 §2.7.2)."""
+"""The SDK needs the highest handle of a session, whose default is the maximum (part 2 §2.7.2)."""
 
 
-def widened(frame: bytes) -> bytes:
-    """Write a frame of ours with all fields that its performative may have."""
+def with_all_fields(frame: bytes) -> bytes:
+    """Rewrite a frame with all fields of its performative."""
     at = _performative(frame)
     if not at:
         return frame
@@ -40,6 +40,6 @@ def _wide(data: bytes, at: int) -> bytes:
 
 
 def _performative(frame: bytes) -> int:
-    """Give where the performative begins; 0 in a frame that has none."""
+    """Return where the performative begins; 0 in a frame without one."""
     at = frame[4] * 4
     return at if HEADER_BYTES <= at < len(frame) and frame[at] == 0 else 0

@@ -1,4 +1,4 @@
-"""Requests and answers of `$cbs` and `$management` as bytes. Pure; must not know links, nor what is asked."""
+"""Requests and answers of `$cbs` and `$management` as bytes. Pure; must not know links or how requests are handled."""
 
 import struct
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from frontends.amqp.protocol import types
 _MESSAGE_ID, _REPLY_TO, _CORRELATION = 0, 4, 5
 _NULL: Final = b"\x40"
 _NEVER_MS: Final = -62_135_596_800_000
-"""The first moment of the year 1: of a partition that never had an event."""
+"""The first moment of the year 1: the time of a partition that never had an event."""
 
 _NOTHING: Final = "0" * 40
 """The offset before all others."""
@@ -21,7 +21,7 @@ _NOTHING: Final = "0" * 40
 
 @dataclass(slots=True)
 class Request:
-    """What is asked: its properties and its value, as far as they are texts, where the answer goes, and the id that it names."""
+    """A request: its text properties, its text value, the address of the answer, and the id that the answer names."""
 
     said: dict[str, str] = field(default_factory=dict)
     value: str = ""
@@ -30,7 +30,7 @@ class Request:
 
 
 def request(raw: bytes) -> Request:
-    """Read a request; raises Malformed."""
+    """Parse a request; raises Malformed."""
     found = Request()
     for section in message.sections(raw):
         if section.code == message.PROPERTIES:
@@ -64,7 +64,7 @@ def answer(asked: Request, code: int, why: str, value: bytes = _NULL) -> bytes:
 
 
 def hub(name: str, created_ms: int, partitions: int) -> bytes:
-    """Write what there is to know of a hub."""
+    """Write the properties of a hub."""
     names = [str(number).encode() for number in range(partitions)]
     inside = b"\xa1" + b"".join(b"%c%b" % (len(each), each) for each in names)
     return _map(
@@ -79,8 +79,8 @@ def hub(name: str, created_ms: int, partitions: int) -> bytes:
 
 
 def partition(name: str, found: Replay) -> bytes:
-    """Write what there is to know of a partition."""
-    # What was last may be there no more.
+    """Write the properties of a partition."""
+    # The newest event may be removed already.
     last = "" if found.latest.startswith(_NOTHING) else found.latest
     first = found.earliest or last
     return _map(

@@ -1,7 +1,7 @@
-"""A link over which an SDK sends: single events, and batches, which are settled as one when Redis has all of their events.
+"""A producer's link of an SDK: single events, and batches, which are settled as one when Redis has all their events.
 
-A batch is judged as a whole as far as that can be done here: what cannot be read or is too big in one event refuses all of them
-before anything is published. Must not know how a link is attached.
+A batch is validated as a whole before anything is published: one malformed or oversized event refuses all of them. Must not
+know how a link is attached.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from frontends.amqp.messages import message
 from frontends.amqp.protocol.links import Incoming
 
 _AT_ONCE: Final = 200
-"""Events of a batch that are read, or published, before others have their turn."""
+"""Events of a batch to parse or publish before other work gets its turn."""
 
 _T = TypeVar("_T")
 
@@ -35,12 +35,12 @@ _log = structlog.get_logger("stanzaq.amqp")
 
 
 class HubProducer(Producer):
-    """One producer's link. A batch is read and published piece by piece, and what comes after it waits."""
+    """One producer's link. A batch is parsed and published in steps, and later messages wait."""
 
     def __init__(self, link: Incoming, context: LinkContext, record: NodeRecord, partition: int | None) -> None:
-        """Take messages for a hub, or for a partition of it."""
+        """Accept messages for a hub, or for one of its partitions."""
         super().__init__(link, context, record, partition)
-        # SDKs wait for the outcome of a batch, also when its link is ended.
+        # SDKs wait for the outcome of a batch even when its link is ended.
         self.link.rejects = True
         self._partitions = record.config.partitions
         self._most_bytes = record.config.max_payload_bytes
@@ -66,7 +66,7 @@ class HubProducer(Producer):
                     await self._publish_all(delivery, raw, settled=settled)
                 else:
                     super()._take(delivery, raw, settled)
-            except Exception:  # noqa: BLE001  (logged, and told to the peer)
+            except Exception:  # noqa: BLE001  (logged, and reported to the peer)
                 _log.exception("a batch failed", node=self._node)
                 self._settle(delivery, Fault(INTERNAL), settled=settled)
             finally:
@@ -74,7 +74,7 @@ class HubProducer(Producer):
                 self._connection.hold(-len(raw))
 
     def _failed(self, error: Exception) -> None:
-        """End the link: what waits behind a batch is not taken any more, and who has sent it is told."""
+        """End the link with an error and drop the messages behind the batch."""
         _log.error("a producer's link failed", node=self._node, exc_info=error)
         for _delivery, raw, _settled, _batched in self._waiting:
             self._connection.hold(-len(raw))
@@ -87,7 +87,7 @@ class HubProducer(Producer):
         except MalformedRequest as refusal:
             self._settle(delivery, fault(refusal), settled=settled)
             return
-        # A batch may have many events that have hardly any bytes.
+        # A batch may have many events of very few bytes.
         size = len(commands) * COMMAND_BYTES
         self._connection.hold(size)
         try:
@@ -105,7 +105,7 @@ class HubProducer(Producer):
                 return result
 
     async def _published(self, commands: list[Publish]) -> Result:
-        """Publish some, which may go in one script; gives a refusal if there is one."""
+        """Publish some events, which may go in one script call; returns a refusal if there is one."""
         results: list[Result] = []
         done = asyncio.Event()
 
@@ -120,29 +120,29 @@ class HubProducer(Producer):
         return next((result for result in results if not isinstance(result, Published)), results[-1])
 
     def _publish(self, raw: bytes) -> Publish:
-        return super()._publish(events.inward(raw))
+        return super()._publish(events.to_amqp(raw))
 
     async def _publishes(self, raw: bytes) -> list[Publish]:
         key, found = events.batch(raw)
-        # A batch without a key goes to one partition, the next to another.
+        # Each batch without a key goes to the next partition.
         self._turn = (self._turn + 1) % self._partitions
-        return [self._of_batch(each, key) async for each in _unhurried(found)]
+        return [self._of_batch(each, key) async for each in _with_pauses(found)]
 
     def _of_batch(self, raw: bytes, key: str) -> Publish:
-        taken = message.taken(events.inward(raw, key))
-        if taken.body_bytes > self._most_bytes:
+        parsed = message.parse(events.to_amqp(raw, key))
+        if parsed.body_bytes > self._most_bytes:
             detail = f"an event of the batch has more than {self._most_bytes} bytes"
             raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, detail)
         number = self._partition
-        if number is None and not taken.key:
+        if number is None and not parsed.key:
             number = self._turn
         return Publish(
-            self._node, self._sender, None, taken.envelope, taken.body_bytes, partition=number, key=taken.key
+            self._node, self._sender, None, parsed.envelope, parsed.body_bytes, partition=number, key=parsed.key
         )
 
 
-async def _unhurried(things: list[_T]) -> AsyncIterator[_T]:
-    """Give one after the other, and others their turn now and then."""
+async def _with_pauses(things: list[_T]) -> AsyncIterator[_T]:
+    """Yield all things, and let other work run now and then."""
     for number, each in enumerate(things, 1):
         yield each
         if number % _AT_ONCE == 0:

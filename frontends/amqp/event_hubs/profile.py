@@ -1,10 +1,10 @@
-"""The profile as a connection meets it: its links, and its frames on their way out. Must not know what a link is for."""
+"""The profile's interface to a connection: its link attacher and its outgoing frames. Must not know what a link is for."""
 
 from typing import Final
 
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.event_hubs.attach import HubLinkAttacher
-from frontends.amqp.event_hubs.frames import widened
+from frontends.amqp.event_hubs.frames import with_all_fields
 from frontends.amqp.links.context import LinkContext
 from frontends.amqp.protocol.grammar import HEADER_BYTES, Frames
 
@@ -12,16 +12,16 @@ _ANY: Final = 2**32 - 1
 
 
 class Profile:
-    """Of one connection."""
+    """The profile of one connection."""
 
     def __init__(self, context: LinkContext, keys: Keys) -> None:
-        """Begin with nobody."""
+        """Begin without a token."""
         self._outgoing = Frames(_ANY)
         self._headed = False
         self.attaching = HubLinkAttacher(context, keys)
 
-    def written(self, data: bytes) -> bytes:
-        """Write what proton has written as SDKs read it."""
+    def rewrite(self, data: bytes) -> bytes:
+        """Rewrite proton's output in the form that SDKs read."""
         header = b"" if self._headed else data[:HEADER_BYTES]
         self._headed = True
-        return header + b"".join(map(widened, self._outgoing.whole(data[len(header) :])))
+        return header + b"".join(map(with_all_fields, self._outgoing.whole(data[len(header) :])))

@@ -1,6 +1,6 @@
-"""Links of requests: one question at a time becomes an answer on the link of answers in the same session.
+"""Request links: each request is answered on a response link of the same session.
 
-Must not know how a link is attached, nor what is asked.
+Must not know how a link is attached or how requests are handled.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,17 +28,17 @@ _log = structlog.get_logger("stanzaq.amqp")
 
 
 Ask = Callable[[management.Request], Awaitable[tuple[int, str] | tuple[int, str, bytes]]]
-"""Answers a request by a code, why, and perhaps a value; raises Fault and MalformedRequest."""
+"""Handles a request; returns a status code, a description and perhaps a value. Raises Fault and MalformedRequest."""
 
 Consumers = Mapping[tuple[object, str], ResponseConsumer]
-"""The links of answers, by their session and their address."""
+"""Response links by session and address."""
 
 
 class RequestLink(RequestReceiver):
-    """A link over which a peer asks; it is answered over one of its session."""
+    """A link on which a peer sends requests; the answers go to a response link of its session."""
 
     def __init__(self, link: Incoming, context: LinkContext, path: str, ask: Ask, consumers: Consumers) -> None:
-        """Take requests at a path."""
+        """Accept requests at a path."""
         super().__init__(link)
         self._connection = context.connection
         self._path = path
@@ -47,19 +47,19 @@ class RequestLink(RequestReceiver):
         self._tasks: set[Task[None]] = set()
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Cancel open requests."""
         for task in self._tasks:
             task.cancel()
 
     def _take(self, delivery: Any, raw: bytes) -> None:  # noqa: ANN401  (as the link gives it)
         asked = management.request(raw)
         session = self.link.session
-        # The Python SDK does not say where it receives.
+        # The Python SDK does not name its response address.
         answers = self._consumers.get((session, asked.reply_to)) or self._consumers.get((session, self._path))
         if answers is None:
             self.link.settle(delivery, Fault(NOT_FOUND, "no link of this session receives the answers"))
         elif answers.full or len(self._tasks) >= _AT_ONCE:
-            self.link.settle(delivery, Fault(LIMIT, "answers wait to be received"))
+            self.link.settle(delivery, Fault(LIMIT, "too many answers wait for credit"))
         else:
             self.link.settle(delivery, None)
             task = serve(self._answer(asked, answers), self._failed)
@@ -67,7 +67,7 @@ class RequestLink(RequestReceiver):
             task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, asked: management.Request, answers: ResponseConsumer) -> None:
-        answers.tell(await self._answered(asked))
+        answers.send_answer(await self._answered(asked))
         self._connection.flush()
 
     async def _answered(self, asked: management.Request) -> bytes:
@@ -76,12 +76,12 @@ class RequestLink(RequestReceiver):
         except (Fault, MalformedRequest) as wrong:
             refusal = wrong if isinstance(wrong, Fault) else fault(wrong)
             return management.answer(asked, _CODES.get(refusal.condition, WRONG), refusal.detail)
-        except Exception:  # noqa: BLE001  (logged, and told to the peer)
+        except Exception:  # noqa: BLE001  (logged, and reported to the peer)
             _log.exception("a request of Event Hubs failed", command=asked.said.get("type"))
-            return management.answer(asked, _FAILED, "it failed here")
+            return management.answer(asked, _FAILED, "internal error")
 
     def _failed(self, error: Exception) -> None:
-        """End the link: who asked is not left to wait for an answer that does not come."""
+        """End the link with an error, so that the peer does not wait for an answer."""
         _log.error("a request failed", exc_info=error)
         self.link.end(Fault(INTERNAL))
         self._connection.flush()

@@ -1,1 +1,1 @@
-"""Links: how each is attached, and what serves it: producers, consumers of queues and of logs, requests."""
+"""Links: how each is attached, and its handler: producers, consumers of queues and logs, requests."""

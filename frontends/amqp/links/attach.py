@@ -1,4 +1,4 @@
-"""How a link comes to be: what an attach asks for is judged, the core is asked, and the link is answered. Must not know bytes."""
+"""Attaches links: validates what the peer asks for, asks the core, and answers. Must not know bytes."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProduce
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink, symbol
 
 Part = LogConsumer | QueueConsumer | Producer | ResponseConsumer | RequestReceiver
-"""What a link is once it is attached: it is started, woken when something has happened, and stopped."""
+"""The handler of an attached link: it is started, woken by events, and stopped."""
 
 _REPLIES: Final = "$reply/"
 _T = TypeVar("_T")
@@ -39,7 +39,7 @@ class LinkAttacher:
     answers: dict[str, ResponseConsumer] = field(default_factory=dict)
 
     async def attach(self, link: ProtonLink) -> Part | None:
-        """Attach a link; None when it has ended meanwhile. Raises Fault and MalformedRequest."""
+        """Attach a link; None if it has ended meanwhile. Raises Fault and MalformedRequest."""
         if isinstance(link, Incoming):
             return await self._incoming(link)
         assert isinstance(link, Outgoing), "a link goes one way or the other"
@@ -47,7 +47,7 @@ class LinkAttacher:
 
     async def _incoming(self, link: Incoming) -> Part | None:
         if link.dynamic:
-            raise Fault(NOT_IMPLEMENTED, "nodes are not made by an attach")
+            raise Fault(NOT_IMPLEMENTED, "an attach does not create nodes")
         where, wanted = attach_options.address(link.address), attach_options.wanted(link.properties)
         record = await self._described(where.node)
         if not link.alive:
@@ -61,12 +61,12 @@ class LinkAttacher:
         return Producer(link, self.context, record, wanted.partition)
 
     def _replies(self, link: Outgoing) -> ResponseConsumer:
-        """Give a peer an address of its own on this connection, where questions are answered."""
+        """Give the peer a reply address of its own on this connection."""
         address = _REPLIES + secrets.token_hex(8)
         link.accept({}, address=address)
-        return self._told(link, address)
+        return self._response_link(link, address)
 
-    def _told(self, link: Outgoing, *addresses: str | None) -> ResponseConsumer:
+    def _response_link(self, link: Outgoing, *addresses: str | None) -> ResponseConsumer:
         answers = ResponseConsumer(link)
         for address in addresses:
             if address:
@@ -81,22 +81,22 @@ class LinkAttacher:
     async def _outgoing(self, link: Outgoing) -> Part | None:
         where, wanted = attach_options.address(link.address), attach_options.wanted(link.properties)
         if where.info:
-            return await self._informing(link, where.node)
+            return await self._info_link(link, where.node)
         asked, copies, name = link.filters, link.copies, link.name
         record = await self._described(where.node)
         if record.config.queueing and not copies:
-            return await self._working(link, record, wanted, filters.selector(asked))
+            return await self._queue_consumer(link, record, wanted, filters.selector(asked))
         if record.config.collects:
             raise fault(MalformedRequest(Problem.UNSUPPORTED, "a collection has no log: name the leaf"))
         start = filters.start(asked)
         count = record.config.partitions
         if wanted.partition is None:
-            # E10: the node chooses; the same one for a link of the same name, if it can be had.
+            # E10: the service chooses the partition; for a link of the same name it prefers the same one.
             first = crc32(name.encode()) % count
             numbers = [(first + step) % count for step in range(count if wanted.group else 1)]
         else:
             numbers = [wanted.partition]
-        # Judged before anybody is put out: a link that cannot begin takes nothing.
+        # Checked before an owner is evicted: a link that cannot start must take nothing.
         found = await self._started(where.node, numbers[0], start.begin)
         bound = await self._bound(where.node, wanted, numbers)
         number = bound.partition if bound else numbers[0]
@@ -117,7 +117,7 @@ class LinkAttacher:
         )
 
     async def _started(self, node: str, partition: int, begin: str, group: str = "") -> Replay:
-        """Find where a link begins; at a time that is still to come with what comes after its attach. Raises Fault."""
+        """Find the start of a link; a time in the future means after the newest event. Raises Fault."""
         outcome = await self.context.core.ask(Read(node, self.context.sender, partition, begin, 0, group))
         if (
             isinstance(outcome, Refused)
@@ -127,12 +127,16 @@ class LinkAttacher:
             outcome = await self.context.core.ask(Read(node, self.context.sender, partition, offsets.LATEST, 0, group))
         return _answer(outcome, Replay)
 
-    async def _working(
+    async def _queue_consumer(
         self, link: Outgoing, record: NodeRecord, wanted: attach_options.LinkOptions, selector: str
     ) -> Part | None:
-        """Let a worker take items: by a lease of its own, so that each link has a credit of its own."""
+        """Subscribe a consumer of a queue, each link by its own pull subscription and so with its own credit."""
         if wanted.partition is not None or wanted.group:
-            raise fault(MalformedRequest(Problem.UNSUPPORTED, "a worker takes from all partitions, in no group"))
+            raise fault(
+                MalformedRequest(
+                    Problem.UNSUPPORTED, "a queue's consumer receives from all partitions, without a group"
+                )
+            )
         jid, collects = lease_jid(self.context.sender, secrets.token_hex(8)), record.config.collects
         scope = Scope(Kind.ITEMS, None) if collects else None
         command = Subscribe(
@@ -149,7 +153,7 @@ class LinkAttacher:
         return QueueConsumer(link, self.context, lease)
 
     async def _bound(self, node: str, wanted: attach_options.LinkOptions, numbers: list[int]) -> Bound | None:
-        """Own the reading of the first partition that is to be had (E28, EX19); None without a group."""
+        """Become owner of the first available partition (E28, EX19); None without a group."""
         if not wanted.group:
             return None
         refusal = Fault(LOCKED)
@@ -166,13 +170,13 @@ class LinkAttacher:
         command = Unbind(node, self.context.sender, bound.partition, group, bound.fence, kept=False)
         self.context.core.submit(command, lambda _result: None)
 
-    async def _informing(self, link: Outgoing, node: str) -> Part | None:
+    async def _info_link(self, link: Outgoing, node: str) -> Part | None:
         """Let a peer receive answers at the node's own address, or at one of its choice."""
         await self._described(node)
         if not link.alive:
             return None
         link.accept({})
-        return self._told(link, link.address, link.reply_address)
+        return self._response_link(link, link.address, link.reply_address)
 
     async def _described(self, node: str) -> NodeRecord:
         described = await self._asked(Describe(node, self.context.sender, as_owner=False), Described)
@@ -190,7 +194,7 @@ def _answer(outcome: Result, kind: type[_T]) -> _T:
 
 
 def publishable(record: NodeRecord, partition: int | None) -> None:
-    """Judge whether a node takes messages, and has the partition if one is asked for; raises Fault."""
+    """Check that a node accepts messages, and has the partition if one is given; raises Fault."""
     if record.config.collects:
         raise fault(Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"))
     if partition is not None:
@@ -198,7 +202,7 @@ def publishable(record: NodeRecord, partition: int | None) -> None:
 
 
 def within(record: NodeRecord, partition: int) -> int:
-    """Give a partition that the node has; raises Fault."""
+    """Return a partition that the node has; raises Fault."""
     if partition >= record.config.partitions:
         raise fault(Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition"))
     return partition

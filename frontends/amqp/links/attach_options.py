@@ -1,4 +1,4 @@
-"""What an attach asks for (E6 to E12, E26 to E28): from addresses and properties to options. Pure; must not know proton."""
+"""Parses the addresses and properties of an attach into options (E6 to E12, E26 to E28). Pure; must not know proton."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """What the properties of a link ask for."""
+    """The options in the properties of a link."""
 
     partition: int | None
     group: str
@@ -34,23 +34,23 @@ class LinkOptions:
 
 
 def address(text: str | None) -> Address:
-    """Read an address: a node's name, perhaps as a URL has it; raises MalformedRequest."""
+    """Parse an address: a node's name, or a URL with one; raises MalformedRequest."""
     said = _URL.sub("", text or "", count=1).lstrip("/")
     info = said.endswith(INFO)
     node = said.removesuffix(INFO) if info else said
     if not node or len(node.encode()) > NODE_NAME_BYTES:
-        raise MalformedRequest(Problem.NODE_REQUIRED, "the address is the name of a node")
+        raise MalformedRequest(Problem.NODE_REQUIRED, "the address must be the name of a node")
     return Address(node, info)
 
 
 def wanted(properties: Mapping[str, Any]) -> LinkOptions:
-    """Read the properties of a link; raises MalformedRequest."""
+    """Parse the properties of a link; raises MalformedRequest."""
     group = properties.get(GROUP) or ""
     if not isinstance(group, str) or (group and not is_name(str(group))):
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} is a string without blanks")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} must be a string without blanks")
     found = LinkOptions(_partition(properties.get(PARTITION)), str(group), _epoch(properties.get(EPOCH)))
     if found.epoch is not None and not found.group:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"an epoch is of a group: name it by {GROUP}")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"an epoch needs a group: name it by {GROUP}")
     return found
 
 
@@ -58,12 +58,12 @@ def _partition(said: object) -> int | None:
     if said is None:
         return None
     if not isinstance(said, str):
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{PARTITION} is a symbol")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{PARTITION} must be a symbol")
     return partition(str(said))
 
 
 def partition(said: str) -> int:
-    """Read the name of a partition; one that no node can have is not found."""
+    """Parse a partition's number; raises PARTITION_NOT_FOUND for one that no node can have."""
     if not _NUMBER.fullmatch(said) or int(said) >= MAX_PARTITIONS:
         raise MalformedRequest(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
     return int(said)
@@ -72,7 +72,7 @@ def partition(said: str) -> int:
 def _epoch(said: object) -> int | None:
     if said is None:
         return None
-    # EX12: the seed's `long`, the later draft's `ulong`.
+    # EX12: `long` in the first draft, `ulong` in the later one.
     if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said <= _EPOCH_MOST:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is a long from 0 on")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} must be a long of at least 0")
     return int(said)

@@ -1,4 +1,4 @@
-"""What the links of one connection work with. Must not know what any link does."""
+"""What all links of a connection share. Must not know what any link does."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,29 +9,29 @@ from frontends.amqp.links.log_tail import LogTails
 
 
 class LinkConnection(Protocol):
-    """A connection as its links see it."""
+    """The connection's interface to its links."""
 
     @property
     def begun(self) -> int:
-        """Bytes of messages that are not all there."""
+        """The bytes of incomplete messages."""
 
     @property
     def message_format(self) -> int:
-        """The format of the message that arrives."""
+        """The format of the incoming message."""
 
     def flush(self) -> None:
-        """Write what there is to be written, at the end of this turn of the loop."""
+        """Write pending output at the end of this turn of the event loop."""
 
     def hold(self, size: int) -> None:
-        """Count bytes of messages that wait for Redis: so many more, or fewer."""
+        """Add to the bytes that wait for Redis, or subtract."""
 
     def authenticated(self) -> None:
-        """Hear that it is known who the peer is."""
+        """End the limit on the time to authenticate."""
 
 
 @dataclass(slots=True)
 class LinkContext:
-    """The core, the ends of all logs, the connection, and its peer: nobody until it has said who it is."""
+    """The core, the tails of all logs, the connection, and the peer's JID (empty until it has authenticated)."""
 
     core: Core
     tails: LogTails

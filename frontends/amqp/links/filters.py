@@ -1,7 +1,7 @@
-"""Filters of a source (E22 to E24): from what an attach brings to where a link begins. Pure; must not know links or proton.
+"""Turns source filters (E22 to E24) into a start position or a selector. Pure; must not know links or proton.
 
-`start` knows which filters there are of a log, `selector` which of a queue. What they do not know they refuse: nobody is to be
-given what was not asked for.
+`start` accepts the filters of a log, `selector` those of a queue. Unknown filters are refused, so that no consumer gets
+more than it asked for.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from frontends.amqp.protocol.filters import Filter
 
 _MOST_MS: Final = 10**15
 
-# EX2: the draft's grammar has them in `m`, the annotations are `d`.
+# EX2: the draft's grammar has them in `m`, but they are delivery annotations, `d`.
 _OFFSETS: Final = frozenset({f"d.{OFFSET}", f"m.{OFFSET}"})
 _TIMES: Final = frozenset({f"d.{TIMESTAMP}", f"m.{TIMESTAMP}"})
 
@@ -31,16 +31,16 @@ _MIRRORED: Final = {Order.BELOW: Order.ABOVE, Order.AT_MOST: Order.AT_LEAST}
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where the log is read from; with `first` what is delivered begins with the event of which that is true."""
+    """A start position; with `first`, delivery begins with the first event for which it is true."""
 
     begin: str
     first: Callable[[Event], bool] | None = None
 
 
 def start(found: Mapping[str, Filter]) -> Start:
-    """Say where a link begins (EX9): both filters tell the first event, and all after it are delivered.
+    """Return where a link begins (EX9): the filter selects the first event, and all events after it are delivered.
 
-    Without a filter it begins with what comes after the attach (E3). Raises MalformedRequest.
+    Without a filter it begins after the newest event (E3). Raises MalformedRequest.
     """
     begin = Start(offsets.LATEST)
     for name, each in found.items():
@@ -51,67 +51,69 @@ def start(found: Mapping[str, Filter]) -> Start:
         else:
             raise _unknown(name, each)
     if len(found) > 1:
-        raise MalformedRequest(Problem.UNSUPPORTED, "one filter alone is taken")
+        raise MalformedRequest(Problem.UNSUPPORTED, "only one filter is supported")
     return begin
 
 
 def selector(found: Mapping[str, Filter]) -> str:
-    """Give the condition on the items of a queue that a worker takes; empty for all. Raises MalformedRequest."""
+    """Return the selector of a queue's consumer; empty for all items. Raises MalformedRequest."""
     text = ""
     for name, each in found.items():
         if each.descriptor not in SELECTOR_FILTER:
             raise _unknown(name, each)
         if not isinstance(each.value, str) or text:
-            raise MalformedRequest(Problem.OPTIONS_INVALID, "a selector is one text")
+            raise MalformedRequest(Problem.OPTIONS_INVALID, "a selector must be one string")
         text = each.value.strip()
     return text
 
 
 def _unknown(name: str, each: Filter) -> MalformedRequest:
-    return MalformedRequest(Problem.UNSUPPORTED, f"there is no filter {str(each.descriptor or name)[:80]} here")
+    return MalformedRequest(Problem.UNSUPPORTED, f"unknown filter {str(each.descriptor or name)[:80]}")
 
 
 def _annotations(value: object) -> str:
     if not isinstance(value, dict) or not value:
-        raise MalformedRequest(Problem.OFFSET_INVALID, "the filter is a map of an offset, a timestamp, or both")
+        raise MalformedRequest(Problem.OFFSET_INVALID, "the filter must be a map of an offset, a timestamp, or both")
     said = {str(name): each for name, each in value.items()}
     if wrong := said.keys() - {OFFSET, TIMESTAMP}:
-        raise MalformedRequest(Problem.OFFSET_INVALID, f"{min(wrong)[:80]}: only {OFFSET} and {TIMESTAMP} are eligible")
+        raise MalformedRequest(
+            Problem.OFFSET_INVALID, f"{min(wrong)[:80]}: only {OFFSET} and {TIMESTAMP} are supported"
+        )
     moment = _moment(said[TIMESTAMP]) if TIMESTAMP in said else None
     if OFFSET not in said:
         return str(moment)
     offset = said[OFFSET]
     if not isinstance(offset, str):
-        raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} is a symbol")
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} must be a symbol")
     offset = str(offset)
     reserved = offset in {offsets.EARLIEST, offsets.LATEST}
     if (offsets.named(offset) is None and not reserved) or offset.startswith(">"):
-        raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} is an offset as a delivery had it")
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} must be the offset of a delivery")
     if moment is None or offset == offsets.LATEST:
         return offset
-    # Both have to match, and both are true from one event on: the later of the two decides.
+    # Both conditions must hold, and each holds from some event on: the later one decides.
     return str(moment) if offset == offsets.EARLIEST or int(offset[:20]) < moment else offset
 
 
 def _moment(value: object) -> int:
-    # EX8: milliseconds, no guessing.
+    # EX8: milliseconds, without guessing.
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST_MS:
-        raise MalformedRequest(Problem.OFFSET_INVALID, f"{TIMESTAMP} is a timestamp, in ms since 1970")
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{TIMESTAMP} must be a timestamp, in ms since 1970")
     return int(value)
 
 
 def _sql(value: object) -> Start:
     if not isinstance(value, str):
-        raise MalformedRequest(Problem.OFFSET_INVALID, "the filter is a text")
+        raise MalformedRequest(Problem.OFFSET_INVALID, "the filter must be a string")
     try:
         tree = read(value)
     except Unreadable as wrong:
         raise MalformedRequest(Problem.OFFSET_INVALID, str(wrong)) from None
     for field in _fields(tree):
-        # E24: the fields are of one section, the annotations; which are a message's own, only `m` says.
+        # E24: offset and time are delivery annotations; only `m` names a message's own.
         if field.section is not Section.MESSAGE and field.key not in _OFFSETS | _TIMES:
             raise MalformedRequest(
-                Problem.UNSUPPORTED, f"{field.key[:80]}: {OFFSET}, {TIMESTAMP} and annotations of m are evaluated"
+                Problem.UNSUPPORTED, f"{field.key[:80]}: only {OFFSET}, {TIMESTAMP} and annotations of m are supported"
             )
     begin, is_true = _begin(tree), judge(tree)
     if begin is not None and isinstance(tree, Comparison):
@@ -135,7 +137,7 @@ def _values(event: Event, *, annotated: bool) -> dict[str, str | float | bool | 
 
 
 def _begin(tree: Predicate) -> str | None:
-    """Give a place before which nothing satisfies it, if it says so plainly: what lies before need not be read."""
+    """Return a position before which no event matches, if the condition has one; earlier events need not be read."""
     match tree:
         case Comparison(Literal() as literal, order, Field() as field) if order in _MIRRORED:
             return _begin(Comparison(field, _MIRRORED[order], literal))
@@ -149,7 +151,9 @@ def _begin(tree: Predicate) -> str | None:
         case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, Literal(str(text))):
             begin = f">{text}" if order is Order.ABOVE else text
             if field.key in _TIMES or offsets.named(begin) is None:
-                raise MalformedRequest(Problem.OFFSET_INVALID, f"{field.name} is compared with what is none")
+                raise MalformedRequest(
+                    Problem.OFFSET_INVALID, f"{field.name} is compared with a value of the wrong type"
+                )
             return begin
         case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, Literal(float(moment))):
             later = int(moment) + (order is Order.ABOVE or moment != int(moment))

@@ -1,6 +1,6 @@
-"""What a worker's link holds: locks that are renewed while the link lives, half-way to their end, and how they end.
+"""The locks held by a consumer's link: renews each half-way to its deadline while the link lives, and ends locks.
 
-An end is repeated while Redis is away, and outlives the link. Must not know links.
+It repeats an end while Redis is away, even after the link is gone. Must not know links.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from broker.model.results import Refused, Renewed, Result
 from frontends.amqp.messages.lock_ref import LockRef
 
 LEASE_MS: Final = 10_000
-"""So long after a frontend has died its workers' items go to others."""
+"""How long after the death of a frontend its consumers' items go to others."""
 
 AWAY: Final = frozenset({Problem.UNAVAILABLE, Problem.TIMED_OUT, Problem.OUT_OF_MEMORY})
-"""Why Redis may take the same again."""
+"""Problems after which Redis may accept the same command later."""
 
 PAUSE_SECONDS: Final = 0.2
 _LEAST_SECONDS: Final = 0.25
-_DOUBT_SECONDS: Final = 1.0
-"""The time of Redis is known from the last renewal of the lease, which may lie so far back."""
+_CLOCK_ERROR_SECONDS: Final = 1.0
+"""Redis's time is known from the last renewal of the subscription; the estimate may be off by this much."""
 
 _ENDED: Final = frozenset({Problem.ITEM_NOT_FOUND, Problem.LOCK_LOST})
 
 Then = Callable[[Refused | None], None]
-"""Hears how a lock's end went."""
+"""Called with the result of ending a lock."""
 
 
 @dataclass(slots=True)
@@ -41,45 +41,45 @@ class _Lock:
 
 
 class LockKeeper:
-    """The locks of one link, by the numbers of its messages; `changed` hears that there is another time to look, or one less."""
+    """The locks of one link, by message number. `changed` is called when the next renewal is earlier or a lock is lost."""
 
     def __init__(self, core: Core, changed: Callable[[], None]) -> None:
-        """Hold nothing."""
+        """Begin without locks."""
         self._core = core
         self._changed = changed
         self._locks: dict[int, _Lock] = {}
-        self._ahead = 0.0
+        self._clock_offset = 0.0
         self._renews_at = math.inf
 
     def __len__(self) -> int:
-        """Count them."""
+        """Count the locks."""
         return len(self._locks)
 
-    def heard(self, now_ms: int) -> None:
-        """Hear what time it is for Redis, or was a moment ago."""
-        self._ahead = now_ms / 1000 - time.monotonic()
+    def set_redis_time(self, now_ms: int) -> None:
+        """Take the time of Redis now, or a moment ago."""
+        self._clock_offset = now_ms / 1000 - time.monotonic()
 
     def add(self, number: int, lock_ref: LockRef, deadline_ms: int) -> None:
-        """Hold one more."""
+        """Add a lock."""
         self._locks[number] = lock = _Lock(lock_ref, self._renewal(deadline_ms))
-        self._remind(lock)
+        self._schedule(lock)
 
     def pop(self, number: int) -> LockRef | None:
-        """Hold one no more; None when it is lost."""
+        """Remove a lock; None if it is lost already."""
         lock = self._locks.pop(number, None)
         return lock.lock_ref if lock else None
 
     def clear(self) -> None:
-        """Hold nothing any more."""
+        """Remove all locks."""
         self._locks.clear()
 
     @property
     def due_seconds(self) -> float:
-        """Give in how many seconds one is to be renewed."""
+        """Return the seconds until the next renewal."""
         return self._renews_at - time.monotonic()
 
     def renew(self) -> None:
-        """Renew those that are due."""
+        """Renew the locks that are due."""
         if self.due_seconds > 0:
             return
         now = time.monotonic()
@@ -94,26 +94,26 @@ class LockKeeper:
         if lock is None:
             return
         if isinstance(result, Refused) and result.problem not in AWAY:
-            # Time was too short, or the queue's owner has ended it: what the worker says of it comes too late.
+            # The lock has expired, or the queue's owner has ended it: a later outcome is too late.
             del self._locks[number]
             self._changed()
             return
         lock.renews_at = time.monotonic() + PAUSE_SECONDS
         if isinstance(result, Renewed):
             lock.renews_at = self._renewal(result.deadline_ms)
-        self._remind(lock)
+        self._schedule(lock)
 
     def _renewal(self, deadline_ms: int) -> float:
         now = time.monotonic()
-        return now + max(_LEAST_SECONDS, (deadline_ms / 1000 - now - self._ahead - _DOUBT_SECONDS) / 2)
+        return now + max(_LEAST_SECONDS, (deadline_ms / 1000 - now - self._clock_offset - _CLOCK_ERROR_SECONDS) / 2)
 
-    def _remind(self, lock: _Lock) -> None:
+    def _schedule(self, lock: _Lock) -> None:
         if lock.renews_at < self._renews_at:
             self._renews_at = lock.renews_at
             self._changed()
 
     def end(self, command: Retract | Unlock, then: Then, *, certain: bool, began: float | None = None) -> None:
-        """End a lock, and again while Redis is away; a `certain` end of two is known to be the sender's own."""
+        """End a lock, and retry while Redis is away. With `certain`, an end that a retry finds done already counts as refused."""
         self._core.submit(command, partial(self._ended, command, then, began, certain=certain))
 
     def _ended(
@@ -124,6 +124,6 @@ class LockKeeper:
             again = partial(self.end, command, then, certain=certain, began=began or now)
             asyncio.get_running_loop().call_later(PAUSE_SECONDS, again)
         else:
-            # The first of two may have run all the same.
+            # The first of two attempts may have succeeded although its reply was lost.
             done = began and not certain and refusal and refusal.problem in _ENDED
             then(None if done else refusal)

@@ -1,6 +1,6 @@
-"""A link over which a consumer receives: it reads the log by itself, as far as there is credit, and writes it (E2, E16).
+"""A consumer's link to a log: reads the log as far as there is credit, and sends the events (E2, E16).
 
-Its place in the log is all that it has, and that goes with the link (E1). Must not know how a link is attached.
+Its only state is its position, which ends with the link (E1). Must not know how a link is attached.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ from frontends.amqp.protocol.links import Outgoing
 _log = structlog.get_logger("stanzaq.amqp")
 
 READ_MOST: Final = 500
-"""Events of one look at the log."""
+"""The most events of one read."""
 
 _UNSENT_BYTES: Final = 1_048_576
-"""With so much that the peer does not take nothing more is read, whatever credit it has given."""
+"""With this many unsent bytes it stops reading the log, whatever the credit."""
 
 _UNSETTLED_MOST: Final = 5_000
 _PAUSE_SECONDS: Final = 0.2
 _WATCH_SECONDS: Final = 1.0
-"""How often an owner says that it is there, and so the longest time until it hears that it is no more (E28)."""
+"""How often an owner renews its ownership, and so the longest time until it notices the loss (E28)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """Where a log is read: after an offset, with the `first` event of which that is true, perhaps for a group as its owner.
+    """What a link reads: events after an offset, from the first for which `first` is true, perhaps as the owner for a group.
 
-    For a group without being its owner it is read as long as nobody is.
+    For a group without ownership, it reads only while the partition has no owner.
     """
 
     node: str
@@ -52,7 +52,7 @@ class LogConsumer:
     """One consumer's link."""
 
     def __init__(self, link: Outgoing, context: LinkContext, read: LogRead, writer: type[Writer] = Writer) -> None:
-        """Begin where the log is to be read. Nothing runs before `start`."""
+        """Begin at the start position. Nothing runs before `start`."""
         self.link = link
         self.sender = context.sender
         self.after = read.after
@@ -66,7 +66,7 @@ class LogConsumer:
         self._writer = writer(read.partition)
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._cramped = False
+        self._blocked = False
         self._group = read.group
         self._bound = read.bound
         self._watching: asyncio.Task[None] | None = None
@@ -80,7 +80,7 @@ class LogConsumer:
             self._watching = serve(self._watch(), self._failed)
 
     def stop(self, *, lost: bool = False) -> None:
-        """Deliver no more; `lost`: the connection went without a word (EX11)."""
+        """Stop delivering; `lost`: the connection broke without a close (EX11)."""
         self._tails.leave(self._node, self._partition, self)
         for task in (self._task, self._watching):
             if task is not None and task is not asyncio.current_task():
@@ -88,16 +88,16 @@ class LogConsumer:
         bound, self._bound = self._bound, None
         if bound:
             command = Unbind(self._node, self.sender, self._partition, self._group, bound.fence, lost)
-            self._core.submit(command, _ignored)
+            self._core.submit(command, _ignore_result)
 
     def wake(self) -> None:
-        """Look again: there is credit, or news."""
+        """Look again: there may be credit or new events."""
         self._news.set()
 
     def on_credit(self) -> None:
-        """Look again if there was no room and is now."""
-        if self._cramped and self.link.unsent <= _UNSENT_BYTES // 2:
-            self._cramped = False
+        """Look again if output was blocked and no longer is."""
+        if self._blocked and self.link.unsent <= _UNSENT_BYTES // 2:
+            self._blocked = False
             self._news.set()
 
     def _failed(self, error: Exception) -> None:
@@ -114,7 +114,7 @@ class LogConsumer:
                 await self._news.wait()
 
     async def _watch(self) -> None:
-        """Say that the owner is there, and hear when it is another; who owns nothing hears it when it looks again."""
+        """Renew ownership and fail when it is lost; without ownership, only trigger a read, which notices a new owner."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             if self._bound is None:
@@ -126,7 +126,7 @@ class LogConsumer:
                 raise fault(found)
 
     async def _turn(self) -> bool:
-        """Deliver what there is room for; False when nothing more can be done for now."""
+        """Deliver as much as there is room for; False when nothing more can be done now."""
         room = self._room()
         if room <= 0:
             return False
@@ -143,7 +143,7 @@ class LogConsumer:
             raise Fault(INTERNAL)
         whole = self._delivered(found)
         if whole and not found.more:
-            # What was last may be there no more: so there is nothing up to the end.
+            # The newest event may be removed already: then nothing is left up to the end.
             self.after = found.latest
             if self.link.draining:
                 self.link.drained()
@@ -151,7 +151,7 @@ class LogConsumer:
         return whole and found.more
 
     def _delivered(self, found: Replay) -> bool:
-        """Send what was read, as long as there is room; True when there was for all of it."""
+        """Send what was read while there is room; True if all of it was sent."""
         self._gap |= found.gap
         for event in found.events:
             if self._room() <= 0:
@@ -167,16 +167,16 @@ class LogConsumer:
 
     def _send(self, message: bytes) -> None:
         if len(message) > self.link.most_bytes:
-            # Part 2 §2.7.3: it is not to be sent; and to leave it out would be a loss of which nobody hears.
+            # Part 2 §2.7.3 forbids sending it; skipping it would be a silent loss.
             raise Fault(TOO_BIG, f"the next event has {len(message)} bytes, more than the link takes")
         self.link.send(message)
 
     def _room(self) -> int:
         if self.link.unsent > _UNSENT_BYTES:
-            self._cramped = True
+            self._blocked = True
             return 0
         return min(self.link.open_for(), _UNSETTLED_MOST - self.link.unsettled)
 
 
-def _ignored(_result: Result) -> None:
-    """Let it be: a lease that is not ended ends by itself."""
+def _ignore_result(_result: Result) -> None:
+    """Ignore the result: ownership that is not released expires."""

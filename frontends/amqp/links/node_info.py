@@ -1,4 +1,4 @@
-"""Runtime information of a node (EX17): a request to its address, and the message that answers it. Pure."""
+"""Runtime information of a node (EX17): parses a request and writes the answer. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,19 +9,19 @@ from frontends.amqp.protocol import types
 
 _MESSAGE_ID, _REPLY_TO, _CORRELATION = 0, 4, 5
 _NOTHING: Final = "0" * 40
-"""The offset before all others: the end of a log that never had anything."""
+"""The offset before all others: the end of a log that never had an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Where the answer goes, and the id, as it is on the wire, that it names."""
+    """The address of the answer, and the encoded id that it names."""
 
     reply_to: str
     correlation: bytes
 
 
 def request(raw: bytes) -> Request:
-    """Read a request; raises Malformed."""
+    """Parse a request; raises Malformed."""
     for section in message.sections(raw):
         if section.code == message.PROPERTIES:
             places = list(types.items(raw, section.value))
@@ -31,11 +31,11 @@ def request(raw: bytes) -> Request:
                 break
             correlation = fields[_CORRELATION] if fields[_CORRELATION] != b"\x40" else fields[_MESSAGE_ID]
             return Request(reply_to, correlation)
-    raise types.Malformed(types.MESSAGE, "a request says where its answer goes: reply-to")
+    raise types.Malformed(types.MESSAGE, "a request needs reply-to")
 
 
 def answer(found: Extents, correlation: bytes) -> bytes:
-    """Write how far the log of each partition reaches; an offset that there is not is null."""
+    """Write the first and last offset of each partition; null where there is none."""
     partitions = [
         types.mapped(
             [

@@ -1,6 +1,6 @@
-"""A link over which a producer sends: each message becomes a publish, and is settled when Redis has it (E6 to E9, E12, E14).
+"""A producer's link: each message becomes a publish, and is settled when Redis has it (E6 to E9, E12, E14).
 
-Must not know how a link is attached, nor what a message is made of.
+Must not know how a link is attached or how a message is encoded.
 """
 
 from functools import partial
@@ -20,17 +20,17 @@ from frontends.amqp.messages import message as messages
 from frontends.amqp.protocol.links import Incoming
 
 MESSAGE_BYTES: Final = MAX_PAYLOAD_BYTES + 65_536
-"""Longest message: a payload, and what stands around it."""
+"""The longest message: a payload and its other sections."""
 
 WINDOW: Final = 1_000
-"""Messages that a producer may send ahead."""
+"""The most messages that a producer may send ahead."""
 
 
 class Producer:
     """One producer's link."""
 
     def __init__(self, link: Incoming, context: LinkContext, record: NodeRecord, partition: int | None) -> None:
-        """Take messages for a node, or for a partition of it."""
+        """Accept messages for a node, or for one of its partitions."""
         self.link = link
         self._core = context.core
         self._tails = context.tails
@@ -41,14 +41,14 @@ class Producer:
         self._partition = partition
 
     def start(self) -> None:
-        """Let the peer send."""
+        """Grant the first credit."""
         self.link.grant(WINDOW)
 
     def stop(self) -> None:
-        """Nothing is left to be done: what is under way is settled for nobody."""
+        """Do nothing: open publishes go on, and their outcomes are dropped."""
 
     def wake(self) -> None:
-        """Take what has arrived."""
+        """Publish the messages that have arrived."""
         try:
             for delivery, raw, settled in self.link.messages(MESSAGE_BYTES, self._connection.begun):
                 self._take(delivery, raw, settled)
@@ -71,16 +71,16 @@ class Producer:
         self._core.submit(command, partial(self._answered, delivery, size, settled=settled))
 
     def _publish(self, raw: bytes) -> Publish:
-        message = messages.taken(raw)
+        message = messages.parse(raw)
         number = self._partition
         if message.partition is not None:
             asked = attach_options.partition(message.partition)
             if number is not None and asked != number:
-                raise Fault(NOT_ALLOWED, f"the link is of partition {number}, the message for another")
+                raise Fault(NOT_ALLOWED, f"the link publishes to partition {number}, the message names another")
             number = asked
         hints = message.hints
         if not self._queues:
-            # What every client may say in a header means nothing in a log; a delay is asked for, and refused.
+            # In a log, clients' usual header fields mean nothing; a delay is an explicit request, which the core refuses.
             hints = Hints(hints.delay_ms)
         told = (message.envelope, message.body_bytes)
         return Publish(self._node, self._sender, None, *told, partition=number, key=message.key, hints=hints)
@@ -98,6 +98,6 @@ class Producer:
 
     def _settle(self, delivery: Any, refusal: Fault | None, *, settled: bool) -> None:  # noqa: ANN401
         if refusal and settled and self.link.alive:
-            # Nobody waits to hear of a message that was settled when it was sent: the link is told.
+            # No outcome can be sent for a message that was sent settled: end the link instead.
             self.link.end(refusal)
         self.link.settle(delivery, refusal)

@@ -1,7 +1,7 @@
-"""A link over which a worker receives the items of a queue: they are locked for it, and what it says of one ends its lock.
+"""A consumer's link to a queue: it receives locked items, and its outcomes end the locks.
 
-The link has a lease of its own, as there are over HTTP: a subscription whose items are come for. Its credit follows the link's,
-and all that it holds is given back when the link goes. Must not know how a link is attached.
+Each link has a pull subscription of its own, as over HTTP. The subscription's credit follows the link's, and the link
+returns all items it holds when it ends. Must not know how a link is attached.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ from frontends.amqp.protocol.outcomes import Outcome
 
 _WAIT_SECONDS: Final = 60.0
 _BEAT_SECONDS: Final = 3.0
-"""Between two looks of a link without credit, which keep its lease."""
+"""The time between two fetches of a link without credit, which keep its subscription alive."""
 
 _DRAIN_SECONDS: Final = (0.05, 0.75)
-"""How long credit that is drained waits for items on their way: in one partition, and where credit has to get to theirs first."""
+"""How long a drain waits for items on their way: in one partition, and in several, where credit must first move to theirs."""
 
-_LULL_SECONDS: Final = 0.005
-"""Who settles often gives credit at once after it: so long its lock is not ended while its credit would go down."""
+_SETTLE_PAUSE_SECONDS: Final = 0.005
+"""Consumers that settle usually add credit in the next frame: wait this long before lowering their credit."""
 
 _UNSENT_BYTES: Final = 1_048_576
 _ELSEWHERE_MS: Final = 2_000
-"""So long an item that is for others alone waits for them, before it is seen again who is there."""
+"""How long an item that this consumer cannot take waits for other consumers."""
 
 _ELSEWHERE_MOST: Final = 1_000
 _NEVER: Final = 2**53
@@ -52,7 +52,7 @@ _log = structlog.get_logger("stanzaq.amqp")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The subscription of a link: of which node, with `several` partitions perhaps, whose, and the JID made up for it."""
+    """The pull subscription of a link: its node (`several`: with several partitions), its owner, and the JID generated for it."""
 
     node: str
     several: bool
@@ -62,7 +62,7 @@ class Lease:
 
 
 class QueueConsumer:
-    """One worker's link."""
+    """One consumer's link."""
 
     def __init__(self, link: Outgoing, context: LinkContext, lease: Lease) -> None:
         """Begin without credit; nothing runs before `start`."""
@@ -72,52 +72,52 @@ class QueueConsumer:
         self._flush = context.connection.flush
         self._credit = 0
         self._holding = LockKeeper(context.core, self._look)
-        self._leaving = 0
-        self._leaving_bytes = 0
+        self._outgoing = 0
+        self._outgoing_bytes = 0
         self._endings: list[tuple[Retract | Unlock, Then]] = []
-        self._elsewhere: OrderedDict[tuple[Partition, str], None] = OrderedDict()
+        self._excluded: OrderedDict[tuple[Partition, str], None] = OrderedDict()
         self._seen: dict[Partition, int] = {}
         self._looked_at = 0.0
-        self._blocked = False
+        self._was_blocked = False
         self._news = asyncio.Event()
-        self._stirred = asyncio.Event()
+        self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._over = False
+        self._stopped = False
 
     def start(self) -> None:
         """Begin to deliver."""
         self.link.prepare()
-        self.link.told = self._told
-        self._tasks = [serve(work, self._failed) for work in (self._deliver(), self._tend())]
+        self.link.on_outcome = self._on_outcome
+        self._tasks = [serve(work, self._failed) for work in (self._deliver(), self._maintain())]
         self.wake()
 
     def stop(self) -> None:
-        """Deliver no more, and give back at once what has no outcome."""
-        if self._over:
+        """Stop delivering, and return all items without an outcome at once."""
+        if self._stopped:
             return
-        self._over = True
+        self._stopped = True
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
-        # What is acknowledged before it is sent, and was not sent, is not done.
+        # With at-most-once, an item whose message was not sent must not be acknowledged.
         if not self.link.settles:
             self._submit(len(self._endings))
         self._endings.clear()
         self._holding.clear()
         self.link.forget()
         lease = self._lease
-        self._core.submit(Unsubscribe(lease.node, lease.owner, lease.jid, "", release=True), _ignored)
+        self._core.submit(Unsubscribe(lease.node, lease.owner, lease.jid, "", release=True), _ignore_result)
 
     def wake(self) -> None:
-        """Look again: there is credit, or an outcome."""
+        """Look again: there may be credit or an outcome."""
         self._news.set()
-        self._stirred.set()
+        self._changed.set()
 
     def on_credit(self) -> None:
-        """Look again if there may be room now."""
-        if self._blocked and self.link.unsent <= _UNSENT_BYTES // 2:
-            self._blocked = False
-            self._stirred.set()
+        """Look again if output was blocked and no longer is."""
+        if self._was_blocked and self.link.unsent <= _UNSENT_BYTES // 2:
+            self._was_blocked = False
+            self._changed.set()
 
     def _look(self) -> None:
         self._news.set()
@@ -129,50 +129,50 @@ class QueueConsumer:
         self.link.end(error if isinstance(error, Fault) else Fault(INTERNAL))
         self._flush()
 
-    # What is to be had.
+    # Receiving items.
 
     async def _deliver(self) -> None:
-        """Come for items as long as there is credit, and keep the lease."""
+        """Fetch items while there is credit, and keep the subscription alive."""
         while True:
-            self._stirred.clear()
-            self._blocked = self._cramped
+            self._changed.clear()
+            self._was_blocked = self._output_full
             rests = self._looked_at + _BEAT_SECONDS - time.monotonic()
-            if self._room() > 0 and not self._blocked:
+            if self._room() > 0 and not self._was_blocked:
                 self._take(await self._fetched(_WAIT_SECONDS))
             elif rests > 0:
-                await _within(self._stirred, rests)
+                await _within(self._changed, rests)
             else:
                 self._take(await self._fetched(0))
 
     async def _fetched(self, wait: float) -> Fetched:
         lease = self._lease
         while True:
-            # Who does not read is not fetched for.
-            after = dict.fromkeys(self._seen, _NEVER) if self._cramped else dict(self._seen)
+            # A peer that does not read gets no new items.
+            after = dict.fromkeys(self._seen, _NEVER) if self._output_full else dict(self._seen)
             found = await self._core.ask(Fetch(lease.node, lease.owner, lease.jid, LEASE_MS, wait, after))
             if isinstance(found, Fetched):
                 self._looked_at = time.monotonic()
-                self._holding.heard(found.until_ms - LEASE_MS)
+                self._holding.set_redis_time(found.until_ms - LEASE_MS)
                 return found
             if not isinstance(found, Refused):
                 raise Fault(INTERNAL)
             if found.problem in _OVER:
-                raise Fault(DETACHED, "the link's lease is over: attach again")
+                raise Fault(DETACHED, "the link's subscription has expired: attach again")
             if found.problem not in AWAY:
                 raise fault(found)
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _take(self, found: Fetched) -> None:
-        """Send what was found; what there is no credit for any more goes back."""
+        """Send the fetched items; return those without credit."""
         for item in sorted(found.items, key=lambda item: item.token):
-            if self._cramped:
+            if self._output_full:
                 break
             if item.token <= self._seen.get(item.partition, 0):
-                # Another look has had it.
+                # Another fetch has returned it already.
                 continue
             self._seen[item.partition] = item.token
             lock_ref = LockRef.of(self._lease.jid, item)
-            if (item.partition, item.item_id) in self._elsewhere:
+            if (item.partition, item.item_id) in self._excluded:
                 self._end(lock_ref.give_back(untried=True, delay_ms=_ELSEWHERE_MS))
             elif self._room() <= 0:
                 self._end(lock_ref.give_back(untried=True))
@@ -184,82 +184,82 @@ class QueueConsumer:
         try:
             message = deliveries.message(item)
         except CorruptRecord as wrong:
-            # Its lock runs out like any other; after its last attempt it is a dead letter.
+            # Its lock expires like any other; after its last attempt it becomes a dead letter.
             _log.error("an item cannot be read", node=self._lease.node, item=item.item_id, error=str(wrong))
             return
         if len(message) > self.link.most_bytes:
-            # Part 2 §2.7.3: longer than its worker takes; others may take it.
-            self._not_again(lock_ref)
+            # Part 2 §2.7.3: too long for this consumer; others may take it.
+            self._exclude(lock_ref)
             self._end(lock_ref.give_back(untried=True, delay_ms=_ELSEWHERE_MS))
             return
         if self.link.settles:
-            # At most once: it is done before it is sent.
-            self._leaving += 1
-            self._leaving_bytes += len(message)
-            self._end(lock_ref.acknowledge(), partial(self._left, message))
+            # At most once: acknowledge before sending.
+            self._outgoing += 1
+            self._outgoing_bytes += len(message)
+            self._end(lock_ref.acknowledge(), partial(self._acknowledged, message))
         else:
             self._holding.add(self.link.send(message), lock_ref, item.deadline_ms)
 
-    def _left(self, message: bytes, refusal: Refused | None) -> None:
-        self._leaving -= 1
-        self._leaving_bytes -= len(message)
-        if refusal is None and not self._over and self.link.open_for() > 0:
-            # Without credit any more it is lost: that is what at most once means.
+    def _acknowledged(self, message: bytes, refusal: Refused | None) -> None:
+        self._outgoing -= 1
+        self._outgoing_bytes -= len(message)
+        if refusal is None and not self._stopped and self.link.open_for() > 0:
+            # Without credit the item is lost, as at-most-once allows.
             self.link.send(message)
         self.wake()
         self._flush()
 
     def _room(self) -> int:
-        """Give how many more may be sent."""
-        return min(self.link.open_for(), MAX_CREDIT - len(self._holding)) - self._leaving
+        """Return how many more messages may be sent."""
+        return min(self.link.open_for(), MAX_CREDIT - len(self._holding)) - self._outgoing
 
     @property
-    def _cramped(self) -> bool:
-        """Tell whether the peer does not read what it has."""
-        return self.link.unsent + self._leaving_bytes > _UNSENT_BYTES
+    def _output_full(self) -> bool:
+        """Tell whether too much output is waiting for the peer."""
+        return self.link.unsent + self._outgoing_bytes > _UNSENT_BYTES
 
-    # What becomes of it.
+    # Outcomes.
 
-    def _told(self, number: int, outcome: Outcome, settled: bool) -> None:  # noqa: FBT001  (as the link tells it)
+    def _on_outcome(self, number: int, outcome: Outcome, settled: bool) -> None:  # noqa: FBT001  (the link's signature)
         lock_ref = self._holding.pop(number)
         if lock_ref is None:
-            self.link.answer(number, Fault(STOLEN, "the lock was over: the item may be another's"))
+            self.link.answer(number, Fault(STOLEN, "the lock has expired: another consumer may have the item"))
             return
         if outcome.elsewhere:
-            self._not_again(lock_ref)
-        self._end(lock_ref.end(outcome), _unheard if settled else partial(self._answer, number))
+            self._exclude(lock_ref)
+        self._end(lock_ref.end(outcome), _ignore_refusal if settled else partial(self._answer, number))
 
-    def _not_again(self, lock_ref: LockRef) -> None:
-        self._elsewhere[lock_ref.partition, lock_ref.item_id] = None
-        if len(self._elsewhere) > _ELSEWHERE_MOST:
-            self._elsewhere.popitem(last=False)
+    def _exclude(self, lock_ref: LockRef) -> None:
+        self._excluded[lock_ref.partition, lock_ref.item_id] = None
+        if len(self._excluded) > _ELSEWHERE_MOST:
+            self._excluded.popitem(last=False)
 
     def _answer(self, number: int, refusal: Refused | None) -> None:
         self.link.answer(number, fault(refusal) if refusal else None)
         self._flush()
 
     def _end(self, command: Retract | Unlock, then: Then | None = None) -> None:
-        self._endings.append((command, then or _unheard))
+        self._endings.append((command, then or _ignore_refusal))
         self._news.set()
 
-    async def _tend(self) -> None:
-        """Let credit follow the link's, end locks, renew those that go on, and drain."""
+    async def _maintain(self) -> None:
+        """Adjust the credit, end locks, renew the others, and drain."""
         while True:
             await _within(self._news, self._holding.due_seconds)
             self._news.clear()
             if self._endings and self._wanted() < self._credit and not self.link.settles:
-                await _within(self._news, _LULL_SECONDS)
+                await _within(self._news, _SETTLE_PAUSE_SECONDS)
                 self._news.clear()
-            # Credit goes down before locks end: nothing takes the place of one that nobody wants replaced.
+            # Lower the credit before ending locks, so that no new items arrive for credit that is gone.
             counted = len(self._endings)
-            await self._level()
+            await self._adjust_credit()
             self._submit(counted)
             self._holding.renew()
             if self.link.draining and self.link.open_for() > 0:
                 await self._drain()
 
     def _submit(self, count: int) -> None:
-        """End the first ones of the locks that are to end."""
+        """End the first `count` of the locks that are to end."""
         endings, self._endings = self._endings[:count], self._endings[count:]
         for command, then in endings:
             self._holding.end(command, then, certain=self.link.settles)
@@ -267,8 +267,8 @@ class QueueConsumer:
     def _wanted(self) -> int:
         return len(self._holding) + max(0, self._room())
 
-    async def _level(self) -> None:
-        """Let the subscription have as much credit as the link gives for, with what it holds."""
+    async def _adjust_credit(self) -> None:
+        """Set the subscription's credit to the link's credit plus the held items."""
         wanted = self._wanted()
         if wanted == self._credit:
             return
@@ -277,7 +277,7 @@ class QueueConsumer:
         if not isinstance(found, Refused):
             self._credit = wanted
         elif found.problem in _OVER:
-            raise Fault(DETACHED, "the link's lease is over: attach again")
+            raise Fault(DETACHED, "the link's subscription has expired: attach again")
         elif found.problem in AWAY:
             await asyncio.sleep(PAUSE_SECONDS)
             self._news.set()
@@ -285,13 +285,13 @@ class QueueConsumer:
             raise fault(found)
 
     async def _drain(self) -> None:
-        """Send what there is, and give back the credit that is left."""
+        """Send the available items, then return the remaining credit."""
         more = self._room() > 0
         if more:
             found = await self._fetched(_DRAIN_SECONDS[self._lease.several])
             self._take(found)
             more = bool(found.items)
-        if not (more or self._leaving):
+        if not (more or self._outgoing):
             self.link.drained()
             self._flush()
         self._news.set()
@@ -305,9 +305,9 @@ async def _within(event: asyncio.Event, seconds: float) -> None:
         pass
 
 
-def _ignored(_result: Result) -> None:
-    """Let it be: a lease that is not ended ends by itself."""
+def _ignore_result(_result: Result) -> None:
+    """Ignore the result: a subscription that is not ended expires."""
 
 
-def _unheard(_refusal: Refused | None) -> None:
-    """Let it be: who has settled waits for nothing."""
+def _ignore_refusal(_refusal: Refused | None) -> None:
+    """Ignore the result: the peer has settled already and waits for none."""

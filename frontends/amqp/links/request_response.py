@@ -1,6 +1,6 @@
-"""Links of questions and their answers on one connection: what a node's runtime information is asked and told over (EX17).
+"""Request and response links of one connection, for the runtime information of nodes (EX17).
 
-Must not know how a link is attached, nor how an answer is written.
+Must not know how a link is attached or how an answer is encoded.
 """
 
 from abc import ABC, abstractmethod
@@ -20,27 +20,27 @@ from frontends.amqp.protocol.links import Incoming, Outgoing
 QUESTION_BYTES: Final = 16_384
 WINDOW: Final = 10
 _ANSWERS_MOST: Final = 10
-"""Answers that may wait until the peer takes them."""
+"""The most answers that wait for the peer's credit."""
 
 
 class ResponseConsumer:
-    """A link over which a peer is answered."""
+    """A link that delivers answers to the peer."""
 
     def __init__(self, link: Outgoing) -> None:
-        """Begin with none."""
+        """Begin without answers."""
         self.link = link
         self._waiting: deque[bytes] = deque()
 
     def start(self) -> None:
-        """Begin."""
+        """Prepare the link."""
         self.link.prepare()
 
     def stop(self) -> None:
-        """Forget what was not taken."""
+        """Drop waiting answers."""
         self._waiting.clear()
 
     def wake(self) -> None:
-        """Send what there is credit for."""
+        """Send waiting answers as far as there is credit."""
         while self._waiting and self.link.open_for() > 0:
             answer = self._waiting.popleft()
             if len(answer) > self.link.most_bytes:
@@ -52,28 +52,28 @@ class ResponseConsumer:
 
     @property
     def full(self) -> bool:
-        """Tell whether no more will be kept."""
+        """Tell whether the queue of answers is full."""
         return len(self._waiting) >= _ANSWERS_MOST
 
-    def tell(self, answer: bytes) -> None:
-        """Send an answer, or keep it until there is credit."""
+    def send_answer(self, answer: bytes) -> None:
+        """Send an answer, or queue it until there is credit."""
         self._waiting.append(answer)
         self.wake()
 
 
 class RequestReceiver(ABC):
-    """A link over which a peer asks."""
+    """A link on which the peer sends requests."""
 
     def __init__(self, link: Incoming) -> None:
-        """Begin closed."""
+        """Begin without credit."""
         self.link = link
 
     def start(self) -> None:
-        """Let the peer ask."""
+        """Grant the first credit."""
         self.link.grant(WINDOW)
 
     def wake(self) -> None:
-        """Take what has arrived."""
+        """Handle the requests that have arrived."""
         try:
             for delivery, raw, _settled in self.link.messages(QUESTION_BYTES, 0):
                 try:
@@ -87,27 +87,27 @@ class RequestReceiver(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
 
     @abstractmethod
     def _take(self, delivery: Any, raw: bytes) -> None:  # noqa: ANN401  (as the link gives it)
-        """Take a question; raises Malformed."""
+        """Handle a request; raises Malformed."""
 
 
 class RequestProducer(RequestReceiver):
-    """A link over which a node's information is asked for; `answers` are those of its connection, by their addresses."""
+    """A link for requests about a node; `answers` are the connection's response links by address."""
 
     def __init__(
         self, link: Incoming, context: LinkContext, answers: Mapping[str, ResponseConsumer], node: str
     ) -> None:
-        """Take questions about a node."""
+        """Accept requests about a node."""
         super().__init__(link)
         self._context = context
         self._answers = answers
         self._node = node
 
     def stop(self) -> None:
-        """Nothing is left to be done."""
+        """Do nothing."""
 
     def _take(self, delivery: Any, raw: bytes) -> None:  # noqa: ANN401  (as the link gives it)
         asked = node_info.request(raw)
@@ -115,7 +115,7 @@ class RequestProducer(RequestReceiver):
         if answers is None:
             self.link.settle(delivery, Fault(NOT_FOUND, "no link of this connection receives at that address"))
         elif answers.full:
-            self.link.settle(delivery, Fault(LIMIT, "answers wait to be received"))
+            self.link.settle(delivery, Fault(LIMIT, "too many answers wait for credit"))
         else:
             command = Partitions(self._node, self._context.sender)
             self._context.core.submit(command, partial(self._answered, delivery, asked, answers))
@@ -123,7 +123,7 @@ class RequestProducer(RequestReceiver):
     def _answered(self, delivery: Any, asked: node_info.Request, answers: ResponseConsumer, result: Result) -> None:  # noqa: ANN401
         match result:
             case Extents():
-                answers.tell(node_info.answer(result, asked.correlation))
+                answers.send_answer(node_info.answer(result, asked.correlation))
                 self.link.settle(delivery, None)
             case Refused():
                 self.link.settle(delivery, fault(result))

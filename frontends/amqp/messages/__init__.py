@@ -1,1 +1,1 @@
-"""A message and what becomes of it: sections, properties, deliveries, outcomes. Must not know links."""
+"""Messages and their outcomes: sections, properties, deliveries. Must not know links."""

@@ -1,4 +1,4 @@
-"""An item on its way to a worker: the message that its publisher sent, with what is known of its lock. Pure."""
+"""Writes an item for its consumer: the publisher's message plus its lock. Pure."""
 
 import struct
 
@@ -9,11 +9,11 @@ from frontends.amqp.messages.message import DELIVERY, HEADER, Writer
 from frontends.amqp.protocol import types
 
 _HEADED = 3
-"""Fields of the header that are the publisher's: durable, priority, ttl."""
+"""The number of header fields that belong to the publisher: durable, priority, ttl."""
 
 
 def message(item: HeldItem) -> bytes:
-    """Write an item: how often it was tried in vain in the header, the lock in delivery annotations."""
+    """Write an item: failed attempts in the header, the lock in the delivery annotations."""
     parts = Writer.parts(codec.unpack(item.envelope), item.key)
     parts[HEADER] = types.section(HEADER, _header(parts.get(HEADER, b""), item))
     told = [
@@ -29,7 +29,7 @@ def message(item: HeldItem) -> bytes:
 
 
 def _header(carried: bytes, item: HeldItem) -> bytes:
-    """Write the header that came, with this service's say: whether anybody had it before, and the tries in vain (§3.2.1)."""
+    """Write the publisher's header with our first-acquirer and delivery-count (§3.2.1)."""
     fields = [carried[at : types.after(carried, at)] for at in types.items(carried, 3)] if carried else []
     fields = (fields + [b"\x40"] * _HEADED)[:_HEADED]
     first = b"\x41" if item.attempt == 1 else b"\x42"

@@ -1,4 +1,4 @@
-"""The lock of an item that a worker was handed, and what its outcome asks of the core. Pure; must not know proton."""
+"""The lock of a delivered item, and the command for each outcome. Pure; must not know proton."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,7 @@ _REASON_CHARS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LockRef:
-    """What a worker's link has of an item that it holds."""
+    """A link's reference to an item that it holds."""
 
     jid: Jid
     partition: Partition
@@ -22,11 +22,11 @@ class LockRef:
 
     @classmethod
     def of(cls, jid: Jid, item: HeldItem) -> "LockRef":
-        """Take what is needed to end or to renew a lock: no payload."""
+        """Keep what ending or renewing the lock needs, without the payload."""
         return cls(jid, item.partition, item.item_id, item.token)
 
     def end(self, outcome: Outcome) -> Retract | Unlock:
-        """End the lock as its holder says: done, dead, tried or untried."""
+        """Return the command for the consumer's outcome: acknowledged, dead letter, failed or untried."""
         if outcome.kind is Kind.ACCEPTED:
             return self.acknowledge()
         if outcome.kind is Kind.REJECTED:
@@ -42,11 +42,11 @@ class LockRef:
         return self.give_back(untried=not outcome.failed)
 
     def acknowledge(self) -> Retract:
-        """End it for good."""
+        """Return the command that acknowledges the item."""
         return Retract(self.partition.node, self.jid, self.item_id, self.token, partition=self.partition.number)
 
     def give_back(self, *, untried: bool, delay_ms: int = 0) -> Unlock:
-        """Let others have the item."""
+        """Return the command that makes the item available to others."""
         return Unlock(
             self.partition.node,
             self.jid,
@@ -58,10 +58,10 @@ class LockRef:
         )
 
     def renew(self) -> Renew:
-        """Start the lock's time anew."""
+        """Return the command that renews the lock."""
         return Renew(self.partition.node, self.jid, self.item_id, self.token, self.partition.number)
 
 
 def _line(said: str) -> str:
-    """Make one line of what a peer gives as a reason."""
+    """Turn a peer's reason into one printable line."""
     return "".join(mark if mark.isprintable() else " " for mark in said[:_REASON_CHARS])

@@ -1,8 +1,8 @@
-"""A message on its way in and out (part 3, §3.2): its sections as bytes to an envelope, and an event of the log to sections.
+"""Translates a message in both directions (part 3, §3.2): sections to an envelope, and an event of the log to sections.
 
-What other doors understand is translated: one data section or a string, the content type, application properties as headers,
-the group key. All else is carried along as it came, byte for byte, in the header `amqp`, so that a consumer has the very
-message that its producer sent. Delivery annotations are of one hop: they are read, and others are put in their place. Pure.
+What other doors understand is translated: one data section or a string, the content type, application properties as
+headers, the group key. All else is kept byte for byte in the header `amqp`, so that a consumer gets exactly the message
+that its producer sent. Delivery annotations belong to one hop: they are read and replaced. Pure.
 """
 
 from base64 import b64decode, b64encode
@@ -25,10 +25,10 @@ from frontends.amqp.protocol import types
 
 TEXT: Final = "text/plain;charset=utf-8"
 AMQP: Final = "application/vnd.amqp"
-"""Content type of a body that is neither one data section nor a string: its sections as they came."""
+"""The content type of a body that is neither one data section nor a string: its raw sections."""
 
 _KINDS: Final = {"data": BYTES, "string": TEXT, "sections": AMQP}
-"""Content type of each form of a body that has none."""
+"""The default content type of each form of a body."""
 
 HEADER, DELIVERY, MESSAGE, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
 _NAMES: Final = {
@@ -46,16 +46,16 @@ _BODY: Final = frozenset({DATA, SEQUENCE, VALUE})
 _MAPS: Final = frozenset({DELIVERY, MESSAGE, APPLICATION, FOOTER})
 _LISTS: Final = frozenset({HEADER, PROPERTIES, SEQUENCE})
 _CARRIED: Final = frozenset({HEADER, MESSAGE, PROPERTIES, APPLICATION, FOOTER})
-_NOTHING: Final = properties.Told({}, {}, whole=True)
+_NOTHING: Final = properties.PropertyHeaders({}, {}, whole=True)
 _CONTENT_TYPE: Final = 6
-"""Place of the content type in the list of properties."""
+"""The index of the content type in the list of properties."""
 
 _DATA: Final = b"\x00\x53\x75"
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: where it begins, where its value does, and where it ends."""
+    """One section: where it begins, where its value begins, and where it ends."""
 
     code: int
     start: int
@@ -65,9 +65,9 @@ class Section:
 
 @dataclass(slots=True)
 class Message:
-    """What a producer sent; `partition` is the one that its annotation asks for, as it is written there.
+    """A producer's message; `partition` is the text of its partition annotation.
 
-    What its header says of priority and time to live, and an annotation of a delay, are the `hints`.
+    `hints` come from priority and time to live in the header and from the delay annotation.
     """
 
     envelope: bytes = b""
@@ -78,7 +78,7 @@ class Message:
 
 
 def sections(raw: bytes) -> list[Section]:
-    """Find the sections of a message, in the order that they must have; raises Malformed."""
+    """Return the sections of a message and check their order; raises Malformed."""
     found: list[Section] = []
     at, last = 0, HEADER - 1
     while at < len(raw):
@@ -87,7 +87,7 @@ def sections(raw: bytes) -> list[Section]:
         repeats = code == last and code in {DATA, SEQUENCE}
         mixed = code in _BODY and last in _BODY and code != last
         if not HEADER <= code <= FOOTER or (code <= last and not repeats) or mixed:
-            raise types.Malformed(types.MESSAGE, "the sections are not those of a message, or not in their order")
+            raise types.Malformed(types.MESSAGE, "a section is unknown or out of order")
         end = types.check(raw, value)
         of = raw[value]
         fits = (
@@ -96,21 +96,21 @@ def sections(raw: bytes) -> list[Section]:
             and (code != DATA or of in {0xA0, 0xB0})
         )
         if not fits:
-            raise types.Malformed(types.MESSAGE, "a section holds what it must not")
+            raise types.Malformed(types.MESSAGE, "a section has the wrong type")
         found.append(Section(code, at, value, end))
         at, last = end, code
     if not found:
-        raise types.Malformed(types.MESSAGE, "there is nothing in it")
+        raise types.Malformed(types.MESSAGE, "it is empty")
     return found
 
 
 @dataclass(slots=True)
-class _Taken:
-    """What is taken out of the sections: for all doors, and for AMQP alone."""
+class _Parsed:
+    """The parts of the sections: for all doors, and for AMQP only."""
 
     message: Message = field(default_factory=Message)
     kind: str = ""
-    told: properties.Told = _NOTHING
+    told: properties.PropertyHeaders = _NOTHING
     carried: list[bytes] = field(default_factory=list)
     body: list[Section] = field(default_factory=list)
     properties: Section | None = None
@@ -120,25 +120,25 @@ class _Taken:
     delay_ms: int | None = None
 
     def carry(self, raw: bytes, section: Section) -> None:
-        """Keep a section as it is, under the short form of its name."""
+        """Keep a section's bytes, under the short form of its descriptor."""
         self.carried.append(types.section(section.code, raw[section.value : section.end]))
 
 
-def taken(raw: bytes) -> Message:
-    """Read a message; raises MalformedRequest."""
+def parse(raw: bytes) -> Message:
+    """Parse a message; raises MalformedRequest."""
     if raw[:3] == _DATA and raw[3:4] in {b"\xa0", b"\xb0"} and len(raw) > 7 and types.span(raw, 3)[1] == len(raw):
-        # Nothing but a body: as most are that are many.
+        # Fast path for the usual message, which has only a body.
         body = raw[types.span(raw, 3)[0] :]
         return Message(codec.pack(Envelope(body, BYTES)), len(body))
     try:
         found = sections(raw)
     except types.Malformed as wrong:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the message cannot be read: {wrong}") from None
-    into = _Taken()
+    into = _Parsed()
     for each in found:
         _section(raw, each, into)
     body, form, kind = _bodied(raw, into)
-    # A type alone is written again from the envelope, unless it says what is meant without it.
+    # Properties with only a content type can be rebuilt from the envelope, unless it repeats the default.
     if into.properties and not (into.simple and (not into.kind or into.kind == kind != _KINDS[form])):
         into.carry(raw, into.properties)
     carried = b"".join(into.carried)
@@ -151,7 +151,7 @@ def taken(raw: bytes) -> Message:
     return into.message
 
 
-def _section(raw: bytes, each: Section, into: _Taken) -> None:
+def _section(raw: bytes, each: Section, into: _Parsed) -> None:
     match each.code:
         case 0x70 if raw[each.value] != 0x45:
             _header(raw, each, into)
@@ -172,9 +172,9 @@ def _section(raw: bytes, each: Section, into: _Taken) -> None:
             into.carry(raw, each)
 
 
-def _bodied(raw: bytes, into: _Taken) -> tuple[bytes, str, str]:
+def _bodied(raw: bytes, into: _Parsed) -> tuple[bytes, str, str]:
     if not into.body:
-        # It should have one, and clients leave out an empty one.
+        # A message should have a body, but clients omit an empty one.
         return b"", "sections", AMQP
     first = into.body[0]
     start, end = types.span(raw, first.value) if raw[first.value] else (0, 0)
@@ -185,8 +185,8 @@ def _bodied(raw: bytes, into: _Taken) -> tuple[bytes, str, str]:
     return raw[first.start : into.body[-1].end], "sections", AMQP
 
 
-def _header(raw: bytes, section: Section, into: _Taken) -> None:
-    """Read priority and time to live (§3.2.1): of 256 priorities ten are told apart, and a time of 0 is none."""
+def _header(raw: bytes, section: Section, into: _Parsed) -> None:
+    """Read priority and time to live (§3.2.1): priorities above the maximum are lowered to it, and a time of 0 means none."""
     places: list[int | None] = [*types.items(raw, section.value), None, None, None]
     rank, ttl = (_whole(raw, places[number], what) for number, what in ((1, "the priority"), (2, "the time to live")))
     into.priority = None if rank is None else min(max(rank, 0), MOST_PRIORITY)
@@ -194,10 +194,10 @@ def _header(raw: bytes, section: Section, into: _Taken) -> None:
 
 
 def _whole(raw: bytes, at: int | None, what: str) -> int | None:
-    """Read a whole number that asks for something; None where there is none, or null."""
+    """Read an integer field that requests something; None if absent or null."""
     found = None if at is None else types.integer(raw, at)
     if found is None and at is not None and raw[at] != 0x40:
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{what} is no whole number")
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{what} is not a whole number")
     return found
 
 
@@ -206,12 +206,12 @@ def _partition(raw: bytes, annotations: Section) -> str | None:
         if types.text(raw, key) in PARTITIONS and raw[value] != 0x40:
             said = types.text(raw, value)
             if said is None:
-                raise MalformedRequest(Problem.PAYLOAD_INVALID, "the annotation of the partition is no symbol")
+                raise MalformedRequest(Problem.PAYLOAD_INVALID, "the annotation of the partition is not a symbol")
             return said
     return None
 
 
-def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
+def _annotations(raw: bytes, annotations: Section, into: _Parsed) -> None:
     rest: list[bytes] = []
     for key, value in types.pairs(raw, annotations.value):
         name = types.text(raw, key)
@@ -219,7 +219,7 @@ def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
             said = types.text(raw, value) or ""
             if not said.isprintable() or not 0 < len(said.encode()) <= ITEM_ID_BYTES:
                 raise MalformedRequest(
-                    Problem.PAYLOAD_INVALID, f"{KEY} is a string of at most {ITEM_ID_BYTES} printable bytes"
+                    Problem.PAYLOAD_INVALID, f"{KEY} must be a string of at most {ITEM_ID_BYTES} printable bytes"
                 )
             into.message.key = said
         elif name not in PARTITIONS:
@@ -230,7 +230,7 @@ def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
         into.carried.append(types.section(MESSAGE, types.mapped(rest)))
 
 
-def _properties(raw: bytes, section: Section, into: _Taken) -> None:
+def _properties(raw: bytes, section: Section, into: _Parsed) -> None:
     only = True
     for place, at in enumerate(types.items(raw, section.value)):
         if raw[at] == 0x40:
@@ -244,29 +244,29 @@ def _properties(raw: bytes, section: Section, into: _Taken) -> None:
 
 
 def annotated(record: bytes) -> dict[str, str]:
-    """Give the message annotations of an event, but its group key, as texts where they have such a form; raises CorruptRecord."""
+    """Return the text forms of an event's message annotations without the group key; raises CorruptRecord."""
     carried = _parted(_carried(codec.unpack(record))[1]).get(MESSAGE, types.section(MESSAGE, types.mapped([])))
     found = {types.text(carried, key): types.shown(carried, value) for key, value in types.pairs(carried, 3)}
     return {name: text for name, text in found.items() if name is not None and text is not None}
 
 
 def _carried(envelope: Envelope) -> tuple[str, str]:
-    """Give the form of the body, and what is carried."""
+    """Return the form of the body, and the kept sections in base64."""
     form, _, carried = envelope.headers.get(CARRIED, "data ").partition(" ")
     return form, carried
 
 
 class Writer:
-    """Writes events of one partition: what is the same for all is written once."""
+    """Writes events of one partition; encodes the constant parts once."""
 
     def __init__(self, partition: int) -> None:
-        """Begin with what is always told."""
+        """Encode the constant parts."""
         self._head = types.symbol(PARTITION) + types.symbol(str(partition)) + types.symbol(OFFSET)
         self._middle = types.symbol(TIMESTAMP)
         self._gap = types.symbol(GAP) + b"\x41"
 
     def message(self, event: Event, *, gap: bool) -> bytes:
-        """Write an event as the message that it is (E13, E16); `gap`: what lay before it went with the retention (EX7)."""
+        """Write an event as a message (E13, E16); `gap`: the retention removed older events (EX7)."""
         told = self._head + types.symbol(event.offset) + self._middle + types.timestamp(event.timestamp_ms)
         pairs = [told, b"", b"", b"", b"", b""]
         if gap:
@@ -281,7 +281,7 @@ class Writer:
 
     @staticmethod
     def parts(envelope: Envelope, key: str) -> dict[int, bytes]:
-        """Write the sections of what was sent, by their codes."""
+        """Write the sections of what was sent, by code."""
         form, carried = _carried(envelope)
         parts = _parted(carried)
         if key:
@@ -296,7 +296,7 @@ class Writer:
 
 
 def _parted(carried: str) -> dict[int, bytes]:
-    """Part what `carry` has kept; a header of this name that another door's publisher made is no such thing."""
+    """Split what `carry` has kept; empty for a header of this name that came from another door's publisher."""
     try:
         raw = b64decode(carried, validate=True)
         found, at = {}, 0
@@ -310,7 +310,7 @@ def _parted(carried: str) -> dict[int, bytes]:
 
 
 def _keyed(key: str, carried: bytes = b"") -> bytes:
-    """Write the message annotations: the group key, and what the producer's own were."""
+    """Write the message annotations: the group key and the producer's own."""
     if not key:
         return carried
     pairs = [types.symbol(KEY), types.string(key)]

@@ -1,1 +1,1 @@
-"""The protocol itself: frames, types, SASL, and proton's engine. Must not know what a link is for."""
+"""The protocol: frames, types, SASL, and proton's engine. Must not know what a link is for."""

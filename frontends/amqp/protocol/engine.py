@@ -1,6 +1,6 @@
-"""proton without its I/O: bytes in, events and bytes out. Must not know asyncio or the core.
+"""Wraps proton without its I/O: bytes in, events and bytes out. Must not know asyncio or the core.
 
-What happens for every message is told by proton's C functions themselves: its Python events cost three times as much.
+Per-message events come from proton's C functions: its Python events cost three times as much.
 """
 
 from enum import Enum, auto
@@ -16,7 +16,7 @@ from proton import (
     Session,
     Transport,
 )
-from proton import symbol as symbol  # noqa: PLC0414  (what properties are named with)
+from proton import symbol as symbol  # noqa: PLC0414  (re-exported for names of properties)
 
 from frontends.amqp.constants import CAPABILITY
 from frontends.amqp.errors import Fault
@@ -29,19 +29,21 @@ CONTAINER: Final = "stanzaq"
 FRAME_BYTES: Final = 32_768
 CHANNELS: Final = 64
 IDLE_SECONDS: Final = 60.0
-"""A peer that says nothing for so long is gone."""
+"""A peer that is silent for this long counts as gone."""
 
 SESSION_BYTES: Final = 2_000 * FRAME_BYTES
-"""What a peer may have under way on a session: so many frames, however short. Nothing of it stays in proton, for links are
-emptied as soon as something has arrived, and with too much that waits for Redis no more is read."""
+"""What a peer may have in transit on a session, in frames of any length.
+
+Links are emptied on each arrival, so proton keeps none of it. With too many bytes waiting for Redis, reading stops.
+"""
 
 
 _OPEN: Final = bytes.fromhex("00000011 02000000 005310c0 0401a10130")
-"""The shortest open that there is."""
+"""The shortest open frame."""
 
 
 class EngineEvent(Enum):
-    """What a door has to hear of."""
+    """The events of an engine."""
 
     OPENED = auto()
     CLOSED = auto()
@@ -52,10 +54,10 @@ class EngineEvent(Enum):
 
 
 class Engine:
-    """One connection's side of the protocol."""
+    """The protocol state of one connection."""
 
     def __init__(self) -> None:
-        """Begin before the header of AMQP."""
+        """Begin before the AMQP header."""
         self._transport = Transport(Transport.SERVER)
         self._transport.max_frame_size = FRAME_BYTES
         self._transport.idle_timeout = IDLE_SECONDS
@@ -67,7 +69,7 @@ class Engine:
         self._proton_links: dict[Any, ProtonLink] = {}
 
     def receive(self, data: memoryview) -> int:
-        """Take bytes, as many as there is room for now; -1 when no more are taken at all."""
+        """Take bytes, as many as fit now, and return their number; -1 when input has ended."""
         room = self._transport.capacity()
         if room < 0:
             return -1
@@ -77,7 +79,7 @@ class Engine:
         return taken
 
     def output(self) -> bytes | None:
-        """Give what is to be sent now; None when there will be no more."""
+        """Return the bytes to send now; None at the end of the output."""
         pending = self._transport.pending()
         if pending < 0:
             return None
@@ -88,24 +90,24 @@ class Engine:
         return bytes(data)
 
     def tick(self, now: float) -> float:
-        """Let time pass; gives when it wants to be told again, 0 for never."""
+        """Process time-outs; returns when to call again, 0 for never."""
         return float(self._transport.tick(now) or 0.0)
 
     @property
     def idle_seconds(self) -> float:
-        """After how long without a word the peer ends the connection; 0 for never."""
+        """The peer's idle time-out in seconds; 0 for none."""
         return float(self._transport.remote_idle_timeout)
 
     def events(self) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
-        """Give what has happened, and to which link."""
-        collector = self._collector._impl  # noqa: SLF001  (proton's own methods on it are the slow ones)
+        """Yield the events, with the link of each."""
+        collector = self._collector._impl  # noqa: SLF001  (proton's own methods on it are slow)
         while (event := lib.pn_collector_peek(collector)) != ffi.NULL:
             kind = lib.pn_event_type(event)
             if kind == lib.PN_DELIVERY:
                 delivery = lib.pn_event_delivery(event)
                 proton_link = self._proton_links.get(lib.pn_delivery_link(delivery))
                 if isinstance(proton_link, Outgoing):
-                    proton_link.hear(delivery)
+                    proton_link.on_delivery(delivery)
                     yield EngineEvent.FLOW, proton_link
                 elif proton_link is not None:
                     yield EngineEvent.MESSAGES, proton_link
@@ -115,10 +117,10 @@ class Engine:
             else:
                 found = self._collector.peek()
                 if found is not None:
-                    yield from self._rare(found)
+                    yield from self._rare_events(found)
             lib.pn_collector_pop(collector)
 
-    def _rare(self, event: Event) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
+    def _rare_events(self, event: Event) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
         link: Any = event.link
         session: Any = event.session
         proton_link: ProtonLink | None
@@ -145,7 +147,7 @@ class Engine:
                     proton_link.ended(closed=event.type is Event.LINK_REMOTE_CLOSE)
 
     def _left(self, session: Session) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
-        """End the links of a session with it."""
+        """End the links of a session that has ended."""
         for raw, proton_link in list(self._proton_links.items()):
             if lib.pn_link_session(raw) == session._impl:  # noqa: SLF001
                 del self._proton_links[raw]
@@ -156,7 +158,7 @@ class Engine:
 
     @property
     def links(self) -> int:
-        """How many there are."""
+        """The number of links."""
         return len(self._proton_links)
 
     def open(self) -> None:
@@ -169,11 +171,12 @@ class Engine:
         self._connection.open()
 
     def close(self, fault: Fault | None) -> None:
-        """End the connection, and say why."""
+        """Close the connection, with an error if there is one."""
         if self._connection.state & Endpoint.LOCAL_CLOSED:
             return
         if self._connection.state & Endpoint.LOCAL_UNINIT:
-            # Part 2 §2.4.3: there is no close without an open; and proton says none to a peer that it has not heard one from.
+            # Part 2 §2.4.3: a close needs an open before it, and proton sends none to a peer whose open it has not
+            # received.
             self.open()
             self._transport.push(_OPEN)
         if fault:
@@ -181,10 +184,10 @@ class Engine:
         self._connection.close()
 
     def release(self) -> None:
-        """Let go of all that proton has of it: nothing is done with a link from here on."""
+        """Free proton's objects; links must not be used afterwards."""
         for proton_link in self._proton_links.values():
             proton_link.alive = False
         self._proton_links.clear()
         self._transport.unbind()
-        lib.pn_connection_collect(self._connection._impl, ffi.NULL)  # noqa: SLF001  (proton's own way to do it fails)
+        lib.pn_connection_collect(self._connection._impl, ffi.NULL)  # noqa: SLF001  (proton's Python method fails here)
         self._connection.free()

@@ -1,4 +1,4 @@
-"""A filter as a peer writes it (part 3 §3.5.8). A value only."""
+"""A source filter as decoded from the wire (part 3 §3.5.8). A value only."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One of a filter set: its descriptor, a symbol or a number, and what it describes."""
+    """One filter of a set: its descriptor, a symbol or number, and the described value."""
 
     descriptor: str | int
     value: Any

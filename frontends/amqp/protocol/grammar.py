@@ -1,7 +1,7 @@
-"""Frames of AMQP (part 2 §2.3) and the performatives in them (§2.7), out of bytes. Pure.
+"""Parses frames of AMQP (part 2 §2.3) and their performatives (§2.7). Pure.
 
-Each field is checked against the type that the specification gives it, so that nothing is guessed further on. Must not know what
-may be said when.
+Each field is checked against its type in the specification, so that later code need not guess. Must not know when a frame
+is allowed.
 """
 
 import struct
@@ -14,11 +14,11 @@ from frontends.amqp.errors import DECODE, FRAMING, INVALID_FIELD, NOT_IMPLEMENTE
 from frontends.amqp.protocol import types as wire
 
 HEADER_BYTES: Final = 8
-"""Of a frame, and of AMQP."""
+"""The size of a frame's header, and of the AMQP header."""
 
 
 class Code(IntEnum):
-    """Descriptors of performatives, and of the lists in them that are read further on."""
+    """Descriptors of performatives, and of the nested lists that are parsed."""
 
     OPEN = 0x10
     BEGIN = 0x11
@@ -43,7 +43,7 @@ _BINARY: Final = frozenset({0xA0, 0xB0})
 _STRING: Final = frozenset({0xA1, 0xB1})
 _SYMBOL: Final = frozenset({0xA3, 0xB3})
 _SYMBOLS: Final = _SYMBOL | {0xE0, 0xF0, 0x45, 0xC0, 0xD0}
-"""One or several: an array of them, and a list, which is not what the specification says and what clients write."""
+"""One symbol or several: an array, or a list, which clients write against the specification."""
 
 _MAP: Final = frozenset({0xC1, 0xD1})
 _DESCRIBED: Final = frozenset({0x00})
@@ -67,7 +67,7 @@ _FIELDS: Final = {
     Code.SOURCE: (*_TERMINUS, _SYMBOL, _MAP, _DESCRIBED, _SYMBOLS, _SYMBOLS),
     Code.TARGET: (*_TERMINUS, _SYMBOLS),
 }
-"""The types of the fields of each list, as the codes that they may be written with; each may be null but for these:"""
+"""The type codes allowed in each field of each list; null is allowed too, except in these:"""
 
 _MANDATORY: Final = {
     Code.OPEN: (0,),
@@ -79,7 +79,7 @@ _MANDATORY: Final = {
     Code.DETACH: (0,),
 }
 SIZES: Final = {int(code): len(fields) for code, fields in _FIELDS.items()}
-"""How many fields each list may have."""
+"""The number of fields of each list."""
 
 _PERFORMATIVES: Final[dict[int | str, Code]] = {int(code): code for code in Code if code <= Code.CLOSE}
 _SOURCE, _TARGET = 5, 6
@@ -90,15 +90,15 @@ _BINARY_SHORT: Final = 0xA0
 
 
 class Frames:
-    """Whole frames of one direction, out of the pieces in which bytes come, without the header of AMQP before them."""
+    """Splits the bytes of one direction, without the AMQP header, into whole frames."""
 
     def __init__(self, most: int) -> None:
-        """Begin with nothing; a frame has at most so many bytes."""
+        """Begin without bytes; a frame has at most `most`."""
         self._most = most
         self._rest = b""
 
     def whole(self, data: bytes) -> Iterator[bytes]:
-        """Give the frames that are all there now; raises Fault for bytes that are none."""
+        """Yield the complete frames; raises Fault for an impossible frame size."""
         data, at = self._rest + data, 0
         self._rest = b""
         while len(data) - at >= HEADER_BYTES:
@@ -114,9 +114,9 @@ class Frames:
 
 @dataclass(slots=True)
 class Performative:
-    """What a frame says: on which channel, which performative, and its fields in their order, None for those that are null.
+    """A parsed frame: its channel, its performative, and the fields in order (None for null).
 
-    Numbers, booleans and binaries are what they are, all else stands as it is written.
+    Numbers, booleans and binaries are decoded; other fields are raw bytes.
     """
 
     channel: int
@@ -125,22 +125,22 @@ class Performative:
 
 
 def performative(frame: bytes) -> Performative | None:
-    """Read a frame; None for an empty one. Raises Fault."""
+    """Parse a frame; None for an empty one. Raises Fault."""
     at = frame[4] * 4
     if at < HEADER_BYTES or at > len(frame):
-        raise Fault(FRAMING, "the body of a frame does not begin there")
+        raise Fault(FRAMING, "the data offset of a frame is invalid")
     if frame[5]:
-        raise Fault(FRAMING, f"there are no frames of type {frame[5]} here")
+        raise Fault(FRAMING, f"frames of type {frame[5]} are not supported")
     if at == len(frame):
         return None
     try:
         number, at = wire.described(frame, at)
         code = _PERFORMATIVES.get(number)
         if code is None:
-            raise Fault(NOT_IMPLEMENTED, f"there is no performative {number}")
+            raise Fault(NOT_IMPLEMENTED, f"unknown performative {number}")
         fields, end = _read(frame, at, code)
         if end != len(frame) and code is not Code.TRANSFER:
-            raise Fault(DECODE, f"something follows the {code.name.lower()}")
+            raise Fault(DECODE, f"unexpected bytes follow the {code.name.lower()}")
         if code is Code.ATTACH:
             _terminus(fields[_SOURCE], Code.SOURCE)
             _terminus(fields[_TARGET], Code.TARGET)
@@ -152,7 +152,7 @@ def performative(frame: bytes) -> Performative | None:
 
 
 def _terminus(said: bytes | None, code: Code) -> None:
-    """Check one end of a link as well: what a peer asks for there is not to be taken for nothing."""
+    """Check a terminus as well, so that an invalid request in it is not ignored."""
     if said is not None:
         number, at = wire.described(said, 0)
         if number == code:
@@ -160,16 +160,16 @@ def _terminus(said: bytes | None, code: Code) -> None:
 
 
 def _read(frame: bytes, at: int, code: Code) -> tuple[list[Any], int]:
-    """Read the fields of the list at a place, and give where it ends; raises Fault and Malformed."""
+    """Parse the list at a position and return its fields and its end; raises Fault and Malformed."""
     types = _FIELDS[code]
     count, place, end = wire.opened(frame, at)
     if count > len(types) or end > len(frame):
-        raise wire.Malformed(wire.VALUE, f"{count} fields of a {code.name.lower()} are too many, or not all there")
+        raise wire.Malformed(wire.VALUE, f"a {code.name.lower()} has too many fields, or is cut off")
     fields: list[Any] = []
     for of in types[:count]:
         form = frame[place]
         if form not in of and form != _NULL:
-            raise Fault(INVALID_FIELD, f"field {len(fields) + 1} of the {code.name.lower()} is not of its type")
+            raise Fault(INVALID_FIELD, f"field {len(fields) + 1} of the {code.name.lower()} has the wrong type")
         if form in _CONSTANTS:
             fields.append(_CONSTANTS[form])
             place += 1
@@ -188,18 +188,18 @@ def _read(frame: bytes, at: int, code: Code) -> tuple[list[Any], int]:
             fields.append(_value(frame, place, after))
             place = after
     if place != end:
-        raise wire.Malformed(wire.VALUE, "a list is not as long as it says")
+        raise wire.Malformed(wire.VALUE, "the size of a list is wrong")
     return _whole(fields + [None] * (len(types) - count), code), end
 
 
 def _whole(fields: list[Any], code: Code) -> list[Any]:
     for number in _MANDATORY.get(code, ()):
         if fields[number] is None:
-            raise Fault(INVALID_FIELD, f"field {number + 1} of the {code.name.lower()} is not there")
+            raise Fault(INVALID_FIELD, f"field {number + 1} of the {code.name.lower()} is missing")
     return fields
 
 
-def _value(frame: bytes, at: int, after: int) -> Any:  # noqa: ANN401  (as its type is)
+def _value(frame: bytes, at: int, after: int) -> Any:  # noqa: ANN401  (typed by the field)
     form = frame[at]
     if form in _BINARY:
         return frame[wire.span(frame, at)[0] : after]

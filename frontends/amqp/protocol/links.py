@@ -1,7 +1,7 @@
-"""Links of a connection, as proton has them: what a peer asks of one, and how it is accepted and ended. Must not know asyncio.
+"""Wraps proton's links: what the peer asks for, and how to accept, refuse and end a link. Must not know asyncio.
 
-What happens for every message goes through proton's C functions themselves: its Python objects for deliveries cost three times
-as much. A delivery that waits for its outcome is held by a reference; nothing is done with it once its link is gone.
+Per-message work uses proton's C functions: its Python objects for deliveries cost three times as much. A delivery that
+waits for its outcome holds a reference; it is not touched once its link is gone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 from proton import Condition, Data, Described, Endpoint, Link, Terminus
-from proton import symbol as symbol  # noqa: PLC0414  (what properties are named with)
+from proton import symbol as symbol  # noqa: PLC0414  (re-exported for names of properties)
 
 from frontends.amqp.errors import LIMIT, TOO_BIG, TRANSFER_LIMIT, Fault
 from frontends.amqp.protocol.filters import Filter
@@ -22,7 +22,7 @@ DETAIL_CHARS: Final = 300
 
 
 class ProtonLink:
-    """A link that a peer has asked for: what it asks, and how it is accepted, refused and ended."""
+    """A link that a peer has requested, and how to accept, refuse and end it."""
 
     def __init__(self, link: Link) -> None:
         """Take a link that is not answered yet."""
@@ -33,48 +33,48 @@ class ProtonLink:
 
     @property
     def sends(self) -> bool:
-        """Tell whether messages go out over it."""
+        """Tell whether messages go to the peer."""
         return bool(self._link.is_sender)
 
     @property
     def name(self) -> str:
-        """The name that the peer has given it."""
+        """The name that the peer gave it."""
         return str(self._link.name)
 
     @property
     def address(self) -> str | None:
-        """The node's address, as the peer has it."""
+        """The node's address in the peer's request."""
         terminus = self._link.remote_source if self.sends else self._link.remote_target
         return terminus.address
 
     @property
     def session(self) -> object:
-        """What tells its session from others."""
+        """An identity of its session."""
         return lib.pn_link_session(self.raw)
 
     @property
     def reply_address(self) -> str | None:
-        """Where the peer says that it receives."""
+        """The address at which the peer receives."""
         return self._link.remote_target.address
 
     @property
     def dynamic(self) -> bool:
-        """Tell whether the peer asks for an address of its own."""
+        """Tell whether the peer asks for a generated address."""
         return bool((self._link.remote_source if self.sends else self._link.remote_target).dynamic)
 
     @property
     def declares(self) -> bool:
-        """Tell whether the peer would declare transactions over it (part 4 §4.1)."""
+        """Tell whether the peer wants to declare transactions (part 4 §4.1)."""
         return bool(self._link.remote_target.type == Terminus.COORDINATOR)
 
     @property
     def copies(self) -> bool:
-        """Tell whether the peer asks for copies, and so to consume nothing."""
+        """Tell whether the peer asks for copies, without consuming."""
         return bool(self._link.remote_source.distribution_mode == Terminus.DIST_MODE_COPY)
 
     @property
     def properties(self) -> dict[str, Any]:
-        """What the peer says of it."""
+        """The properties in the peer's request."""
         return {str(name): value for name, value in _mapping(self._link.remote_properties).items()}
 
     @property
@@ -94,12 +94,12 @@ class ProtonLink:
     def accept(
         self, properties: Mapping[str, Any], *, address: str | None = None, most_bytes: int = 0, moves: bool = False
     ) -> None:
-        """Open it on this side: with the filters that it came with, which all apply; `moves`: what goes out is the peer's."""
+        """Open the link with the peer's filters, all of which apply; `moves`: messages are consumed."""
         link = self._link
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
         for end in (link.source, link.target):
-            # What is asked for beyond that is not so: nothing is kept of a link that has ended.
+            # Do not confirm any durability: nothing is kept of an ended link.
             end.durability, end.expiry_policy, end.timeout = Terminus.NONDURABLE, Terminus.EXPIRE_WITH_LINK, 0
             end.capabilities.clear()
         if address is not None:
@@ -114,7 +114,7 @@ class ProtonLink:
         link.open()
 
     def refuse(self, fault: Fault) -> None:
-        """Answer with no node, and end it (part 2 §2.6.3)."""
+        """Answer without a terminus, then end the link (part 2 §2.6.3)."""
         link = self._link
         if link.state & Endpoint.LOCAL_UNINIT:
             if self.sends:
@@ -127,7 +127,7 @@ class ProtonLink:
         self.end(fault)
 
     def end(self, fault: Fault | None = None) -> None:
-        """Close it from this side."""
+        """Close the link, with an error if there is one."""
         if self.alive and not self._link.state & Endpoint.LOCAL_CLOSED:
             self.over = True
             if fault:
@@ -135,7 +135,7 @@ class ProtonLink:
             self._link.close()
 
     def ended(self, *, closed: bool) -> None:
-        """Answer the peer, who has closed it, or detached it, and forget it."""
+        """Answer the peer's close or detach, and free the link."""
         self.alive = False
         if not self._link.state & Endpoint.LOCAL_CLOSED:
             if self._link.state & Endpoint.LOCAL_UNINIT:
@@ -148,24 +148,25 @@ class ProtonLink:
 
 
 class Incoming(ProtonLink):
-    """A link over which a peer sends."""
+    """A link over which the peer sends."""
 
     rejects = False
-    """Whether a message that is too long is rejected, and does not end the link."""
+    """Whether a message that is too long is rejected, instead of ending the link."""
 
     _part = b""
     _size = 0
 
     def messages(self, most: int, held: int) -> Iterator[tuple[Any, bytes, bool]]:
-        """Give what has arrived whole: a delivery to be settled, its bytes, and whether the peer has settled it already.
+        """Yield complete messages: the delivery to settle, its bytes, and whether the peer has settled it.
 
-        Raises Fault for one of more than `most` bytes, and for parts that with `held` elsewhere are more than two such messages.
+        Raises Fault for a message of more than `most` bytes, and when incomplete messages, with `held` bytes of other
+        links, exceed twice that.
         """
         while self.alive and (delivery := lib.pn_link_current(self.raw)) != ffi.NULL:
             if not lib.pn_delivery_readable(delivery):
                 return
             if self.over:
-                # Still on its way when the link was ended.
+                # It was still in transit when the link was ended.
                 self._part, self._size = b"", 0
                 self.discard()
                 return
@@ -186,7 +187,7 @@ class Incoming(ProtonLink):
                 yield delivery, whole, bool(lib.pn_delivery_settled(delivery))
 
     def _gather(self, delivery: Any, most: int, held: int) -> None:  # noqa: ANN401  (a pointer)
-        """Take a part of a message; of one that is too long nothing is kept."""
+        """Append a part of a message; keeps nothing of one that is too long."""
         if lib.pn_link_credit(self.raw) <= 0:
             raise Fault(TRANSFER_LIMIT, "the link has no credit for so many messages")
         pending = lib.pn_delivery_pending(delivery)
@@ -198,10 +199,10 @@ class Incoming(ProtonLink):
             lib.pn_link_recv(self.raw, ffi.from_buffer(data), pending)
         self._part = b"" if self._size > most else self._part + data
         if lib.pn_delivery_partial(delivery) and len(self._part) + held > 2 * most:
-            raise Fault(LIMIT, "too many messages are begun and not ended")
+            raise Fault(LIMIT, "too many messages are incomplete")
 
     def discard(self) -> None:
-        """Give back what has arrived: nothing was done with it."""
+        """Release what has arrived, without an effect."""
         while self.alive and (delivery := lib.pn_link_current(self.raw)) != ffi.NULL:
             partial = lib.pn_delivery_partial(delivery)
             if pending := lib.pn_delivery_pending(delivery):
@@ -214,17 +215,17 @@ class Incoming(ProtonLink):
 
     @property
     def begun(self) -> int:
-        """Bytes of a message that is not all there."""
+        """The bytes of an incomplete message."""
         return len(self._part)
 
     def grant(self, window: int) -> None:
-        """Let the peer send, up to so many messages at once."""
+        """Grant credit up to a window."""
         credit = lib.pn_link_credit(self.raw) if self.alive else 0
         if self.alive and not self.over and credit <= window // 2:
             lib.pn_link_flow(self.raw, window - credit)
 
     def settle(self, delivery: Any, fault: Fault | None) -> None:  # noqa: ANN401  (a pointer)
-        """Say how it went with a message: accepted, or rejected and why."""
+        """Settle a message: accepted, or rejected with the error."""
         if self.alive:
             lib.pn_delivery_update(delivery, _ACCEPTED if fault is None else _reject(delivery, fault))
             lib.pn_delivery_settle(delivery)
@@ -232,9 +233,9 @@ class Incoming(ProtonLink):
 
 
 class Outgoing(ProtonLink):
-    """A link over which a peer receives; whoever has set `told` hears the outcome of each message by its number, once."""
+    """A link over which the peer receives. `on_outcome`, if set, is called once with the number and outcome of each message."""
 
-    told: Callable[[int, Outcome, bool], None] | None = None
+    on_outcome: Callable[[int, Outcome, bool], None] | None = None
     _count = 0
 
     def __init__(self, link: Link) -> None:
@@ -243,31 +244,31 @@ class Outgoing(ProtonLink):
         self._unanswered: dict[int, Any] = {}
 
     def open_for(self) -> int:
-        """Give how many messages the peer takes now."""
+        """Return the peer's credit."""
         return int(lib.pn_link_credit(self.raw)) if self.alive and not self.over else 0
 
     @property
     def draining(self) -> bool:
-        """Tell whether the peer wants its credit used or given back."""
+        """Tell whether the peer wants its credit used or returned."""
         return self.alive and bool(lib.pn_link_get_drain(self.raw))
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait until the peer takes them."""
+        """The bytes that wait for the peer to read."""
         return int(lib.pn_session_outgoing_bytes(lib.pn_link_session(self.raw))) if self.alive else 0
 
     @property
     def unsettled(self) -> int:
-        """Messages of which the peer has not said what became of them."""
+        """The number of messages without an outcome."""
         return int(lib.pn_link_unsettled(self.raw)) if self.alive else 0
 
     def prepare(self) -> None:
-        """Settle what is sent at once if the peer asks for that; else it says when, though nothing hangs on it in a log (E1)."""
+        """Read the settle mode: messages are sent settled, or the peer settles them, which changes nothing in a log (E1)."""
         self.most_bytes = int(lib.pn_link_remote_max_message_size(self.raw)) or _ANY
         self.settles = lib.pn_link_remote_snd_settle_mode(self.raw) == _SETTLED
 
     def send(self, message: bytes) -> int:
-        """Send a message, for which there is credit; gives its number."""
+        """Send a message within the credit; returns its number."""
         self._count += 1
         tag = b"%x" % self._count
         delivery = lib.pn_delivery(self.raw, (len(tag), ffi.from_buffer(tag)))
@@ -277,12 +278,12 @@ class Outgoing(ProtonLink):
             lib.pn_delivery_settle(delivery)
         return self._count
 
-    def hear(self, delivery: Any) -> None:  # noqa: ANN401  (a pointer)
-        """Hear what the peer says of a message, and settle it: at once if the peer has, or if nobody asks for outcomes."""
+    def on_delivery(self, delivery: Any) -> None:  # noqa: ANN401  (a pointer)
+        """Process the peer's outcome, and settle it: at once if the peer has settled, or if nobody waits for outcomes."""
         state, settled = lib.pn_delivery_remote_state(delivery), bool(lib.pn_delivery_settled(delivery))
         if not lib.pn_delivery_updated(delivery) or not (settled or state):
             return
-        if self.told is None:
+        if self.on_outcome is None:
             lib.pn_delivery_settle(delivery)
         elif settled or state != _RECEIVED:
             tag = lib.pn_delivery_tag(delivery)
@@ -296,10 +297,10 @@ class Outgoing(ProtonLink):
             elif settled:
                 lib.pn_delivery_settle(delivery)
             if not known:
-                self.told(number, outcome, settled)
+                self.on_outcome(number, outcome, settled)
 
     def answer(self, number: int, fault: Fault | None) -> None:
-        """Settle a message of which the peer has said something that it waits to be settled."""
+        """Settle a message whose outcome the peer sent unsettled."""
         delivery = self._unanswered.pop(number, None)
         if delivery is None:
             return
@@ -310,19 +311,19 @@ class Outgoing(ProtonLink):
         lib.pn_decref(delivery)
 
     def forget(self) -> None:
-        """Answer nothing any more."""
+        """Drop the open outcomes."""
         for delivery in self._unanswered.values():
             lib.pn_decref(delivery)
         self._unanswered.clear()
 
     def drained(self) -> None:
-        """Give back the credit for which there is nothing."""
+        """Return the unused credit."""
         if self.alive:
             lib.pn_link_drained(self.raw)
 
 
 def _reject(delivery: Any, fault: Fault) -> int:  # noqa: ANN401  (a pointer)
-    """Say on this side why; gives the state."""
+    """Set the error of a rejection; returns the state."""
     condition = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
     lib.pn_condition_set_name(condition, fault.condition.encode())
     lib.pn_condition_set_description(condition, fault.detail[:DETAIL_CHARS].encode())
@@ -330,7 +331,7 @@ def _reject(delivery: Any, fault: Fault) -> int:  # noqa: ANN401  (a pointer)
 
 
 def _outcome(delivery: Any) -> Outcome:  # noqa: ANN401  (a pointer)
-    """Read what the peer says; what it settles without a word it has not worked on."""
+    """Read the peer's outcome; a delivery settled without a state counts as released."""
     said, state = lib.pn_delivery_remote(delivery), lib.pn_delivery_remote_state(delivery)
     if state == _ACCEPTED:
         return Outcome(Kind.ACCEPTED)
@@ -344,7 +345,7 @@ def _outcome(delivery: Any) -> Outcome:  # noqa: ANN401  (a pointer)
     return Outcome(Kind.RELEASED)
 
 
-def _mapping(said: Any) -> Mapping[Any, Any]:  # noqa: ANN401  (of any type that AMQP has)
+def _mapping(said: Any) -> Mapping[Any, Any]:  # noqa: ANN401  (of any AMQP type)
     if isinstance(said, Data):
         said.rewind()
         said = said.get_object() if said.next() else None
@@ -352,7 +353,7 @@ def _mapping(said: Any) -> Mapping[Any, Any]:  # noqa: ANN401  (of any type that
 
 
 def _value(said: Any) -> Any:  # noqa: ANN401
-    """Give a value of the wire as what it is beneath its type."""
+    """Strip proton's types from a value."""
     if isinstance(said, dict):
         return {str(name): _value(each) for name, each in said.items()}
     if isinstance(said, bool) or not isinstance(said, int | str):

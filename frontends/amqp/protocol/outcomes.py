@@ -1,4 +1,4 @@
-"""What a peer says of a delivery (part 3 §3.4). Values only."""
+"""A peer's outcome of a delivery (part 3 §3.4). Values only."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -15,7 +15,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One of them; what is modified may have `failed`, and may be for others alone (`elsewhere`)."""
+    """A terminal state. A modified delivery may have `failed`, and may be for other consumers only (`elsewhere`)."""
 
     kind: Kind
     reason: str = ""

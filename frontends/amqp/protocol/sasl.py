@@ -1,4 +1,4 @@
-"""The security layer of AMQP (part 5 §5.3) as bytes: what is offered, what is said, how it ends. Must not know who is whom."""
+"""The security layer of AMQP (part 5 §5.3) as bytes: offer, init, outcome. Must not know identities."""
 
 import struct
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from frontends.amqp.protocol import types
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 FRAME_MOST: Final = 4_096
-"""Longest frame: a peer may send 512 bytes before it knows more (§5.3.1), and passwords are short."""
+"""The longest frame: a peer may send 512 bytes before it knows more (§5.3.1), and passwords are short."""
 
 OK, REFUSED, LATER = 0, 1, 4
-"""Outcomes: it is well; wrong credentials; nothing can be said for now."""
+"""Outcomes: success; wrong credentials; temporary failure."""
 
 _MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
 
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """What a client says of itself."""
+    """A client's mechanism and response."""
 
     mechanism: str
     response: bytes
@@ -33,32 +33,32 @@ def mechanisms(names: list[str]) -> bytes:
 
 
 def outcome(code: int) -> bytes:
-    """Write how it has ended."""
+    """Write the outcome."""
     return _frame(types.section(_OUTCOME, types.listed([b"\x50%c" % code])))
 
 
 def framed(data: bytes) -> int:
-    """Give the length of the frame at the beginning, 0 while it is not all there; raises Malformed when it cannot be one."""
+    """Return the length of the first frame, 0 while it is incomplete; raises Malformed for an impossible length."""
     if len(data) < 4:
         return 0
     size = int(struct.unpack_from(">I", data)[0])
     if not 8 <= size <= FRAME_MOST:
-        raise types.Malformed(types.SASL, "a frame of SASL is not that long")
+        raise types.Malformed(types.SASL, "the size of a SASL frame is invalid")
     return size if len(data) >= size else 0
 
 
 def init(frame: bytes) -> Init:
-    """Read what a client says; raises Malformed."""
+    """Parse a client's init; raises Malformed."""
     offset, kind = frame[4] * 4, frame[5]
     code, at = types.described(frame, offset) if kind == 1 and 8 <= offset < len(frame) else (0, 0)
     if code not in {_INIT, "amqp:sasl-init:list"} or types.check(frame, at) != len(frame):
-        raise types.Malformed(types.SASL, "the frame is no init of SASL")
+        raise types.Malformed(types.SASL, "the frame is not a SASL init")
     if frame[at] not in {0xC0, 0xD0}:
-        raise types.Malformed(types.SASL, "the init of SASL is no list")
+        raise types.Malformed(types.SASL, "the SASL init is not a list")
     fields = list(types.items(frame, at))
     mechanism = types.text(frame, fields[0]) if fields else None
     if mechanism is None:
-        raise types.Malformed(types.SASL, "the init of SASL names no mechanism")
+        raise types.Malformed(types.SASL, "the SASL init names no mechanism")
     response = b""
     if len(fields) > 1 and frame[fields[1]] in {0xA0, 0xB0}:
         start, end = types.span(frame, fields[1])
@@ -67,14 +67,14 @@ def init(frame: bytes) -> Init:
 
 
 def plain(response: bytes) -> tuple[str, str, str]:
-    """Read what PLAIN says (RFC 4616): as whom to act, perhaps, who it is, and the password; raises Malformed."""
+    """Parse a PLAIN response (RFC 4616): identity to act as, user, password; raises Malformed."""
     parts = response.split(b"\x00")
     if len(parts) != 3:
-        raise types.Malformed(types.SASL, "the response of PLAIN has three parts")
+        raise types.Malformed(types.SASL, "a PLAIN response must have three parts")
     try:
         return parts[0].decode(), parts[1].decode(), parts[2].decode()
     except UnicodeDecodeError:
-        raise types.Malformed(types.SASL, "the response of PLAIN is UTF-8") from None
+        raise types.Malformed(types.SASL, "a PLAIN response must be UTF-8") from None
 
 
 def _frame(body: bytes) -> bytes:

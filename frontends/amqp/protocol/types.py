@@ -1,7 +1,7 @@
-"""The types of AMQP 1.0 as bytes (part 1): just enough to walk through a message and to put annotations into one.
+"""The types of AMQP 1.0 as bytes (part 1): enough to walk through a message and to insert annotations.
 
-Knows encodings; must not know what a section or an annotation means. What is read comes from strangers: `check` goes through
-all of it, bounded in depth and in number, before anything is believed.
+Knows encodings; must not know what a section or annotation means. The bytes come from strangers: `check` validates all of
+them, bounded in depth and number, before anything else reads them.
 """
 
 import struct
@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 _WIDTHS: Final = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
-"""Bytes that follow a code, by its upper half; the others begin with a length."""
+"""The bytes after a code, by its upper half; other codes are followed by a length."""
 
 _CODES: Final = frozenset(
     bytes.fromhex("40414243444550515253545556606170717273748081828384 9498a0a1a3b0b1b3c0c1d0d1e0f0")
@@ -37,27 +37,27 @@ SASL: Final = "SASL"
 
 _DEPTH: Final = 32
 _MOST: Final = 10_000
-"""Values in one value: what goes through a hundred times as many would keep the others waiting."""
+"""The most values within one value; a hundred times as many would delay other connections."""
 
 
-class Malformed(ValueError):  # noqa: N818  (what bytes are)
-    """Bytes that are no AMQP, or too much of it."""
+class Malformed(ValueError):  # noqa: N818  (named after the state of bytes)
+    """Bytes that are not AMQP, or too much of it."""
 
     def __init__(self, what: str, why: str) -> None:
-        """Say what they were to be, and why they are not."""
+        """Say what was expected, and what is wrong."""
         super().__init__(f"{what}: {why}")
 
 
 def check(data: bytes, at: int) -> int:
-    """Go through one value and give where it ends; raises Malformed."""
+    """Validate one value and return where it ends; raises Malformed."""
     try:
         return _checked(data, at, 0, [_MOST])
     except (IndexError, struct.error, UnicodeDecodeError):
-        raise Malformed(VALUE, "a value is cut off, or its text is none") from None
+        raise Malformed(VALUE, "a value is cut off or has invalid text") from None
 
 
 def described(data: bytes, at: int) -> tuple[int | str, int]:
-    """Give the descriptor of a value, a number or a name, and where what it describes begins; raises Malformed."""
+    """Return the descriptor of a value, a number or a name, and where the described value begins; raises Malformed."""
     if data[at : at + 2] == b"\x00\x53" and len(data) > at + 2:
         return data[at + 2], at + 3
     if data[at]:
@@ -70,12 +70,12 @@ def described(data: bytes, at: int) -> tuple[int | str, int]:
 def _checked(data: bytes, at: int, depth: int, left: list[int]) -> int:
     left[0] -= 1
     if depth > _DEPTH or left[0] < 0:
-        raise Malformed(VALUE, "there is too much in it")
+        raise Malformed(VALUE, "it has too many values, or too deep ones")
     code = data[at]
     if code == 0:
         return _checked(data, _checked(data, at + 1, depth + 1, left), depth + 1, left)
     if code not in _CODES:
-        raise Malformed(VALUE, f"there is no type {code:#04x}")
+        raise Malformed(VALUE, f"unknown type {code:#04x}")
     start, end = span(data, at)
     if end > len(data):
         raise Malformed(VALUE, "a value is cut off")
@@ -83,7 +83,7 @@ def _checked(data: bytes, at: int, depth: int, left: list[int]) -> int:
     if kind in {0xC, 0xD}:
         inside = _compound_end(data, code, start, depth, left)
         if inside != end:
-            raise Malformed(VALUE, "a list is not as long as it says")
+            raise Malformed(VALUE, "the size of a list is wrong")
     elif kind in {0xE, 0xF}:
         _array(data, code, start, end)
     elif code in {0xA1, 0xB1}:
@@ -109,13 +109,13 @@ def _compound_end(data: bytes, code: int, start: int, depth: int, left: list[int
 
 
 def _array(data: bytes, code: int, start: int, end: int) -> None:
-    """Check an array of plain values: one of lists, maps or described values nobody here has use for."""
+    """Check an array of plain values; other element types are not supported."""
     count, inside = _counted(data, code, start)
     of = data[inside]
     width = _WIDTHS.get(of >> 4)
     inside += 1
     if of not in _CODES or of >> 4 > 0xB or count > _MOST:
-        raise Malformed(VALUE, "such an array is not taken")
+        raise Malformed(VALUE, "the array has an unsupported element type")
     if width is not None:
         inside += count * width
     else:
@@ -123,11 +123,11 @@ def _array(data: bytes, code: int, start: int, end: int) -> None:
         for _ in range(count):
             inside += size + int.from_bytes(data[inside : inside + size])
     if inside != end:
-        raise Malformed(VALUE, "an array is not as long as it says")
+        raise Malformed(VALUE, "the size of an array is wrong")
 
 
 def _counted(data: bytes, code: int, start: int) -> tuple[int, int]:
-    """Give the number of values in a compound one, and where the first begins."""
+    """Return the number of elements of a compound value, and where the first begins."""
     if code == 0x45:
         return 0, start
     if code & 0x10:
@@ -136,7 +136,7 @@ def _counted(data: bytes, code: int, start: int) -> tuple[int, int]:
 
 
 def span(data: bytes, at: int) -> tuple[int, int]:
-    """Give where the content of a value that is not described begins and ends."""
+    """Return where the content of an undescribed value begins and ends."""
     kind = data[at] >> 4
     width = _WIDTHS.get(kind)
     if width is not None:
@@ -147,9 +147,9 @@ def span(data: bytes, at: int) -> tuple[int, int]:
 
 
 def opened(data: bytes, at: int) -> tuple[int, int, int]:
-    """Give how many values a list has, where the first begins, and where the list ends; raises Malformed for no list."""
+    """Return how many values a list has, where the first begins, and where the list ends; raises Malformed for no list."""
     if data[at] not in {0x45, 0xC0, 0xD0}:
-        raise Malformed(VALUE, "it is no list")
+        raise Malformed(VALUE, "it is not a list")
     try:
         start, end = span(data, at)
         return *_counted(data, data[at], start), end
@@ -158,7 +158,7 @@ def opened(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def items(data: bytes, at: int) -> Iterator[int]:
-    """Give where each value of a checked list or map begins."""
+    """Yield where each element of a checked list or map begins."""
     code = data[at]
     count, inside = _counted(data, code, span(data, at)[0])
     for _ in range(count):
@@ -167,20 +167,20 @@ def items(data: bytes, at: int) -> Iterator[int]:
 
 
 def pairs(data: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Give where each key of a checked map begins, and its value."""
+    """Yield where each key of a checked map and its value begin."""
     places = items(data, at)
     return zip(places, places, strict=True)
 
 
 def after(data: bytes, at: int) -> int:
-    """Give where a checked value ends."""
+    """Return where a checked value ends."""
     while data[at] == 0:
         at = after(data, at + 1)
     return span(data, at)[1]
 
 
 def text(data: bytes, at: int) -> str | None:
-    """Read a checked string or symbol; None when it is neither."""
+    """Read a checked string or symbol; None for another type."""
     if data[at] not in {0xA1, 0xB1, 0xA3, 0xB3}:
         return None
     start, end = span(data, at)
@@ -188,7 +188,7 @@ def text(data: bytes, at: int) -> str | None:
 
 
 def integer(data: bytes, at: int) -> int | None:
-    """Read a checked integer of any width; None when it is none."""
+    """Read a checked integer of any width; None for another type."""
     form = _INTEGERS.get(data[at])
     if form is None:
         return None
@@ -196,7 +196,7 @@ def integer(data: bytes, at: int) -> int | None:
 
 
 def shown(data: bytes, at: int) -> str | None:
-    """Read a checked plain value as a text for those who know no types; None when it has no such form."""
+    """Read a checked plain value as a text; None if it has no text form."""
     code, found = data[at], integer(data, at)
     match code:
         case 0x41 | 0x42 | 0x56:
@@ -227,12 +227,12 @@ def binary(value: bytes) -> bytes:
 
 
 def timestamp(ms: int) -> bytes:
-    """Write a moment in ms since 1970."""
+    """Write a time in ms since 1970."""
     return struct.pack(">Bq", 0x83, ms)
 
 
 def mapped(pairs: list[bytes]) -> bytes:
-    """Write a map of keys and values that follow each other."""
+    """Write a map from alternating keys and values."""
     return _compound(0xC1, pairs)
 
 
@@ -242,7 +242,7 @@ def listed(values: list[bytes]) -> bytes:
 
 
 def section(code: int, value: bytes) -> bytes:
-    """Write a described value whose descriptor is a small number, as sections and performatives have it."""
+    """Write a described value with a small numeric descriptor, as of sections and performatives."""
     return b"\x00\x53%c%b" % (code, value)
 
 

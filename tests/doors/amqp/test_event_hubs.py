@@ -232,11 +232,11 @@ def test_ends_with_its_token(hubs: AmqpFrontend, new_log: NewLog) -> None:
         assert status(answers) == code
     first = consumer(connection, f"{log}/ConsumerGroups/$Default/Partitions/0")
     producer(connection, other)
-    with pytest.raises(LinkDetached, match="the token is over"):
+    with pytest.raises(LinkDetached, match="the token has expired"):
         connection.wait(lambda: first.link.state & first.link.REMOTE_CLOSED, timeout=10)
     with pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
         producer(connection, log)
-    with pytest.raises(ConnectionClosed, match="the token is over"):
+    with pytest.raises(ConnectionClosed, match="the token has expired"):
         connection.wait(lambda: False, timeout=15)
 
 

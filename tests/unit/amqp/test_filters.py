@@ -84,9 +84,9 @@ def test_sql_annotations() -> None:
     """E24, EX2: the annotations of a message are the one section's fields; what one has not is NULL."""
     size = types.mapped([types.symbol("x-opt-size"), b"\x54\x0c", types.symbol("x-opt-list"), b"\x45"])
     body = types.section(message.DATA, types.binary(b"x"))
-    plain = Event(OFFSETS[0], 1, "i", "", Jid("a@x"), message.taken(body).envelope)
+    plain = Event(OFFSETS[0], 1, "i", "", Jid("a@x"), message.parse(body).envelope)
     told = Event(
-        OFFSETS[1], 2, "i", "k", Jid("a@x"), message.taken(types.section(message.MESSAGE, size) + body).envelope
+        OFFSETS[1], 2, "i", "k", Jid("a@x"), message.parse(types.section(message.MESSAGE, size) + body).envelope
     )
     for text, found in (
         ("m.x-opt-size > 11", (False, True)),

@@ -62,7 +62,7 @@ def test_outcomes(outcome: Outcome, command: Command) -> None:
 def test_header() -> None:
     """§3.2.1: what the publisher said of its message stays; how often it was tried and who had it is this service's to say."""
     sent = types.section(message.HEADER, types.listed([b"\x41", b"\x50\x07", b"\x40", b"\x41", b"\x43"]))
-    envelope = message.taken(sent + types.section(message.VALUE, types.string("x"))).envelope
+    envelope = message.parse(sent + types.section(message.VALUE, types.string("x"))).envelope
     for raw, attempt, tries, expected in (
         (envelope, 3, 2, [b"\x41", b"\x50\x07", b"\x40", b"\x42", b"\x70\x00\x00\x00\x01"]),
         (codec.pack(Envelope(b"x")), 1, 1, [b"\x40"] * 3 + [b"\x41", b"\x70\x00\x00\x00\x00"]),
@@ -95,7 +95,7 @@ async def test_renewed() -> None:
     deadline = int(time.monotonic() * 1000) + ahead_ms + 1_000
     core, changes = Core(Refused(Problem.UNAVAILABLE), Renewed(7, deadline + 500), Refused(Problem.LOCK_LOST)), []
     holding = LockKeeper(core, lambda: changes.append(True))
-    holding.heard(int(time.monotonic() * 1000) + ahead_ms)
+    holding.set_redis_time(int(time.monotonic() * 1000) + ahead_ms)
     holding.add(1, GRIP, deadline)
     assert 0 < holding.due_seconds < 0.5
     ends = time.monotonic() + 5

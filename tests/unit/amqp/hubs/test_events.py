@@ -38,7 +38,7 @@ def batch(*inside: bytes, before: bytes = b"") -> bytes:
 
 def written(raw: bytes) -> Any:  # noqa: ANN401  (proton's body is of any type)
     """Take a message in and write it as an event of the log."""
-    taken = messages.taken(raw)
+    taken = messages.parse(raw)
     event = Event(OFFSET, 1_700_000_000_000, "item", taken.key, Jid("a@b"), taken.envelope)
     return decoded(events.Writer(3).message(event, gap=True))
 
@@ -46,7 +46,7 @@ def written(raw: bytes) -> Any:  # noqa: ANN401  (proton's body is of any type)
 def apart(raw: bytes) -> list[bytes]:
     """Take a batch apart, each event as a producer's message."""
     key, found = events.batch(raw)
-    return [events.inward(each, key) for each in found]
+    return [events.to_amqp(each, key) for each in found]
 
 
 def body(raw: bytes) -> bytes:
@@ -60,7 +60,7 @@ def test_there_and_back() -> None:
     """E13, E16: an event comes as it was sent, with what the service says of it, which no producer can say."""
     own = {symbol("x-opt-own"): "kept", symbol("x-opt-offset"): "a lie", symbol("x-opt-sequence-number"): 5}
     raw = encoded(b"body", "a key", durable=True, properties={"a": "b", "n": 5}, id="m1", annotations=own)
-    found = written(events.inward(raw))
+    found = written(events.to_amqp(raw))
     assert (found.body, found.durable, found.id, found.properties) == (b"body", True, "m1", {"a": "b", "n": 5})
     assert found.annotations == {
         symbol("x-opt-sequence-number"): numbers.number(OFFSET),
@@ -70,7 +70,7 @@ def test_there_and_back() -> None:
         symbol("x-opt-own"): "kept",
     }
     assert not found.instructions
-    assert body(events.inward(encoded(b"bare"))) == b"bare"
+    assert body(events.to_amqp(encoded(b"bare"))) == b"bare"
     assert written(encoded({"a": 1})).body == {"a": 1}
 
 
@@ -80,9 +80,9 @@ def test_keys() -> None:
     keyed = apart(
         batch(*inside, before=encoded(b"", "of all")[: -len(types.section(messages.DATA, types.binary(b"")))])
     )
-    assert [messages.taken(each).key for each in keyed] == ["of all"] * 3
+    assert [messages.parse(each).key for each in keyed] == ["of all"] * 3
     plain = apart(batch(*inside))
-    assert [messages.taken(each).key for each in plain] == ["own", "", ""]
+    assert [messages.parse(each).key for each in plain] == ["own", "", ""]
     assert [body(each) for each in keyed] == [b"1", b"2", b"3"]
     assert decoded(keyed[0]).annotations == {symbol("event-streams-group-key"): "of all"}
 
@@ -111,6 +111,6 @@ def test_bad_keys(key: Any) -> None:  # noqa: ANN401  (of any type)
     """Part 3 §3.2.3: a key that is none is not taken for no key, neither of an event nor of a batch."""
     raw = encoded(annotations={symbol("x-opt-partition-key"): key})
     with pytest.raises(MalformedRequest, match="x-opt-partition-key"):
-        events.inward(raw)
+        events.to_amqp(raw)
     with pytest.raises(MalformedRequest, match="x-opt-partition-key"):
         events.batch(raw)
