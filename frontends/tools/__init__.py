@@ -1,1 +1,1 @@
-"""What is no door: servers that are started for a time, the demonstration, the measurements."""
+"""Programs that are not doors: private servers, the demonstration, the benchmarks."""

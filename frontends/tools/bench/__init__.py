@@ -1,1 +1,1 @@
-"""Measurements next to the native ceiling of the same server in the same run. Product code must not know them."""
+"""Benchmarks, each next to the native ceiling of the same server in the same run. Product code must not know them."""

@@ -1,7 +1,7 @@
-"""`stanzaq bench amqp`: messages of 100 bytes through one frontend into the log and out of it, next to XADD and XRANGE alone.
+"""`stanzaq bench amqp`: 100-byte messages through one frontend into a log and out of it, next to plain XADD and XRANGE.
 
-The ceiling is what the same Redis does in the same run with the same payloads: XADD in pipelines, XRANGE in pages. The names and
-targets of the rows are those that README and CI speak of.
+The ceiling is the same Redis in the same run with the same payloads: XADD in pipelines, XRANGE in pages. README and CI name
+the rows and their targets.
 """
 
 import secrets
@@ -35,7 +35,7 @@ _PIPELINE: Final = 200
 
 
 def main(*, as_json: bool, quick: bool) -> int:
-    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot be had."""
+    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot start."""
     count = 2_000 if quick else 60_000
     with ExitStack() as stack:
         status = stack.enter_context(Console(stderr=True).status("starting Redis and a frontend"))
@@ -75,7 +75,7 @@ def _log(url: str, count: int) -> str:
 
 
 def _ceiling(url: str, count: int) -> tuple[float, float]:
-    """Give what Redis does alone, a second: entries added, entries read."""
+    """Measure Redis alone: entries added a second, entries read a second."""
     client = redis.Redis.from_url(url)
     began = time.monotonic()
     for _ in range(0, count, _PIPELINE):
@@ -95,7 +95,7 @@ def _ceiling(url: str, count: int) -> tuple[float, float]:
 
 
 def _sent(port: int, log: str, count: int) -> float:
-    """Send as many as the frontend lets ahead, until all are settled; gives how many a second."""
+    """Send within the frontend's credit until all messages are settled; returns messages a second."""
     client = Client(port, log, sends=True)
     message = types.section(DATA, types.binary(_BODY))
     began, sent = time.monotonic(), 0
@@ -111,7 +111,7 @@ def _sent(port: int, log: str, count: int) -> float:
 
 
 def _received(port: int, log: str, count: int) -> float:
-    """Receive from the beginning on; gives how many a second."""
+    """Receive from the beginning of the log; returns messages a second."""
     client = Client(port, log, sends=False)
     began, granted = time.monotonic(), 0
     while client.received < count:
@@ -124,7 +124,7 @@ def _received(port: int, log: str, count: int) -> float:
 
 
 def _both(port: int, log: str, count: int) -> float:
-    """Send and receive at once; gives how many a second go all the way."""
+    """Send and receive at once; returns the messages a second that go all the way."""
     began = time.monotonic()
     sending = Thread(target=_sent, args=(port, log, count))
     sending.start()

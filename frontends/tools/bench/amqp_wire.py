@@ -1,6 +1,6 @@
-"""An AMQP client that costs next to nothing: frames out, a look at each frame in. Must not know what is measured.
+"""A minimal AMQP client: it writes frames and only glances at incoming ones. Must not know what is measured.
 
-A load made by a whole AMQP library would measure that library. This one knows what will be said, and that is enough for a
+A load from a full AMQP library would measure that library. This client knows what it will receive, which is enough for a
 benchmark and for nothing else.
 """
 
@@ -25,7 +25,7 @@ class Client:
     """One connection with one link."""
 
     def __init__(self, port: int, node: str, *, sends: bool) -> None:
-        """Attach to a node, to send, or to receive from its earliest event on."""
+        """Attach to a node, to send, or to receive from its earliest event."""
         self._peer = socket.create_connection(("127.0.0.1", port), _SECONDS)
         self._peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
@@ -56,12 +56,12 @@ class Client:
     _attached = False
 
     def grant(self, credit: int) -> None:
-        """Let so many messages come."""
+        """Grant credit for more messages."""
         flow = [_ZERO, _uint(_WINDOW), _ZERO, _uint(_WINDOW), _ZERO, _uint(self.received), _uint(credit)]
         self._peer.sendall(_frame(_FLOW, flow))
 
     def send(self, message: bytes, count: int) -> None:
-        """Send a message so often at once."""
+        """Send a message `count` times at once."""
         frames = []
         for number in range(self._sent, self._sent + count):
             tag = types.binary(b"%d" % number)
@@ -71,7 +71,7 @@ class Client:
         self._peer.sendall(b"".join(frames))
 
     def hear(self) -> None:
-        """Take what has come."""
+        """Process the input that has arrived."""
         data = self._peer.recv(_PIECE)
         if not data:
             msg = "the frontend has closed the connection"
@@ -105,14 +105,14 @@ class Client:
                 places = list(types.items(data, at + 3))
                 fields = [types.integer(data, each) for each in places]
                 first, last = fields[1] or 0, fields[2] if len(fields) > 2 else None
-                # The state is a described list: its descriptor is a small number (part 3, §3.4).
+                # The state is a described list whose descriptor is a small number (part 3, §3.4).
                 if len(places) < 5 or data[places[4] + 2] != _ACCEPTED:
                     msg = "the frontend has refused a message"
                     raise ConnectionError(msg)
                 self.settled += (first if last is None else last) - first + 1
 
     def close(self) -> None:
-        """Go."""
+        """Close the connection."""
         self._peer.close()
 
 

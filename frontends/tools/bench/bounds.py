@@ -1,7 +1,7 @@
-"""`stanzaq bench bounds`: how long one script holds Redis with every bound at its worst, next to a native command of known cost.
+"""`stanzaq bench bounds`: how long one script call blocks Redis in the worst case, next to a native command of known cost.
 
-Redis's own measure is taken (SLOWLOG). The native command runs again and again beside the play, on the same server, so what
-else the machine does hits both; and a process of its own asks PING all the while, as any other client would.
+The durations are Redis's own (SLOWLOG). The native command runs all the time beside the case, on the same server, so other
+load slows both. A separate process sends PING all the while, as any other client would.
 """
 
 import asyncio
@@ -30,14 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 SCRIPT: Final = 10.0
-"""The longest script may take so many times as long as the native command: that is 50 ms on two quiet cores (guarantee 6)."""
+"""The longest call may take this many times as long as the native command: 50 ms on two quiet cores (guarantee 6)."""
 
 PING: Final = 20.0
-"""And an answer to PING so many times as long: 100 ms."""
+"""The longest wait for a PING may be this many times as long: 100 ms."""
 
 _NUMBERS: Final = 20_000
-"""SORT of so many numbers, 5 ms on two quiet cores of 2026: the native command. Its mean, for a long script meets all that is
-met by many short commands."""
+"""The native command is SORT of this many numbers: 5 ms on two quiet cores of 2026.
+
+Its mean counts, because one long call meets as much other load as many short ones together.
+"""
 
 _PAUSE: Final = 0.02
 _SLOWER_US: Final = 20
@@ -47,15 +49,15 @@ _SETTLED_SECONDS: Final = 3.0
 _IDLE_SECONDS: Final = 30.0
 
 IDLE_COMMANDS: Final = 20.0
-"""So many commands a second an idle frontend may send."""
+"""The most commands a second of an idle frontend."""
 
 INDEPENDENT: Final = 1.5
-"""So many times as much may a step take beside much as beside little."""
+"""How much more a step may cost beside a lot of data than beside little."""
 
 QUICK: Final = 0.08
-"""A short run plays so much of the worst."""
+"""The share of the worst case in a short run."""
 
-# Asks PING all the time; with each line it is given it tells the longest answer since the last one, in ms.
+# Sends PING all the time; for each input line it prints the longest answer time since the last one, in ms.
 _PINGER: Final = """
 import select, socket, sys, time
 link = socket.socket(socket.AF_UNIX)
@@ -76,7 +78,7 @@ while True:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a play cost: the longest script and the longest wait for a PING in ms, and the native command meanwhile."""
+    """The cost of a case: the longest call and the longest wait for a PING in ms, and the native command meanwhile."""
 
     script_ms: float
     ping_ms: float
@@ -84,7 +86,7 @@ class Measure:
 
     @property
     def script(self) -> float:
-        """The longest script as a multiple of the native command."""
+        """The longest call as a multiple of the native command."""
         return self.script_ms / self.native_ms
 
     @property
@@ -95,7 +97,7 @@ class Measure:
 
 @contextmanager
 def gauged(server: RedisServer) -> "Iterator[Gauge]":
-    """Measure plays on a server."""
+    """Measure cases on a server."""
     gauge = Gauge(server)
     try:
         yield gauge
@@ -104,10 +106,10 @@ def gauged(server: RedisServer) -> "Iterator[Gauge]":
 
 
 class Gauge:
-    """Measures plays on one server."""
+    """Measures cases on one server."""
 
     def __init__(self, server: RedisServer) -> None:
-        """Watch this server."""
+        """Start the PING process."""
         self._server = server
         self._pinger = subprocess.Popen(  # noqa: S603  (our own interpreter)
             [sys.executable, "-c", _PINGER, str(server.socket)],
@@ -117,7 +119,7 @@ class Gauge:
         )
 
     def close(self) -> None:
-        """Watch no more."""
+        """End the PING process."""
         assert self._pinger.stdin
         assert self._pinger.stdout
         self._pinger.stdin.close()
@@ -132,12 +134,12 @@ class Gauge:
         return float(self._pinger.stdout.readline())
 
     async def measure(self, case: Case, share: float) -> Measure:
-        """Play a case on an empty server."""
+        """Run a case on an empty server."""
         async with self._scene(share) as (scene, client):
             return await self._measured(await case.prepare(scene), client)
 
     async def compare(self, cost: Cost, share: float) -> tuple[float, float]:
-        """Give what a step takes of Redis beside little and beside much, in µs: the best of some rounds that alternate."""
+        """Return the time of a step in Redis beside little and beside much data, in µs: the best of alternating repetitions."""
         async with self._scene(share) as (scene, client):
             steps = [await cost.prepare(scene, much) for much in (False, True)]
             best = [float("inf")] * 2
@@ -152,10 +154,10 @@ class Gauge:
             return best[0], best[1]
 
     async def idle(self, idle: Idle, share: float, seconds: float) -> float:
-        """Give how many commands a frontend with nothing to do sends each second, those inside scripts counted."""
+        """Return the commands a second of an idle frontend, including those inside scripts."""
         async with self._scene(share) as (scene, client):
             await idle.prepare(scene)
-            # What was told of all this is done, and measured once.
+            # Wait until its reaction to the preparation is done, and measured once.
             await asyncio.sleep(_SETTLED_SECONDS)
             await scene.core.measure()
             before = await _commands(client)
@@ -188,7 +190,7 @@ class Gauge:
         done = asyncio.Event()
         beside = asyncio.create_task(_beside(client, done))
         await play()
-        # What a script has left over goes on, when nobody asks.
+        # Redis goes on with work left over by a script after the replies.
         await asyncio.sleep(5 * _PAUSE)
         ping = await asyncio.to_thread(self._longest_ping)
         done.set()
@@ -203,7 +205,7 @@ class Gauge:
 
 
 def longest_call(entries: "Sequence[Mapping[str, Any]]") -> int:
-    """Give the µs of the longest call of an operation in the slow log; none at all is no measure."""
+    """Return the µs of the longest function call in the slow log; raises if there is none."""
     calls = [int(each["duration"]) for each in entries if each["command"].startswith(b"FCALL ")]
     if not calls:
         msg = f"nothing was measured: of {len(entries)} entries of the slow log none is a call of a function"
@@ -213,7 +215,7 @@ def longest_call(entries: "Sequence[Mapping[str, Any]]") -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Scripts:
-    """How many scripts have run, and how long, in µs."""
+    """The number of function calls so far, and their time in µs."""
 
     calls: int
     micros: int
@@ -225,7 +227,7 @@ async def _scripts(client: "aioredis.Redis") -> _Scripts:
 
 
 async def _quiet(client: "aioredis.Redis") -> _Scripts:
-    """Wait until no script follows from what was asked."""
+    """Wait until no more function calls follow from earlier requests."""
     before = await _scripts(client)
     while True:
         await asyncio.sleep(2 * _PAUSE)
@@ -236,27 +238,27 @@ async def _quiet(client: "aioredis.Redis") -> _Scripts:
 
 
 async def _commands(client: "aioredis.Redis") -> int:
-    """Count commands, those inside scripts too, but for the PINGs of whoever watches."""
+    """Count commands, including those inside scripts, except PING."""
     found = (await client.info("commandstats")).items()
     return sum(each["calls"] for name, each in found if name != "cmdstat_ping")
 
 
 def _shuffled() -> list[int]:
-    """Give numbers in an order that is always the same and sorted nowhere."""
+    """Return numbers in a fixed order that is nowhere sorted."""
     numbers = list(range(_NUMBERS))
-    random.Random(_NUMBERS).shuffle(numbers)  # noqa: S311  (nothing secret)
+    random.Random(_NUMBERS).shuffle(numbers)  # noqa: S311  (not a secret)
     return numbers
 
 
 async def _beside(client: "aioredis.Redis", done: asyncio.Event) -> None:
-    # Not cancelled: a reply that nobody awaits would be the next command's.
+    # Not cancelled: an unread reply would be taken for that of the next command.
     while not done.is_set():
         await client.sort("numbers", start=0, num=1)
         await asyncio.sleep(_PAUSE)
 
 
 def _rows(case: Case, found: Measure) -> list[Row]:
-    """Show the longest script and the longest wait for a PING in ms; the ratio is to the native command."""
+    """Show the longest call and the longest wait for a PING in ms; the ratio is to the native command."""
     rows = []
     for name, value, ratio, bound in (
         (case.name, found.script_ms, found.script, SCRIPT),
@@ -271,7 +273,7 @@ def _rows(case: Case, found: Measure) -> list[Row]:
 
 
 def main(*, as_json: bool, quick: bool) -> int:
-    """Play all cases on an embedded Redis; 1 when a bound is passed."""
+    """Run all cases on an embedded Redis; 1 when a bound is exceeded."""
     rows: list[Row] = []
     console = Console(stderr=True)
     share, seconds = (QUICK, 1.0) if quick else (1, _IDLE_SECONDS)

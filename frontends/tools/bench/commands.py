@@ -1,6 +1,6 @@
-"""`stanzaq bench`: options in, exit code out. Must not know how anything is measured: each command calls one function.
+"""`stanzaq bench`: parses options and returns an exit code; each command calls one function. Must not know how to measure.
 
-What a benchmark needs is imported when it runs.
+Each command imports its benchmark when it runs.
 """
 
 from functools import partial
@@ -12,14 +12,14 @@ from broker.model.options import MAX_PARTITIONS
 from frontends.logs import set_up
 from frontends.terminal import Json, refuse, served
 
-app = typer.Typer(help="Measure, next to the native ceiling of the same server.", no_args_is_help=True)
+app = typer.Typer(help="Run a benchmark, next to the native ceiling of the same server.", no_args_is_help=True)
 
-Quick = Annotated[bool, typer.Option("--quick", help="A short run: shows that it works, says little about speed.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A short run that only shows that the benchmark works.")]
 
 
 @app.callback()
 def bench() -> None:
-    """Have what is logged go to stderr: stdout is the report's."""
+    """Log to stderr: stdout is the report's."""
     set_up(as_json=False)
 
 
@@ -28,7 +28,9 @@ def bench_core(
     *,
     partitions: Annotated[
         int | None,
-        typer.Option(help="Measure instead what 1, 2, 4 … and so many partitions bring.", min=1, max=MAX_PARTITIONS),
+        typer.Option(
+            help="Measure throughput with 1, 2, 4 … and this many partitions instead.", min=1, max=MAX_PARTITIONS
+        ),
     ] = None,
     as_json: Json = False,
     quick: Quick = False,
@@ -46,7 +48,7 @@ def bench_core(
 
 @app.command("scale")
 def bench_scale(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure what an operation costs beside 100 subscriptions and nodes, and beside 100,000 and 10,000.
+    """Compare the cost of an operation with 100 subscriptions and nodes to that with 100,000 and 10,000.
 
     Example: stanzaq bench scale --json
     """
@@ -57,7 +59,7 @@ def bench_scale(*, as_json: Json = False, quick: Quick = False) -> None:
 
 @app.command("bounds")
 def bench_bounds(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure how long one script holds Redis at its worst, in times of a native command.
+    """Measure how long one script call blocks Redis in the worst case, in multiples of a native command.
 
     Example: stanzaq bench bounds --json
     """
@@ -68,7 +70,7 @@ def bench_bounds(*, as_json: Json = False, quick: Quick = False) -> None:
 
 @app.command("promptness")
 def bench_promptness(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure how late 20,000 queues are visited that need it in the same second, and how soon a dead frontend is replaced.
+    """Measure the delay of 20,000 queues due in the same second, and the time to take over from a dead frontend.
 
     Example: stanzaq bench promptness --json
     """
@@ -80,11 +82,13 @@ def bench_promptness(*, as_json: Json = False, quick: Quick = False) -> None:
 @app.command("xmpp")
 def bench_xmpp(
     *,
-    qos: Annotated[bool, typer.Option("--qos", help="Measure instead what each level of QoS costs a sender.")] = False,
+    qos: Annotated[
+        bool, typer.Option("--qos", help="Measure the cost of each QoS level for a sender instead.")
+    ] = False,
     as_json: Json = False,
     quick: Quick = False,
 ) -> None:
-    """Measure through XMPP, against the pubsub that ejabberd brings along.
+    """Measure through XMPP, against ejabberd's own pubsub.
 
     Example: stanzaq bench xmpp --json
     """
@@ -107,7 +111,7 @@ def bench_rest(*, as_json: Json = False, quick: Quick = False) -> None:
 
 @app.command("amqp")
 def bench_amqp(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure through AMQP: messages into the log and out of it, against XADD and XRANGE alone.
+    """Measure through AMQP: messages into a log and out of it, against plain XADD and XRANGE.
 
     Example: stanzaq bench amqp --json
     """
@@ -121,7 +125,7 @@ def bench_amqp(*, as_json: Json = False, quick: Quick = False) -> None:
 
 @app.command("spark")
 def bench_spark(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure how fast Spark reads the journals, against a bare XRANGE loop, and what the queue feels of it.
+    """Measure how fast Spark reads the journals, against a plain XRANGE loop, and how that slows the queue.
 
     Example: stanzaq bench spark --json
     """

@@ -1,6 +1,6 @@
 """`stanzaq bench core`: the queue core on a Redis of its own, next to plain Redis commands on the same server.
 
-200-byte payloads, all features on. The names and targets of the rows are those that the README and CI speak of.
+200-byte payloads, all features on. README and CI name the rows and their targets.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ BASE: Final = {
     "retry": "5000 20000 3",
 }
 _ALTERNATIONS: Final = 25
-"""So often each side of a comparison is measured, in turns; the best counts."""
+"""How often each side of a comparison is measured, alternating; the best counts."""
 
 INTAKE: Final = {
     "dedupe": "overwrite",
@@ -50,7 +50,7 @@ INTAKE: Final = {
 
 
 class Bench:
-    """One partition, spoken to by its scripts alone."""
+    """One partition, used by its Lua operations alone."""
 
     def __init__(self, server: Server, node: str, number: int = 0) -> None:
         """Use a partition of its own."""
@@ -59,7 +59,7 @@ class Bench:
         self.requests = 0
 
     async def run(self, name: str, fixed: dict[str, Any], rows: list[dict[str, Any]] | None = None) -> list[Any]:
-        """Run one script on the partition."""
+        """Run one operation on the partition."""
         header = self.server.header(name)
         names = [keys.of_partition(key, self.partition) for key in header.keys]
         reply: list[Any] = await self.server.run(self.server.arguments(name, names, fixed, rows or []))
@@ -69,7 +69,7 @@ class Bench:
         return reply
 
     async def open(self, journal_max: int = 10_000) -> None:
-        """Make the partition."""
+        """Create the partition."""
         options = {
             "lock_ms": 600_000,
             "max_deliveries": 20,
@@ -86,17 +86,17 @@ class Bench:
         await self.run("open_partition", {"revision": 1, **options})
 
     async def publish(self, items: list[str]) -> list[Any]:
-        """Publish a batch; an empty id asks for one."""
+        """Publish a batch; an empty id lets the server choose one."""
         row = {"by": "bench@localhost", "body": BODY, "key": "", "once": "", "subids": "", "hints": ""}
         return await self.run("publish", {**BASE, **INTAKE}, [{"item": item, **row} for item in items])
 
     async def fill(self, count: int) -> None:
-        """Let so many items wait."""
+        """Publish this many items."""
         for _ in range(count // BATCH):
             await self.publish([""] * BATCH)
 
     async def subscribe(self, workers: tuple[str, ...], credit: int) -> list[Any]:
-        """Subscribe workers; gives what they are handed."""
+        """Subscribe workers; returns their first deliveries."""
         nothing = dict.fromkeys(("must", "lease", "scope", "named", "several", "selector"), "")
         row = {"credit": credit, "qos": "unacknowledged"} | nothing
         rows = [{"subid": subid(jid), "jid": jid, **row} for jid in workers]
@@ -104,11 +104,11 @@ class Bench:
         return list(reply[2])
 
     async def visit(self) -> None:
-        """Look whether anything is due."""
+        """Sweep the partition."""
         await self.run("sweep", {**BASE, "max_bounces": 3, "told_before": 0})
 
     async def acknowledge(self, held: list[Any]) -> list[Any]:
-        """Acknowledge deliveries; gives those that followed."""
+        """Acknowledge deliveries; returns those that follow."""
         rows = []
         for jid, _position, item, token, *_rest in held:
             self.requests += 1
@@ -119,7 +119,7 @@ class Bench:
 
 
 async def rate(count: int, step: Callable[[], Awaitable[int]]) -> float:
-    """Repeat a step until so many items are through; items per second."""
+    """Repeat a step until `count` items are done; returns items a second."""
     done, began = 0, time.perf_counter()
     while done < count:
         done += await step()
@@ -127,7 +127,7 @@ async def rate(count: int, step: Callable[[], Awaitable[int]]) -> float:
 
 
 async def publish_batch(server: Server, client: "aioredis.Redis", count: int) -> Row:
-    """Compare batched publishing to pipelined XADD; the rounds alternate, so that noise hits both alike."""
+    """Compare batched publishing to pipelined XADD, alternating, so that noise hits both."""
     bench = Bench(server, "publish")
     await bench.open()
 
@@ -148,7 +148,7 @@ async def publish_batch(server: Server, client: "aioredis.Redis", count: int) ->
 async def alternating(
     count: int, ours: Callable[[], Awaitable[int]], native: Callable[[], Awaitable[int]], rounds: int = 4
 ) -> tuple[float, float]:
-    """Measure two rates in turns and give the better round of each: what the machine can do when it is left alone."""
+    """Measure two rates, alternating, and return the better repetition of each: what the machine can do undisturbed."""
     best = [0.0, 0.0]
     for _ in range(rounds):
         for side, step in enumerate((ours, native)):
@@ -186,35 +186,35 @@ async def acknowledge_batch(server: Server, client: "aioredis.Redis", count: int
 
 
 class Sink:
-    """An outlet that hands each delivery to whoever waits for it."""
+    """An outlet that queues deliveries."""
 
     def __init__(self) -> None:
         """Start empty."""
         self.deliveries: asyncio.Queue[Delivery] = asyncio.Queue()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Keep a delivery."""
+        """Queue a delivery."""
         self.deliveries.put_nowait(delivery)
 
     def notify(self, notice: Notice) -> None:
-        """Pass over notices."""
+        """Ignore notices."""
 
     def congested(self) -> bool:
-        """Nothing waits here."""
+        """Return False: nothing waits here."""
         return False
 
     def flushed(self) -> bool:
-        """All is written at once here."""
+        """Return True: everything is written at once."""
         return True
 
 
 def settings(url: str) -> Settings:
-    """Make settings for a core without a door."""
+    """Return settings for a core without a door."""
     return Settings(redis_url=url, redis_timeout=30.0, xmpp_domain="queue.localhost", xmpp_secret=SecretStr("none"))
 
 
 async def micro_batch(server: Server, url: str, count: int) -> Row:
-    """Compare 64 concurrent callers through the pipeline to one call of the function each."""
+    """Compare 64 concurrent callers through the pipeline to one function call for each."""
     callers = 64
     single = Bench(server, "single")
     await single.open()
@@ -251,7 +251,7 @@ async def micro_batch(server: Server, url: str, count: int) -> Row:
 
 
 async def publish_cpu(client: "aioredis.Redis", url: str, count: int) -> Row:
-    """Compare this process's own time for a single publish through the core to that for an XADD by redis-py."""
+    """Compare this process's CPU time of a single publish through the core to that of an XADD by redis-py."""
     core = RedisCore(settings(url), Sink())
     owner = Jid("bench@localhost/1")
     await core.ask(Declare("alone", owner, {}))
@@ -274,10 +274,10 @@ async def publish_cpu(client: "aioredis.Redis", url: str, count: int) -> Row:
     return at_most("publish_cpu", "µs", best[0], 1.96, best[1])
 
 
-async def memory(  # noqa: PLR0913, PLR0917  (what is weighed, and how)
+async def memory(  # noqa: PLR0913, PLR0917  (what to measure, and how)
     server: Server, client: "aioredis.Redis", name: str, count: int, item: Callable[[int], str], most: int
 ) -> Row:
-    """Weigh a waiting item, by the server's own account."""
+    """Measure the memory of a waiting item, as the server reports it."""
     bench = Bench(server, name)
     await bench.open()
     before = (await client.info("memory"))["used_memory"]
@@ -287,7 +287,7 @@ async def memory(  # noqa: PLR0913, PLR0917  (what is weighed, and how)
 
 
 async def cost(client: "aioredis.Redis", bench: Bench, rounds: int) -> float:
-    """Give the server's own time, in µs, for acknowledge + next + publish of ten: the client's noise stays out."""
+    """Return the server's own time, in µs, for acknowledging ten items, their successors, and publishing ten; no client time."""
     held = await bench.subscribe(WORKERS, 10)
     for _ in range(5):
         held = await bench.acknowledge(held[:10]) + held[10:]
@@ -303,7 +303,7 @@ async def cost(client: "aioredis.Redis", bench: Bench, rounds: int) -> float:
 
 
 async def calls(client: "aioredis.Redis", url: str, rounds: int) -> list[Row]:
-    """Compare the server's own time for one call of a function to that for one of a script that says the same."""
+    """Compare the server's own time of a function call to that of the same code as a script."""
     best: dict[Packaging, list[float]] = {}
     servers = {
         each: Server.connect(url, lua_directory(), 60, each) for each in (Packaging.FUNCTIONS, Packaging.SCRIPTS)
@@ -345,7 +345,7 @@ def _single_calls(
 
 
 async def _spent(client: "aioredis.Redis", step: Callable[[], Awaitable[None]], rounds: int) -> float:
-    """Give what one call takes, in µs of the server's own time."""
+    """Return the server's own time of one call, in µs."""
     await client.config_resetstat()
     for _ in range(rounds):
         await step()
@@ -353,7 +353,7 @@ async def _spent(client: "aioredis.Redis", step: Callable[[], Awaitable[None]], 
 
 
 def micros(stats: Mapping[str, Any]) -> float:
-    """Give what all functions and scripts have taken together, in µs, by `INFO commandstats`."""
+    """Return the total time of all functions and scripts in µs, from `INFO commandstats`."""
     return float(sum(stats[name]["usec"] for name in ("cmdstat_fcall", "cmdstat_evalsha") if name in stats))
 
 
@@ -383,13 +383,13 @@ async def growth_subscribers(server: Server, client: "aioredis.Redis", most: int
 
 
 async def idle_commands(client: "aioredis.Redis", url: str, nodes: int, seconds: float) -> Row:
-    """Count the commands of a frontend with nothing to do, whose metrics are served."""
+    """Count the commands of an idle frontend whose metrics are served."""
     core = RedisCore(settings(url).model_copy(update={"node_quota": nodes}), Sink())
     await core.start()
     owner = Jid("bench@localhost/1")
     for first in range(0, nodes, 50):
         await asyncio.gather(*(core.ask(Declare(f"idle{first + number}", owner, {})) for number in range(50)))
-    # What was told of the new nodes is measured first.
+    # Wait until the new nodes have been measured.
     await asyncio.sleep(5)
     await core.measure()
     before = (await client.info("stats"))["total_commands_processed"]
@@ -403,7 +403,7 @@ async def idle_commands(client: "aioredis.Redis", url: str, nodes: int, seconds:
 
 
 async def measure(url: str, *, quick: bool) -> list[Row]:
-    """Take all rows, telling on the way which."""
+    """Measure all rows, and show the progress."""
     client = aioredis.Redis.from_url(url)
     server = Server.connect(url, lua_directory(), 60)
     scale = 20 if quick else 1
@@ -425,7 +425,7 @@ async def measure(url: str, *, quick: bool) -> list[Row]:
             for number, step in enumerate(steps, 1):
                 status.update(f"measuring {number} of {len(steps)}")
                 rows.append(await step())
-                # In the foreground: what is freed later would count for the next row.
+                # In the foreground: memory freed later would count for the next row.
                 await server.command("FLUSHALL", "SYNC")
             rows += await calls(client, url, 200 // min(scale, 4))
     finally:
@@ -436,6 +436,6 @@ async def measure(url: str, *, quick: bool) -> list[Row]:
 
 def main(*, as_json: bool, quick: bool) -> int:
     """Run the benchmark on an embedded Redis; 1 when a target is missed."""
-    # On the loop that frontends run on.
+    # The event loop of frontends.
     with RedisServer() as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return show(runner.run(measure(server.url, quick=quick)), as_json=as_json)

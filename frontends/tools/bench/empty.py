@@ -1,4 +1,4 @@
-"""An endpoint that says nothing, on the server of the RESTful door: what HTTP itself costs here. A program, given its port."""
+"""An empty endpoint on the RESTful door's HTTP server: the cost of HTTP itself. A program; its argument is the port."""
 
 import asyncio
 import sys
@@ -14,12 +14,12 @@ from frontends.rest.server import HttpServer
 
 
 async def nothing(_request: Request) -> Response:
-    """Answer with nothing."""
+    """Answer with an empty object."""
     return Response(b"{}", HTTPStatus.OK)
 
 
 async def serve(port: int) -> None:
-    """Serve until this process is ended."""
+    """Serve until the process is ended."""
     app = Starlette(routes=[Route("/{path:path}", nothing, methods=["GET", "POST", "DELETE"])])
     server = HttpServer(
         app, "127.0.0.1", port, slow_seconds=10, header_bytes=16_384, connections=1_000, drain_seconds=1

@@ -1,4 +1,4 @@
-"""What `stanzaq bench bounds` wants to cost the same beside much as beside little, and next to nothing while idle."""
+"""The cases of `stanzaq bench bounds` whose cost must not grow with the amount of data, and those of an idle frontend."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ from frontends.tools.bench.scene import OWNER, Scene
 
 ROUNDS: Final = 10
 ITEMS: Final = 10
-"""Items of a step."""
+"""The items of a step."""
 
 COLLECTIONS: Final = 400
 SELECTORS: Final = 100
@@ -28,14 +28,14 @@ Step = Callable[[], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What is not to grow with how much there is beside it: `prepare` gives a step of Redis's, beside little or much."""
+    """A step whose cost must not grow with the data beside it: `prepare` returns the step, with little or much data."""
 
     name: str
     prepare: Callable[[Scene, bool], Awaitable[Step]]
 
 
 async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Look for something new for fifty leases, that hold one item or a hundred each."""
+    """Fetch for fifty pull subscriptions that hold one item or a hundred each."""
     node = await scene.node(f"leases{much}")
     jids = await node.subscribed(50, 100, lease=True)
     await node.put(50 * (100 if much else 1))
@@ -46,7 +46,7 @@ async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (w
 
 
 async def _ordered_bodies(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Hand out the next item of an ordered node, of few or of many that have large payloads."""
+    """Deliver the next item of an ordered node with few items, or with many large ones."""
     node = await scene.node(f"ordered{much}", ordered="true", max_items="1000")
     await node.subscribed(1, 1)
     held = await node.put(1)
@@ -59,7 +59,7 @@ async def _ordered_bodies(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (w
 
 
 async def put_below(scene: Scene, leaf: str, collections: int, credit: int) -> None:
-    """Make so many collections of a leaf, each with a subscriber, as wildcard leases do."""
+    """Create `collections` collections above a leaf, each with a subscriber, as wildcard subscriptions do."""
 
     async def made(number: int) -> None:
         top, jid = f"{leaf}-{number}", Jid(f"above{number}@{leaf}.example/1")
@@ -72,7 +72,7 @@ async def put_below(scene: Scene, leaf: str, collections: int, credit: int) -> N
 
 
 def _worked(scene: Scene, leaf: str) -> Step:
-    """Publish items one by one, and acknowledge them."""
+    """Publish items one by one, then acknowledge them."""
 
     async def step() -> None:
         for _ in range(ITEMS):
@@ -86,7 +86,7 @@ def _worked(scene: Scene, leaf: str) -> Step:
 
 
 async def _collections(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Work items through one collection above their queue, or through 400."""
+    """Pass items through one collection above their queue, or through 400."""
     leaf = f"below{much}"
     await scene.node(leaf)
     await put_below(scene, leaf, scene.many(COLLECTIONS) if much else 1, 1000)
@@ -94,7 +94,7 @@ async def _collections(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (whic
 
 
 async def _collections_beside(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Work items of a queue that has a worker of its own, below no collection or below 400 with idle subscribers."""
+    """Pass items to a queue's own worker, below no collection or below 400 with idle subscribers."""
     leaf = f"own{much}"
     node = await scene.node(leaf)
     await node.subscribed(1, 1000)
@@ -103,7 +103,7 @@ async def _collections_beside(scene: Scene, much: bool) -> Step:  # noqa: FBT001
 
 
 async def _collections_busy(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Publish what has to wait, for nobody has credit: below no collection or below 400."""
+    """Publish items that must wait because nobody has credit, below no collection or below 400."""
     leaf = f"busy{much}"
     await scene.node(leaf)
     busy = scene.many(COLLECTIONS) if much else 0
@@ -122,7 +122,7 @@ async def _collections_busy(scene: Scene, much: bool) -> Step:  # noqa: FBT001  
 
 
 async def put_selectors(scene: Scene, name: str, count: int) -> bytes:
-    """Subscribe so many who select, each by an equality of its own; gives what none of them selects."""
+    """Subscribe `count` workers, each with its own equality selector; returns a body that none of them selects."""
     await scene.node(name, max_items="100000")
     for number in range(count):
         jid = Jid(f"choosy{number}@bounds.example/1")
@@ -131,7 +131,7 @@ async def put_selectors(scene: Scene, name: str, count: int) -> bytes:
 
 
 async def _selectors(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Publish what nobody selects beside one selector, or beside a hundred."""
+    """Publish items that nobody selects, beside one selector or a hundred."""
     name = f"choosy{much}"
     body = await put_selectors(scene, name, SELECTORS if much else 1)
 
@@ -157,14 +157,14 @@ COSTS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """What is to cost an idle frontend next to nothing: `prepare` makes it."""
+    """A state in which an idle frontend must send almost nothing; `prepare` creates it."""
 
     name: str
     prepare: Callable[[Scene], Awaitable[Any]]
 
 
 async def _idle_subscribers(scene: Scene) -> None:
-    """Subscribe many to a queue of four partitions."""
+    """Subscribe many workers to a queue of four partitions."""
     await scene.node("four", partitions="4")
     jids = [Jid(f"idle{number}@bounds.example/1") for number in range(scene.many(SUBSCRIBERS))]
     for first in range(0, len(jids), _AT_ONCE):
@@ -177,14 +177,14 @@ async def _idle_collections(scene: Scene) -> None:
 
 
 async def _idle_selectors(scene: Scene) -> None:
-    """Let items wait that nobody selects."""
+    """Publish items that nobody selects."""
     body = await put_selectors(scene, "choosy", SELECTORS)
     for _ in range(scene.many(1_000)):
         await scene.ask(Publish("choosy", OWNER, None, body, len(body)))
 
 
 async def _idle_together(scene: Scene) -> None:
-    """Have all of these, and many nodes."""
+    """Create all of these, and many nodes."""
     await _idle_subscribers(scene)
     await _idle_collections(scene)
     await _idle_selectors(scene)

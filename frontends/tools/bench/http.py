@@ -1,4 +1,4 @@
-"""Clients of HTTP on connections that live on: a request out, its answer in. Knows of HTTP/1.1 what its servers say."""
+"""A minimal HTTP/1.1 client with keep-alive. Knows only what the measured servers send."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ class Client:
     async def ask(
         self, method: bytes, path: bytes, body: bytes = b"", status: bytes = b"200", kind: bytes = b"text/plain"
     ) -> bytes:
-        """Ask for something and give its body; raises ServerError when the answer has another status."""
+        """Send a request and return the body of the answer; raises ServerError for another status."""
         self._writer.write(
             b"%b %b HTTP/1.1\r\nHost: x\r\n%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b"
             % (method, path, self._headers, kind, len(body), body)
@@ -46,12 +46,12 @@ class Client:
 
 
 Step = Callable[[int, Client], Awaitable[int]]
-"""What a client does again and again, given its number; gives how many of what is counted that was."""
+"""What a client repeats, given its number; returns how much it has done."""
 
 
 async def rate(port: int, headers: bytes, step: Step, seconds: float) -> float:
-    """Let every client repeat a step for so long, on a connection of its own; gives how many were done a second."""
-    # Opened anew: a server closes those that idle while others are measured.
+    """Let every client repeat a step for `seconds` on its own connection; returns steps a second."""
+    # Reconnect: a server closes idle connections while others are measured.
     clients = [await Client.open(port, headers) for _ in range(CLIENTS)]
     began = time.perf_counter()
 

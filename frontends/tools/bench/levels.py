@@ -1,7 +1,7 @@
-"""`stanzaq bench xmpp --qos`: what each level of `urn:xmpp:qos` costs, next to plain messages in the same run.
+"""`stanzaq bench xmpp --qos`: the cost of each level of `urn:xmpp:qos`, next to plain messages in the same run.
 
-Stanzas are those that the sender wrote and read; the time of a message is that of the whole way, until a worker has
-acknowledged it, with a window of messages under way. The names and targets of the rows are those that README and CI speak of.
+It counts the stanzas that the sender writes and reads, and the time until a worker has acknowledged, with a window of
+messages. README and CI name the rows and their targets.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _ROUNDS: Final = 3
 
 
 def main(*, as_json: bool, quick: bool) -> int:
-    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot be had."""
+    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot start."""
     seconds = 0.2 if quick else 4.0
     with ExitStack() as stack:
         status = stack.enter_context(Console(stderr=True).status("starting Redis, ejabberd and a frontend"))
@@ -44,7 +44,7 @@ def main(*, as_json: bool, quick: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a message costs at a level: stanzas of its sender, and milliseconds."""
+    """The cost of a message at a level: stanzas of its sender, and milliseconds."""
 
     stanzas: float
     time: float
@@ -61,7 +61,7 @@ def _rows(found: dict[str, Cost]) -> list[Row]:
 
 
 async def _measured(ejabberd: Ejabberd, seconds: float) -> dict[str, Cost]:
-    """Measure all in turns, so that noise hits them alike; the best round of each counts."""
+    """Measure all levels, alternating, so that noise hits them alike; the best repetition of each counts."""
     loads = {
         level: await Messages.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, level) for level in LEVELS
     }

@@ -1,6 +1,6 @@
-"""Two loads: whole jobs through a queue of stanzaq's, and publishes through ejabberd's own pubsub. Knows stanzas as bytes.
+"""Two loads: whole jobs through a stanzaq queue, and publishes through ejabberd's own pubsub. Knows stanzas as bytes.
 
-Both are closed loops with a window: a new one begins when one is done. Must not know targets, rows or processes.
+Both are closed loops with a window: a new job begins when one is done. Must not know targets, rows or processes.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from frontends.xmpp import namespaces as ns
 WINDOW: Final = 50
 WORKERS: Final = 4
 STANZAS_PER_JOB: Final = 6
-"""What a frontend reads or writes for a job: publish, its result, delivery, retract, notification, its result."""
+"""The stanzas of a job at a frontend: publish, its result, delivery, retract, notification, its result."""
 
 _DRAIN_SECONDS: Final = 20.0
 PAYLOAD: Final = f"<job xmlns='urn:example:job'>{'x' * 160}</job>"
@@ -34,13 +34,13 @@ _RETRACT: Final = (
 
 
 def publication(service: str, node: str) -> bytes:
-    """Build a publish with places for two numbers: the request's and the item's."""
+    """Return a publish with placeholders for two numbers: the request's and the item's."""
     content = stanzas.publish(node, "%d", PAYLOAD).replace('"', "'")
     return f"<iq type='set' to='{service}' id='p%d'>{content}</iq>".encode()
 
 
 class Loop:
-    """Begins `begin(number)` again and again with a window; whoever sees one done calls `end`."""
+    """Calls `begin(number)` within a window; the caller calls `end` for each one that is done."""
 
     def __init__(self, begin: Callable[[int], None]) -> None:
         """Prepare; nothing runs yet."""
@@ -53,7 +53,7 @@ class Loop:
         self.failure = ""
 
     def end(self) -> None:
-        """Note that one is done."""
+        """Count one as done."""
         self._done += 1
         self._open -= 1
         if self._running:
@@ -68,7 +68,7 @@ class Loop:
         self._begin(self._number)
 
     async def rate(self, seconds: float) -> tuple[int, float]:
-        """Run for so long and give how many were done, and how many of them a second; then wait until none is open."""
+        """Run for `seconds`, then wait until none is open; returns how many were done, and how many a second."""
         done, began = self._done, time.perf_counter()
         self._running = True
         for _ in range(WINDOW):
@@ -91,7 +91,7 @@ class Loop:
             raise ServerError(self.failure)
 
     def check(self, answer: bytes) -> None:
-        """Look at the attributes of an IQ; an error ends the measurement."""
+        """Check the attributes of an IQ; an error ends the measurement."""
         if b"type='error'" in answer:
             self.failure = f"the service answered: {answer.decode()}"
             self._running = False
@@ -99,10 +99,10 @@ class Loop:
 
 
 class Jobs:
-    """A queue with one publisher and some workers, on connections of their own."""
+    """A queue with one publisher and several workers, each on its own connection."""
 
     answers = _ANSWER
-    """What the publisher listens for, with the attributes as its group."""
+    """What the publisher listens for; the group is the attributes."""
 
     def __init__(self, service: str, node: str) -> None:
         """Prepare; `open` connects."""
@@ -118,7 +118,7 @@ class Jobs:
 
     @classmethod
     async def open(cls, port: int, accounts: str, service: str, node: str) -> Self:
-        """Make the node and let everybody log in and subscribe."""
+        """Create the node; log in and subscribe all clients."""
         jobs = cls(service, node)
         owner = Session.open(port, accounts)
         owner.ask(service, stanzas.create(node, {}))
@@ -131,12 +131,12 @@ class Jobs:
         return jobs
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Disconnect all clients."""
         for wire in (self._publisher, *self._workers):
             wire.close()
 
     async def paced(self, per_second: int, seconds: float) -> None:
-        """Begin so many jobs a second, without a window, and wait until all are done."""
+        """Begin jobs at a fixed rate, without a window, and wait until all are done."""
         self.waits.clear()
         began = time.perf_counter()
         for number in range(int(per_second * seconds)):
@@ -149,11 +149,11 @@ class Jobs:
         self._publisher.write(self._publish % (number, number))
 
     def _answered(self, answer: bytes) -> None:
-        """Hear what became of a publish."""
+        """Check the answer to a publish."""
         self.loop.check(answer)
 
     def _worked(self) -> None:
-        """Hear that a worker is done with an item."""
+        """Count an item as done by its worker."""
         self.loop.end()
 
     async def _worker(self, session: Session) -> Wire:
@@ -164,7 +164,7 @@ class Jobs:
             if item is not None:
                 wire.write(_RETRACT % (service, number, node, item, token))
                 self.waits.append(time.perf_counter() - self._sent.pop(int(number)))
-            # Its notification came before it on the same stream (QX17): with the result the job is done.
+            # The notification precedes the result on the same stream (QX17), so the result ends the job.
             else:
                 self.loop.check(answer)
                 self._worked()
@@ -185,11 +185,11 @@ class Pubsub:
 
     @classmethod
     async def open(cls, port: int, accounts: str, service: str, node: str) -> Self:
-        """Make the node and let both log in."""
+        """Create the node and log in both clients."""
         pubsub = cls(service, node)
         owner, subscriber = Session.open(port, accounts), Session.open(port, accounts)
-        # It stores each item as ours does, but keeps only the last one, as a queue keeps only what is not done: a node that
-        # grows is three times as slow, and would flatter us.
+        # Like ours, it stores each item; it keeps only the last one, as a queue keeps only unfinished items. A node that
+        # grows is three times as slow and would make ours look better.
         owner.ask(service, stanzas.create(node, {"pubsub#max_items": "1"}))
         subscribe = f"<subscribe node='{node}' jid='{subscriber.jid}'/>"
         subscriber.ask(service, f"<pubsub xmlns='{ns.PUBSUB}'>{subscribe}</pubsub>")
@@ -198,7 +198,7 @@ class Pubsub:
         return pubsub
 
     def close(self) -> None:
-        """Let both go."""
+        """Disconnect both."""
         self._publisher.close()
         self._subscriber.close()
 

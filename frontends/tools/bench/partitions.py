@@ -1,7 +1,7 @@
-"""What more partitions bring, on one Redis and on a cluster of three masters, and who is at his limit by then.
+"""The throughput of several partitions, on one Redis and on a cluster of three masters, and which process limits it.
 
-Each partition is worked on by a coroutine of its own: a batch is acknowledged, which hands out the next, and as many are
-published again. The process that does so stands for one frontend, without a door.
+One coroutine works on each partition: it acknowledges a batch, which delivers the next one, and publishes as many items
+again. Its process stands for one frontend without a door.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _TIMEOUT = 60.0
 
 
 class _Load:
-    """So many partitions, kept busy."""
+    """A number of busy partitions."""
 
     def __init__(self, server: Server, partitions: int) -> None:
         """Use partitions of their own."""
@@ -33,7 +33,7 @@ class _Load:
         self.done = 0
 
     async def run(self, seconds: float) -> None:
-        """Work for so long."""
+        """Work for `seconds`."""
         held = []
         for bench in self.benches:
             await bench.open()
@@ -52,7 +52,7 @@ class _Load:
 
 
 async def _busy(nodes: Sequence[RedisServer]) -> float:
-    """Give the seconds of CPU that servers have used, all together."""
+    """Return the CPU seconds that all servers have used."""
     used = 0.0
     for node in nodes:
         async with aioredis.Redis.from_url(node.url) as client:
@@ -64,7 +64,7 @@ async def _busy(nodes: Sequence[RedisServer]) -> float:
 async def _measure(
     name: str, url: str, nodes: Sequence[RedisServer], counts: Sequence[int], seconds: float
 ) -> list[Row]:
-    """Take the rows of one kind of Redis: what is done, and how much of a core the process and the servers were busy."""
+    """Measure the rows of one kind of Redis: throughput, and the load of the process and the servers in cores."""
     rows: list[Row] = []
     server = Server.connect(url, lua_directory(), _TIMEOUT)
     try:
@@ -87,7 +87,7 @@ async def _measure(
 
 
 def main(partitions: int, *, as_json: bool, quick: bool) -> int:
-    """Measure 1, 2, 4 … and so many partitions; nothing here has a target."""
+    """Measure 1, 2, 4 … and `partitions` partitions; no row has a target."""
     counts = [*takewhile(lambda count: count < partitions, (2**power for power in range(11))), partitions]
     seconds = _QUICK_SECONDS if quick else _SECONDS
     rows = []

@@ -22,14 +22,14 @@ _HELD: Final = re.compile(rb"\bid='held(\d+)'")
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the sender writes for a message, with places for its number; `second` when the first is answered."""
+    """The stanzas of a sender for one message, with placeholders for its number; `second` follows the answer to the first."""
 
     first: bytes
     second: bytes = b""
 
 
 def _said(level: str, to: str) -> _Said:
-    """Write the stanzas of a level."""
+    """Return the stanzas of a level."""
     if level == PLAIN:
         return _Said(f"<message to='{to}' id='%(n)d'>{PAYLOAD}</message>".encode())
     message = f"<message xmlns='{ns.CLIENT}' id='%(n)d'>{PAYLOAD}</message>"
@@ -46,19 +46,19 @@ def _iq(to: str, name: str, content: str) -> bytes:
 
 
 class Messages(Jobs):
-    """Messages to a node that bears the name of their level; one is done when its item is, and all it asked is answered."""
+    """Messages to the node named after their level. A message is done when its item and all its requests are."""
 
     def __init__(self, service: str, node: str) -> None:
         """Prepare; `open` connects."""
         super().__init__(service, node)
         self._said = _said(node, f"{node}@{service}")
-        # A plain message has no answer to wait for.
+        # A plain message gets no answer.
         self._waits_for_answers = node != PLAIN
         self._confirmed = 0
         self._acknowledged = 0
         self._both = 0
         self.stanzas = 0
-        """How many the sender wrote and read."""
+        """How many stanzas the sender has written and read."""
 
     answers = _STANZA
 
@@ -85,7 +85,7 @@ class Messages(Jobs):
         self._count()
 
     def _count(self) -> None:
-        """End as many as have both halves: which of them is all the same to a rate."""
+        """End as many messages as have both halves; a rate need not know which."""
         both = min(self._acknowledged, self._confirmed) if self._waits_for_answers else self._acknowledged
         if both > self._both:
             self._both = both

@@ -1,6 +1,6 @@
-"""`stanzaq bench promptness`: how late many queues are visited that are due together, and how soon a dead frontend is replaced.
+"""`stanzaq bench promptness`: the delay of many queues that are due together, and of the takeover from a dead frontend.
 
-Two frontends, each a process of its own, on one Redis. The queues are filled by scripts, in the name of a frontend that sends
+Two frontends, each in its own process, share one Redis. Operations fill the queues on behalf of a frontend that sends
 nothing.
 """
 
@@ -45,7 +45,7 @@ _PATIENCE_SECONDS: Final = 120.0
 
 
 class _Watch(Sink):
-    """A door that notes when it was last handed something."""
+    """An outlet that notes its last delivery."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,31 +53,31 @@ class _Watch(Sink):
         self.last = 0.0
 
     def deliver(self, _delivery: Delivery) -> None:
-        """Take a delivery."""
+        """Count a delivery."""
         self.count += 1
         self.last = time.time()
 
 
 def _serve(url: str, pipe: Connection) -> None:
-    """Be a frontend until told to end; answers each message with what was delivered, and when the last of it was."""
+    """Run a frontend until _END; answers each message with the number of deliveries and the time of the last one."""
 
     async def run() -> None:
         watch = _Watch()
         core = RedisCore(settings(url), watch)
         await core.start()
-        # It looks at everything when it starts.
-        while core._tasks:  # noqa: ASYNC110, SLF001  (nobody says when that is done)
+        # A frontend scans everything at its start.
+        while core._tasks:  # noqa: ASYNC110, SLF001  (there is no event for that)
             await asyncio.sleep(0.1)
         pipe.send(None)
         while True:
-            while not pipe.poll():  # noqa: ASYNC110  (a pipe tells nobody)
+            while not pipe.poll():  # noqa: ASYNC110  (a pipe has no event)
                 await asyncio.sleep(0.05)
             if pipe.recv() == _END:
                 break
             pipe.send((watch.count, watch.last))
         await core.stop()
 
-    # What it logs is none of the report.
+    # Keep its log out of the report.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     gc.set_threshold(*GARBAGE)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -88,7 +88,7 @@ class _Frontends:
     """Frontends in processes of their own."""
 
     def __init__(self, url: str, count: int) -> None:
-        """Start them, and wait until they are there."""
+        """Start them, and wait until they are ready."""
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []
         self._processes = []
@@ -102,7 +102,7 @@ class _Frontends:
             pipe.recv()
 
     def delivered(self) -> tuple[int, float]:
-        """Tell how much all of them were handed, and when the last of it."""
+        """Return the total of their deliveries, and the time of the last one."""
         for pipe in self._pipes:
             pipe.send(_TELL)
         told = [pipe.recv() for pipe in self._pipes]
@@ -117,7 +117,7 @@ class _Frontends:
 
 
 class _Queues:
-    """Many queues with one item each, held by a worker."""
+    """Many queues, each with one item that a worker holds."""
 
     def __init__(self, server: Server, count: int) -> None:
         """Begin with none."""
@@ -126,7 +126,7 @@ class _Queues:
         self.partitions: list[Partition] = []
 
     async def fill(self, url: str) -> None:
-        """Make them, and hand out what is in them in the name of a frontend that will never send it."""
+        """Create the queues and deliver their items on behalf of a frontend that will never send them."""
         core = RedisCore(settings(url).model_copy(update={"node_quota": self.count}), Sink())
         names = [f"queue{number}" for number in range(self.count)]
         for first in range(0, self.count, _AT_ONCE):
@@ -157,7 +157,7 @@ class _Queues:
         await self.each("publish", {**shared, **intake}, item)
 
     async def each(self, name: str, fixed: dict[str, Any], row: dict[str, Any]) -> None:
-        """Run a script in each."""
+        """Run an operation in each."""
         header = self._server.header(name)
         for first in range(0, self.count, _AT_ONCE):
             calls = [
@@ -181,13 +181,13 @@ async def _until(done: Callable[[], Awaitable[bool]]) -> None:
     ends = time.monotonic() + _PATIENCE_SECONDS
     while not await done():
         if time.monotonic() > ends:
-            msg = "it was not done in time"
+            msg = "not done in time"
             raise RuntimeError(msg)
         await asyncio.sleep(0.5)
 
 
 async def _due(server: Server, url: str, count: int) -> Row:
-    """Let a lock of each queue run out in the same second; gives how late the last one ended, in s."""
+    """Let a lock of each queue expire in the same second; measures how late the last one ended, in s."""
     queues = _Queues(server, count)
     await queues.fill(url)
     frontends = _Frontends(url, FRONTENDS)
@@ -215,12 +215,12 @@ async def _due(server: Server, url: str, count: int) -> Row:
     return at_most("due_in_one_second", "s late", max(at - end for at, end in zip(closed, ends, strict=True)) / 1000, 1)
 
 
-def _pairs(fields: Any) -> dict[bytes, bytes]:  # noqa: ANN401  (as the protocol of the connection has it)
+def _pairs(fields: Any) -> dict[bytes, bytes]:  # noqa: ANN401  (by protocol version)
     return fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
 
 
 async def _takeover(server: Server, url: str, count: int) -> Row:
-    """Let a frontend die that was to send an item of each queue; gives when the last was sent, in s after its death."""
+    """Let a frontend die with an unsent item of each queue; measures the time to the last one sent, in s after its death."""
     queues = _Queues(server, count)
     await queues.fill(url)
     frontends = _Frontends(url, FRONTENDS)
@@ -238,7 +238,7 @@ async def _takeover(server: Server, url: str, count: int) -> Row:
 
 
 async def _measure(url: str, *, quick: bool) -> list[Row]:
-    """Take all rows, telling on the way which."""
+    """Measure all rows, and show the progress."""
     count = QUEUES // (_SHORT if quick else 1)
     server = Server.connect(url, lua_directory(), 60)
     console = Console(stderr=True)

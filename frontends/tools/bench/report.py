@@ -1,4 +1,4 @@
-"""What a measurement is and how it is shown. Knows no server."""
+"""A measurement and how it is printed. Knows no server."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 _WHOLE: Final = 1_000
-"""From here on a figure has no decimals."""
+"""Figures from here on have no decimals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement: `ratio` is value to ceiling (or the value itself where there is none), `holds` compares it to `target`."""
+    """One measurement: `ratio` is value to ceiling (or the value, without a ceiling), `holds` whether it meets `target`."""
 
     name: str
     unit: str
@@ -30,25 +30,25 @@ class Row:
 
 
 def at_least(name: str, unit: str, value: float, ceiling: float, target: float) -> Row:
-    """Make a row whose ratio to the ceiling must reach a target."""
+    """Return a row whose ratio to the ceiling must reach a target."""
     ratio = value / ceiling
     return Row(name, unit, round(value, 1), round(ceiling, 1), round(ratio, 3), f">= {target}", ratio >= target)
 
 
 def at_most(name: str, unit: str, value: float, target: float, against: float | None = None) -> Row:
-    """Make a row that must stay under a target: the value itself, or its ratio to what it is measured against."""
+    """Return a row whose value, or ratio to `against`, must not exceed a target."""
     ratio = value if against is None else value / against
     shown = None if against is None else round(against, 2)
     return Row(name, unit, round(value, 2), shown, round(ratio, 3), f"<= {target}", ratio <= target)
 
 
 def told(name: str, unit: str, value: float, against: float) -> Row:
-    """Make a row without a target, next to what it is compared with."""
+    """Return a row without a target, next to what it is compared with."""
     return Row(name, unit, round(value, 3), round(against, 3), round(value / against, 3), "", holds=True)
 
 
 def machine() -> dict[str, str | int]:
-    """Describe where the figures come from; they mean little elsewhere."""
+    """Describe the machine, without which the figures mean little."""
     cpu = next(
         (
             line.partition(":")[2].strip()
@@ -66,10 +66,10 @@ def machine() -> dict[str, str | int]:
 
 
 def show(rows: Sequence[Row], *, as_json: bool) -> int:
-    """Print the rows as a table; as JSON on the standard output if asked for, the table beside it. 1 when a target is missed."""
+    """Print the rows as a table; with `as_json` as JSON on stdout, and the table on stderr. 1 when a target is missed."""
     if as_json:
         print(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}))  # noqa: T201  (its purpose)
-    # Without lines between the columns and without digits that are noise, it fits 80 columns.
+    # Without lines between columns and without insignificant digits it fits 80 columns.
     table = Table("what", "value", "unit", "ceiling", "ratio", "target", "holds", box=box.SIMPLE_HEAD)
     table.columns[0].no_wrap = True
     for row in rows:

@@ -1,7 +1,7 @@
-"""`stanzaq bench rest`: single messages sent and acknowledged over HTTP, next to an endpoint that does nothing, in the same run.
+"""`stanzaq bench rest`: single messages sent and acknowledged over HTTP, next to an empty endpoint in the same run.
 
-64 clients on connections that live on, and one process that serves them. Redis keeps an append-only file. The names and targets
-of the rows are those that the README and CI speak of.
+64 clients with keep-alive, one server process, and a Redis with an append-only file. README and CI name the rows and their
+targets.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _WHO: Final = "bench@localhost"
 
 
 def main(*, as_json: bool, quick: bool) -> int:
-    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot be had."""
+    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot start."""
     seconds = 0.3 if quick else 4.0
     password = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
     with ExitStack() as stack:
@@ -58,7 +58,7 @@ def main(*, as_json: bool, quick: bool) -> int:
 
 
 async def _measured(port: int, empty_port: int, seconds: float) -> list[Row]:
-    """Measure all in turns, so that noise hits them alike; the best round of each rate counts."""
+    """Measure all rates, alternating, so that noise hits them alike; the best repetition of each counts."""
     who = base64.b64encode(f"{_WHO}:secret".encode())
     headers = b"Authorization: Basic %b\r\nAccept: application/json\r\n" % who
     await _listens(empty_port)
@@ -102,7 +102,7 @@ async def _subscribed(client: Client) -> bytes:
 
 
 async def _listens(port: int) -> None:
-    """Wait for a server that is just starting."""
+    """Wait for a server that is starting."""
     for _ in range(_LOOKS):
         try:
             (await Client.open(port)).close()

@@ -1,7 +1,7 @@
-"""`stanzaq bench scale`: what a queue costs beside a hundred others, and beside a hundred thousand.
+"""`stanzaq bench scale`: the cost of operations in a small service and in one of a hundred thousand subscriptions.
 
-Two services, each on a Redis of its own: a small one with few subscriptions on its node and few nodes, and a large one. The
-rounds of both alternate, so that noise hits both alike. Through the core, without a door: a door would only hide the difference.
+Each of the two services has a Redis of its own: one with few subscriptions on its node and few nodes, one with many. They
+are measured alternating, so that noise hits both. It uses the core directly: a door would only hide the difference.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from frontends.tools.servers.redis import RedisServer
 
 FEW: Final = 100
 SUBSCRIPTIONS: Final = MAX_SUBSCRIBERS - 1
-"""As many as leave room for the one that comes and goes."""
+"""One less than the maximum, for the subscription that comes and goes."""
 
 NODES: Final = 10_000
 _PAGE: Final = 50
 _SHORT: Final = 20
 _OWNER: Final = Jid("bench@localhost/1")
 _STRANGER: Final = Jid("stranger@localhost/1")
-"""Of each node it has to be seen whether this one may see it."""
+"""A stranger, for whom the visibility of each node is checked."""
 _NODE: Final = "work"
 _AT_ONCE: Final = 500
 _CREDIT: Final = 1_000
@@ -40,17 +40,17 @@ Step = Callable[["_Service"], Awaitable[None]]
 
 
 class _Service:
-    """A core on its own Redis, with so many subscriptions and so many nodes."""
+    """A core on its own Redis, with a number of subscriptions and nodes."""
 
     def __init__(self, url: str) -> None:
-        """Use a Redis that is empty."""
+        """Use an empty Redis."""
         made = settings(url).model_copy(update={"node_quota": NODES, "admins": (bare(_OWNER),)})
         self._core = RedisCore(made, Sink())
         self._fresh = itertools.count()
         self._middle = _NODE
 
     async def fill(self, subscriptions: int, nodes: int) -> None:
-        """Begin, with a node that so many are subscribed to, and with so many nodes."""
+        """Start, and create the nodes and the subscriptions to one of them."""
         await self._core.start()
         await self.ask(Declare(_NODE, _OWNER, {}))
         for first in range(1, nodes, _PAGE):
@@ -61,34 +61,34 @@ class _Service:
             many = range(first, min(first + _AT_ONCE, subscriptions))
             await asyncio.gather(*(self.ask(_subscription(Jid(f"idle{number}@localhost"), _CREDIT)) for number in many))
 
-    async def ask(self, command: Command) -> Any:  # noqa: ANN401  (the result of its kind)
-        """Have a command carried out; one that is refused is a fault here."""
+    async def ask(self, command: Command) -> Any:  # noqa: ANN401  (typed by the command)
+        """Execute a command; raises if it is refused."""
         result = await self._core.ask(command)
         if isinstance(result, Refused):
             msg = f"{type(command).__name__} was refused: {result.detail}"
-            raise RuntimeError(msg)  # noqa: TRY004  (no wrong type, but what must not happen here)
+            raise RuntimeError(msg)  # noqa: TRY004  (the type is right, the result is not)
         return result
 
     async def subscribe(self) -> None:
-        """Let one more come, and go again."""
+        """Subscribe one more worker, and unsubscribe it."""
         jid = Jid(f"fresh{next(self._fresh)}@localhost")
         subscribed = await self.ask(_subscription(jid, 1))
         await self.ask(Unsubscribe(_NODE, jid, jid, subscribed.subid))
 
     async def publish(self) -> None:
-        """Publish an item, which is handed out at once."""
+        """Publish an item, which is delivered at once."""
         await self.ask(Publish(_NODE, _OWNER, None, BODY, len(BODY)))
 
     async def list_nodes(self) -> None:
-        """Page through nodes as disco#items does with RSM: from the middle on."""
+        """Fetch a page of nodes from the middle, as disco#items with RSM does."""
         await self.ask(Nodes(_STRANGER, _PAGE - 10, after=self._middle))
 
     async def overview(self) -> None:
-        """Look at as many nodes as `stanzaq node list` does at once."""
+        """Read as many nodes as `stanzaq node list` reads at once."""
         await self.ask(Overview(_OWNER, 0, _PAGE))
 
     async def close(self) -> None:
-        """End."""
+        """Stop the core."""
         await self._core.drain(5)
         await self._core.stop()
 
@@ -98,7 +98,7 @@ def _subscription(jid: Jid, credit: int) -> Subscribe:
 
 
 async def _compared(name: str, step: Step, few: _Service, many: _Service, times: int) -> Row:
-    """Compare the better rounds of one step, in µs."""
+    """Compare the best repetitions of one step, in µs."""
     rounds = [(await _timed(step, few, times), await _timed(step, many, times)) for _ in range(_ROUNDS)]
     beside_few, beside_many = map(min, zip(*rounds, strict=True))
     return at_most(name, "µs", beside_many, 1.5, beside_few)
@@ -112,7 +112,7 @@ async def _timed(step: Step, service: _Service, times: int) -> float:
 
 
 async def _measure(small: str, large: str, *, quick: bool) -> list[Row]:
-    """Take all rows, telling on the way which."""
+    """Measure all rows, and show the progress."""
     scale = _SHORT if quick else 1
     console = Console(stderr=True)
     few, many = _Service(small), _Service(large)

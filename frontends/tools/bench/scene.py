@@ -1,4 +1,4 @@
-"""What a play of `stanzaq bench bounds` begins with: a core on a server of its own, and nodes that are filled past it."""
+"""The set-up of a case of `stanzaq bench bounds`: a core on its own server, and nodes filled directly, without the core."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 OWNER: Final = Jid("owner@bounds.example/1")
 
 AT_ONCE: Final = 200
-"""Rows of a batch."""
+"""The rows of a batch."""
 
 _WIRE: Final = {"max_items": "pubsub#max_items", "node_full": "pubsub#publish_node_full", "queueing": "pubsub#queueing"}
 
 BEFORE: Final = "before"
-"""The frontend in whose name what comes before a play is written."""
+"""The frontend on whose behalf the set-up writes."""
 
 _FIXED: Final = {**BASE, "revision": "", "frontend": BEFORE}
 
@@ -33,10 +33,10 @@ Play = Callable[[], Awaitable[Any]]
 
 
 class Scene:
-    """A core on a server of its own; `share` of the worst is played."""
+    """A core on its own server; `share` is the share of the worst case to run."""
 
     def __init__(self, core: RedisCore, sink: Sink, server: Server, client: "aioredis.Redis", share: float) -> None:
-        """Play on this core, which sends to `sink`; what comes before the play is written by `server`, past the core."""
+        """Use this core, which sends to `sink`; the set-up writes through `server`, without the core."""
         self.core = core
         self.sink = sink
         self.client = client
@@ -44,15 +44,15 @@ class Scene:
         self._server = server
 
     def many(self, count: int) -> int:
-        """Give how many of so many there are."""
+        """Return the share of `count`."""
         return max(1, round(count * self.share))
 
-    async def ask(self, command: Command) -> Any:  # noqa: ANN401  (the result of its kind)
-        """Have a command carried out that must not be refused."""
+    async def ask(self, command: Command) -> Any:  # noqa: ANN401  (typed by the command)
+        """Execute a command that must not be refused."""
         result = await self.core.ask(command)
         if isinstance(result, Refused):
             msg = f"{type(command).__name__} was refused: {result.detail}"
-            raise RuntimeError(msg)  # noqa: TRY004  (no wrong type, but what must not happen here)
+            raise RuntimeError(msg)  # noqa: TRY004  (the type is right, the result is not)
         return result
 
     async def node(self, name: str = "work", **options: str) -> "Node":
@@ -69,17 +69,17 @@ class Scene:
 
 
 class Node(Bench):
-    """One node of a scene, of one partition."""
+    """One node of a scene, with one partition."""
 
     def __init__(self, scene: Scene, partition: Partition) -> None:
-        """Fill it past the core."""
+        """Use the partition without the core."""
         super().__init__(scene._server, partition.node)  # noqa: SLF001  (of this module)
         self.partition = partition
         self.scene = scene
         self.name = partition.node
 
     async def subscribed(self, count: int, credit: int, *, lease: bool = False) -> list[Jid]:
-        """Subscribe so many workers."""
+        """Subscribe a number of workers."""
         jids = [
             lease_jid(Jid(f"w{number}@bounds.example"), f"{number:016x}")
             if lease
@@ -92,7 +92,7 @@ class Node(Bench):
         return jids
 
     async def put(self, count: int, size: int = 10, key: str = "", hints: str = "") -> list[list[Any]]:
-        """Let so many items come; gives their deliveries."""
+        """Publish a number of items; returns their deliveries."""
         body, found = b"x" * size, []
         row = {"item": "", "by": "owner@bounds.example", "body": body, "once": "", "subids": "", "hints": hints}
         at_once = max(1, min(AT_ONCE, 4_000_000 // size))
@@ -106,7 +106,7 @@ class Node(Bench):
 
 
 def together(scene: Scene, commands: Sequence[Command]) -> Play:
-    """Make a play of commands that are all asked at once."""
+    """Return a case that asks all commands at once."""
 
     async def play() -> None:
         await asyncio.gather(*map(scene.core.ask, commands))

@@ -1,6 +1,6 @@
-"""`stanzaq bench spark`: reading journals with Spark, next to a bare loop of XRANGE, what the queue feels of it, and a report.
+"""`stanzaq bench spark`: reading journals with Spark next to a plain XRANGE loop, its effect on the queue, and a report.
 
-One session on two cores, of half a gigabyte. Must not know what a report says.
+One session on two cores with half a gigabyte. Must not know what a report says.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ _SETTINGS: Final = {"spark_driver_memory": "512m"}
 _ROWS: Final = 1_000_000
 _ITEMS_PER_SECOND: Final = 5_000
 _ROWS_PER_SECOND: Final = 50_000
-"""The limit of a read beside a queue at work: on two cores Spark without one takes the time that the queue needs."""
+"""The limit of a read beside a busy queue: without it, Spark on two cores takes the time that the queue needs."""
 _ROUNDS: Final = 3
 _LOOK_SECONDS: Final = 0.02
 
-# Ten thousand records a call: by commands it would take longer than all that is measured.
+# Ten thousand records a call: single commands would take longer than everything that is measured.
 _FILL: Final = """
 for i = tonumber(ARGV[1]) + 1, tonumber(ARGV[1]) + tonumber(ARGV[2]) do
   local at = 1700000000000 + i
@@ -52,7 +52,7 @@ _FILLED: Final = 10_000
 
 
 def _fill(client: "redis.Redis", node: str, rows: int) -> list[str]:
-    """Write journals of two partitions, as scripts write them."""
+    """Write journals of two partitions in the format of the operations."""
     names = [keys.of_partition("journal", Partition(node, "bench", number)) for number in range(2)]
     for name in names:
         for first in range(0, rows // 2, _FILLED):
@@ -61,7 +61,7 @@ def _fill(client: "redis.Redis", node: str, rows: int) -> list[str]:
 
 
 def _read(spark: SparkSession, url: str, node: str, **options: str) -> float:
-    """Read a node's journals and throw the rows away; gives the seconds that it took."""
+    """Read a node's journals and discard the rows; returns the seconds."""
     frame = spark.read.format("stanzaq").options(url=url, subscribe=node, minPartitions="2", **options).load()
     began = time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
@@ -69,7 +69,7 @@ def _read(spark: SparkSession, url: str, node: str, **options: str) -> float:
 
 
 def _bare(client: "redis.Redis", names: list[str]) -> float:
-    """Read the same by XRANGE and hiredis alone, in one loop; gives the seconds that it took."""
+    """Read the same with XRANGE and hiredis in one loop; returns the seconds."""
     connection: Any = client.connection_pool.get_connection()
     began = time.perf_counter()
     for name in names:
@@ -84,16 +84,16 @@ def _bare(client: "redis.Redis", names: list[str]) -> float:
 
 
 class _Peak:
-    """The most memory that Spark's Python workers had at once."""
+    """The peak memory of Spark's Python workers."""
 
     def __init__(self) -> None:
-        """Look at nothing yet."""
+        """Start at zero."""
         self.megabytes = 0.0
         self._stop = threading.Event()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Look as long as the block runs."""
+        """Sample while the block runs."""
         self.megabytes = 0.0
         self._stop.clear()
         thread = threading.Thread(target=self._watch)
@@ -110,10 +110,10 @@ class _Peak:
 
 
 def _workers() -> list[Path]:
-    """Find the workers: who was started by this process or by one whom it started, and runs pyspark's daemon."""
+    """Return the descendants of this process that run pyspark's daemon."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*"):
-        # It may have ended since it was listed.
+        # It may have ended meanwhile.
         with suppress(OSError):
             parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
     ours = {os.getpid()}
@@ -129,7 +129,7 @@ def _runs(pid: int) -> bool:
 
 
 def _megabytes(path: Path) -> float:
-    # Unique to it: workers are forks of one daemon and share what they were born with.
+    # Proportional: workers are forks of one daemon and share memory with it.
     with suppress(OSError):
         for line in (path / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -138,7 +138,7 @@ def _megabytes(path: Path) -> float:
 
 
 def _speed(spark: SparkSession, client: "redis.Redis", url: str, rows: int, rounds: int) -> list[Row]:
-    """Read in turns with Spark and bare, and take the better round of each; then a tenth of it, for the memory."""
+    """Read with Spark and without, alternating, and take the better of each; then a tenth of the rows, for the memory."""
     names = _fill(client, "many", rows)
     _fill(client, "few", rows // 10)
     peak = _Peak()
@@ -159,7 +159,7 @@ def _speed(spark: SparkSession, client: "redis.Redis", url: str, rows: int, roun
 
 
 def _report(spark: SparkSession, url: str) -> Row:
-    """Make a report of all that is there, from the first read to the files; gives the seconds that it took."""
+    """Make a report of everything, from the first read to the files; returns the seconds."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as directory:
         made = report(measure(of_redis(url, spark=spark), lambda _: None), "Redis", 2.0)
@@ -168,7 +168,7 @@ def _report(spark: SparkSession, url: str) -> Row:
 
 
 class Load:
-    """A queue at work at a steady rate, in a thread of its own; notes how long each call took."""
+    """A queue under a steady load, in a thread of its own; notes the time of each call."""
 
     def __init__(self, url: str) -> None:
         """Prepare."""
@@ -180,7 +180,7 @@ class Load:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Work as long as the block runs."""
+        """Work while the block runs."""
         self._thread.start()
         try:
             yield
@@ -207,11 +207,11 @@ class Load:
 
 
 def _flow(spark: SparkSession, url: str, seconds: float) -> list[Row]:
-    """Take snapshots while items flow; compare what calls take meanwhile to what they take without."""
+    """Compare the latency of calls while Spark takes snapshots to that without."""
     load = Load(url)
     with load.running():
         time.sleep(seconds)
-        # The first is for the Java machine to warm up.
+        # The first read warms up the JVM.
         _read(spark, url, "flow")
         load.seconds.clear()
         began, done = time.perf_counter(), load.done
@@ -232,7 +232,7 @@ def _flow(spark: SparkSession, url: str, seconds: float) -> list[Row]:
 
 
 def main(*, as_json: bool, quick: bool) -> int:
-    """Run the benchmark; 1 when a target is missed. Raises ServerError when there is no Redis to be had."""
+    """Run the benchmark; 1 when a target is missed. Raises ServerError when Redis cannot start."""
     rows = _ROWS // 50 if quick else _ROWS
     console = Console(stderr=True)
     with (

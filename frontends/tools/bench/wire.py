@@ -1,7 +1,7 @@
-"""An XMPP client that costs next to nothing: bytes out, a search for a few tags in. Must not know what is measured.
+"""A minimal XMPP client: it writes bytes and searches the input for a few tags. Must not know what is measured.
 
-A load made by a whole XMPP library would measure that library. This client parses nothing: it looks for complete tags that
-a pattern knows. That is enough for a benchmark, which knows what will be said, and for nothing else.
+A load from a full XMPP library would measure that library. This client parses nothing: it searches for complete tags by a
+pattern, which is enough for a benchmark and for nothing else.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Take = Callable[[re.Match[bytes]], None]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A logged-in connection, for requests one at a time."""
+    """A logged-in connection, for one request at a time."""
 
     peer: socket.socket
     jid: str
@@ -48,7 +48,7 @@ class Session:
         return cls(peer, bound[1])
 
     def tell(self, stanza: str) -> None:
-        """Send what has no answer."""
+        """Send a stanza that has no answer."""
         self.peer.sendall(stanza.encode())
 
     def ask(self, to: str, content: str) -> None:
@@ -63,7 +63,7 @@ class Wire(asyncio.Protocol):
     """A session under load: `take` gets each match of `pattern`, which must match complete tags only."""
 
     def __init__(self, pattern: re.Pattern[bytes], take: Take) -> None:
-        """Prepare; the connection is made by `over`."""
+        """Prepare; `over` connects."""
         self._pattern = pattern
         self._take = take
         self._rest = b""
@@ -73,19 +73,19 @@ class Wire(asyncio.Protocol):
 
     @classmethod
     async def over(cls, session: Session, pattern: re.Pattern[bytes], take: Take) -> "Wire":
-        """Go on with a session's connection."""
+        """Continue a session's connection."""
         session.peer.setblocking(False)  # noqa: FBT003  (the library's signature)
         _, wire = await asyncio.get_running_loop().create_connection(lambda: cls(pattern, take), sock=session.peer)
         return wire
 
     def write(self, data: bytes) -> None:
-        """Gather bytes for one write at the end of this turn of the loop."""
+        """Gather bytes for one write at the end of this turn of the event loop."""
         self._gathered.append(data)
         if len(self._gathered) == 1:
             self._loop.call_soon(self._flush)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -93,7 +93,7 @@ class Wire(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Look through all complete tags."""
+        """Search all complete tags."""
         data = self._rest + data
         end = data.rfind(b">") + 1
         self._rest = data[end:]
@@ -106,7 +106,7 @@ class Wire(asyncio.Protocol):
 
 
 def _say(peer: socket.socket, text: str, until: str) -> str:
-    """Send, and read until the pattern is there."""
+    """Send, and read until the pattern matches."""
     peer.sendall(text.encode())
     heard = ""
     while not re.search(until, heard):

@@ -1,4 +1,4 @@
-"""The worst cases of `stanzaq bench bounds`: for each script, every bound that it has as far as it goes."""
+"""The worst cases of `stanzaq bench bounds`: for each operation, every limit at its maximum."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ _PAUSE: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One worst case: `prepare` makes the scene and gives the play that is measured."""
+    """One worst case: `prepare` sets the scene and returns what is measured."""
 
     name: str
     prepare: Callable[[Scene], Awaitable[Play]]
@@ -89,7 +89,7 @@ def _publish(size: int) -> Callable[[Scene], Awaitable[Play]]:
 
 
 async def _republish(scene: Scene) -> Play:
-    """Each row finds its item by its id, with its payload."""
+    """Republish by id items that have large payloads."""
     node = await scene.node(max_items="1000")
     big = [Publish(node.name, OWNER, f"i{number}", b"x" * _LARGEST, _LARGEST) for number in range(scene.many(AT_ONCE))]
     for command in big:
@@ -99,7 +99,7 @@ async def _republish(scene: Scene) -> Play:
 
 
 async def _delete(scene: Scene) -> Play:
-    """Items that came back, deleted by an owner who may have several subscriptions, below as many collections as there may be."""
+    """Delete returned items as an owner who may have several subscriptions, below the maximum of collections."""
     node = await scene.node()
     jids = await node.subscribed(1, 150)
     await node.put(150)
@@ -110,14 +110,14 @@ async def _delete(scene: Scene) -> Play:
 
 
 async def _below_many(scene: Scene, node: Node) -> None:
-    """Have subscribers of fifty collections in a node, whose owners may have several subscriptions."""
+    """Add subscribers of fifty collections to a node, whose owners may have several subscriptions."""
     first = int(subid("pool@x"))
     pools = " ".join(f"{first + number}:p{number} 1" for number in range(50))
     await scene.client.hset(keys.of_partition("meta", node.partition), mapping={"multi": "1", "pools": pools})
 
 
 async def _renew(scene: Scene) -> Play:
-    """Renew locks below as many collections as there may be, with several subscriptions."""
+    """Renew locks below the maximum of collections, with several subscriptions."""
     node = await scene.node()
     await node.subscribed(1, AT_ONCE)
     made = await node.put(AT_ONCE)
@@ -126,7 +126,7 @@ async def _renew(scene: Scene) -> Play:
 
 
 async def _renew_refused(scene: Scene) -> Play:
-    """Renew large items that others hold: whoever asks may have published them."""
+    """Renew locks of large items that others hold: the sender may be their publisher."""
     node = await scene.node()
     await node.subscribed(1, AT_ONCE)
     made = await node.put(scene.many(AT_ONCE), _LARGEST)
@@ -134,7 +134,7 @@ async def _renew_refused(scene: Scene) -> Play:
 
 
 async def _resent(scene: Scene) -> Play:
-    """Wait until a frontend that has died owes nothing any more."""
+    """Wait until the deliveries of a dead frontend are taken over."""
     frontends = keys.of_service("frontends")
     await scene.client.zadd(frontends, {BEFORE: 1})
 
@@ -145,7 +145,7 @@ async def _resent(scene: Scene) -> Play:
 
 
 async def _resend(scene: Scene) -> Play:
-    """Take over what a dead frontend was to send: large items."""
+    """Take over large items from a dead frontend."""
     node = await scene.node()
     await node.subscribed(1, 1000)
     await node.put(scene.many(500), _LARGEST)
@@ -160,9 +160,9 @@ async def _resend_small(scene: Scene) -> Play:
 
 
 async def _readers(scene: Scene, owes: str) -> tuple[Node, list[Jid], str]:
-    """Have a log that many read, each with as many entries that it has not committed as it may have.
+    """Create a log with many readers, each with the maximum of uncommitted entries.
 
-    Their credit is less now, so that not all of it is handed out again.
+    Their credit is lower by now, so that not all entries are delivered again.
     """
     node = await scene.node(queueing="false", retention_items="100000")
     await node.put(1000)
@@ -189,20 +189,20 @@ async def _resend_readers(scene: Scene) -> Play:
 
 
 async def _commit(scene: Scene) -> Play:
-    """Say that all has come which many readers may have outstanding."""
+    """Commit the maximum of entries for many readers."""
     node, jids, last = await _readers(scene, scene.core.frontend)
     return together(scene, [Commit(node.name, jid, 0, last) for jid in jids])
 
 
 async def _leave_readers(scene: Scene) -> Play:
-    """End subscriptions of readers with as much outstanding as may be."""
+    """End subscriptions of readers with the maximum of uncommitted entries."""
     _node, jids, _last = await _readers(scene, scene.core.frontend)
     return together(scene, [Presence(jid, available=False) for jid in jids])
 
 
 def _read(entries: int, size: int) -> Callable[[Scene], Awaitable[Play]]:
     async def prepare(scene: Scene) -> Play:
-        """Begin to read with many at once, each somewhere else."""
+        """Start many readers at once, each at another position."""
         node = await scene.node(queueing="false", retention_items="100000")
         await node.put(scene.many(entries), size)
         log: list[Any] = await scene.client.xrange(keys.of_partition("log", node.partition)) or []
@@ -217,13 +217,13 @@ def _read(entries: int, size: int) -> Callable[[Scene], Awaitable[Play]]:
 
 
 def _due(size: int, count: int, hints: str) -> Callable[[Scene], Awaitable[Play]]:
-    """Have many items whose delay, or whose time to live, is over at the same moment."""
+    """Have many items whose delay, or TTL, ends at the same moment."""
 
     async def prepare(scene: Scene) -> Play:
         node = await scene.node(max_items="100000")
         names = [keys.of_partition(name, node.partition) for name in ("delayed", "expirations")]
         await node.put(scene.many(count), size, hints=hints)
-        # Their time is hours away when they are put, and comes now.
+        # Their time is hours away when they are published; set it to now.
         for name in names:
             members: Any = await scene.client.zrange(name, 0, -1)
             if members:
@@ -244,14 +244,14 @@ def _until(done: Callable[[], Awaitable[bool]]) -> Play:
             if await done():
                 return
             await asyncio.sleep(_PAUSE)
-        msg = "it was not done in time"
+        msg = "not done in time"
         raise RuntimeError(msg)
 
     return play
 
 
 async def _unlock(scene: Scene) -> Play:
-    """All of them at their last try, so that each becomes a dead letter with a large payload."""
+    """All items are at their last attempt, so each becomes a dead letter with a large payload."""
     node = await scene.node(max_deliveries="1", dead_letter_node="dead")
     await scene.node("dead", max_items="10000")
     await node.subscribed(1, AT_ONCE)
@@ -274,7 +274,7 @@ async def _expire(scene: Scene) -> Play:
 
 
 async def _browse(scene: Scene) -> Play:
-    """Look at a page where as much stands elsewhere as is looked through."""
+    """Browse a page while the most entries that a browse may skip are elsewhere."""
     node = await scene.node(retention_items="10000", max_items="100000")
     await node.subscribed(20, 250)
     await node.put(scene.many(5_000))
@@ -306,7 +306,7 @@ async def _purge_log(scene: Scene) -> Play:
 
 
 async def _retention(scene: Scene) -> Play:
-    """Configure a log that is to keep little from now on."""
+    """Reconfigure a log so that it keeps little."""
     node = await scene.node(queueing="false", retention_items="100000")
     await node.put(scene.many(300), _LARGEST)
     return together(
@@ -349,7 +349,7 @@ async def _survey(scene: Scene) -> Play:
 
 
 async def _selectors(scene: Scene) -> Play:
-    """Many who select by more than equality look through what none of them does."""
+    """Let many workers with more than equality selectors examine items that none of them selects."""
     node = await scene.node(max_items="100000")
     jids = [Jid(f"w{number}@bounds.example/1") for number in range(100)]
     for number, jid in enumerate(jids):

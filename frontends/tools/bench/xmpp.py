@@ -1,7 +1,6 @@
-"""`stanzaq bench xmpp`: whole jobs over a real ejabberd, next to what ejabberd's own pubsub does in the same run.
+"""`stanzaq bench xmpp`: whole jobs over a real ejabberd, next to ejabberd's own pubsub in the same run.
 
-Redis keeps an append-only file, as one that is to lose nothing does. The names and targets of the rows are those that the
-README and CI speak of.
+Redis keeps an append-only file, as in production. README and CI name the rows and their targets.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def main(*, as_json: bool, quick: bool) -> int:
-    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot be had."""
+    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot start."""
     seconds = 0.2 if quick else 4.0
     with ExitStack() as stack:
         status = stack.enter_context(Console(stderr=True).status("starting Redis, ejabberd and a frontend"))
@@ -53,7 +52,7 @@ def main(*, as_json: bool, quick: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was measured: rates per second, times in seconds."""
+    """The measurements: rates a second, times in seconds."""
 
     publishes: float
     jobs: float
@@ -78,7 +77,7 @@ def _rows(found: Found) -> list[Row]:
 async def _measured(
     ejabberd: Ejabberd, frontend: int, redis: int, settings: Mapping[str, str], seconds: float
 ) -> Found:
-    """Measure all in turns, so that noise hits them alike; the best round of each rate counts."""
+    """Measure all rates, alternating, so that noise hits them alike; the best repetition of each counts."""
     pubsub = await Pubsub.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.pubsub, "ceiling")
     jobs = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "jobs")
     publishes = of_one = of_two = cpu = redis_cpu = native_cpu = 0.0
@@ -96,7 +95,7 @@ async def _measured(
         of_one = max(of_one, rate)
         with Frontend(settings) as second:
             of_two = max(of_two, (await jobs.loop.rate(seconds))[1])
-            # In order, so that nothing of it is left for the next round.
+            # Graceful, so that nothing is left for the next repetition.
             second.stop()
     await jobs.paced(_PACE, _ROUNDS * seconds)
     pubsub.close()
@@ -106,7 +105,7 @@ async def _measured(
 
 
 async def _native_jobs(url: str, seconds: float) -> int:
-    """Bring items through a plain stream of the same server, one at a time, as a job of a worker does; gives how many."""
+    """Pass items through a plain stream of the same server, one at a time, as a worker does; returns how many."""
     done, ends = 0, time.monotonic() + seconds
     async with aioredis.Redis.from_url(url) as client:
         await client.xgroup_create("native", "workers", mkstream=True)
@@ -122,6 +121,6 @@ async def _native_jobs(url: str, seconds: float) -> int:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Give the CPU time of a process, all its threads together (proc(5): fields 14 and 15)."""
+    """Return the CPU time of a process with all its threads (proc(5): fields 14 and 15)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -1,1 +1,1 @@
-"""A whole queue on one machine, to be seen at work. Its clients know XMPP alone: no core, no Redis, no door's inside."""
+"""The demonstration: a complete queue on one machine. Its clients know only XMPP: no core, no Redis, no part of a door."""

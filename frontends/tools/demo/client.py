@@ -1,4 +1,4 @@
-"""A plain XMPP client of the queue: one anonymous account, requests that are repeated until they are answered.
+"""A plain XMPP client of the queue: one anonymous account, requests repeated until they are answered.
 
 Knows slixmpp and IQs; must not know what a request means.
 """
@@ -17,7 +17,7 @@ from frontends.tools.demo import stanzas
 from frontends.xmpp import namespaces as ns
 
 ANSWER_SECONDS: Final = 2.0
-"""After so long a request is sent again: the frontend that had it may be dead."""
+"""A request is sent again after this time: its frontend may be dead."""
 
 _TRIES: Final = 15
 _ENTER_SECONDS: Final = 20.0
@@ -25,8 +25,8 @@ _IQ: Final = f"{{{ns.CLIENT}}}iq"
 _MESSAGE: Final = f"{{{ns.CLIENT}}}message"
 
 
-class Unanswered(Exception):  # noqa: N818  (what happened to a request)
-    """The service refused a request, or did not answer it however often it was sent."""
+class Unanswered(Exception):  # noqa: N818  (named after what happened)
+    """The service refused a request, or answered none of its attempts."""
 
 
 class Client(ClientXMPP):
@@ -41,14 +41,14 @@ class Client(ClientXMPP):
         self._service = service
         self._receive = receive
         self._numbers = count(1)
-        # Slixmpp adds a handler for each pending request and tries every one on each stanza; a dictionary does not.
+        # Slixmpp would add a handler for each pending request and try all of them on each stanza.
         self._answers: dict[str, asyncio.Future[Element]] = {}
         self.add_filter("in", self._take)
 
     async def enter(self, host: str, port: int) -> None:
-        """Connect, log in, and show the service that somebody is there (XEP-0254 §3: it watches presence)."""
+        """Connect, log in, and send presence to the service (XEP-0254 §3: it watches presence)."""
         entered = asyncio.ensure_future(self.wait_until("session_start", _ENTER_SECONDS))
-        # Slixmpp wants the handler in place before it connects.
+        # Slixmpp needs the handler in place before it connects.
         await asyncio.sleep(0)
         self.connect(host, port)
         await entered
@@ -59,7 +59,7 @@ class Client(ClientXMPP):
         await self.disconnect(wait=1.0)
 
     async def ask(self, kind: str, content: str) -> Element:
-        """Send an IQ and give its answer; it keeps its id when it is repeated, so that it takes effect once (Q27)."""
+        """Send an IQ and return its answer; a repeat keeps the id, so that it takes effect once (Q27)."""
         name = f"q{next(self._numbers)}"
         stanza = f"<iq type='{kind}' to={quoteattr(self._service)} id='{name}'>{content}</iq>"
         try:
@@ -78,7 +78,7 @@ class Client(ClientXMPP):
         raise Unanswered(msg)
 
     async def demand(self, kind: str, content: str) -> Element:
-        """Send an IQ whose only acceptable answer is a result."""
+        """Send an IQ and require a result."""
         reply = await self.ask(kind, content)
         if problem := stanzas.condition(reply):
             msg = f"the service answered {problem} to: {content}"

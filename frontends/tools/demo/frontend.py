@@ -15,12 +15,12 @@ _PROBE_SECONDS: Final = 2.0
 
 
 class Frontend(Server):
-    """`stanzaq serve` as a child, ready when its own probe says so."""
+    """`stanzaq serve` as a child process, ready when its readiness probe says so."""
 
     _ready_seconds = 30.0
 
     def __init__(self, settings: Mapping[str, str], door: str = "xmpp") -> None:
-        """Take settings by their names without the prefix; those of the user's environment do not count here."""
+        """Take settings by their names without the prefix; ignores the user's environment."""
         super().__init__(None, "frontend")
         self._door = door
         self._port = free_port()
@@ -28,8 +28,8 @@ class Frontend(Server):
         self._log = self.directory / "frontend.log"
 
     def must_live(self) -> None:
-        """Raise ServerError with the end of its log when the process has ended."""
-        # WNOWAIT: the process stays to be reaped by whoever started it.
+        """Raise ServerError with the end of the log if the process has ended."""
+        # WNOWAIT leaves the process to be reaped by its starter.
         if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return
         lines = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]

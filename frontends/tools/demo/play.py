@@ -1,6 +1,6 @@
-"""Publishers and workers at one queue until every item is done. Knows what they say; must not know which servers serve.
+"""Publishers and workers at one queue until every item is done. Knows what they send; must not know which servers serve.
 
-What happens goes into the tally, which is the demo's evidence.
+The tally records every event; it is the demo's evidence.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from frontends.tools.demo.tally import Summary, Tally
 NODE: Final = "demo"
 LOCK_SECONDS: Final = 30
 STALLED_SECONDS: Final = 2.0 * LOCK_SECONDS
-"""Nothing has moved for so long: even a lock that nobody owns any more would have been given away by now."""
+"""Without any progress for this long, even the lock of a dead worker would have expired and been redelivered."""
 
 _OPTIONS: Final = {
     "pubsub#publish_model": "open",
     "stanzaq#lock_seconds": str(LOCK_SECONDS),
-    # A publish whose answer was lost is repeated when its item may be done already: it must not be done again (X1).
+    # A publish whose answer was lost is repeated, maybe after its item is done: it must not be accepted again (X1).
     "stanzaq#dedupe": "ignore",
 }
 _PUBLISHERS: Final = 2
@@ -35,7 +35,7 @@ _COUNTS: Final = ("stanzaq#waiting", "stanzaq#in_flight", "stanzaq#dying")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the queue is found: the service's domain, and the XMPP server with its anonymous accounts."""
+    """Where the queue is: the service's domain, and the XMPP server with its anonymous accounts."""
 
     service: str
     accounts: str
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How much is to be done, and by how many."""
+    """The number of items, of workers, and the credit of each."""
 
     items: int
     workers: int
@@ -53,7 +53,7 @@ class Workload:
 
 
 class Play:
-    """One run; `step` is called often, with the tally, by whoever shows or disturbs it, `done` before the workers leave."""
+    """One run; `step` is called often, with the tally, and `done` before the workers leave."""
 
     def __init__(
         self, place: Place, workload: Workload, step: Callable[[Tally], None], done: Callable[[], Awaitable[None]]
@@ -64,11 +64,11 @@ class Play:
         self._step = step
         self._done = done
         self._tally = Tally()
-        # Twice what the workers may hold: they never want for work, and no item ages in a queue that only grows.
+        # Twice what the workers may hold: they always have work, and items do not age in a growing queue.
         self._room = asyncio.Semaphore(2 * workload.workers * workload.credit)
 
     async def run(self) -> Summary:
-        """Play it to the end, or until nothing moves any more; then compare with what the service says."""
+        """Run to the end, or until progress stops; then compare with what the service reports."""
         async with self._client(_ignore) as owner:
             await owner.demand("set", stanzas.create(NODE, _OPTIONS))
             async with asyncio.TaskGroup() as group:
@@ -88,7 +88,7 @@ class Play:
             self._step(tally)
 
     async def _publish(self, numbers: Iterator[int]) -> None:
-        """Publish as long as there are numbers, with as many publishes unanswered as there is room."""
+        """Publish while there are numbers, with a bounded number of open publishes."""
         async with self._client(_ignore) as client, asyncio.TaskGroup() as group:
             for number in numbers:
                 await self._room.acquire()
@@ -102,7 +102,7 @@ class Play:
         self._tally.answered(item_id)
 
     async def _work(self) -> None:
-        """Take items and acknowledge them at once: the work itself is nothing."""
+        """Receive items and acknowledge them at once."""
         async with asyncio.TaskGroup() as group:
 
             def receive(message: Element) -> None:
@@ -116,12 +116,12 @@ class Play:
 
     async def _acknowledge(self, client: Client, item: Delivered) -> None:
         reply = await client.ask("set", stanzas.retract(NODE, item))
-        # A refusal means that the lock is another's by now: its holder will be asked.
+        # A refusal means that another worker has the lock by now, and will acknowledge.
         if not stanzas.condition(reply) and self._tally.acknowledge(item.item_id, time.monotonic()):
             self._room.release()
 
     async def _compare(self, owner: Client) -> tuple[int, int]:
-        """Ask the service how many of the missing items it can show, and how many it holds in all."""
+        """Ask the service how many of the missing items it can show, and how many it has in all."""
         missing = sorted(self._tally.missing())
         shown: set[str] = set()
         for first in range(0, len(missing), _BROWSED_AT_ONCE):

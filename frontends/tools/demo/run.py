@@ -1,4 +1,4 @@
-"""`stanzaq demo`: brings up the servers, lets the clients play, shows how it went. Must not know what the clients say."""
+"""`stanzaq demo`: starts the servers, runs the clients, prints the result. Must not know what the clients send."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from frontends.tools.servers.process import ServerError
 from frontends.tools.servers.redis import RedisServer
 
 _INTERRUPTED: Final = 130
-"""What a shell makes of SIGINT."""
+"""The exit code of a shell for SIGINT."""
 
 
 def main(  # noqa: PLR0913
@@ -35,14 +35,15 @@ def main(  # noqa: PLR0913
     as_json: bool,
     afterwards: Callable[[str], int] = lambda _: 0,
 ) -> int:
-    """Run the demo; 1 when anything was lost or left undone. Raises ServerError when its servers cannot be had.
+    """Run the demo; 1 when anything was lost or left undone. Raises ServerError when its servers cannot start.
 
-    `afterwards` gets the URL of its Redis when all is done and the workers are still there; an answer but 0 is the answer.
+    `afterwards` gets the URL of the Redis when all is done and the workers are still connected; a result other than 0 is
+    the exit code.
     """
     if kill and frontends == 1:
         msg = "after --kill at least one frontend must be left: --frontends 2"
         raise ServerError(msg)
-    # What is told on the way is for people; the last line of stdout is for programs.
+    # Progress is for people; the last line of stdout is for programs.
     console = Console(stderr=True)
     workload = Workload(items, workers, credit)
     try:
@@ -63,7 +64,7 @@ def main(  # noqa: PLR0913
 
 @contextmanager
 def _servers(frontends: int) -> Iterator[tuple[Place, str, list[Frontend]]]:
-    """Run all servers, with the URL of the Redis; they end in the reverse order, or with this process if it is killed."""
+    """Run all servers; they end in reverse order, or with this process if it is killed. Yields the URL of the Redis too."""
     with ExitStack() as stack:
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
@@ -105,7 +106,7 @@ async def _played(  # noqa: PLR0913
             if kill and len(alive) == len(running) and len(tally.acknowledged) * 2 >= workload.items:
                 tally.killing(time.monotonic())
                 alive.pop().kill()
-                progress.console.print("one frontend is killed")
+                progress.console.print("killed one frontend")
 
         try:
             return await Play(place, workload, step, at_the_end).run(), failed
@@ -133,5 +134,5 @@ def _table(summary: Summary) -> Table:
     table.add_row("latency p99", f"{summary.latency_ms.p99} ms")
     if summary.killed:
         within = summary.resent_within_s
-        table.add_row("all that the killed one owed", "never came" if within is None else f"came within {within} s")
+        table.add_row("takeover from the killed one", "incomplete" if within is None else f"within {within} s")
     return table

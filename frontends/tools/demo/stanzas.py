@@ -1,4 +1,4 @@
-"""What a client of a queue says and hears (XEP-0060, XEP-0254). Pure text and elements; must not know connections."""
+"""The stanzas of a queue's client (XEP-0060, XEP-0254). Pure text and elements; must not know connections."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ _STANZAS: Final = f"{{{ns.STANZAS}}}"
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """An item that a worker now holds, under a lock of this token."""
+    """An item that a worker holds, and the token of its lock."""
 
     item_id: str
     token: int
 
 
 def create(node: str, options: Mapping[str, str]) -> str:
-    """Write the request for a node with these options."""
+    """Return the request that creates a node with these options."""
     form = _form(ns.PUBSUB_NODE_CONFIG, options)
     return f"<pubsub xmlns='{ns.PUBSUB}'><create node={quoteattr(node)}/><configure>{form}</configure></pubsub>"
 
 
 def publish(node: str, item_id: str, payload: str) -> str:
-    """Write the publication of an item; its id makes a repeat harmless."""
+    """Return the publish of an item; its id makes a repeat harmless."""
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><publish node={quoteattr(node)}>"
         f"<item id={quoteattr(item_id)}>{payload}</item></publish></pubsub>"
@@ -40,7 +40,7 @@ def publish(node: str, item_id: str, payload: str) -> str:
 
 
 def subscribe(node: str, jid: str, credit: int) -> str:
-    """Write a subscription with credit for so many items at once."""
+    """Return a subscription with credit for this many items."""
     form = _form(ns.PUBSUB_SUBSCRIBE_OPTIONS, {"pubsub#queue_requests": str(credit)})
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><subscribe node={quoteattr(node)} jid={quoteattr(jid)}/>"
@@ -49,7 +49,7 @@ def subscribe(node: str, jid: str, credit: int) -> str:
 
 
 def retract(node: str, item: Delivered) -> str:
-    """Write the acknowledgement of an item."""
+    """Return the acknowledgement of an item."""
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><retract node={quoteattr(node)}>"
         f"<item id={quoteattr(item.item_id)} token='{item.token}'/></retract></pubsub>"
@@ -57,35 +57,35 @@ def retract(node: str, item: Delivered) -> str:
 
 
 def browse(node: str, item_ids: Iterable[str]) -> str:
-    """Write the request to see these items."""
+    """Return the request for these items."""
     items = "".join(f"<item id={quoteattr(item_id)}/>" for item_id in item_ids)
     return f"<pubsub xmlns='{ns.PUBSUB}'><items node={quoteattr(node)}>{items}</items></pubsub>"
 
 
 def info(node: str) -> str:
-    """Write the request for what a node says of itself."""
+    """Return the request for a node's disco information."""
     return f"<query xmlns='{ns.DISCO_INFO}' node={quoteattr(node)}/>"
 
 
 def delivered(message: Element) -> Delivered | None:
-    """Read a delivery; None for any other message."""
+    """Parse a delivery; None for any other message."""
     item, lock = message.find(f".//{_ITEM}"), message.find(_LOCK)
     return None if item is None or lock is None else Delivered(item.get("id", ""), int(lock.get("token", "0")))
 
 
 def listed(reply: Element) -> set[str]:
-    """Read the ids of the items that a browse shows."""
+    """Parse the ids of the items in an answer to `browse`."""
     return {item.get("id", "") for item in reply.iter(_LISTED)}
 
 
 def counts(reply: Element) -> dict[str, int]:
-    """Read the numbers of a node's meta-data by their names, such as `stanzaq#waiting` (XEP-0060 §5.4)."""
+    """Parse the numbers of a node's meta-data by name, such as `stanzaq#waiting` (XEP-0060 §5.4)."""
     found = {field.get("var", ""): field.findtext(_VALUE, "") for field in reply.iter(_FIELD)}
     return {name: int(value) for name, value in found.items() if value.isdecimal()}
 
 
 def condition(reply: Element) -> str:
-    """Read the error's condition; empty for a result."""
+    """Parse the condition of an error; empty for a result."""
     error = reply.find(_ERROR)
     if error is None:
         return ""
@@ -95,7 +95,8 @@ def condition(reply: Element) -> str:
 def may_pass(reply: Element) -> bool:
     """Tell whether the same request may succeed later (RFC 6120 §8.3.2).
 
-    A lost lock says so too (Q25), but asking again with the same token is in vain: the item comes back with a new one.
+    A lost lock is also of type `wait` (Q25), but repeating with the same token is useless: the item comes back with a new
+    one.
     """
     error = reply.find(_ERROR)
     return error is not None and error.get("type") == "wait" and condition(reply) != "unexpected-request"

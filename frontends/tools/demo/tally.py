@@ -1,6 +1,6 @@
-"""What became of each item, by the records of its publishers and workers. Pure; time is an argument.
+"""What happened to each item, as recorded by its publishers and workers. Pure; time is an argument.
 
-It believes nothing that the service says but answers and deliveries: the service is what is being judged.
+It trusts only answers and deliveries, no counts of the service, which is under test.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from frontends.tools.demo.stanzas import Delivered
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """From the sending of a publish to the arrival of its delivery, in ms."""
+    """From sending a publish to receiving its delivery, in ms."""
 
     p50: float
     p99: float
@@ -19,7 +19,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The demo's result; `killed` frontends, and the time until all that they owed had come, are told after `--kill`."""
+    """The demo's result. `killed` frontends and the time until all of their deliveries arrived are set after `--kill`."""
 
     published: int
     delivered: int
@@ -34,13 +34,13 @@ class Summary:
     resent_within_s: float | None = None
 
     def record(self) -> dict[str, object]:
-        """Give it as JSON has it."""
+        """Return the result as a JSON object."""
         only_after_a_kill = {"killed", "resent_within_s"}
         return {name: value for name, value in asdict(self).items() if self.killed or name not in only_after_a_kill}
 
 
 class Tally:
-    """Counts as things happen; all times are seconds of one clock."""
+    """Counts events; all times are seconds of one clock."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -57,16 +57,16 @@ class Tally:
         self._settled = 0.0
 
     def sending(self, item_id: str, now: float) -> None:
-        """Note the first sending of an item's publish."""
+        """Record the first publish of an item."""
         self._began = self._began or now
         self._sent[item_id] = self._progressed = now
 
     def answered(self, item_id: str) -> None:
-        """Note that the service took an item: from now on it must not be lost."""
+        """Record that the service accepted an item: from now on it must not be lost."""
         self.published.add(item_id)
 
     def delivered(self, item: Delivered, now: float) -> bool:
-        """Note a delivery; False when it is one that came before, which the token tells (design §5)."""
+        """Record a delivery; False for a repeated one, which its token shows (design §5)."""
         newest = self._tokens.get(item.item_id)
         if newest is not None and item.token <= newest:
             self._duplicates += 1
@@ -83,7 +83,7 @@ class Tally:
         return True
 
     def acknowledge(self, item_id: str, now: float) -> bool:
-        """Note an acknowledgement that the service confirmed; False when there was one before."""
+        """Record a confirmed acknowledgement; False for a repeated one."""
         self._progressed = now
         if item_id in self.acknowledged:
             return False
@@ -91,20 +91,20 @@ class Tally:
         return True
 
     def killing(self, now: float) -> None:
-        """Note that a frontend dies now: whatever was sent and has not been delivered may be its debt."""
+        """Record the kill of a frontend: it may have had any item that was sent and not delivered."""
         self._killed = self._settled = now
         self._owed = self._sent.keys() - self._tokens.keys()
 
     def idle_seconds(self, now: float) -> float:
-        """Tell for how long nothing has moved."""
+        """Return the seconds without progress."""
         return now - self._progressed if self._sent else 0.0
 
     def missing(self) -> set[str]:
-        """Name what was published and never acknowledged."""
+        """Return the ids that were published and never acknowledged."""
         return self.published - self.acknowledged
 
     def summary(self, shown: int, queued: int) -> Summary:
-        """Sum up; the service can still show so many of the missing, and says that it holds so many items in all."""
+        """Sum up; `shown` of the missing items are still in the service, and `queued` items are in it in all."""
         lasted = self._progressed - self._began
         return Summary(
             published=len(self.published),
@@ -122,7 +122,7 @@ class Tally:
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:
-    """Give the value below which a share of the measurements lies, in ms."""
+    """Return the value below which a share of the measurements lies, in ms."""
     if not seconds:
         return 0.0
     return round(sorted(seconds)[min(len(seconds) - 1, int(len(seconds) * share))] * 1000, 2)

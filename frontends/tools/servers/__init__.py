@@ -1,1 +1,1 @@
-"""Servers run privately as child processes: a Redis and an ejabberd. Must not know what the project uses them for."""
+"""Private servers as child processes: Redis and ejabberd. Must not know what the project uses them for."""

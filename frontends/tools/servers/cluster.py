@@ -1,4 +1,4 @@
-"""A private Redis Cluster on the loopback. Knows how to form one and to move slots in it; must not know what is kept in it."""
+"""A private Redis Cluster on the loopback interface. Knows how to form it and move slots; must not know the data in it."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ from frontends.tools.servers.process import ServerError, awaited, free_ports
 from frontends.tools.servers.redis import RedisServer
 
 NODE_TIMEOUT_MS: Final = 1_000
-"""So soon a silent master is given up: a failover takes about two seconds."""
+"""The time after which a silent master counts as failed: a failover takes about two seconds."""
 
 _READY_SECONDS: Final = 30.0
 _MOVED_AT_ONCE: Final = 100
@@ -19,7 +19,7 @@ _MOVE_MS: Final = 5_000
 
 
 class RedisCluster:
-    """Masters with all slots among them, and replicas, one after the other of each master; runs inside a `with`."""
+    """Masters that share all slots, and their replicas, distributed in turn; a context manager."""
 
     def __init__(self, masters: int = 3, replicas: int = 3, *, options: Mapping[str, str] | None = None) -> None:
         """Choose how many of each; `options` are lines of redis.conf for every node."""
@@ -30,10 +30,10 @@ class RedisCluster:
                 port=port,
                 options={
                     "cluster-enabled": "yes",
-                    # Else it is the port and 10,000, which may be beyond all ports.
+                    # The default is the port plus 10,000, which may exceed the largest port.
                     "cluster-port": str(bus),
                     "cluster-node-timeout": str(NODE_TIMEOUT_MS),
-                    # A replica stays with its master, however many another has lost.
+                    # A replica stays with its master, even if another master has lost all of its own.
                     "cluster-allow-replica-migration": "no",
                     "repl-diskless-sync-delay": "0",
                     **(options or {}),
@@ -46,11 +46,11 @@ class RedisCluster:
 
     @property
     def url(self) -> str:
-        """Where clients find it: any node will do, and here are three."""
+        """The URL of the cluster, with three of its nodes."""
         return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes[:3])
 
     def __enter__(self) -> Self:
-        """Start the nodes and make a cluster of them."""
+        """Start the nodes and form a cluster."""
         with ExitStack() as stack:
             for node in self.nodes:
                 stack.enter_context(node)
@@ -63,16 +63,16 @@ class RedisCluster:
         self._stack.close()
 
     def ask(self, node: RedisServer, *words: str | int) -> Any:  # noqa: ANN401  (what Redis answers)
-        """Give one node a command."""
+        """Send a command to one node."""
         with redis.Redis.from_url(node.url, decode_responses=True) as client:
             return client.execute_command(*words)
 
     def running(self) -> list[RedisServer]:
-        """Give the nodes that have not been killed."""
+        """Return the nodes that have not been killed."""
         return [node for node in self.nodes if node.running]
 
     def masters(self) -> dict[RedisServer, list[tuple[int, int]]]:
-        """Give the running masters, each with the ranges of slots that it serves by its own word."""
+        """Return the running masters, each with the slot ranges that it claims."""
         found = {}
         for node in self.running():
             if self.ask(node, "ROLE")[0] == "master":
@@ -81,7 +81,7 @@ class RedisCluster:
         return found
 
     def owner(self, slot: int) -> RedisServer:
-        """Give the master of a slot."""
+        """Return the master of a slot."""
         for node, ranges in self.masters().items():
             if any(first <= slot <= last for first, last in ranges):
                 return node
@@ -89,7 +89,7 @@ class RedisCluster:
         raise ServerError(msg)
 
     def replica(self, master: RedisServer) -> RedisServer:
-        """Give a running replica of a master."""
+        """Return a running replica of a master."""
         for node in self.running():
             role, *rest = self.ask(node, "ROLE")
             if role == "slave" and rest[1] == master.port:
@@ -98,14 +98,14 @@ class RedisCluster:
         raise ServerError(msg)
 
     def begin_move(self, slot: int, target: RedisServer) -> RedisServer:
-        """Tell both masters that a slot is about to move, with no key moved yet; gives the present one."""
+        """Mark a slot as moving at both masters, without moving a key; returns its present master."""
         source = self.owner(slot)
         self._set_slot(target, slot, "IMPORTING", source)
         self._set_slot(source, slot, "MIGRATING", target)
         return source
 
     def move(self, slot: int, target: RedisServer) -> None:
-        """Move a slot with all its keys to another master, as redis-cli does: key by key, while it is used."""
+        """Move a slot with all its keys to another master, key by key while it is in use, as redis-cli does."""
         source = self.begin_move(slot, target)
         while keys := self.ask(source, "CLUSTER GETKEYSINSLOT", slot, _MOVED_AT_ONCE):
             self.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, _MOVE_MS, "KEYS", *keys)
@@ -114,7 +114,7 @@ class RedisCluster:
 
     def _set_slot(self, node: RedisServer, slot: int, what: str, other: RedisServer) -> None:
         name = self.ask(other, "CLUSTER MYID")
-        # Valkey has its replicas confirm it first, and on a busy machine gives them up too soon.
+        # Valkey's replicas must confirm first, and on a busy machine it stops waiting for them too soon.
         awaited(
             lambda: self.ask(node, "CLUSTER SETSLOT", slot, what, name),
             _READY_SECONDS,
@@ -123,19 +123,19 @@ class RedisCluster:
         )
 
     def replicated(self, master: RedisServer) -> None:
-        """Wait until a master's replica has all that the master has now."""
+        """Wait until a master's replica has everything that the master has now."""
         replica, wanted = self.replica(master), self.ask(master, "ROLE")[1]
         self._until(lambda: self.ask(replica, "ROLE")[4] >= wanted, "the replica does not catch up")
 
     def settle(self) -> None:
-        """Wait until every running node finds the cluster well and every replica has what its master has."""
+        """Wait until every running node reports a healthy cluster and every replica has caught up."""
         self._until(self._well, "the cluster is not well")
 
     def _form(self) -> None:
         masters, replicas = self.nodes[: self._masters], self.nodes[self._masters :]
         bounds = [REDIS_CLUSTER_HASH_SLOTS * number // len(masters) for number in range(len(masters) + 1)]
         for number, node in enumerate(self.nodes):
-            # Nodes with one epoch would first have to agree on other ones.
+            # Nodes with equal epochs would first have to agree on different ones.
             self.ask(node, "CLUSTER SET-CONFIG-EPOCH", number + 1)
             self.ask(self.nodes[0], "CLUSTER MEET", "127.0.0.1", node.port, self._buses[node])
         for node, first, end in zip(masters, bounds, bounds[1:], strict=False):
@@ -155,10 +155,10 @@ class RedisCluster:
             return False
         roles = {node.port: self.ask(node, "ROLE") for node in running}
         followers = [role for role in roles.values() if role[0] == "slave"]
-        # A master names those alone that are up to date.
+        # A master lists only replicas that are up to date.
         online = sum(len(role[2]) for role in roles.values() if role[0] == "master")
         return online == len(followers) and all(role[3] == "connected" for role in followers)
 
     def _until(self, holds: Callable[[], bool], what: str) -> None:
-        # Whoever is told of his new part hangs up on everybody.
+        # A node that changes its role closes all connections.
         awaited(holds, _READY_SECONDS, what, redis.ConnectionError)

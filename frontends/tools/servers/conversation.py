@@ -1,4 +1,4 @@
-"""Three short XMPP conversations over a bare socket of 127.0.0.1. Knows stream headers, not who asks or why."""
+"""Three short XMPP conversations over a socket of 127.0.0.1. Knows stream headers; must not know who asks or why."""
 
 import re
 import socket
@@ -22,14 +22,14 @@ _REGISTER = (
 
 
 def component_accepted(port: int, domain: str, secret: str) -> bool:
-    """Tell whether a component of this domain gets through its handshake (XEP-0114 §3)."""
+    """Tell whether a component of this domain completes its handshake (XEP-0114 §3)."""
     try:
         with socket.create_connection(("127.0.0.1", port), _SECONDS) as peer:
             peer.sendall(_COMPONENT.format(host=escape(domain)).encode())
             stream = re.search(r"<stream:stream[^>]*\sid=['\"]([^'\"]+)", _heard(peer, "<stream:stream[^>]+>"))
             if stream is None:
                 return False
-            # XEP-0114 asks for SHA-1 over the stream id and the secret; nothing else is spoken.
+            # XEP-0114 requires SHA-1 of the stream id and the secret.
             digest = sha1((stream[1] + secret).encode()).hexdigest()  # noqa: S324
             peer.sendall(f"<handshake>{digest}</handshake>".encode())
             return "<handshake" in _heard(peer, "<handshake|<stream:error")
@@ -38,7 +38,7 @@ def component_accepted(port: int, domain: str, secret: str) -> bool:
 
 
 def client_welcome(port: int, host: str) -> bool:
-    """Tell whether a client of this host gets as far as the stream features (RFC 6120 §4.3.2)."""
+    """Tell whether a client of this host receives stream features (RFC 6120 §4.3.2)."""
     try:
         with socket.create_connection(("127.0.0.1", port), _SECONDS) as peer:
             peer.sendall(_CLIENT.format(host=escape(host)).encode())
@@ -48,7 +48,7 @@ def client_welcome(port: int, host: str) -> bool:
 
 
 def register(port: int, host: str, user: str, password: str) -> str:
-    """Make an account in-band (XEP-0077 §3.1); give the server's answer when it refuses, else the empty string."""
+    """Register an account in-band (XEP-0077 §3.1); returns the server's answer if it refuses, else the empty string."""
     with socket.create_connection(("127.0.0.1", port), _SECONDS) as peer:
         peer.sendall(_CLIENT.format(host=escape(host)).encode())
         _heard(peer, "</stream:features>")
@@ -58,7 +58,7 @@ def register(port: int, host: str, user: str, password: str) -> str:
 
 
 def _heard(peer: socket.socket, until: str) -> str:
-    """Read until the pattern is there, or the peer hangs up."""
+    """Read until the pattern matches, or the peer closes."""
     text = ""
     while len(text) < _LIMIT and not re.search(until, text):
         data = peer.recv(4096)

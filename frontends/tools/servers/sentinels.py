@@ -1,4 +1,4 @@
-"""A private Redis with replicas and the sentinels that watch it. Knows how to start them; must not know what is kept there."""
+"""A private Redis with replicas and the sentinels that watch it. Knows how to start them; must not know the data."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from frontends.tools.servers.redis import RedisServer
 SERVICE: Final = "stanzaq"
 
 _DOWN_AFTER_MS: Final = 2_000
-"""Less, and a busy machine has them replace a master that lives."""
+"""With less, a busy machine lets them replace a living master."""
 _FAILOVER_MS: Final = 5_000
 _SENTINELS: Final = 3
 _QUORUM: Final = 2
@@ -20,7 +20,7 @@ _READY_SECONDS: Final = 30.0
 
 
 class RedisSentinel(RedisServer):
-    """One sentinel: the same program, which keeps what it knows in its configuration."""
+    """One sentinel: the same program, which stores its state in its configuration file."""
 
     def __init__(self, master: RedisServer) -> None:
         """Watch the master."""
@@ -44,11 +44,11 @@ class RedisSentinel(RedisServer):
 
 
 class RedisSentinels:
-    """A master, its replicas and three sentinels, two of which decide; runs inside a `with`."""
+    """A master, its replicas and three sentinels with a quorum of two; a context manager."""
 
     def __init__(self, replicas: int = 2, *, options: Mapping[str, str] | None = None) -> None:
-        """Choose how many replicas; `options` are lines of redis.conf for the master and them."""
-        # Without the last, who was a replica comes back with what it was once sent, though nothing is to be on disk.
+        """Choose the number of replicas; `options` are lines of redis.conf for all Redis nodes."""
+        # Without rdb-del-sync-files, a former replica would restart with old data, though nothing is meant to be on disk.
         more = {"repl-diskless-sync-delay": "0", "rdb-del-sync-files": "yes", **(options or {})}
         self.nodes = tuple(RedisServer(port=0, options=more) for _ in range(1 + replicas))
         self.sentinels = tuple(RedisSentinel(self.nodes[0]) for _ in range(_SENTINELS))
@@ -56,7 +56,7 @@ class RedisSentinels:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The URL for clients."""
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://{hosts}/{SERVICE}"
 
@@ -78,12 +78,12 @@ class RedisSentinels:
         self._stack.close()
 
     def ask(self, node: RedisServer, *words: str | int) -> Any:  # noqa: ANN401  (what Redis answers)
-        """Give one node or sentinel a command."""
+        """Send a command to one node or sentinel."""
         with redis.Redis.from_url(node.url, decode_responses=True) as client:
             return client.execute_command(*words)
 
     def master(self) -> RedisServer:
-        """Give the node that all sentinels call the master, once they agree on one that runs and says so itself."""
+        """Return the node that all sentinels agree on as master, once it runs and says so itself."""
         return awaited(self._agreed, _READY_SECONDS, "the sentinels agree on no master", redis.ConnectionError)
 
     def _agreed(self) -> RedisServer | None:
@@ -109,7 +109,7 @@ class RedisSentinels:
         self._until(lambda: self._settled(self.master()), "the replicas or sentinels are not ready")
 
     def _until(self, holds: Callable[[], bool], what: str) -> None:
-        # Whoever is told of his new part hangs up on everybody.
+        # A node that changes its role closes all connections.
         awaited(holds, _READY_SECONDS, what, redis.ConnectionError)
 
     def _settled(self, master: RedisServer) -> bool:
