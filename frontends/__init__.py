@@ -1,1 +1,1 @@
-"""The doors and what joins them to the core: knows wires, never Redis."""
+"""The doors, the command line, and the composition of both with the core. Knows wire protocols; must not know Redis."""

@@ -1,6 +1,6 @@
-"""The `stanzaq` command: options in, exit code out. Must not know how anything is done: each calls one function.
+"""The `stanzaq` command: parses options and returns an exit code; each command calls one function. Must not know how it works.
 
-What a command needs is imported when it runs, so that `--help` is quick and the benchmark's needs burden no server.
+Each command imports its implementation when it runs, so that `--help` is fast and servers need no extras of other commands.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from frontends.terminal import Config, Json, refuse, served, settings
 from frontends.tools.bench import commands as bench
 from frontends.tools.servers.process import ServerError
 
-app = typer.Typer(help="A distributed work queue kept in Redis, spoken to over XMPP.", no_args_is_help=True)
+app = typer.Typer(help="A distributed work queue kept in Redis, served over XMPP, HTTP and AMQP.", no_args_is_help=True)
 serve = typer.Typer(help="Run a frontend.", no_args_is_help=True)
-report = typer.Typer(help="Say what the queues' journals tell.", no_args_is_help=True)
+report = typer.Typer(help="Make capacity reports from the queues' journals.", no_args_is_help=True)
 app.add_typer(serve, name="serve")
 app.add_typer(bench.app, name="bench")
 app.add_typer(report, name="report")
@@ -32,10 +32,10 @@ app.add_typer(item.app, name="item")
 app.add_typer(frontend.app, name="frontend")
 
 _AGAIN = 75
-"""The exit code of a frontend that an administrator has disconnected: EX_TEMPFAIL, so a supervisor starts it again."""
+"""The exit code of a frontend that an administrator has disconnected: EX_TEMPFAIL, so that a supervisor restarts it."""
 
 Check = Annotated[bool, typer.Option("--check", help="Check the settings and exit.")]
-Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077; else this machine.")]
+Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077. Default: this machine.")]
 
 
 @serve.command("xmpp")
@@ -44,7 +44,7 @@ def serve_xmpp(
     *,
     check: Check = False,
 ) -> None:
-    """Serve queues as an XMPP component (XEP-0114); run as many of them on one domain as you like.
+    """Serve queues as an XMPP component (XEP-0114); run any number of them on one domain.
 
     Example: STANZAQ_XMPP_DOMAIN=queue.example.org STANZAQ_XMPP_SECRET_FILE=secret stanzaq serve xmpp
     """
@@ -58,7 +58,7 @@ def serve_rest(
     *,
     check: Check = False,
 ) -> None:
-    """Serve queues over HTTP (the RESTful Queue); run as many of them as you like behind one address.
+    """Serve queues over HTTP (the RESTful Queue); run any number of them behind one address.
 
     Example: STANZAQ_HTTP_BIND=127.0.0.1:8080 STANZAQ_HTTP_PASSWORDS_FILE=passwords stanzaq serve rest
     """
@@ -74,7 +74,7 @@ def serve_amqp(
     *,
     check: Check = False,
 ) -> None:
-    """Serve logs over AMQP 1.0 (Event Stream Extensions); run as many of them as you like behind one address.
+    """Serve queues and logs over AMQP 1.0 (Event Stream Extensions); run any number of them behind one address.
 
     Example: STANZAQ_AMQP_BIND=127.0.0.1:5672 STANZAQ_AMQP_PASSWORDS_FILE=passwords stanzaq serve amqp
     """
@@ -88,7 +88,7 @@ def serve_amqp(
 def health(
     config: Config = None,
 ) -> None:
-    """Ask the frontend of these settings whether it is ready; exits 1 when it is not, and says why.
+    """Ask the frontend with these settings whether it is ready; if not, say why and exit with 1.
 
     Example: STANZAQ_METRICS_BIND=127.0.0.1:9464 stanzaq health
     """
@@ -98,7 +98,7 @@ def health(
     if bind is None:
         refuse(
             "The frontend cannot be asked",
-            "STANZAQ_METRICS_BIND is not set: give it the address that the frontend has.",
+            "STANZAQ_METRICS_BIND is not set: set it to the frontend's address.",
         )
     ready, said = ask(*bind)
     Console().print(said, markup=False, highlight=False)
@@ -108,17 +108,17 @@ def health(
 @app.command()
 def demo(  # noqa: PLR0913  (an argument is an option of the command line)
     items: Annotated[int, typer.Option(min=1, help="Items to publish.")] = 2000,
-    workers: Annotated[int, typer.Option(min=1, help="Workers that take them.")] = 6,
+    workers: Annotated[int, typer.Option(min=1, help="Workers that process them.")] = 6,
     credit: Annotated[int, typer.Option(min=1, help="Items that a worker may hold at once.")] = 5,
-    frontends: Annotated[int, typer.Option(min=1, help="Frontends of the one component domain.")] = 2,
+    frontends: Annotated[int, typer.Option(min=1, help="Frontends on one component domain.")] = 2,
     out: Annotated[
-        Path | None, typer.Option("--report", help="A directory for a capacity report of the run; else none is made.")
+        Path | None, typer.Option("--report", help="A directory for a capacity report of the run. Default: no report.")
     ] = None,
     *,
     kill: Annotated[bool, typer.Option("--kill", help="Kill one frontend with SIGKILL half-way.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a whole queue at work: its own Redis and ejabberd, frontends, publishers and workers.
+    """Run a complete queue: a private Redis and ejabberd, frontends, publishers and workers.
 
     Example: stanzaq demo --items 5000 --kill
     """
@@ -134,13 +134,14 @@ def demo(  # noqa: PLR0913  (an argument is an option of the command line)
 @report.command("capacity")
 def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
     source: Annotated[
-        str, typer.Option(help="redis: the one of the settings; or the folder that `stanzaq report collect` fills.")
+        str, typer.Option(help="`redis`, the Redis of the settings, or a folder that `stanzaq report collect` fills.")
     ] = "redis",
     begin: Annotated[
-        str, typer.Option("--from", help="Since when, e.g. 2026-01-31T12:00 (UTC), or 7d ago; else all there is.")
+        str,
+        typer.Option("--from", help="Begin, e.g. 2026-01-31T12:00 (UTC), or 7d for a week ago. Default: everything."),
     ] = "",
     end: Annotated[
-        str, typer.Option("--to", help="Until when, e.g. 2026-02-01 (UTC), or 12h ago; else up to now.")
+        str, typer.Option("--to", help="End, e.g. 2026-02-01 (UTC), or 12h for twelve hours ago. Default: now.")
     ] = "",
     out: Annotated[Path, typer.Option(help="The directory for the files; an earlier report there is replaced.")] = Path(
         "report"
@@ -149,12 +150,13 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
         str, typer.Option("--format", help="Any of html,parquet,csv,json, with commas between.")
     ] = "html",
     target: Annotated[
-        str, typer.Option("--target-wait-p95", help="What 95 % of the items may wait at most, e.g. 500ms, 2s, 5min.")
+        str,
+        typer.Option("--target-wait-p95", help="The longest wait allowed for 95 % of the items, e.g. 500ms, 2s, 5min."),
     ] = "2s",
     master: Master = None,
     config: Config = None,
 ) -> None:
-    """Report demand, latency, capacity, backlog, waste, fairness, and what more workers would bring.
+    """Report demand, latency, capacity, backlog, waste, fairness, and the effect of more workers.
 
     Example: stanzaq report capacity --from 2026-01-31 --out report --format html,csv --target-wait-p95 2s
     """
@@ -165,18 +167,17 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
 
 @report.command("collect")
 def report_collect(
-    out: Annotated[
-        Path, typer.Option(help="The folder of the history; the first time one that is not there or empty.")
-    ],
+    out: Annotated[Path, typer.Option(help="The folder of the history; a new or empty one the first time.")],
     *,
     lossy: Annotated[
-        bool, typer.Option("--lossy", help="Go on when records went before they were collected, and note the gap.")
+        bool,
+        typer.Option("--lossy", help="Continue if records were lost before they were collected, and note the gap."),
     ] = False,
-    keep: Annotated[str, typer.Option(help="Take out what is older, by whole days, e.g. 90d; else nothing.")] = "",
+    keep: Annotated[str, typer.Option(help="Remove older days, e.g. 90d. Default: keep everything.")] = "",
     master: Master = None,
     config: Config = None,
 ) -> None:
-    """Add what the journals have had since the last time to a history, so that it outlives them.
+    """Add the journals' new records to a history that outlives them.
 
     Example: stanzaq report collect --out history --keep 90d
     """
@@ -190,7 +191,7 @@ def doctor(
     *,
     as_json: Json = False,
 ) -> None:
-    """Look at Redis for what may break a promise of the queue: each finding with its remedy; exit code 1 if something does.
+    """Check Redis for anything that may break a promise of the queue; print findings with remedies, exit with 1 for a problem.
 
     Example: STANZAQ_REDIS_URL=redis://redis.example.org:6379/0 stanzaq doctor
     """
@@ -209,17 +210,17 @@ def version() -> None:
 
 
 def _serve(given: Settings, serve: Callable[[ModuleType], None], what: str, *, check: bool) -> None:
-    """Run a door by the composer, or `check` alone whether it could be."""
+    """Serve by `compose`; with `check` only verify the settings."""
     _traceable(given)
     if check:
-        Console().print("the settings are in order")
+        Console().print("the settings are valid")
         return
     from frontends import compose  # noqa: PLC0415
 
     try:
         serve(compose)
     except ServerError as fault:
-        refuse("The embedded Redis cannot be had", str(fault))
+        refuse("The embedded Redis cannot start", str(fault))
     except compose.Disconnected:
         raise typer.Exit(_AGAIN) from None
     except compose.Occupied as fault:
@@ -227,12 +228,12 @@ def _serve(given: Settings, serve: Callable[[ModuleType], None], what: str, *, c
     except OtherFormat as fault:
         refuse(f"{what} cannot be served", str(fault))
     except compose.Unfit as fault:
-        remedy = "To serve all the same, set STANZAQ_ALLOW_EVICTION=true: items may then disappear unseen."
+        remedy = "To serve anyway, set STANZAQ_ALLOW_EVICTION=true: items may then be lost unnoticed."
         refuse("This Redis may lose items", *map(str, fault.args), remedy)
 
 
 def _traceable(given: Settings) -> None:
-    """Refuse to make traces without the extra `otel`, which not everybody has."""
+    """Refuse traces without the optional extra `otel`."""
     if given.traces:
         try:
             import frontends.tracing  # noqa: F401, PLC0415
@@ -241,7 +242,7 @@ def _traceable(given: Settings) -> None:
 
 
 def _reports() -> ModuleType:
-    """Import what needs the extra `spark`, which not everybody has."""
+    """Import what needs the optional extra `spark`."""
     try:
         from frontends.commands import report  # noqa: PLC0415
     except ModuleNotFoundError as fault:

@@ -1,4 +1,4 @@
-"""The only joint: settings -> core -> door, with signals, health and a watchdog around them. Decides nothing."""
+"""Composes settings, core and door, with signals, health and a watchdog. Makes no decisions of its own."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ _LONGEST_TURN_SECONDS = 1.0
 _MEASURE_SECONDS = 15.0
 
 GARBAGE = (20_000, 20, 20)
-"""Objects between two looks for cycles, of which commands make none: with Python's 700 they took a third of a burst of visits."""
+"""Objects between garbage collections, since commands create no cycles: Python's 700 took a third of a burst of sweeps."""
 
 _ENDING_SECONDS = 30.0
 _EXPORT_SECONDS = 3.0
@@ -47,16 +47,16 @@ _Kind = TypeVar("_Kind", bound=Settings)
 _T = TypeVar("_T")
 
 
-class Unfit(Exception):  # noqa: N818  (what Redis is)
-    """Redis would lose what the queue holds: one sentence for each master that would."""
+class Unfit(Exception):  # noqa: N818  (named after the state of Redis)
+    """Redis may evict what the queue stores: one sentence for each such master."""
 
 
-class Disconnected(Exception):  # noqa: N818  (what a frontend is)
-    """An administrator wanted the frontend to end: it has drained, and should be started anew."""
+class Disconnected(Exception):  # noqa: N818  (named after the state of the frontend)
+    """An administrator has disconnected the frontend: it has drained, and should be restarted."""
 
 
-class Occupied(Exception):  # noqa: N818  (what an address is)
-    """An address to listen on cannot be had."""
+class Occupied(Exception):  # noqa: N818  (named after the state of an address)
+    """An address to listen on is not available."""
 
 
 def serve_xmpp(settings: Settings) -> None:
@@ -65,10 +65,10 @@ def serve_xmpp(settings: Settings) -> None:
 
 
 def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Coroutine[None, None, None]]") -> None:
-    """Run a door with all that is around it."""
+    """Run a door with its logs, embedded Redis, watchdog and traces."""
     logs.set_up(as_json=settings.log_format is LogFormat.JSON, secrets=settings.secrets)
-    # The order matters: an embedded Redis dies with the thread that started it, the watchdog is a fork, and neither
-    # may find an event loop or other threads here yet. The watchdog's time begins when Redis has loaded its data.
+    # The order matters: an embedded Redis dies with the thread that started it, the watchdog is a fork, and both must start
+    # before the event loop and other threads. The watchdog's time begins when Redis has loaded its data.
     with contextlib.ExitStack() as stack:
         if settings.redis_url.startswith(_EMBEDDED):
             server = stack.enter_context(_embedded(settings.redis_url.removeprefix(_EMBEDDED)))
@@ -92,11 +92,11 @@ def serve_amqp(settings: CommandSettings) -> None:
 
 @contextlib.contextmanager
 def _traces(settings: Settings) -> "Iterator[Traces | None]":
-    """Make what traces are made by, if they are wanted; the last ones are exported while the watchdog is patient."""
+    """Set up tracing if configured; at the end it exports within the watchdog's time."""
     if not settings.traces:
         yield None
         return
-    # Not everybody has the extra `otel`.
+    # The extra `otel` is optional.
     from frontends.tracing import exported  # noqa: PLC0415
 
     with exported(min(_EXPORT_SECONDS, settings.watchdog_seconds / 2)) as traces:
@@ -104,13 +104,13 @@ def _traces(settings: Settings) -> "Iterator[Traces | None]":
 
 
 def _embedded(directory: str) -> RedisServer:
-    """Choose the Redis of `embedded://`: in a named directory it keeps what it holds, else it forgets."""
+    """Return the Redis of `embedded://`: persistent in a named directory, else in memory."""
     return RedisServer(Path(directory), options={"appendonly": "yes"}) if directory else RedisServer()
 
 
 @dataclass(frozen=True, slots=True)
 class _Frontend:
-    """A core and a door as they are run: how they begin and end, since when they are `up`, and why they should get no work."""
+    """A core and a door: how they start and stop, since when they are `up`, and why they should get no work."""
 
     core: RedisCore
     reasons: Callable[[], list[str]]
@@ -153,7 +153,7 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
             up.set()
 
     async def drain(seconds: float) -> None:
-        # What is under way ends and is marked as sent while there is still a stream to send it on.
+        # Open requests end and their deliveries are marked as sent while the stream still exists.
         component.refuse()
         await core.drain(seconds)
         await component.drain(seconds)
@@ -164,7 +164,7 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
 
 
 async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
-    # Not everybody has the extra `rest`.
+    # The extra `rest` is optional.
     from frontends.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.app import Door  # noqa: PLC0415
     from frontends.rest.auth.identity import Identity  # noqa: PLC0415
@@ -196,7 +196,7 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     except OSError as fault:
         msg = f"{settings.http_bind.host}:{settings.http_bind.port}: {fault}"
         raise Occupied(msg) from fault
-    # Over HTTP items are come for: what others are to be sent is left to frontends that can.
+    # HTTP clients fetch items: pushes are left to frontends that can send.
     core = RedisCore(settings, None, "rest")
 
     def open_door() -> None:
@@ -210,7 +210,7 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
 
 
 async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
-    # Not everybody has the extra `amqp`.
+    # The extra `amqp` is optional.
     from frontends.amqp.auth.identity import Identity  # noqa: PLC0415
     from frontends.amqp.auth.shared_keys import Keys  # noqa: PLC0415
     from frontends.amqp.server import AmqpServer, tls  # noqa: PLC0415
@@ -228,7 +228,7 @@ async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     except OSError as fault:
         msg = f"{bind.host}:{bind.port}: {fault}"
         raise Occupied(msg) from fault
-    # Links read the log by themselves: nothing is handed to this core.
+    # Links read by themselves: this core pushes nothing.
     core = RedisCore(settings, None, "amqp")
     opening = partial(server.start, traces.core(core) if traces else core)
     await _keep(_unfed(core, server, opening, server.drain, f"{bind.host}:{server.port}"), settings, watchdog)
@@ -246,29 +246,29 @@ def _unfed(
     leave: Callable[[float], Coroutine[None, None, None]],
     at: str,
 ) -> _Frontend:
-    """Make a frontend of a door to which its core hands nothing."""
+    """Return the frontend of a door whose core pushes nothing."""
 
     def reasons() -> list[str]:
-        return [*core.healthy(), *([] if server.serving else ["nobody is let in"])]
+        return [*core.healthy(), *([] if server.serving else ["the server accepts no connections"])]
 
     async def drain(seconds: float) -> None:
         core.hurry()
         await leave(seconds)
         await core.drain(seconds)
 
-    # Whoever listens is up as soon as it is open.
+    # A server is up as soon as it listens.
     up = asyncio.Event()
     up.set()
     return _Frontend(core, reasons, core.start, open_door, drain, at, up)
 
 
 async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> None:
-    """Run a frontend from its beginning to its end, with probes and metrics."""
+    """Run a frontend from start to end, with probes and metrics."""
     core = frontend.core
     Gauge(
         "stanzaq_ready", "1 when /readyz has no reason against this frontend", registry=core.metrics.registry
     ).set_function(lambda: not frontend.reasons())
-    # Half of the watchdog's time: a hung loop shows in /livez before its process is killed.
+    # Half of the watchdog's time: /livez reports a hung loop before its process is killed.
     health = Health(frontend.reasons, core.metrics.registry, settings.watchdog_seconds / 2)
     stopping = on_signal()
     with contextlib.ExitStack() as stack:
@@ -300,7 +300,7 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
 
 
 async def _begun(frontend: _Frontend, core: RedisCore, *, allow_eviction: bool) -> Unfit | OtherFormat | None:
-    """Begin; gives why nothing may be served from this Redis."""
+    """Start; returns why this Redis must not be used."""
     try:
         await frontend.begin()
     except OtherFormat as fault:
@@ -310,7 +310,7 @@ async def _begun(frontend: _Frontend, core: RedisCore, *, allow_eviction: bool) 
 
 
 async def _unfit(core: RedisCore) -> list[str]:
-    """Tell of masters that would drop what the queue holds; who does not answer now, or must not, is not judged."""
+    """Describe the masters that may evict keys; ignores those that do not answer or may not be asked."""
     try:
         found = await core.memory.evicting()
     except (CoreUnavailable, ScriptDefect):
@@ -319,7 +319,7 @@ async def _unfit(core: RedisCore) -> list[str]:
 
 
 async def _feed_watchdog(watch_seconds: float, watchdog: Watchdog, health: Health) -> None:
-    """Show that the loop turns, to those who watch from outside."""
+    """Show watchdog and probes that the event loop runs."""
     while True:
         watchdog.feed()
         health.turn()
@@ -327,7 +327,7 @@ async def _feed_watchdog(watch_seconds: float, watchdog: Watchdog, health: Healt
 
 
 async def _measure(core: RedisCore) -> None:
-    """Keep the gauges of the nodes and their history fresh."""
+    """Update the gauges of the nodes and their history."""
     trouble = FailureLog("the nodes could not be counted")
     while True:
         try:
@@ -339,24 +339,24 @@ async def _measure(core: RedisCore) -> None:
         await asyncio.sleep(_MEASURE_SECONDS)
 
 
-class Unreachable(Exception):  # noqa: N818  (what Redis is)
+class Unreachable(Exception):  # noqa: N818  (named after the state of Redis)
     """The settings name a Redis that no other process can reach."""
 
 
 def command(settings: CommandSettings, administrator: Jid, work: Callable[[Core], Awaitable[_T]]) -> _T:
-    """Let a core without a door do something for an administrator, and come to the end of it; raises Unreachable.
+    """Run `work` on a core without a door, for an administrator; raises Unreachable.
 
-    Where Redis does not answer at all it raises CoreUnavailable, which says where Redis is and why it does not.
+    If Redis does not answer, it raises CoreUnavailable, which says where Redis is and why.
     """
     logs.set_up(as_json=settings.log_format is LogFormat.JSON)
     logging.getLogger().setLevel(logging.ERROR)
     if settings.redis_url.startswith(_EMBEDDED):
         directory = settings.redis_url.removeprefix(_EMBEDDED)
         if not directory:
-            msg = "embedded:// without a directory is the frontend's alone: name one, or another Redis"
+            msg = "embedded:// without a directory is private to its frontend: name a directory, or another Redis"
             raise Unreachable(msg)
         settings = settings.model_copy(update={"redis_url": RedisServer(Path(directory)).url})
-    # Who has the settings may do everything, whoever else may create nodes.
+    # Whoever has the settings may do everything, whoever else may create nodes.
     rights = {"admins": (*settings.admins, administrator), "node_creation": NodeCreation.ANYONE}
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_command(settings.model_copy(update=rights), work))
@@ -368,6 +368,6 @@ async def _command(settings: CommandSettings, work: Callable[[Core], Awaitable[_
         await core.reach()
         return await work(core)
     finally:
-        # What has begun ends here; what does not is ended by frontends.
+        # Finish what has begun; frontends finish the rest.
         await core.drain(_ENDING_SECONDS)
         await core.stop()

@@ -1,6 +1,6 @@
-"""/livez, /readyz and /metrics over HTTP, from a thread: a loop that hangs is reported, not waited for.
+"""/livez, /readyz and /metrics over HTTP, from a thread of its own, so that a hung event loop is reported.
 
-Knows when the loop last turned and a question to ask; must not know what makes a frontend ready.
+Knows when the loop last ran and a function to ask; must not know what makes a frontend ready.
 """
 
 import socket
@@ -19,11 +19,11 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _REQUEST_SECONDS: Final = 5.0
 
 Reasons = Callable[[], Sequence[str]]
-"""Asks why the frontend is not ready, from another thread than the loop's; nothing means that it is."""
+"""Returns why the frontend is not ready, empty if it is; called from the health thread."""
 
 
 class Health:
-    """The answers to the probes of an orchestrator."""
+    """Answers an orchestrator's probes."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class Health:
         self._turned = clock()
 
     def turn(self) -> None:
-        """Note that the loop turns."""
+        """Record that the loop runs."""
         self._turned = self._clock()
 
     def answer(self, path: str) -> tuple[HTTPStatus, str, bytes]:
-        """Give status, content type and body for a path."""
+        """Return status, content type and body for a path."""
         match path.partition("?")[0]:
             case "/livez":
                 return _verdict(self._hung())
@@ -66,7 +66,7 @@ def _verdict(reasons: Sequence[str]) -> tuple[HTTPStatus, str, bytes]:
 
 
 def ask(host: str, port: int) -> tuple[bool, str]:
-    """Ask a frontend whether it is ready; gives what it says, or why it says nothing."""
+    """Ask a frontend whether it is ready; returns its answer, or why there is none."""
     try:
         with urllib.request.urlopen(f"http://{_reachable(host)}:{port}/readyz", timeout=_REQUEST_SECONDS) as answer:
             return True, answer.read().decode().strip()
@@ -74,7 +74,7 @@ def ask(host: str, port: int) -> tuple[bool, str]:
         with error:
             return False, error.read().decode().strip()
     except OSError as fault:
-        return False, f"nobody answers at {host}:{port}: {fault}"
+        return False, f"no answer from {host}:{port}: {fault}"
 
 
 def _reachable(host: str) -> str:
@@ -85,10 +85,10 @@ class HealthServer:
     """Serves a `Health` until it is stopped."""
 
     def __init__(self, health: Health, host: str, port: int) -> None:
-        """Listen and begin to answer; raises OSError when the address cannot be had."""
+        """Listen and begin to answer; raises OSError when the address is not available."""
 
         class Handler(BaseHTTPRequestHandler):
-            # A client that sends nothing may hold a thread no longer than this.
+            # The longest time that a silent client may hold a thread.
             timeout = _REQUEST_SECONDS
 
             def do_GET(self) -> None:
@@ -100,7 +100,7 @@ class HealthServer:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing: a probe every second is no news."""
+                """Log nothing: a probe comes every second."""
 
         class Listener(ThreadingHTTPServer):
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -112,11 +112,11 @@ class HealthServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on, also when any was asked for."""
+        """The port it listens on, even if port 0 was configured."""
         return self._server.server_port
 
     def stop(self) -> None:
-        """End it and let the port go."""
+        """Stop and release the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,6 +1,6 @@
-"""How log records look and where they go: one line each on stderr, none with a secret. Must not know who writes them.
+"""Formats log records: one line each on stderr, without secrets. Must not know who writes them.
 
-A traceback tells types, places and texts, and no value of a variable: among those are payloads and passwords.
+A traceback has types, places and texts, but no values of variables, which include payloads and passwords.
 """
 
 import json
@@ -16,14 +16,14 @@ from structlog.types import ExcInfo, Processor
 
 _LINES_MOST: Final = 20
 _LINES_OF_ONE: Final = 5
-"""Lines of one event in a second, and of those for one subscriber: who is refused in a flood is not to flood the log."""
+"""The most lines of one event a second, and of those for one subscriber: a flood of refusals must not flood the log."""
 _KNOWN_MOST: Final = 1_000
 
 _QUOTING: Final = (ValueError, LookupError, SyntaxError)
-"""What says in its text what it could not read: that may be a payload."""
+"""Exceptions whose text quotes their input, which may be a payload."""
 _CAUSES_MOST: Final = 5
 _SECRET_LEAST: Final = 4
-"""What is shorter stands in every other word, and hides nothing."""
+"""Shorter secrets occur in ordinary words: hiding them would hide nothing."""
 
 _BEFORE: list[Processor] = [
     structlog.contextvars.merge_contextvars,
@@ -34,7 +34,7 @@ _BEFORE: list[Processor] = [
 
 
 class Flood:
-    """Drops lines of an event that come too often; the next of them that is not dropped says how many were."""
+    """Drops lines of an event that come too often; the next line that passes says how many were dropped."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -60,22 +60,22 @@ class Flood:
         return line
 
     def _room(self, name: tuple[str, object], most: int) -> bool:
-        # What names nobody is bounded by its event alone.
+        # A line without a subscriber is limited by its event alone.
         return name[1] == "" or self._counts.get(name, 0) < most
 
 
 class _Without(structlog.stdlib.ProcessorFormatter):
-    """Writes lines without certain words."""
+    """Formats lines without certain words."""
 
     def __init__(self, secrets: Collection[str], processors: list[Processor]) -> None:
-        """Take these out of whatever is written."""
+        """Replace these words in all output."""
         super().__init__(foreign_pre_chain=_BEFORE, processors=processors)
         told = [secret for secret in secrets if len(secret) >= _SECRET_LEAST]
-        # In JSON some characters are written otherwise.
+        # JSON escapes some characters.
         self._secrets = {*told, *(json.dumps(secret)[1:-1] for secret in told)}
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a line."""
+        """Format a line."""
         text = super().format(record)
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -83,9 +83,9 @@ class _Without(structlog.stdlib.ProcessorFormatter):
 
 
 def set_up(*, as_json: bool, secrets: Collection[str] = ()) -> None:
-    """Send structlog's records and the standard library's the same way: as JSON for programs, else for people.
+    """Format records of structlog and the standard library alike: as JSON for programs, else for people.
 
-    None of the `secrets` is ever written, wherever it stands.
+    No output contains any of the `secrets`.
     """
     rendering: list[Processor] = (
         [structlog.processors.ExceptionRenderer(_told), structlog.processors.JSONRenderer()]
@@ -95,7 +95,7 @@ def set_up(*, as_json: bool, secrets: Collection[str] = ()) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Without(secrets, [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering]))
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    # slixmpp tells each reconnect and each stanza that it does not know; the frontend tells what matters of it.
+    # slixmpp logs every reconnect and unknown stanza; the frontend logs what matters itself.
     logging.getLogger("slixmpp").setLevel(logging.WARNING)
     structlog.configure(
         processors=[
@@ -112,7 +112,7 @@ def set_up(*, as_json: bool, secrets: Collection[str] = ()) -> None:
 
 
 def _told(exc_info: ExcInfo) -> list[dict[str, Any]]:
-    """Tell an exception and what it came of: types, texts that quote nothing, and places."""
+    """Describe an exception and its causes: types, texts without quotations, and places."""
     told: list[dict[str, Any]] = []
     error: BaseException | None = exc_info[1]
     while error is not None and len(told) < _CAUSES_MOST:
@@ -133,6 +133,6 @@ def _told(exc_info: ExcInfo) -> list[dict[str, Any]]:
 def _written(file: TextIO, exc_info: ExcInfo) -> None:
     """Write the same for people."""
     for number, each in enumerate(_told(exc_info)):
-        file.write("\n" if not number else "\nwhich came of:\n")
+        file.write("\n" if not number else "\ncaused by:\n")
         file.writelines(f"  {frame['filename']}:{frame['lineno']} in {frame['name']}\n" for frame in each["frames"])
         file.write(": ".join(filter(None, (each["exc_type"], each["exc_value"]))))

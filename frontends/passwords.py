@@ -1,7 +1,7 @@
-"""Passwords of whoever comes through a door, kept as bcrypt hashes, one `JID:HASH` a line, as `htpasswd -B` writes them.
+"""Passwords for the doors as bcrypt hashes, one `JID:HASH` a line, in the format of `htpasswd -B`.
 
-A hash is made to be slow: it is computed in a thread, few at a time, and what was right is remembered for a while under a key of
-this process alone. Must not know any door.
+Hashing is slow by design: it runs in a thread, few at a time. A successful check is cached for a while under a key of this
+process. Must not know any door.
 """
 
 import asyncio
@@ -19,24 +19,25 @@ REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_MOST: Final = 10_000
 _AT_ONCE: Final = 2
 WAITING_MOST: Final = 100
-"""Passwords that may wait to be checked: guessing must not keep the others waiting for long."""
+"""The most passwords that wait to be checked: guessing must not delay others for long."""
 
 _BCRYPT_BYTES: Final = 72
-"""More of a password bcrypt does not see, and its library refuses."""
+"""bcrypt ignores the rest of a password, and its library refuses it."""
 
 
-class TooMany(Exception):  # noqa: N818  (what there is)
-    """So many passwords wait to be checked that this one will not be."""
+class TooMany(Exception):  # noqa: N818  (named after the state)
+    """Too many passwords wait to be checked for this one to join."""
 
 
 class Passwords:
-    """Who has which password."""
+    """The passwords of all JIDs."""
 
     def __init__(self, lines: str) -> None:
-        """Read the lines; each was judged when the settings were read."""
+        """Parse the lines, which the settings have validated."""
         pairs = [line.strip().partition(":") for line in lines.splitlines() if line.strip()]
         self._hashes = {prepared(jid): hashed.encode() for jid, _, hashed in pairs}
-        # An unknown name costs what the dearest known one does, so that nobody learns by the clock who is known.
+        # Checking an unknown name costs as much as the most expensive known one, so that timing does not reveal which names
+        # exist.
         dearest = max((int(hashed[4:6]) for hashed in self._hashes.values()), default=12)
         self._nobody = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(dearest)) if pairs else b""
         self._key = secrets.token_bytes(32)
@@ -45,7 +46,7 @@ class Passwords:
         self._waiting = 0
 
     def __bool__(self) -> bool:
-        """Tell whether anybody has one."""
+        """Tell whether there is any password."""
         return bool(self._hashes)
 
     async def right(self, jid: Jid, password: str) -> bool:

@@ -1,4 +1,4 @@
-"""When a frontend is to end: signals, and a start that they call off. Must not know what a frontend is."""
+"""Signals that end a frontend, and waiting for events. Must not know what a frontend is."""
 
 import asyncio
 import signal
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def on_signal() -> asyncio.Event:
-    """Give an event that SIGTERM or SIGINT sets; a second signal ends the process as if there were no drain."""
+    """Return an event that SIGTERM or SIGINT sets; a second signal ends the process without a drain."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
@@ -29,7 +29,7 @@ async def any_of(*events: asyncio.Event) -> None:
 
 
 async def until(stopping: asyncio.Event, starting: asyncio.Task[Any]) -> None:
-    """Wait for a start that may take for ever, or for the signal that calls it off."""
+    """Wait until `starting` is done or `stopping` is set, which cancels it."""
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait([waiting, starting], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

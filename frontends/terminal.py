@@ -1,4 +1,4 @@
-"""What all commands share of a terminal: settings read, or told what is wrong with them; refusals; texts safe to print.
+"""Shared by all commands: reading settings and reporting their faults, refusals, and text that is safe to print.
 
 Must not know any command.
 """
@@ -16,16 +16,16 @@ from broker.settings import RedisSettings, SettingsError
 from frontends.tools.servers.process import ServerError
 
 UNUSABLE: Final = 2
-"""The exit code of what was asked wrongly."""
+"""The exit code of a usage error."""
 
-Config = Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")]
+Config = Annotated[Path | None, typer.Option(help="TOML file with settings; environment variables override it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
 
 _Settings = TypeVar("_Settings", bound=RedisSettings)
 
 
 def settings(config: Path | None, read: Callable[[Path | None], _Settings]) -> _Settings:
-    """Read settings; with wrong ones, say what is wrong and exit."""
+    """Read settings; if they are wrong, print why and exit."""
     try:
         return read(config)
     except SettingsError as fault:
@@ -33,14 +33,14 @@ def settings(config: Path | None, read: Callable[[Path | None], _Settings]) -> _
 
 
 def refuse(title: str, *lines: str) -> NoReturn:
-    """Print what is wrong as one block, and exit."""
-    # Text, not markup: a setting's value may hold square brackets.
+    """Print a fault as one block, and exit."""
+    # Text, not markup: a setting's value may contain square brackets.
     Console(stderr=True).print(Panel(Text("\n".join(lines)), title=title, title_align="left", border_style="red"))
     raise typer.Exit(UNUSABLE)
 
 
 def served(what: str, work: Callable[[], int]) -> int:
-    """Do what starts servers of its own; without one of them, say which is missing."""
+    """Run `work`, which starts private servers; if one is missing, print which and exit."""
     try:
         return work()
     except ServerError as fault:
@@ -48,5 +48,5 @@ def served(what: str, work: Callable[[], int]) -> int:
 
 
 def safe(text: str) -> str:
-    """Give a text that a sender chose so that it changes nothing of the terminal, and stays on its line."""
+    """Escape what would control the terminal or break the line."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

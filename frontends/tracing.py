@@ -1,7 +1,7 @@
-"""The way of each item as spans of OpenTelemetry, linked by its headers: sent, handed out, settled.
+"""Traces each item as spans of OpenTelemetry, linked through its headers: send, receive, settle.
 
-Stands between a door and the core, on the interfaces that both know. Needs the extra `otel`. Must not know a door, Redis, or
-what is in a payload: no attribute of a span has anything of one.
+Sits between a door and the core, on the interfaces of both. Needs the extra `otel`. Must not know a door, Redis, or payloads:
+no attribute of a span contains any payload.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ from broker.model.qos import Stage
 from broker.model.results import Browsed, Published, Refused, Reserved, Result
 
 REMEMBERED: Final = 10_000
-"""Deliveries whose spans are known here, about 400 bytes each; of others the item is asked for."""
+"""The most deliveries whose spans are kept here, about 400 bytes each; for others the item is browsed."""
 
 LOOKED_UP: Final = 50
-"""Items that are asked for at once."""
+"""The most items to browse at once."""
 
 Known = tuple[str, str, int]
 """A delivery: node, item and token."""
@@ -51,7 +51,7 @@ _W3C: Final = TraceContextTextMapPropagator()
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A command on its way, since when (ns since 1970)."""
+    """A pending command and its start (ns since 1970)."""
 
     command: Command
     reply: Reply
@@ -59,20 +59,20 @@ class _Asked:
 
 
 class Traces:
-    """What one frontend makes spans of, and the spans of what it has handed out."""
+    """Creates the spans of one frontend, and keeps those of its deliveries."""
 
     def __init__(self, tracer: Tracer) -> None:
-        """Make spans by `tracer`."""
+        """Create spans by `tracer`."""
         self._tracer = tracer
         self._handed: OrderedDict[Known, Context] = OrderedDict()
         self._core: Core | None = None
 
     def outlet(self, door: Outlet) -> Outlet:
-        """Stand before a door."""
+        """Wrap a door."""
         return _TracedOutlet(door, self)
 
     def core(self, core: Core) -> Core:
-        """Stand before the core."""
+        """Wrap the core."""
         self._core = core
         return _TracedCore(core, self)
 
@@ -97,7 +97,7 @@ class Traces:
         )
 
     def sent(self, publish: Publish | Redeem) -> tuple[bytes, Span]:
-        """Begin the span of a publish; gives its envelope too, which names that span to all who see the item."""
+        """Begin the span of a publish; returns also its envelope, with the span in its headers."""
         attributes: _Told = {
             "messaging.message.body.size": publish.body_bytes,
             "stanzaq.publisher": bare(publish.sender),
@@ -106,7 +106,7 @@ class Traces:
         return _linked(publish.envelope, span), span
 
     def handed(self, delivery: Delivery) -> Span:
-        """Begin the span of a delivery, and remember it."""
+        """Begin the span of a delivery, and keep it."""
         partition = delivery.partition
         attributes: _Told = {
             "messaging.message.id": delivery.item_id,
@@ -123,11 +123,11 @@ class Traces:
         return span
 
     def known(self, node: str, item_id: str, token: int | None) -> Context | None:
-        """Give the span of a delivery that was made here; without its token nobody knows which one is meant."""
+        """Return the span of a delivery made here; None without a token, which identifies it."""
         return None if token is None else self._handed.get((node, item_id, token))
 
     def ended(self, notice: LockEnded) -> None:
-        """Make the span of a lock that its holder did not end; the item is asked for if another frontend handed it out."""
+        """Create the span of a lock that its holder did not end; browse the item if another frontend delivered it."""
         node, item, who, since = notice.node, notice.item_id, notice.subscriber, time.time_ns()
         known = self.known(node, item, notice.token)
 
@@ -142,13 +142,13 @@ class Traces:
     def settled(  # noqa: PLR0913, PLR0917  (what a span is)
         self, node: str, item_id: str, who: Jid, outcome: str, parent: Context | None, since: int | None = None
     ) -> Span:
-        """Begin the span of how a lock ends."""
+        """Begin the span of the end of a lock."""
         told = {"messaging.message.id": item_id, "stanzaq.subscriber": bare(who), "stanzaq.outcome": outcome}
         return self.begun("settle", SpanKind.CLIENT, node, parent or _NOWHERE, told, since)
 
 
 class _TracedOutlet:
-    """A door as the core sees it."""
+    """A door, as the core sees it."""
 
     def __init__(self, door: Outlet, traces: Traces) -> None:
         """Pass everything on to `door`."""
@@ -158,7 +158,7 @@ class _TracedOutlet:
         self.flushed = door.flushed
 
     def deliver(self, delivery: Delivery) -> None:
-        """Send an item; the word that an assured one may be begun with is no second delivery."""
+        """Send an item; the notice that an assured item may be started is no second delivery."""
         if delivery.stage is Stage.DELIVER:
             self._door.deliver(delivery)
             return
@@ -167,17 +167,17 @@ class _TracedOutlet:
         span.end()
 
     def notify(self, notice: Notice) -> None:
-        """Tell a subscriber something, perhaps that its lock was ended."""
+        """Send a notice, which may say that a lock has ended."""
         self._door.notify(notice)
         if isinstance(notice, LockEnded):
             self._traces.ended(notice)
 
 
 class _TracedCore:
-    """The core as a door sees it.
+    """The core, as a door sees it.
 
-    What a worker gives back may have been handed out by another frontend: then the item is asked for before it is gone, and
-    what the same sender asks for meanwhile waits, so that the order of its commands is kept.
+    Another frontend may have delivered an item that a worker ends here: browse it first, while later commands of the same
+    sender wait, so that their order is kept.
     """
 
     def __init__(self, core: Core, traces: Traces) -> None:
@@ -187,7 +187,7 @@ class _TracedCore:
         self._behind: dict[Jid, deque[_Asked]] = {}
 
     async def ask(self, command: Command) -> Result:
-        """Submit a command and wait for its outcome."""
+        """Submit a command and wait for its result."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self.submit(command, lambda result: None if future.done() else future.set_result(result))
         return await future
@@ -208,7 +208,7 @@ class _TracedCore:
         return isinstance(command, Settling) and not self._traces.known(command.node, command.item_id, command.token)
 
     def _look(self, sender: Jid) -> None:
-        """Ask for what those that wait give back, as far as it is of one node and not too much; without such they go on."""
+        """Browse the items of waiting commands, of one node and up to a limit; without any, the commands go on."""
         waiting = self._behind[sender]
         node, ready = "", 0
         names: set[str] = set()
@@ -227,7 +227,7 @@ class _TracedCore:
             going_on(Browsed((), more=False))
 
     def _looked(self, sender: Jid, ready: int, outcome: Result) -> None:
-        """Let so many go on; what was not found, or may not be seen, has a span without a parent."""
+        """Submit the first `ready` commands; an item that was not found, or may not be seen, gets a span without a parent."""
         parents = found(outcome)
         waiting = self._behind[sender]
         for _ in range(ready):
@@ -238,7 +238,7 @@ class _TracedCore:
             del self._behind[sender]
 
     def _pass(self, asked: _Asked, parents: Mapping[str, Context]) -> None:
-        """Hand a command to the core, with a span if it is part of an item's way."""
+        """Pass a command to the core, with a span if it is part of an item's trace."""
         command, reply = asked.command, asked.reply
         match command:
             case Hold():
@@ -269,7 +269,7 @@ class _TracedCore:
 
 
 def told(envelope: bytes) -> Context:
-    """Give the span that an item's headers name; none when they name none, or cannot be read."""
+    """Return the span in an item's headers; none if there is none or the envelope is corrupt."""
     try:
         return _W3C.extract(codec.unpack(envelope).headers, _NOWHERE)
     except CorruptRecord:
@@ -277,12 +277,12 @@ def told(envelope: bytes) -> Context:
 
 
 def found(outcome: Result) -> Mapping[str, Context]:
-    """Give the spans that the headers of items name which were looked at, by the items' ids."""
+    """Return the spans in the headers of browsed items, by id."""
     return {each.item_id: told(each.envelope) for each in outcome.items} if isinstance(outcome, Browsed) else {}
 
 
 def _linked(envelope: bytes, span: Span) -> bytes:
-    """Name a span in the headers of an item."""
+    """Add a span to the headers of an item."""
     opened = codec.unpack(envelope)
     headers = dict(opened.headers)
     _W3C.inject(headers, set_span_in_context(span, _NOWHERE))
@@ -301,9 +301,9 @@ def _end(span: Span, result: Result) -> None:
 
 @contextmanager
 def exported(seconds: float) -> Iterator[Traces]:
-    """Give what brings spans to a collector by OTLP over HTTP, which needs no gRPC; `OTEL_…` of the environment says where.
+    """Set up the export of spans to a collector by OTLP over HTTP, which needs no gRPC; `OTEL_…` variables configure it.
 
-    At the end it takes so long at most to bring the last ones.
+    At the end it waits at most `seconds` for the last export.
     """
     resource = Resource.create()
     if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
@@ -313,7 +313,7 @@ def exported(seconds: float) -> Iterator[Traces]:
     try:
         yield Traces(provider.get_tracer("stanzaq"))
     finally:
-        # Of its own it would wait half a minute for a collector that is gone.
+        # By itself it would wait half a minute for a collector that is gone.
         ending = Thread(target=provider.shutdown, daemon=True)
         ending.start()
         ending.join(seconds)

@@ -1,7 +1,7 @@
-"""Ends this process when its event loop stands still. Knows a pipe and a process id; must not know what the loop does.
+"""Kills this process when its event loop hangs. Knows a pipe and a process id; must not know what the loop does.
 
-A frontend that hangs or is stopped keeps its share of the stanzas, since ejabberd spreads them over every connection:
-only its death lets the others take over. Nothing inside the process can see to that, so a second process watches it.
+A frontend that hangs keeps its share of the stanzas, since ejabberd spreads them over all connections: only its death lets
+others take over. Nothing inside the process can ensure that, so a second process watches it.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ _SILENCES: Final = 2
 
 
 class Watchdog:
-    """A child that kills its parent with SIGKILL after `seconds` without `feed`, and goes when the parent goes.
+    """A child that kills its parent with SIGKILL after `seconds` without `feed`, and ends when the parent ends.
 
-    Make it before threads and the event loop exist: it is a fork.
+    Create it before threads and the event loop exist: it is a fork.
     """
 
     def __init__(self, seconds: float) -> None:
-        """Fork the child; the time runs from now on."""
+        """Fork the child; the time starts now."""
         reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
         parent = os.getpid()
@@ -31,33 +31,32 @@ class Watchdog:
         os.close(reading)
 
     def feed(self) -> None:
-        """Show that the loop turns; raises BrokenPipeError when the watchdog is gone."""
-        # A full pipe holds the meals of hours: it is the watchdog that is stopped, and the loop must not wait for it.
+        """Report that the loop runs; raises BrokenPipeError when the watchdog is gone."""
+        # A pipe fills only in hours, when the watchdog is stopped; the loop must not wait for it.
         with contextlib.suppress(BlockingIOError):
             os.write(self._writing, b".")
 
     def stop(self) -> None:
-        """Send the child away."""
+        """End the child."""
         os.close(self._writing)
         os.waitpid(self._child, 0)
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Send the child away."""
+        """End the child."""
         self.stop()
 
 
 def _watch(parent: int, reading: int, seconds: float) -> None:
-    """Live the child's life; never returns."""
-    # Ctrl-C and a service manager signal the whole group: the parent decides, and the pipe tells.
+    """Run the child; never returns."""
+    # Ctrl-C and service managers signal the whole group; the child waits for the parent to close the pipe.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     silences = 0
-    # Two silences, not one: when a whole container has been frozen, both processes thaw with their time run out, and
-    # the parent gets the chance to speak first.
+    # Two time-outs, not one: after a whole container was frozen, the parent gets the chance to write first.
     while silences < _SILENCES:
         if not select.select([reading], [], [], seconds / _SILENCES)[0]:
             silences += 1
@@ -65,6 +64,6 @@ def _watch(parent: int, reading: int, seconds: float) -> None:
             silences = 0
         else:
             os._exit(0)
-    os.write(2, b"stanzaq: the event loop stands still; the watchdog ends the process\n")
+    os.write(2, b"stanzaq: the event loop hangs; the watchdog kills the process\n")
     os.kill(parent, signal.SIGKILL)
     os._exit(1)

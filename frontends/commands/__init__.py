@@ -1,1 +1,1 @@
-"""The commands of the shell about a queue: a module for each of `node`, `item`, `frontend`, `doctor` and `report`."""
+"""The administrative commands of `stanzaq`: one module for each of `node`, `item`, `frontend`, `doctor` and `report`."""

@@ -1,4 +1,4 @@
-"""`stanzaq doctor`: shows what diagnostics have found, and what to do about it. Must not know how anything is looked for."""
+"""`stanzaq doctor`: prints the findings of the diagnostics with their remedies. Must not know how anything is checked."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ _STYLES = {Level.FINE: "green", Level.WARNING: "yellow", Level.PROBLEM: "red"}
 
 
 def main(settings: RedisSettings, *, as_json: bool) -> int:
-    """Look at Redis and print what was found; 1 when something breaks a promise of the queue."""
+    """Examine Redis and print the findings; 1 when one breaks a promise of the queue."""
     findings = asyncio.run(examine(settings.redis_url, settings.redis_timeout))
     if as_json:
         print(json.dumps({"findings": [{**asdict(each), "level": each.level.value} for each in findings]}))  # noqa: T201

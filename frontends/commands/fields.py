@@ -1,4 +1,4 @@
-"""Options of a node as they are typed: `key=value`, by wire name or without its prefix. Pure; must not know what they mean."""
+"""Parses node options typed as `key=value`, by wire name or without its prefix. Pure; must not know what they mean."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -8,8 +8,8 @@ from typing import Final
 from broker.model.options import BY_NAME, FORCED
 
 
-class Unreadable(Exception):  # noqa: N818  (what a field is)
-    """A field that cannot be taken: a sentence that names it."""
+class Unreadable(Exception):  # noqa: N818  (named after the state of a field)
+    """A field cannot be parsed: a sentence that names it."""
 
 
 def _short(name: str) -> str:
@@ -19,7 +19,7 @@ def _short(name: str) -> str:
 def _shorts() -> dict[str, set[str]]:
     found = defaultdict(set)
     for name in (*BY_NAME, *FORCED):
-        # An alias is another name of one option: what is short for both is short for that.
+        # Aliases are names of one option: a short form of both means that option.
         found[_short(name)].add(BY_NAME[name].name if name in BY_NAME else name)
     return found
 
@@ -28,29 +28,29 @@ SHORTS: Final[Mapping[str, set[str]]] = _shorts()
 
 
 def short(name: str) -> str:
-    """Give the name of an option without its prefix, by which it may be typed: of several, the one that says most."""
+    """Return a short name for an option: its attribute's if that is unique, else the wire name without prefix."""
     option = BY_NAME.get(name)
     known = option is not None and SHORTS.get(option.attribute) == {name}
     return option.attribute if option is not None and known else _short(name)
 
 
 def named(key: str) -> str:
-    """Give the wire name of an option; raises Unreadable."""
+    """Return the wire name of an option; raises Unreadable."""
     if key in BY_NAME or key in FORCED:
         return key
     wires = sorted(SHORTS.get(key, ()))
     if len(wires) == 1:
         return wires[0]
     if wires:
-        msg = f"{key} may be {' or '.join(wires)}: write it whole"
+        msg = f"{key} may be {' or '.join(wires)}: write the full name"
         raise Unreadable(msg)
     near = get_close_matches(_short(key), SHORTS, 3)
-    msg = f"{key} is no option of a node" + (f"; is it {' or '.join(near)}?" if near else "")
+    msg = f"{key} is not an option of a node" + (f"; did you mean {' or '.join(near)}?" if near else "")
     raise Unreadable(msg)
 
 
 def read(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Read `key=value` words; raises Unreadable naming the one that is wrong."""
+    """Parse `key=value` words; raises Unreadable for the first wrong one."""
     found: dict[str, tuple[str, ...]] = {}
     for word in words:
         key, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""`stanzaq frontend`: words of the command line to commands of the model. Must not know how anything is done."""
+"""`stanzaq frontend`: turns the command line into commands of the model. Must not know how they are executed."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -11,14 +11,14 @@ from frontends.commands import views
 from frontends.commands.runner import ADMINISTRATOR, asked, complain, confirm, run, say, table, tell
 from frontends.terminal import Config, Json
 
-app = typer.Typer(help="Look at frontends, and end one that is sick.", no_args_is_help=True)
+app = typer.Typer(help="List frontends, and disconnect one.", no_args_is_help=True)
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @app.command("list")
 def frontend_list(config: Config = None, *, as_json: Json = False) -> None:
-    """List frontends: when each was heard of, and which are told to end.
+    """List frontends: the time since each one's last heartbeat, and which have been disconnected.
 
     Example: stanzaq frontend list
     """
@@ -29,18 +29,18 @@ def frontend_list(config: Config = None, *, as_json: Json = False) -> None:
     rows = [
         (each.name, f"{views.age(each.ago_ms) or 'now'}", each.disconnected_by, each.door) for each in found.frontends
     ]
-    table(("frontend", "heard of, ago", "disconnected by", "door"), rows)
+    table(("frontend", "last heartbeat", "disconnected by", "door"), rows)
 
 
 @app.command("disconnect")
 def frontend_disconnect(
-    name: Annotated[str, typer.Argument(help="The frontend's name, as the list has it.")],
+    name: Annotated[str, typer.Argument(help="The frontend's name, as in the list.")],
     config: Config = None,
     *,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Have a frontend end; the others take over at once what it has not sent, and one that hangs ends when it wakes.
+    """Disconnect a frontend: the others take over its unsent deliveries at once, and it ends as soon as it notices.
 
     Example: stanzaq frontend disconnect 1edc2653 --yes
     """
@@ -51,4 +51,4 @@ def frontend_disconnect(
     elif done.listed:
         say(f"disconnected {name}")
     if not done.listed:
-        complain(f"{name} is not in the list (any more); if it lives, it ends")
+        complain(f"{name} is not in the list; if it is still running, it will end")

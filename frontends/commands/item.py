@@ -1,4 +1,4 @@
-"""`stanzaq item`: words of the command line to commands of the model. Must not know how anything is done."""
+"""`stanzaq item`: turns the command line into commands of the model. Must not know how they are executed."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ from frontends.commands.runner import (
 )
 from frontends.terminal import Config, Json
 
-app = typer.Typer(help="Look at items, send them back, end their locks.", no_args_is_help=True)
+app = typer.Typer(help="List items, redrive dead letters, end locks.", no_args_is_help=True)
 
 Node = Annotated[str, typer.Argument(help="The node's name.", autocompletion=nodes_beginning)]
 Items = Annotated[list[str] | None, typer.Argument(help="Ids of items.")]
@@ -35,9 +35,9 @@ _COLUMNS = ("item", "partition", "state", "attempts", "published", "holder", "re
 @app.command("list")
 def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
     node: Node,
-    state: Annotated[str, typer.Option(help="Only these: waiting, delayed, locked, dying or kept.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most items to list.")] = 50,
-    scan: Annotated[str, typer.Option(help="Go on where an earlier list has come to.")] = "",
+    state: Annotated[str, typer.Option(help="Only items in this state: waiting, delayed, locked, dying or kept.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most items to list.")] = 50,
+    scan: Annotated[str, typer.Option(help="Continue an earlier list.")] = "",
     config: Config = None,
     *,
     as_json: Json = False,
@@ -93,20 +93,20 @@ def item_show(
 def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
     node: Node,
     items: Items = None,
-    reason: Annotated[str, typer.Option(help="Only those that died of this.")] = "",
-    to: Annotated[str, typer.Option(help="Another node to send them to; else where each died.")] = "",
-    rate: Annotated[float, typer.Option(min=0.1, help="Most items a second.")] = 100.0,
+    reason: Annotated[str, typer.Option(help="Only dead letters with this reason.")] = "",
+    to: Annotated[str, typer.Option(help="The node to send them to. Default: the node where each died.")] = "",
+    rate: Annotated[float, typer.Option(min=0.1, help="The most items a second.")] = 100.0,
     config: Config = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="All dead letters of the node.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Send dead letters back to be worked on anew: those named, those of a reason, or all.
+    """Send dead letters back to be processed again: the named ones, those with a reason, or all.
 
     Example: stanzaq item redrive jobs/dead --reason max-deliveries --rate 50
     """
     if not (items or reason or everything):
-        misuse("which ones? Name items, or say --reason REASON or --all")
+        misuse("which items? Name them, or use --reason REASON or --all")
     move(Transfer(node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1), rate, config, as_json=as_json)
 
 
@@ -114,19 +114,17 @@ def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
 def item_release(
     node: Node,
     items: Items = None,
-    holder: Annotated[
-        str, typer.Option(help="All that this JID holds, with any of its resources if it has none.")
-    ] = "",
+    holder: Annotated[str, typer.Option(help="All items that this JID holds; a bare JID includes its resources.")] = "",
     config: Config = None,
     *,
     as_json: Json = False,
 ) -> None:
-    """End locks by force: the holder is told, and the item goes to the next worker at once.
+    """Force the end of locks: the holder is notified, and the item goes to the next worker at once.
 
     Example: stanzaq item release jobs order-17
     """
     if bool(items) == bool(holder):
-        misuse("which ones? Name items, or say --holder JID")
+        misuse("which items? Name them, or use --holder JID")
     command = Release(node, ADMINISTRATOR, tuple(items or ()), prepared(holder) if holder else None)
     released = run(config, lambda core: asked(core, command, Released))
     if as_json:

@@ -1,4 +1,4 @@
-"""A transfer of many items, step by step: at a rate, with progress, ended at any time. Must not know why they are moved."""
+"""Moves many items in steps: at a rate, with progress, and interruptible. Must not know why they are moved."""
 
 import asyncio
 import time
@@ -21,19 +21,19 @@ _MOST_A_STEP: Final = 200
 
 @dataclass(slots=True)
 class Moved:
-    """What has come of it so far."""
+    """The result so far."""
 
     count: int = 0
     stayed: Counter[str] = field(default_factory=Counter)
     whole: bool = False
 
     def record(self) -> dict[str, Any]:
-        """Give it as JSON has it; `whole` is whether it came to its end."""
+        """Return the result as a JSON object; `whole` is whether the move has finished."""
         return {"moved": self.count, "stayed": dict(self.stayed), "whole": self.whole}
 
 
 async def transferred(core: Core, command: Transfer, rate: float, moved: Moved) -> None:
-    """Move all that the command means, at most `rate` items a second, and keep count in `moved`."""
+    """Move all items of the command, at most `rate` a second, and count them in `moved`."""
     steps = max(1, min(_MOST_A_STEP, int(rate / _STEPS_A_SECOND)))
     total = len(command.item_ids) or await _waiting(core, command)
     screen = Console(stderr=True)
@@ -57,7 +57,7 @@ async def transferred(core: Core, command: Transfer, rate: float, moved: Moved) 
             moved.whole = not done.scan
             command = replace(command, scan=done.scan)
             bar.update(task, completed=moved.count + moved.stayed.total())
-            # What was too fast is waited for; what is slow is not made up for.
+            # Wait after a step that was too fast; do not catch up after a slow one.
             await asyncio.sleep(max(0.0, began + moved.count / rate - time.monotonic()) if not moved.whole else 0)
 
 
@@ -67,22 +67,22 @@ async def _waiting(core: Core, command: Transfer) -> int:
 
 
 def move(command: Transfer, rate: float, config: Path | None, *, as_json: bool) -> None:
-    """Move items and say what came of it, also when it is ended before its end."""
+    """Move items and print the result, even when interrupted."""
     moved = Moved()
     try:
         run(config, lambda core: transferred(core, command, rate, moved))
     finally:
-        # Ctrl-C, or a refusal in the middle: what was begun is done all the same.
+        # On Ctrl-C or a refusal, the finished steps stay done.
         if moved.count or moved.whole:
             _told(moved, as_json=as_json)
     if command.item_ids and not moved.count:
-        complain("none of these items waits there")
+        complain("none of these items is waiting there")
 
 
 def _told(moved: Moved, *, as_json: bool) -> None:
     if as_json:
         tell(moved.record())
         return
-    say(f"moved {moved.count}" + ("" if moved.whole else ", and has not come to the end"))
+    say(f"moved {moved.count}" + ("" if moved.whole else ", not finished"))
     for why, count in moved.stayed.items():
         say(f"{count} stayed: {why}")

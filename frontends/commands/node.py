@@ -1,4 +1,4 @@
-"""`stanzaq node`: words of the command line to commands of the model. Must not know how anything is done."""
+"""`stanzaq node`: turns the command line into commands of the model. Must not know how they are executed."""
 
 import asyncio
 from pathlib import Path
@@ -28,26 +28,26 @@ from frontends.commands.runner import (
 )
 from frontends.terminal import Config, Json, settings
 
-app = typer.Typer(help="Look at nodes, make and change them.", no_args_is_help=True)
+app = typer.Typer(help="List, create, change and delete nodes.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The node's name.", autocompletion=nodes_beginning)]
 Options = Annotated[
     list[str] | None, typer.Argument(help="Options as key=value, e.g. lock_seconds=30 or pubsub#max_items=1000.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 _LOOK_SECONDS = 0.5
 
 
 @app.command("list")
 def node_list(
-    first: Annotated[int, typer.Option(min=0, help="Begin with this one, in order of creation; the first is 0.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most nodes to list.")] = 100,
+    first: Annotated[int, typer.Option(min=0, help="Start at this number, in order of creation; the first is 0.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most nodes to list.")] = 100,
     config: Config = None,
     *,
     as_json: Json = False,
 ) -> None:
-    """List nodes with what they hold.
+    """List nodes and the number of their items.
 
     Example: stanzaq node list --limit 20
     """
@@ -69,7 +69,7 @@ def node_list(
 
 @app.command("show")
 def node_show(name: Name, config: Config = None, *, as_json: Json = False) -> None:
-    """Show a node: its options as they are in force, its affiliations, what it holds.
+    """Show a node: its options, affiliations and counts.
 
     Example: stanzaq node show jobs
     """
@@ -77,7 +77,7 @@ def node_show(name: Name, config: Config = None, *, as_json: Json = False) -> No
     async def look(core: Core) -> dict[str, Any]:
         described = await asked(core, Describe(name, ADMINISTRATOR, as_owner=True), Described)
         told = views.node(described.record, await asked(core, Stats(name, ADMINISTRATOR), Counted))
-        # Who asks owns every node only while it asks.
+        # The sender owns the node only during this command.
         told["affiliations"].pop(ADMINISTRATOR, None)
         return told
 
@@ -89,7 +89,7 @@ def node_show(name: Name, config: Config = None, *, as_json: Json = False) -> No
 def node_create(
     name: Name,
     options: Options = None,
-    owner: Annotated[str, typer.Option(help="Bare JID of its owner; else the first of ADMINS.")] = "",
+    owner: Annotated[str, typer.Option(help="Bare JID of its owner. Default: the first of ADMINS.")] = "",
     config: Config = None,
     *,
     as_json: Json = False,
@@ -106,13 +106,13 @@ def node_create(
 def _owner(owner: str, config: Path | None) -> Jid:
     admins = settings(config, load_command).admins
     if not (owner or admins):
-        misuse("who is to own the node? Say --owner JID, or set STANZAQ_ADMINS")
+        misuse("who owns the node? Use --owner JID, or set STANZAQ_ADMINS")
     return bare(prepared(owner)) if owner else admins[0]
 
 
 @app.command("configure")
 def node_configure(name: Name, options: Options = None, config: Config = None, *, as_json: Json = False) -> None:
-    """Change options of a node, by their names on the wire or without the prefix.
+    """Change options of a node, by wire name or without the prefix.
 
     Example: stanzaq node configure jobs lock_seconds=120 pubsub#max_items=5000
     """
@@ -124,7 +124,7 @@ def node_configure(name: Name, options: Options = None, config: Config = None, *
 
 
 async def _emptied(core: Core, name: str) -> None:
-    """Wait until nothing is left, and show how much is."""
+    """Wait until the node is empty, and show how many items are left."""
     with waiting() as show:
         while True:
             counted = await asked(core, Stats(name, ADMINISTRATOR), Counted)
@@ -148,7 +148,7 @@ def _fields(words: list[str] | None) -> dict[str, tuple[str, ...]]:
 
 @app.command("pause")
 def node_pause(name: Name, config: Config = None, *, as_json: Json = False) -> None:
-    """Hand nothing out any more: publishes are taken, and what is held may be acknowledged or given back.
+    """Stop deliveries: publishes are still accepted, and held items may be acknowledged or returned.
 
     Example: stanzaq node pause jobs
     """
@@ -157,7 +157,7 @@ def node_pause(name: Name, config: Config = None, *, as_json: Json = False) -> N
 
 @app.command("resume")
 def node_resume(name: Name, config: Config = None, *, as_json: Json = False) -> None:
-    """Go on after a pause or a drain, at once.
+    """Continue at once after a pause or a drain.
 
     Example: stanzaq node resume jobs
     """
@@ -172,7 +172,7 @@ def node_drain(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is empty.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Take no more publishes and hand out what is there, until the node is resumed.
+    """Accept no more publishes and deliver what is left, until the node is resumed.
 
     Example: stanzaq node drain jobs --wait
     """
@@ -190,22 +190,22 @@ def _set(name: str, state: NodeState, config: Path | None, *, as_json: bool) -> 
 
 @app.command("purge")
 def node_purge(name: Name, config: Config = None, *, yes: Yes = False, as_json: Json = False) -> None:
-    """Drop all items that wait; what is held is left to its holders.
+    """Drop all waiting items; held ones stay with their holders.
 
     Example: stanzaq node purge jobs --yes
     """
-    confirm(f"Drop all that waits in {name}?", yes=yes)
+    confirm(f"Drop all items waiting in {name}?", yes=yes)
     purged = run(config, lambda core: asked(core, Purge(name, ADMINISTRATOR), Purged))
     _done({"node": name, "purged": purged.count}, f"dropped {purged.count}", as_json=as_json)
 
 
 @app.command("delete")
 def node_delete(name: Name, config: Config = None, *, yes: Yes = False, as_json: Json = False) -> None:
-    """Remove a node with all that is in it.
+    """Delete a node with everything in it.
 
     Example: stanzaq node delete jobs --yes
     """
-    confirm(f"Delete {name} with all that is in it?", yes=yes)
+    confirm(f"Delete {name} and everything in it?", yes=yes)
     run(config, lambda core: asked(core, Delete(name, ADMINISTRATOR), Done))
     _done({"node": name}, f"deleted {name}", as_json=as_json)
 
@@ -213,14 +213,14 @@ def node_delete(name: Name, config: Config = None, *, yes: Yes = False, as_json:
 @app.command("move")
 def node_move(  # noqa: PLR0913  (an argument is an option of the command line)
     name: Name,
-    to: Annotated[str, typer.Argument(help="The node that they go to.", autocompletion=nodes_beginning)],
-    items: Annotated[list[str] | None, typer.Option("--item", help="Only this item; may be said often.")] = None,
-    rate: Annotated[float, typer.Option(min=0.1, help="Most items a second.")] = 1000.0,
+    to: Annotated[str, typer.Argument(help="The target node.", autocompletion=nodes_beginning)],
+    items: Annotated[list[str] | None, typer.Option("--item", help="Only this item; repeatable.")] = None,
+    rate: Annotated[float, typer.Option(min=0.1, help="The most items a second.")] = 1000.0,
     config: Config = None,
     *,
     as_json: Json = False,
 ) -> None:
-    """Send what waits in a node to another one; what is held stays.
+    """Move the waiting items of a node to another one; held ones stay.
 
     Example: stanzaq node move jobs jobs-slow --rate 100
     """

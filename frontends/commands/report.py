@@ -1,6 +1,6 @@
-"""`stanzaq report`: from the words of the command line to a report, with progress. Must not know what is measured, or how.
+"""`stanzaq report`: makes a report as the command line says, with progress. Must not know what is measured, or how.
 
-Imported when a report is asked for: nothing else needs Spark.
+Imported only for this command, because nothing else needs Spark.
 """
 
 import re
@@ -25,14 +25,14 @@ from broker.analytics.session import session
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _MORE_STEPS: Final = 4
-"""Starting, looking, reading and writing."""
+"""Starting, the state of the queues, reading and writing."""
 
 _DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line asks for, as it was written; a URL only where the source is a Redis."""
+    """The arguments as typed; a URL only if the source is a Redis."""
 
     source: str
     url: str | None
@@ -45,18 +45,18 @@ class Asked:
 
 
 def capacity(asked: Asked) -> int:
-    """Make a report of a Redis or of a history, print it and write it; 1 with one line when that cannot be."""
+    """Make a report of a Redis or a history, print and write it; 1 with one line when it cannot be made."""
     return _told(partial(_capacity, asked))
 
 
 def collect(url: str, out: str, master: str | None, *, lossy: bool, keep: str = "") -> int:
-    """Add to a history; 1 with one line when that cannot be."""
+    """Add to a history; 1 with one line when that fails."""
     return _told(partial(_collect, url, out, master, lossy=lossy, keep=keep))
 
 
 def _told(work: Callable[[Console], None]) -> int:
-    """Work, and say of what cannot be done why, and of a fault of ours everything."""
-    # What is told on the way is for people, and goes where it disturbs no pipe.
+    """Run `work`; print a fault of the input as one line, and raise one of ours."""
+    # Progress is for people, and goes to stderr, where it disturbs no pipe.
     talk = Console(stderr=True, highlight=False)
     try:
         work(talk)
@@ -64,13 +64,13 @@ def _told(work: Callable[[Console], None]) -> int:
         line = unreadable(fault)
         if line is None:
             raise
-        # As it is: what it names may hold square brackets, and a pipe wants it in one line.
+        # Unformatted: it may contain square brackets, and a pipe needs it in one line.
         talk.print(f"stanzaq report: {line}", style="red", markup=False, soft_wrap=True)
         return 1
     return 0
 
 
-def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bool, keep: str) -> None:  # noqa: PLR0913  (what is asked for)
+def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bool, keep: str) -> None:  # noqa: PLR0913  (the arguments of the command)
     kept = timedelta(seconds=_seconds("--keep", keep)) if keep else None
     with talk.status("starting Spark") as status, session(master) as spark:
         collected = history.collect(url, out, spark=spark, lossy=lossy, keep=kept, tell=status.update)
@@ -80,7 +80,7 @@ def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bo
     if soonest is not None and soonest.since_s is not None and soonest.too_short:
         line = (
             f"the journal of {soonest.place} keeps a record for {duration(soonest.keeps_s)}, and the last collection was"
-            f" {duration(soonest.since_s)} ago: the next, as late, will lack records. Collect more often or raise JOURNAL_RECORDS"
+            f" {duration(soonest.since_s)} ago: at this rate the next will miss records. Collect more often or raise JOURNAL_RECORDS"
         )
         talk.print(line, style="yellow", markup=False, soft_wrap=True)
 
@@ -108,7 +108,7 @@ def _capacity(asked: Asked, talk: Console) -> None:
 
 @contextmanager
 def _progress(talk: Console, steps: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar; each step is told when it begins."""
+    """Show a progress bar; each call begins a step."""
     bar = Progress(
         SpinnerColumn(),
         BarColumn(),
@@ -118,13 +118,13 @@ def _progress(talk: Console, steps: int) -> Iterator[Callable[[str], None]]:
         transient=True,
     )
     with bar:
-        # The first step to be told is none that is done.
+        # The first step begins with none done.
         task = bar.add_task("", total=steps, completed=-1)
         yield lambda name: bar.update(task, advance=1, description=name)
 
 
 def _time(option: str, text: str, now: datetime) -> datetime | None:
-    """Read a time, or how long ago it was; one without a zone is UTC, as everything in a report."""
+    """Parse a time, or a time span before now; without a zone it is UTC, as in the report."""
     if not text:
         return None
     try:
@@ -132,7 +132,7 @@ def _time(option: str, text: str, now: datetime) -> datetime | None:
             return now - timedelta(seconds=float(ago[1]) * _UNITS[ago[2]])
         read = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
-        msg = f"{option} {text[:60]!r} is no time: write e.g. 2026-01-31, 2026-01-31T12:00, or 7d for a week ago"
+        msg = f"{option} {text[:60]!r} is not a time: write e.g. 2026-01-31, 2026-01-31T12:00, or 7d for a week ago"
         raise Unreadable(msg) from None
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
@@ -140,6 +140,6 @@ def _time(option: str, text: str, now: datetime) -> datetime | None:
 def _seconds(option: str, text: str) -> float:
     found = _DURATION.fullmatch(text.replace(" ", ""))
     if found is None:
-        msg = f"{option} {text[:60]!r} is no duration: write e.g. 500ms, 2s, 5min, 1h or 90d"
+        msg = f"{option} {text[:60]!r} is not a duration: write e.g. 500ms, 2s, 5min, 1h or 90d"
         raise Unreadable(msg)
     return float(found[1]) * _UNITS[found[2]]

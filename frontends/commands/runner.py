@@ -1,7 +1,7 @@
-"""One command's way: what it asks of the core, how it prints, how it ends. Must not know what any command does.
+"""Runs one administrative command: asks the core, prints, exits. Must not know what any command does.
 
-Results go to stdout, all else to stderr: to a terminal as tables, to a pipe as lines with tabs between, whole. Exit codes:
-0 done, 1 refused or not there, 2 asked wrongly.
+Results go to stdout, everything else to stderr: tables on a terminal, tab-separated lines in a pipe. Exit codes: 0 done, 1
+refused or not found, 2 usage error.
 """
 
 import json
@@ -26,7 +26,10 @@ from broker.settings import SettingsError, load_command
 from frontends.terminal import UNUSABLE, safe, settings
 
 ADMINISTRATOR: Final = Jid("stanzaq")
-"""Whoever can reach Redis with these settings: no JID of anybody's, and an owner of every node while a command runs."""
+"""The sender of the shell's commands: nobody's JID, and owner of every node while a command runs.
+
+It needs no authentication: whoever can reach Redis with these settings may use it.
+"""
 
 _FAILED: Final = 1
 
@@ -34,17 +37,17 @@ _T = TypeVar("_T")
 _R = TypeVar("_R", bound=Result)
 
 
-class Unwilling(Exception):  # noqa: N818  (what the core is)
+class Unwilling(Exception):  # noqa: N818  (named after the core's state)
     """The core has refused a command."""
 
     def __init__(self, refused: Refused) -> None:
-        """Keep why."""
+        """Keep the refusal."""
         super().__init__(refused.detail)
         self.refused = refused
 
 
 async def asked(core: Core, command: Command, kind: type[_R]) -> _R:
-    """Ask for a result of one kind; raises Unwilling."""
+    """Execute a command and return its result; raises Unwilling."""
     result = await core.ask(command)
     if isinstance(result, Refused):
         raise Unwilling(result)
@@ -53,7 +56,7 @@ async def asked(core: Core, command: Command, kind: type[_R]) -> _R:
 
 
 def run(config: Path | None, work: Callable[[Core], Awaitable[_T]]) -> _T:
-    """Let a core do something; exits with a sentence when it is refused."""
+    """Run `work` on a core; exits with a sentence when it is refused."""
     from frontends import compose  # noqa: PLC0415  (not for `--help`)
 
     given = settings(config, load_command)
@@ -69,35 +72,35 @@ def run(config: Path | None, work: Callable[[Core], Awaitable[_T]]) -> _T:
 
 
 def complain(sentence: str) -> NoReturn:
-    """Say why something was not done, and exit."""
+    """Print why something was not done, and exit."""
     say(sentence)
     raise typer.Exit(_FAILED)
 
 
 def misuse(sentence: str) -> NoReturn:
-    """Say what was asked wrongly, and exit."""
+    """Print a usage error, and exit."""
     say(sentence)
     raise typer.Exit(UNUSABLE)
 
 
 def say(sentence: str) -> None:
-    """Say something beside the results."""
-    # As it is: what it names may hold square brackets, and a pipe wants it in one line.
+    """Print a message beside the results."""
+    # Unformatted: it may contain square brackets, and a pipe needs it in one line.
     Console(stderr=True, highlight=False).print(f"stanzaq: {safe(sentence)}", markup=False, soft_wrap=True)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is destroyed; without a terminal nobody can be asked."""
+    """Ask before something is destroyed; without a terminal, require --yes."""
     if yes:
         return
     if not sys.stdin.isatty():
-        misuse("this destroys something, and there is no terminal to ask at: say --yes")
+        misuse("this destroys data, and there is no terminal to confirm at: use --yes")
     typer.confirm(question, abort=True, err=True)
 
 
 @contextmanager
 def waiting() -> Iterator[Callable[[str], None]]:
-    """Give a way to show how far something has come; only a terminal shows it."""
+    """Yield a function that shows progress; only a terminal shows it."""
     screen = Console(stderr=True)
     if not screen.is_terminal:
         yield lambda _text: None
@@ -106,13 +109,13 @@ def waiting() -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(Text(safe(text)))
 
 
-def tell(record: Any) -> None:  # noqa: ANN401  (what JSON takes)
+def tell(record: Any) -> None:  # noqa: ANN401  (what JSON accepts)
     """Print a result for programs, in one line."""
     print(json.dumps(record))  # noqa: T201
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, head: bool = True) -> None:
-    """Print rows: as a table, or in a pipe as lines with tabs between."""
+    """Print rows: as a table, or in a pipe as tab-separated lines."""
     out = Console()
     if not out.is_terminal:
         for cells in chain([columns] if head else [], rows):
@@ -120,7 +123,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, head: bool =
         return
     made = Table(box=None, show_header=head, pad_edge=False)
     for number, column in enumerate(columns):
-        # Names are never cut: in a narrow terminal they go on in the next line.
+        # Names are never cut: in a narrow terminal they continue in the next line.
         made.add_column(column, overflow="fold", ratio=None, min_width=16 if number == 0 else None)
     for cells in rows:
         made.add_row(*(Text(safe(cell)) for cell in cells))
@@ -128,7 +131,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, head: bool =
 
 
 def nodes_beginning(incomplete: str) -> list[str]:
-    """Give names for the shell to complete; nothing when Redis is not there."""
+    """Return node names for shell completion; none when Redis does not answer."""
     from frontends import compose  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""Nodes and items as people and programs read them: rows of a table, JSON. Pure; must not know a terminal or the core."""
+"""Nodes and items for people and programs: table rows and JSON. Pure; must not know a terminal or the core."""
 
 import base64
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ from broker.model.results import Counted, Summary
 from frontends.commands import fields
 
 COUNTS: Final = ("waiting", "in_flight", "delayed", "dying", "subscribers", "oldest")
-"""What is told of each node in a list, after its name, its state and its partitions."""
+"""The counts of each node in a list, after its name, state and partitions."""
 
 _MANY: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def when(ms: int) -> str:
-    """Write a time of Redis's clock."""
+    """Format a time of Redis's clock."""
     return (
         datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if ms else ""
     )
 
 
 def age(ms: int) -> str:
-    """Write how long something has lasted, in one unit."""
+    """Format a duration, in one unit."""
     for unit, name in _MANY:
         if ms >= unit:
             return f"{ms // unit} {name}"
@@ -35,21 +35,21 @@ def age(ms: int) -> str:
 
 
 def summary(record: NodeRecord, counted: Counted) -> dict[str, Any]:
-    """Give a node of a list."""
+    """Return a node of a list as a JSON object."""
     config = record.config
     head = {"node": record.name, "state": config.state.value, "partitions": config.partitions}
     return head | {"queueing": config.queueing, "counts": asdict(counted)}
 
 
 def summary_row(one: Summary) -> list[str]:
-    """Give the same as cells."""
+    """Return it as cells."""
     counted = asdict(one.counted) | {"oldest": age(one.counted.oldest_ms)}
     config = one.record.config
     return [one.record.name, config.state.value, str(config.partitions), *(str(counted[name]) for name in COUNTS)]
 
 
 def node(record: NodeRecord, counted: Counted) -> dict[str, Any]:
-    """Give all that is to be said of one node: what a list has of it, and more."""
+    """Return one node as a JSON object: as in a list, with options and affiliations."""
     return summary(record, counted) | {
         "incarnation": record.incarnation,
         "revision": record.revision,
@@ -59,11 +59,11 @@ def node(record: NodeRecord, counted: Counted) -> dict[str, Any]:
 
 
 def node_rows(told: Mapping[str, Any]) -> list[list[str]]:
-    """Give the same as pairs, without the braces of JSON."""
+    """Return it as pairs."""
     rows = [[name, str(told[name])] for name in ("node", "incarnation", "revision")]
     rows += [[name, value] for name, value in told["options"].items()]
     rows += [[jid, affiliation] for jid, affiliation in told["affiliations"].items()]
-    # As lists have it: how long the oldest has waited.
+    # As in a list: the age of the oldest item.
     counts = {
         name.removesuffix("_ms"): age(count) if name == "oldest_ms" else str(count)
         for name, count in told["counts"].items()
@@ -72,7 +72,7 @@ def node_rows(told: Mapping[str, Any]) -> list[list[str]]:
 
 
 def item(one: Seen) -> dict[str, Any]:
-    """Give all that is to be said of an item, its payload apart."""
+    """Return an item as a JSON object, without its payload."""
     lock = None
     if one.grip:
         lock = {
@@ -102,7 +102,7 @@ def item(one: Seen) -> dict[str, Any]:
 
 
 def payload(one: Seen) -> dict[str, str]:
-    """Give what an item carries: as text where it is one."""
+    """Return an item's payload, as text if it is UTF-8."""
     envelope = opened(one)
     try:
         return {"content_type": payloads.kind(envelope), "payload": envelope.body.decode()}
@@ -111,7 +111,7 @@ def payload(one: Seen) -> dict[str, str]:
 
 
 def item_row(one: Seen) -> list[str]:
-    """Give an item as cells."""
+    """Return an item as cells."""
     headers = opened(one).headers
     holder = one.grip.holder if one.grip else ""
     reason = headers.get("stanzaq-dead-reason", "")
@@ -119,7 +119,7 @@ def item_row(one: Seen) -> list[str]:
 
 
 def item_rows(told: Mapping[str, Any]) -> list[list[str]]:
-    """Give one item as pairs."""
+    """Return an item as pairs."""
     rows = []
     for name, value in told.items():
         if isinstance(value, Mapping):
@@ -132,7 +132,7 @@ def item_rows(told: Mapping[str, Any]) -> list[list[str]]:
 
 
 def opened(one: Seen) -> Envelope:
-    """Read an item's envelope, or show its bytes as they are."""
+    """Unpack an item's envelope; a corrupt one becomes a payload of its raw bytes."""
     try:
         return codec.unpack(one.envelope)
     except CorruptRecord:

@@ -1,6 +1,6 @@
-"""Messages at least once and exactly once (`urn:xmpp:qos`), for whoever sends them with slixmpp.
+"""At-least-once and exactly-once messages (`urn:xmpp:qos`) for senders that use slixmpp.
 
-Knows slixmpp and the standard library, so that any client can use it; must not know anything else of this project.
+Knows only slixmpp and the standard library, so that any client can use it; must not know the rest of this project.
 """
 
 from slixmpp.plugins.base import register_plugin

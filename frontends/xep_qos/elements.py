@@ -1,4 +1,4 @@
-"""The elements of `urn:xmpp:qos` as a sender writes and reads them. Must not know when they are sent."""
+"""The elements of `urn:xmpp:qos`, as a sender writes and reads them. Must not know when they are sent."""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ _STANZAS: Final = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The receiver did what it was asked; `received` is the msgId that it echoes, if it does."""
+    """The receiver has done what was requested; `received` is the msgId that it echoes, if any."""
 
     received: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The receiver, or a server on the way, answered with a stanza error."""
+    """A stanza error from the receiver or from a server on the way."""
 
     kind: str
     condition: str
@@ -29,9 +29,9 @@ class Error:
 
 
 def embedded(content: Element, namespace: str, msg_id: str) -> str:
-    """Write the message to embed: `content` is one in the stream's namespace, or its payload.
+    """Return the message to embed: `content` is a message in the stream's namespace, or its payload.
 
-    Who it is from and to is the IQ's to say (§Security). It has an id, by which a receiver knows it again.
+    The IQ names sender and receiver (§Security). The message gets an id, by which a receiver recognises it.
     """
     tag = f"{{{namespace}}}message"
     message = deepcopy(content)
@@ -46,7 +46,7 @@ def embedded(content: Element, namespace: str, msg_id: str) -> str:
 
 
 def request(sent: Outstanding) -> Element:
-    """Build what the IQ of a message's step carries."""
+    """Return the payload of the IQ for a message's step."""
     element = Element(f"{{{QOS}}}{sent.step}")
     if sent.step is not Step.ACKNOWLEDGED:
         element.set("msgId", sent.msg_id)
@@ -56,10 +56,10 @@ def request(sent: Outstanding) -> Element:
 
 
 def answer(iq: Element) -> Result | Error:
-    """Read an IQ of type result or error.
+    """Parse an IQ of type result or error.
 
-    The document shows <received/> without a namespace of its own while its schema has one, and has the schema's msgId in the
-    namespace: the local names count.
+    The document shows <received/> without a namespace of its own, but its schema has one and puts msgId into it: only local
+    names count.
     """
     if iq.get("type") == "result":
         received = next((child for child in iq if _local(child.tag) == "received"), None)

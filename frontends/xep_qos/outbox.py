@@ -1,4 +1,4 @@
-"""What a sender must not forget: the messages that nobody has confirmed yet. Must not know how they are sent."""
+"""Stores a sender's messages until they are confirmed. Must not know how they are sent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Step(StrEnum):
-    """What is asked of the receiver next; the value is the name of the element that asks."""
+    """The next request to the receiver; the value is the name of its element."""
 
     ACKNOWLEDGED = "acknowledged"
     ASSURED = "assured"
@@ -16,9 +16,9 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """A message on its way: `message` is the XML of the embedded one, `since` when its step was reached (Unix time).
+    """An open message: `message` is the XML of the embedded one, `since` when its step was reached (Unix time).
 
-    A msgId means something only together with the full JID that used it, the `sender`.
+    A msgId is unique only together with the full JID that used it, the `sender`.
     """
 
     msg_id: str
@@ -30,20 +30,20 @@ class Outstanding:
 
 
 class Outbox(Protocol):
-    """Where outstanding messages are kept. What has to survive a restart of the sender is kept on disk by its implementer."""
+    """Where open messages are stored; to survive a restart of the sender, an implementation stores them on disk."""
 
     def save(self, sent: Outstanding) -> None:
-        """Keep a message, in place of what was kept under its msgId; it is safe when this returns."""
+        """Store a message, replacing the one with its msgId; it must be safe on return."""
 
     def forget(self, msg_id: str) -> None:
-        """Drop a message that is delivered, or whose failure was told."""
+        """Drop a message that is delivered, or whose failure was reported."""
 
     def pending(self) -> Sequence[Outstanding]:
-        """Give all that are kept."""
+        """Return all stored messages."""
 
 
 class MemoryOutbox:
-    """An outbox that ends with its process."""
+    """An outbox in memory."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -58,5 +58,5 @@ class MemoryOutbox:
         self._kept.pop(msg_id, None)
 
     def pending(self) -> Sequence[Outstanding]:
-        """Give all that are kept."""
+        """Return all stored messages."""
         return list(self._kept.values())

@@ -1,4 +1,4 @@
-"""The plugin: sends requests over a slixmpp stream and waits for their answers. Must not know what an answer means."""
+"""The slixmpp plugin: sends requests and waits for their answers. Must not know what an answer means."""
 
 import asyncio
 import itertools
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _HANDLER: Final = "QoS answers"
 
 _AT_ONCE: Final = 50
-"""How many messages to one address are under way: receivers limit what they hold for a source, and would refuse the rest."""
+"""The most open messages to one address: receivers limit what they store for a sender, and would refuse more."""
 
 Asked = dict[str, tuple[MatchIDSender, "asyncio.Future[Element]"]]
 
@@ -37,14 +37,14 @@ Asked = dict[str, tuple[MatchIDSender, "asyncio.Future[Element]"]]
 class XepQos(BasePlugin):
     """Quality of Service (ProtoXEP `urn:xmpp:qos`) for senders.
 
-    Bind a resource of your own choice: a receiver knows a message again by its msgId and the full JID of its sender.
+    Bind a fixed resource: a receiver recognises a message by its msgId and the full JID of its sender.
     """
 
     name = "xep_qos"
     description = "Quality of Service, for senders"
     dependencies: ClassVar[set[str]] = {"xep_0030"}
     default_config: ClassVar[dict[str, Any]] = {
-        # Nine tries of a step end after 43 minutes: less than the hour for which receivers remember.
+        # Nine attempts of a step take 43 minutes: less than the hour for which receivers remember.
         "first": 5.0,
         "cap": 3600.0,
         "tries": 9,
@@ -60,7 +60,7 @@ class XepQos(BasePlugin):
     clock: Callable[[], float]
 
     def __init__(self, xmpp: "ClientXMPP", config: dict[str, Any] | None = None) -> None:
-        """Prepare; slixmpp calls `plugin_init` when all dependencies are there."""
+        """Prepare; slixmpp calls `plugin_init` when all dependencies are loaded."""
         super().__init__(xmpp, config)
         self._outbox: Outbox = MemoryOutbox() if self.outbox is None else self.outbox
         self._timing = Timing(self.first, self.cap, self.tries, self.remembered)
@@ -73,14 +73,14 @@ class XepQos(BasePlugin):
         self._under_way: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def plugin_init(self) -> None:
-        """Listen for answers, and for the stream's comings and goings."""
-        # One handler for all: slixmpp tries each handler on each stanza, so one for each request would cost dearly.
+        """Register handlers for answers and for the stream's state."""
+        # One handler for all requests: slixmpp tries every handler on every stanza.
         self.xmpp.register_handler(Callback(_HANDLER, _Answers(self._asked), self._answered))
         self.xmpp.add_event_handler("session_resumed", self.session_bind)
         self.xmpp.add_event_handler("disconnected", self._disconnected)
 
     def plugin_end(self) -> None:
-        """Stop listening."""
+        """Remove the handlers."""
         self.xmpp.remove_handler(_HANDLER)
         self.xmpp.del_event_handler("session_resumed", self.session_bind)
         self.xmpp.del_event_handler("disconnected", self._disconnected)
@@ -90,7 +90,7 @@ class XepQos(BasePlugin):
         self._online.set()
 
     async def supported(self, jid: JID | str) -> bool:
-        """Tell whether somebody says that it speaks QoS: by its presence where xep_0115 is registered, else by asking it."""
+        """Tell whether a receiver supports QoS: from its presence if xep_0115 is registered, else by asking."""
         return bool(await self.xmpp.plugin["xep_0030"].supports(JID(jid), feature=elements.QOS))
 
     async def send_acknowledged(self, content: ElementBase | Element, mto: JID | str) -> None:
@@ -102,7 +102,7 @@ class XepQos(BasePlugin):
         await self._send(content, mto, Step.ASSURED)
 
     def resume(self) -> dict[str, "asyncio.Task[None]"]:
-        """Send again what an earlier run left in the outbox, each from the step it had reached; give how each ends by msgId."""
+        """Send the messages that an earlier run left in the outbox, from their steps on; returns their tasks by msgId."""
         left = [sent for sent in self._outbox.pending() if sent.msg_id not in self._carried]
         return {sent.msg_id: self._start(Exchange(sent, self._timing, resumed=True)) for sent in left}
 
@@ -110,7 +110,7 @@ class XepQos(BasePlugin):
         msg_id, to = f"{self._run}-{next(self._numbers)}", str(JID(mto))
         element = content.xml if isinstance(content, ElementBase) else content
         message = elements.embedded(element, self.xmpp.default_ns, msg_id)
-        # The outbox must have it before anybody else can.
+        # It must be in the outbox before anybody else can have it.
         sent = Outstanding(msg_id, self.xmpp.boundjid.full, to, message, step, self.clock())
         self._outbox.save(sent)
         await self._start(Exchange(sent, self._timing))
@@ -123,7 +123,7 @@ class XepQos(BasePlugin):
         return carrying
 
     async def _carry(self, exchange: Exchange) -> None:
-        """Bring a message to its end; when cancelled, leave it in the outbox."""
+        """Run an exchange to its end; when cancelled, leave the message in the outbox."""
         under_way = self._under_way.setdefault(exchange.sent.to, asyncio.Semaphore(_AT_ONCE))
         try:
             async with under_way:
@@ -134,7 +134,7 @@ class XepQos(BasePlugin):
         self._outbox.forget(exchange.sent.msg_id)
 
     async def _converse(self, exchange: Exchange) -> None:
-        """Ask, and do what follows from the answers. A request keeps its id, so that a late answer to it counts."""
+        """Send requests and act on the answers. A request keeps its id, so that a late answer counts."""
         move = Move.PROCEED
         request = ""
         while move is not Move.DONE:
@@ -145,19 +145,19 @@ class XepQos(BasePlugin):
             patience = exchange.patience
             answered = await self._ask(request, exchange.sent, patience)
             if answered.cancelled():
-                # This was no try of the receiver's patience or ours.
+                # A broken stream is not a failed attempt.
                 exchange.lost()
                 continue
             answer = elements.answer(answered.result()) if answered.done() else None
             move = exchange.heard(answer, self.clock())
             if move is Move.PAUSE:
-                # Messages that were refused together would come, and be refused, together again.
-                await asyncio.sleep(patience * random.uniform(0.5, 1))  # noqa: S311  (nobody gains by a guess)
+                # Random, so that messages refused together are not repeated together.
+                await asyncio.sleep(patience * random.uniform(0.5, 1))  # noqa: S311  (not a secret)
             elif move is Move.PROCEED:
                 self._outbox.save(exchange.sent)
 
     async def _ask(self, request: str, sent: Outstanding, patience: float) -> "asyncio.Future[Element]":
-        """Send a request and wait, but not for ever; give the answer as far as it has come."""
+        """Send a request and wait up to `patience` seconds; returns the future of the answer, maybe unfinished."""
         answered: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
         iq = self.xmpp.Iq()
         iq["type"], iq["id"], iq["to"] = "set", request, sent.to
@@ -177,19 +177,19 @@ class XepQos(BasePlugin):
             answered.set_result(stanza.xml)
 
     def _disconnected(self, _: object) -> None:
-        """Hold requests back until there is a stream, and do not wait for answers that cannot come."""
+        """Hold requests back until there is a stream, and cancel the wait for answers."""
         self._online.clear()
         for _, answered in self._asked.values():
             answered.cancel()
 
 
 class _Answers(MatcherBase):
-    """Matches the answers to what is asked just now."""
+    """Matches the answers to open requests."""
 
     _criteria: Asked
 
     def match(self, xml: StanzaBase) -> bool:
-        """Tell whether a stanza is an answer, from somebody who may give it."""
+        """Tell whether a stanza is an answer from somebody who may give it."""
         if not isinstance(xml, Iq) or xml["type"] not in {"result", "error"} or xml["id"] not in self._criteria:
             return False
         return self._criteria[xml["id"]][0].match(xml)

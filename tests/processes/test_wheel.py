@@ -86,7 +86,7 @@ def test_command(python: Path) -> None:
     """The installed command checks settings and tells its version."""
     command = python.with_name("stanzaq")
     environment = {**os.environ, "STANZAQ_XMPP_DOMAIN": "queue.example.org", "STANZAQ_XMPP_SECRET": "secret"}
-    for arguments, answer in ((["version"], "0.1.0"), (["serve", "xmpp", "--check"], "the settings are in order")):
+    for arguments, answer in ((["version"], "0.1.0"), (["serve", "xmpp", "--check"], "the settings are valid")):
         done = subprocess.run(
             [command, *arguments],
             env=environment,

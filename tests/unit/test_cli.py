@@ -40,7 +40,7 @@ def test_help(path: tuple[str, ...], command: TyperCommand, runner: CliRunner) -
 def test_check(runner: CliRunner) -> None:
     """`serve xmpp --check` with good settings says so and ends."""
     result = runner.invoke(app, ["serve", "xmpp", "--check"])
-    assert (result.exit_code, result.stdout) == (0, "the settings are in order\n")
+    assert (result.exit_code, result.stdout) == (0, "the settings are valid\n")
 
 
 def test_wrong_settings(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,9 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["lock_secs=3"], "lock_secs is no option of a node; is it lock_seconds?"),
-        (["stanzaq#lock_secs=3"], "stanzaq#lock_secs is no option of a node; is it lock_seconds?"),
-        (["zzz=3"], "zzz is no option of a node"),
+        (["lock_secs=3"], "lock_secs is not an option of a node; did you mean lock_seconds?"),
+        (["stanzaq#lock_secs=3"], "stanzaq#lock_secs is not an option of a node; did you mean lock_seconds?"),
+        (["zzz=3"], "zzz is not an option of a node"),
         (["lock_seconds"], "lock_seconds: write it as key=value"),
         (["lock_seconds=3", "stanzaq#lock_seconds=4"], "stanzaq#lock_seconds is given twice"),
     ],

@@ -100,6 +100,6 @@ def test_one_peer() -> None:
         grants.add(KEYS.grant(token(name="two", key=KEY[::-1]), 0))
     for number in range(99):
         grants.add(Grant(Jid("alice@example.org"), str(number), 100))
-    with pytest.raises(Untrusted, match="too much"):
+    with pytest.raises(Untrusted, match="too many"):
         grants.add(Grant(Jid("alice@example.org"), "more", 100))
     assert not Keys("") and KEYS
