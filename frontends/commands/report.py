@@ -80,7 +80,8 @@ def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bo
     if soonest is not None and soonest.since_s is not None and soonest.too_short:
         line = (
             f"the journal of {soonest.place} keeps a record for {duration(soonest.keeps_s)}, and the last collection was"
-            f" {duration(soonest.since_s)} ago: at this rate the next will miss records. Collect more often or raise JOURNAL_RECORDS"
+            f" {duration(soonest.since_s)} ago: at this rate the next will miss"
+            " records. Collect more often or raise JOURNAL_RECORDS"
         )
         talk.print(line, style="yellow", markup=False, soft_wrap=True)
 
