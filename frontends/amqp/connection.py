@@ -340,7 +340,7 @@ class Connection(asyncio.Protocol):
                 return
             if not data:
                 break
-            self._transport.write(self._profile.written(data) if self._profile else data)
+            self._transport.write(self._profile.rewrite(data) if self._profile else data)
             # A link may have waited for this output.
             self._handle_events()
         for part in list(self._parts.values()):
