@@ -1,6 +1,6 @@
 """Traces each item as spans of OpenTelemetry, linked through its headers: send, receive, settle.
 
-Sits between a door and the core, on the interfaces of both. Needs the extra `otel`. Must not know a door, Redis, or payloads:
+Works between a door and the core, on the interfaces of both. Needs the extra `otel`. Must not know a door, Redis, or payloads:
 no attribute of a span contains any payload.
 """
 
