@@ -19,7 +19,7 @@ for i, row in ipairs(rows) do
     subscriber.limit, subscriber.qos = 0, row.qos
     subscribing.put(subscriber, not known)
     skipped_items.set_selector(row.subid, row.selector)
-    if row.several ~= '' then partition.turn_on('multi') end
+    if row.several ~= '' then call.partition_multi = call.partition_multi or partition.turn_on('multi') end
     credit.update_turn(row.subid)
     pooled = pooled or row.pool ~= ''
     results[i] = {'ok', credit.lock_count(row.subid), partition.next_number(), subscriptions.absent(subscriber) and 1 or 0}

@@ -62,10 +62,11 @@ function partition.load()
   return nil
 end
 
--- What a partition does from now on: `confirms`, `streams`, `multi`, `selects` or `hinted`. Until somebody asks for it, no script looks for it.
+-- What a partition does from now on: `confirms`, `streams`, `multi`, `selects` or `hinted`; gives true. Until somebody asks for it, no
+-- script looks for it.
 function partition.turn_on(what)
-  if not call['partition_' .. what] then redis.call('HSET', key.meta, what, '1') end
-  call['partition_' .. what] = true
+  redis.call('HSET', key.meta, what, '1')
+  return true
 end
 
 -- The next number of the partition: for a token, a sequence, a fence or a count. No number is given twice, also when Redis has

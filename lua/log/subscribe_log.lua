@@ -13,7 +13,7 @@ local function begin(row, position)
   reader_window.forget(row.subid)
   subscriptions.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = 'stream'})
   if not position then return end
-  partition.turn_on('streams')
+  call.partition_streams = call.partition_streams or partition.turn_on('streams')
   reader_window.save({subid = row.subid, position = position, committed = position, owed = {}})
 end
 

@@ -15,7 +15,7 @@ local function meant(row)
   local those, free = subscription_ids.existing(row.subid)
   if row.several == '' then return those[1] or row.subid end
   if #those == 0 then return row.subid end
-  partition.turn_on('multi')
+  call.partition_multi = call.partition_multi or partition.turn_on('multi')
   if #free == 0 then free = select(2, subscription_ids.existing(row.subid)) end
   if #free == 0 then return nil, {'too-many-subscriptions'} end
   return free[1]

@@ -80,7 +80,7 @@ end
 function enqueue.append(row)
   local position = log_entries.append(row, '')
   if row.hints ~= '' then
-    partition.turn_on('hinted')
+    call.partition_hinted = call.partition_hinted or partition.turn_on('hinted')
     scheduling.add(position, row)
   end
   call.enqueue_count = call.enqueue_count + 1
@@ -99,7 +99,7 @@ end
 -- A waiting item is replaced in place and starts anew, unless it goes where its new priority is; a locked one gets a parked successor.
 function enqueue.replace(row)
   local known = call.enqueue_known[row.item]
-  if row.hints ~= '' then partition.turn_on('hinted') end
+  if row.hints ~= '' then call.partition_hinted = call.partition_hinted or partition.turn_on('hinted') end
   if call.partition_hinted and not known.flight and not expiry.replace(known.position, row) then
     call.enqueue_count = call.enqueue_count - 1
     return enqueue.append(row)

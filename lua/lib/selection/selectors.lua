@@ -61,7 +61,7 @@ function selectors.put(subid, said)
   else
     redis.call('HSET', key.selectors, subid, said)
     conditions.put(subid, selectors.get(subid).groups)
-    partition.turn_on('selects')
+    call.partition_selects = call.partition_selects or partition.turn_on('selects')
   end
 end
 

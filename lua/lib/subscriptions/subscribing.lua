@@ -15,5 +15,5 @@ function subscribing.put(subscriber, new)
     if subscriber.pool then pools.count_subscriber(subscriber.pool, 1) end
   end
   subscriptions.put(subscriber)
-  if subscriptions.confirms(subscriber) then partition.turn_on('confirms') end
+  if subscriptions.confirms(subscriber) then call.partition_confirms = call.partition_confirms or partition.turn_on('confirms') end
 end
