@@ -19,7 +19,6 @@ local function take(row)
   -- While the partition is owned, nobody else is handed anything (E28), and nobody who does not come for it.
   if not partition_owner.get() and not subscriptions.absent(subscriber) and (call.caller_sends or subscriptions.pulls(subscriber)) then
     subscriber.limit, subscriber.held, subscriber.granted = tonumber(row.amount), 0, true
-    subscriber.holder = inflight.holder(subscriber.jid)
     call.dispatch_granted[#call.dispatch_granted + 1] = subscriber
     amount = amount + subscriber.limit
   else

@@ -165,6 +165,21 @@ def test_what_is_needed_anew() -> None:
         assert set(fields(path.read_text("utf-8"))) <= {"CALL"}
 
 
+def test_who_adds_what_few_have_says_so() -> None:
+    """A call asks once whether any of the keys that few partitions have is there: who adds to one of them later corrects that."""
+    asked = "|".join(MODULES["seldom"].functions["seldom.any"].keys)
+    pieces = {name: piece.text for module in MODULES.values() for name, piece in module.functions.items()}
+    found = set()
+    for name, each in (pieces | {name: body(name) for name in SCRIPTS}).items():
+        if name in SCRIPTS and "call.seldom_any" not in text(SCRIPTS[name]):
+            continue
+        adds = re.search(rf"'(?:HSET|HINCRBY|ZADD)', key\.(?:{asked})\b", code(each))
+        if adds or (re.search(r"'(?:HSET|ZADD)', \w+,", code(each)) and re.search(rf"key\.(?:{asked})\b", code(each))):
+            assert re.search(r"call\.seldom_any = .*true", each), name
+            found.add(name)
+    assert found >= {"handovers tell", "enqueue.replace", "lock_end.release", "scheduling.add", "unsubscribing.release"}
+
+
 def test_one_place_gives_numbers() -> None:
     """Guarantee 10: every number of a partition comes from `partition.next_number`, which gives none twice."""
     texts = {path.stem: code(path.read_text("utf-8")) for path in FOLDER.rglob("*.lua")}

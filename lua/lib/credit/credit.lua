@@ -1,6 +1,8 @@
 -- Credit and turns. A subscriber stands in `ready_subscribers` while it may take another item, else in `idle_subscribers`; the score is the
 -- token of its last delivery. Credit is counted from the locks and never kept (guarantee 3). In a node of several partitions the
 -- first one has the credit and the turns of all who share it (`coordinator`); an owner's credit is in what it owns.
+-- CALL: known = {}
+-- `known` are subscribers whose locks were counted since locks last ended in this call; what they are handed is counted on.
 local credit = {}
 
 function credit.lock_count(subid)
@@ -14,17 +16,19 @@ end
 
 -- How much more a subscriber could take.
 function credit.room(subscriber)
-  local room = subscriber.limit - credit.lock_count(subscriber.subid)
+  subscriber.held = credit.lock_count(subscriber.subid)
+  local room = subscriber.limit - subscriber.held
   if not credit.coordinates() or partition_owner.is(subscriber.subid) then return room end
   local known = usage.read(subscriber.subid)
   -- Until all partitions have said what it holds from before.
   return known.registering == '0' and room - known.used or 0
 end
 
--- Puts a subscriber where its free credit belongs, keeping its turn. One that is absent rests, however much that is.
+-- Puts a subscriber where its free credit belongs, keeping its turn; gives it, if there is one. One that is absent rests, however much
+-- that is.
 function credit.update_turn(subid, reached)
   local subscriber = subscriptions.get(subid)
-  if not subscriber then return end
+  if not subscriber then return nil end
   if reached and not subscriptions.pulls(subscriber) then subscriptions.reached(subscriber) end
   local free = credit.room(subscriber) > 0 and not subscriptions.absent(subscriber)
   local from, to = free and key.idle_subscribers or key.ready_subscribers, free and key.ready_subscribers or key.idle_subscribers
@@ -33,6 +37,7 @@ function credit.update_turn(subid, reached)
     redis.call('ZREM', from, subid)
     redis.call('ZADD', to, served, subid)
   end
+  return subscriber
 end
 
 -- While the partition is owned, nobody else is next (E28).
@@ -44,10 +49,19 @@ end
 
 local function examined(subids)
   if #subids == 0 then return {}, 0 end
-  local lines, found, room = redis.call('HMGET', key.subscribers, unpack(subids)), {}, 0
-  for i, subid in ipairs(subids) do
-    local subscriber = subscriptions.read(subid, lines[i])
-    subscriber.held, subscriber.holder = credit.lock_count(subid), inflight.holder(subscriber.jid)
+  -- What is handed out by a grant is counted apart.
+  local known, lacking, found, room = #call.dispatch_granted == 0 and call.credit_known or {}, {}, {}, 0
+  for i = 1, #subids do
+    if not known[subids[i]] then lacking[#lacking + 1] = subids[i] end
+  end
+  local lines = #lacking > 0 and redis.call('HMGET', key.subscribers, unpack(lacking)) or lacking
+  for i = 1, #lacking do
+    local subscriber = subscriptions.read(lacking[i], lines[i])
+    subscriber.held = credit.lock_count(lacking[i])
+    known[lacking[i]] = subscriber
+  end
+  for i = 1, #subids do
+    local subscriber = known[subids[i]]
     room = room + (call.partition_several and credit.room(subscriber) or subscriber.limit - subscriber.held)
     found[i] = subscriber
   end

@@ -26,7 +26,7 @@ local function lock(entry, subscriber, deliveries)
   local pulled = subscriptions.pulls(subscriber)
   if entry.hints ~= '' then scheduling.stop_expiry(position, entry) end
   write_buffer.add('HSET', key.inflight, position, inflight.line(pulled and inflight.UNFETCHED or arg.frontend, text, text, attempt,
-    subscriber.subid, entry.log_id, call.partition_stamp, #entry.body, subscriber.holder, item))
+    subscriber.subid, entry.log_id, call.partition_stamp, #entry.body, inflight.holder(subscriber.jid), item))
   write_buffer.add('ZADD', key.lock_deadlines, retry_schedule.begin(position, subscriber.qos), position)
   write_buffer.add('ZADD', key.locks_by_subscriber, subscriber.subid, held_locks.member(text, position))
   if pulled then
@@ -55,18 +55,17 @@ local function assign(items, queue, deliveries)
       all = false
     end
   end
-  local served = {}
   for i = 1, #queue do
     local subscriber = queue[i]
     -- The turns of those with grants are the coordinator's.
-    if subscriber.served and not subscriber.granted and not served[subscriber.subid] then
-      served[subscriber.subid] = true
+    if subscriber.served and not subscriber.granted then
       if subscriber.held < subscriber.limit then
         write_buffer.add('ZADD', key.ready_subscribers, subscriber.served, subscriber.subid)
       else
         write_buffer.add('ZREM', key.ready_subscribers, subscriber.subid)
         write_buffer.add('ZADD', key.idle_subscribers, subscriber.served, subscriber.subid)
       end
+      subscriber.served = nil
     end
   end
   write_buffer.flush()
@@ -92,14 +91,16 @@ local function candidates(count)
   return queue, room
 end
 
--- Takes items and gives them with those who may have them: nothing without credit.
+-- Takes items and gives them with those who may have them: nothing without credit. The third value is how much credit there is at
+-- all, if that is known.
 local function take(want)
   for _, subscriber in ipairs(call.dispatch_granted) do subscriber.taking = nil end
   if call.partition_selects and not skipped_items.finished() then return matching.take(want, candidates) end
   -- One candidate more than items, so that a releaser can be avoided.
   local queue, room = candidates(want + 1)
   if room == 0 then return nil end
-  return ready_queue.take(math.min(want, room)), queue
+  -- Fewer than were asked for are all that there are.
+  return ready_queue.take(math.min(want, room)), queue, call.caller_sends and #queue <= want and room
 end
 
 -- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `sweep` again.
@@ -111,7 +112,7 @@ function dispatch.run(hint)
   if call.partition_paused then return deliveries, 0 end
   while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
     local want = math.min(math.max(hint, 1), most(made, bytes))
-    local items, queue = take(want)
+    local items, queue, room = take(want)
     if not items then return deliveries, 0 end
     if #items == 0 then
       local more = call.selection_more or call.group_order_skipped >= group_order.MOST or budget.over()
@@ -121,7 +122,7 @@ function dispatch.run(hint)
     if not assign(items, queue, deliveries) then return deliveries, 0 end
     made = made + #items
     local empty = call.partition_cursor == call.partition_tail and redis.call('EXISTS', key.ready) == 0
-    if empty and not (call.partition_selects or call.partition_hinted) then return deliveries, 0 end
+    if empty and not (call.partition_selects or call.partition_hinted) or room == #items then return deliveries, 0 end
     hint = hint * 2
   end
   return deliveries, 1

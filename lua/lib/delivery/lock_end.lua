@@ -1,5 +1,5 @@
 -- How a lock ends: the item is acknowledged, or it is given back (released, expired, bounced) and may become a dead letter.
--- CALL: touched = {}, arrived = {}, freed = 0, ended = {}, pools = {}, any_parked = nil
+-- CALL: touched = {}, arrived = {}, freed = 0, ended = {}, pools = {}
 -- `pools` are those of subscriptions that have ended in this script, by subid.
 local lock_end = {}
 
@@ -20,8 +20,7 @@ local function unlock(flight)
 end
 
 local function parked(flight)
-  if call.lock_end_any_parked == nil then call.lock_end_any_parked = redis.call('EXISTS', key.successors) == 1 end
-  return call.lock_end_any_parked and redis.call('HGET', key.successors, flight.position) or nil
+  return seldom.any() and redis.call('HGET', key.successors, flight.position) or nil
 end
 
 -- The item that was locked goes; a later version, parked while it was locked, becomes an item of its own (X1).
@@ -69,6 +68,7 @@ function lock_end.release(flight, kind, request)
     if not unfetched then attempt_history.add(flight.position, flight.attempt, flight.subid, request.untried) end
     local delay, over = request.delay_ms or 0, call.partition_hinted and expiry.expire_or_wait(flight, attempt)
     if delay > 0 and not over then
+      call.seldom_any = true
       write_buffer.add('ZADD', key.delayed, call.partition_now + delay, flight.position)
     elseif not over then
       write_buffer.add('ZADD', group_order.place(flight.position))
@@ -80,5 +80,5 @@ end
 -- Gives turns back to those that were touched.
 function lock_end.update_turns()
   write_buffer.flush()
-  for subid in pairs(call.lock_end_touched) do credit.update_turn(subid, call.lock_end_arrived[subid]) end
+  for subid in pairs(call.lock_end_touched) do call.credit_known[subid] = credit.update_turn(subid, call.lock_end_arrived[subid]) end
 end

@@ -8,7 +8,7 @@ local function name(row)
 end
 
 function replay_cache.rotate()
-  local since = tonumber(redis.call('HGET', key.meta, 'answers_since') or 0)
+  local since = tonumber(call.partition_before.answers_since or 0)
   if call.partition_now - since < replay_cache.AGE_MS and redis.call('HLEN', key.replays) < replay_cache.COUNT then return end
   redis.call('UNLINK', key.replays_old)
   if redis.call('EXISTS', key.replays) == 1 then redis.call('RENAME', key.replays, key.replays_old) end

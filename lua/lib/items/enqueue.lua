@@ -109,9 +109,9 @@ function enqueue.replace(row)
   local earlier = redis.call('HGET', beside, known.position)
   if earlier then redis.call('XDEL', key.log, earlier) end
   local log_id = log_entries.append(row, known.position)
+  call.seldom_any = true
   redis.call('HSET', beside, known.position, log_id)
   if not known.flight then
-    call.log_entries_any_replaced = true
     redis.call('HDEL', key.history, known.position)
     -- What was found of the payload before holds no more.
     if call.partition_selects and skipped_items.contains(known.position) then

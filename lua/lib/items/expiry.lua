@@ -67,6 +67,7 @@ function expiry.may_go_out(position, group, entry, past)
   if scheduling.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end
   if expiry.expire_if_due(position, entry, past.attempts) or not group_order.may_go_out(position, group) then return false end
   if scheduling.is_delayed(entry) then
+    call.seldom_any = true
     redis.call('ZADD', key.delayed, scheduling.of(entry).after, position)
     return false
   end

@@ -1,6 +1,6 @@
 -- Entries of the log: `by`, `body`, `id` unless the service made it, `key` when it belongs to a group, `hints` when its publisher
 -- asked for any, and `at` on a later version of an item: the position it belongs to. The FIFO cursor passes over entries with `at`.
--- CALL: seen = 0, cost = 0, any_replaced = nil
+-- CALL: seen = 0, cost = 0
 local log_entries = {FIRST = 8}
 local PLAIN, NAMES = {}, {id = 'item', key = 'key', at = 'at', hints = 'hints'}
 
@@ -23,8 +23,7 @@ function log_entries.get(log_id)
 end
 
 function log_entries.replacement(position)
-  if call.log_entries_any_replaced == nil then call.log_entries_any_replaced = redis.call('EXISTS', key.replaced) == 1 end
-  return call.log_entries_any_replaced and redis.call('HGET', key.replaced, position) or nil
+  return seldom.any() and redis.call('HGET', key.replaced, position) or nil
 end
 
 -- The entry whose payload stands for the item now: a replaced item keeps its position (X1).

@@ -7,6 +7,10 @@ local ready_queue = {DUE = 200}
 -- Lets perish what is over, and moves what is due out of `delayed`, to where it may go out.
 function ready_queue.promote()
   if call.partition_hinted then expiry.sweep() end
+  if not seldom.any() then
+    call.ready_queue_more = call.expiry_more
+    return
+  end
   local due, moved = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', call.partition_now, 'LIMIT', 0, ready_queue.DUE), 0
   while moved < #due and call.expiry_bytes < expiry.BYTES do
     moved = moved + 1

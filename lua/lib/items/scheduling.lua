@@ -75,7 +75,10 @@ function scheduling.add(position, entry)
   if asks.rank then
     write_buffer.add('ZADD', key.by_priority, asks.rank + (rests and scheduling.AWAY or 0), positions.padded(position))
   end
-  if rests then write_buffer.add('ZADD', key.delayed, asks.after, position) end
+  if rests then
+    call.seldom_any = true
+    write_buffer.add('ZADD', key.delayed, asks.after, position)
+  end
   return rests or asks.rank ~= nil
 end
 

@@ -51,7 +51,7 @@ function matching.take(count, candidates)
     local queue = candidates(count + 1 + selectors.count())
     for i, subscriber in ipairs(queue) do
       if not known[subscriber.subid] then
-        known[subscriber.subid], everybody[#everybody + 1] = subscriber, subscriber
+        known[subscriber.subid], everybody[#everybody + 1], subscriber.taking = subscriber, subscriber, nil
       end
       queue[i] = known[subscriber.subid]
     end

@@ -17,6 +17,7 @@ function subscription_expiry.put(subid, lease)
   if lease == '0' then
     redis.call('ZREM', key.subscription_expiry, subid)
   elseif lease ~= '' then
+    call.seldom_any = true
     redis.call('ZADD', key.subscription_expiry, math.min(time(lease), call.partition_now + subscription_expiry.MOST_MS), subid)
   end
   return subscription_expiry.of(subid)
@@ -33,6 +34,7 @@ end
 
 -- Notices of those that are over. They stay until whoever is told has ended them everywhere, so that a crash forgets none.
 function subscription_expiry.lapsed()
+  if not seldom.any() then return {} end
   local found = redis.call('ZRANGEBYSCORE', key.subscription_expiry, '-inf', call.partition_now, 'LIMIT', 0, subscription_expiry.MOST)
   for i, subid in ipairs(found) do found[i] = {'lapsed', subscriptions.get(subid).jid, subid} end
   return found
@@ -40,6 +42,7 @@ end
 
 -- When to look again: `due` or sooner. What is being ended is looked for again, but not all the time.
 function subscription_expiry.next(due)
+  if not seldom.any() then return due end
   local first = redis.call('ZRANGE', key.subscription_expiry, 0, 0, 'WITHSCORES')[2]
   if not first then return due end
   local at = tonumber(first) > call.partition_now and tonumber(first) or call.partition_now + subscription_expiry.AGAIN_MS
