@@ -1,18 +1,19 @@
 # Everything that can be done here. Each target makes .venv, installs, and brings in the servers that it needs.
 SETUP := deploy/local/setup.sh
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup -m "not soak"
+PYTEST := $(BIN)/pytest --numprocesses auto --dist loadscope --no-loadscope-reorder -m "not soak"
 
 # More options for the command that a target runs, e.g. make demo ARGS="--kill --items 5000"
 ARGS ?=
 
-# The tests that `make test` is to run, e.g. make test ONLY=tests/contract; without it, first those that are soon done.
+# The tests that `make test` is to run, e.g. make test ONLY=tests/contract
 ONLY ?=
-SOON := tests/house tests/lua tests/unit
-LATER := $(filter-out $(SOON),$(patsubst %/,%,$(wildcard tests/*/)))
+
+# Empty is unset: tests start hundreds of programs, and each would compile the project anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo report-demo report-picture test retry check lint bench soak helm-docs image-test
+.PHONY: help install demo report-demo report-picture test durations retry check lint bench soak helm-docs image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -32,8 +33,10 @@ report-picture: report-demo ## Make the picture in README anew, of a report of a
 
 test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
 	@$(SETUP) packages curl ejabberd redis-server faketime java promtool chromium chromedriver
-	$(PYTEST) --maxfail 10 $(or $(ONLY),$(SOON)) $(ARGS)
-	$(if $(ONLY),,$(PYTEST) --maxfail 10 $(LATER) $(ARGS))
+	$(PYTEST) --maxfail 10 $(ONLY) $(ARGS)
+
+durations: .venv/.tools ## Measure how long tests take, to run them in a better order
+	$(PYTEST) --renew-durations $(ARGS)
 
 retry: .venv/.tools ## Run the tests that failed last
 	$(PYTEST) --last-failed --last-failed-no-failures none $(ARGS)

@@ -43,7 +43,6 @@ SETTINGS = {
 }
 
 
-@pytest.mark.timeout(300)
 def test_a_master_and_two_workers(journals: Journals, tmp_path: Path) -> None:
     """Two executors share the read; what they run of this program was sent to them."""
     for number in range(2):

@@ -99,8 +99,6 @@ with session("local[1]", **eval(sys.argv[3])) as spark:
 """
 
 
-# It starts a Spark of its own, on a machine that may be busy.
-@pytest.mark.timeout(300)
 def test_killed_half_way(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
     """A collection that is killed while it writes leaves nothing that is read, and the next has each record once."""
     out = tmp_path / "history"

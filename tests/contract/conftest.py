@@ -115,11 +115,7 @@ def store(request: pytest.FixtureRequest) -> Store:
             return Store(as_user(valkey.url, "stanzaq"), partial(aioredis.Redis.from_url, valkey.url))
 
 
-EVERYWHERE = pytest.mark.parametrize(
-    "store",
-    ["valkey", *(pytest.param(kind, marks=pytest.mark.xdist_group(kind)) for kind in ("cluster", "sentinels"))],
-    indirect=True,
-)
+EVERYWHERE = pytest.mark.parametrize("store", ["valkey", "cluster", "sentinels"], indirect=True)
 """Whatever it says holds on one server, on a cluster, and on what sentinels watch."""
 
 

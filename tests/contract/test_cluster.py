@@ -32,7 +32,7 @@ from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore, Store
 from tests.contract.proxy import LossyNetwork
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.parametrize("store", ["cluster"], indirect=True)]
+pytestmark = pytest.mark.parametrize("store", ["cluster"], indirect=True)
 
 ALICE = Jid("alice@x/home")
 W1 = Jid("w1@x/a")

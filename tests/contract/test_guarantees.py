@@ -464,7 +464,6 @@ def test_guarantees(machine: type[QueueMachine]) -> None:
     )
 
 
-@pytest.mark.xdist_group("cluster")
 def test_guarantees_on_a_cluster(redis_cluster: RedisCluster) -> None:
     """They hold on a cluster, where a queue and its dead letters may live on two masters."""
     with redis.RedisCluster("127.0.0.1", redis_cluster.nodes[0].port) as client:

@@ -219,7 +219,6 @@ def test_reads_only(server: RedisServer, name: str) -> None:
     assert set(described) == {f"stanzaq_{each}" for each in FUNCTIONS} and all(described.values())
 
 
-@pytest.mark.xdist_group("cluster")
 @pytest.mark.parametrize("store", ["cluster"], indirect=True)
 async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
     """In a cluster a key leads to the master of a node, of a partition and of the frontends, from any master.

@@ -191,7 +191,6 @@ async def test_no_memory(server: RedisServer, node: str, packaging: Packaging) -
     await serves(core, start, node)
 
 
-@pytest.mark.xdist_group("cluster")
 @pytest.mark.parametrize("store", ["cluster"], indirect=True)
 async def test_no_memory_on_one_master(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
     """One master of a cluster takes no library: the log says which, its nodes are refused in time, those of others are served."""

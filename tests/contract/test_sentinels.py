@@ -17,7 +17,7 @@ from broker.scripts.location import lua_directory
 from frontends.tools.servers.sentinels import SERVICE, RedisSentinels
 from tests.contract.conftest import MakeCore, Store
 
-pytestmark = [pytest.mark.xdist_group("sentinels"), pytest.mark.parametrize("store", ["sentinels"], indirect=True)]
+pytestmark = pytest.mark.parametrize("store", ["sentinels"], indirect=True)
 
 ALICE = Jid("alice@x/home")
 W1 = Jid("w1@x/a")

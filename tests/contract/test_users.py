@@ -270,7 +270,6 @@ async def test_doctor(server: RedisServer) -> None:
     await looked(as_user(server.url, "doctor"))
 
 
-@pytest.mark.xdist_group("cluster")
 @pytest.mark.parametrize("store", ["cluster"], indirect=True)
 async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
     """Of a cluster a frontend and the doctor need to know who serves what."""
@@ -281,7 +280,6 @@ async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None
     await looked(as_user(redis_cluster.url, "doctor"))
 
 
-@pytest.mark.xdist_group("sentinels")
 @pytest.mark.parametrize("store", ["sentinels"], indirect=True)
 async def test_sentinels(make_core: MakeCore, redis_sentinels: RedisSentinels) -> None:
     """With sentinels they ask the master whether he is one; the sentinels are asked without a user."""

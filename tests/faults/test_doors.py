@@ -23,8 +23,6 @@ from tests.faults import past
 from tests.faults.growth import grow
 from tests.faults.strikes import LONG, SHORT
 
-pytestmark = pytest.mark.xdist_group("faults")
-
 REDIS_TIMEOUT = 1.0
 ANSWER_SECONDS = 5.0
 """A request may need Redis more than once, on a machine where others want the same two cores."""

@@ -7,8 +7,6 @@ from tests.faults.house import Kind
 from tests.faults.shifts import SHIFTS
 from tests.faults.strikes import SHORT, Strike
 
-pytestmark = pytest.mark.xdist_group("faults")
-
 
 @pytest.mark.parametrize("shift", SHIFTS, ids=lambda shift: shift.act.__name__)
 def test_a_shift(play: Play, shift: Strike) -> None:

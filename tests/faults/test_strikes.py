@@ -15,8 +15,6 @@ from tests.faults.player import CREDIT
 from tests.faults.stage import WORKERS
 from tests.faults.strikes import LONG, SHORT, STRIKES, Strike, frontends_killed, network_swallows_replies
 
-pytestmark = pytest.mark.xdist_group("faults")
-
 _LEGS = [
     pytest.param(2, id="short"),
     *(pytest.param(8, id=f"long{number}", marks=pytest.mark.soak) for number in range(12)),

@@ -14,9 +14,6 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from tests.helm.charts import Object, the
 from tests.helm.conftest import DOMAIN, Everything
 
-# Together with what else needs the frontend.
-pytestmark = pytest.mark.xdist_group("helm-frontend")
-
 
 def _pod(everything: Everything, name: str) -> Object:
     return the(everything["helm4", name], "Pod", "test")

@@ -169,7 +169,6 @@ def _asked(everything: Everything) -> set[str]:
     return set(re.findall(r"stanzaq_\w+", " ".join(queries)))
 
 
-@pytest.mark.xdist_group("helm-frontend")
 def test_metrics_exist(everything: Everything, frontend: Frontend) -> None:
     """Every metric that is asked for is one that a running frontend exports."""
     asked = _asked(everything)

@@ -4,8 +4,6 @@ import asyncio
 from typing import Final
 from xml.etree.ElementTree import Element
 
-import pytest
-
 from tests.journeys.client import (
     COMMANDS,
     DISCO_ITEMS,
@@ -22,8 +20,6 @@ from tests.journeys.client import (
 )
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN
-
-pytestmark = pytest.mark.xdist_group("journeys")
 
 RSM: Final = "http://jabber.org/protocol/rsm"
 

@@ -16,8 +16,6 @@ from tests.journeys.client import COMMANDS, DISCO_ITEMS, FORM, STANZAQ, Answer, 
 from tests.journeys.conftest import Join
 from tests.journeys.service import PATIENCE_SECONDS, Frontend, Service
 
-pytestmark = pytest.mark.xdist_group("adhoc")
-
 _ITEMS: Final = 90
 
 ADMIN = f"admin-{secrets.token_hex(4)}"

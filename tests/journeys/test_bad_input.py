@@ -23,8 +23,6 @@ from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer, condition
 from tests.journeys.service import DOMAIN, Frontend, Service
 
-pytestmark = pytest.mark.xdist_group("journeys")
-
 JOB = "<job xmlns='urn:x'/>"
 OPTIONS = f"{PUBSUB}#subscribe_options"
 

@@ -95,7 +95,6 @@ def test_partitions(tmp_path: Path) -> None:
 # Not in `make test`: a Java machine and Spark's workers take both cores for a minute and a half, and those who are tested for
 # their promptness meanwhile have neither. `make bench` runs it whole.
 @pytest.mark.soak
-@pytest.mark.timeout(300)
 def test_spark(tmp_path: Path) -> None:
     """How fast Spark reads journals, against a bare loop, with how much memory, and what a queue at work feels of it."""
     rows = _rows(tmp_path, "spark")

@@ -2,8 +2,6 @@
 
 from xml.etree.ElementTree import Element
 
-import pytest
-
 from tests.journeys.client import (
     DISCO_INFO,
     DISCO_ITEMS,
@@ -16,8 +14,6 @@ from tests.journeys.client import (
     submitted,
 )
 from tests.journeys.conftest import Join
-
-pytestmark = pytest.mark.xdist_group("journeys")
 
 TYPE, ABOVE = "pubsub#node_type", "pubsub#collection"
 COLLECTION = {TYPE: "collection"}

@@ -4,7 +4,6 @@ import asyncio
 from base64 import b64decode
 from typing import Any
 
-import pytest
 from proton import Message, symbol
 
 from tests.doors.amqp.served import AmqpFrontend, With, annotations, consumer, one, producer
@@ -12,8 +11,6 @@ from tests.doors.frontend import HASH
 from tests.journeys.client import STANZAQ, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.service import Service
-
-pytestmark = pytest.mark.xdist_group("journeys")
 
 SHIM = "http://jabber.org/protocol/shim"
 

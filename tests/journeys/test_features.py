@@ -26,8 +26,6 @@ from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN
 from tests.journeys.test_access import command, own, told, waiting_node
 
-pytestmark = pytest.mark.xdist_group("journeys")
-
 Exercise = Callable[[Client, Client], Awaitable[None]]
 
 JOB: Final = "<job xmlns='urn:x'/>"

@@ -15,8 +15,6 @@ from tests.journeys.client import Client, Delivery
 from tests.journeys.service import DOMAIN, Frontend, eventually
 from tests.operations import PASSWORD, as_user, make_user
 
-pytestmark = pytest.mark.xdist_group("logs")
-
 PAYLOAD: Final = "<job xmlns='urn:x'>THE-PAYLOAD</job>"
 
 

@@ -18,8 +18,6 @@ from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, eventually
 
-pytestmark = pytest.mark.xdist_group("outages")
-
 REDIS_TIMEOUT = 1.0
 RESENT_SECONDS = 5.0
 """By when others have sent what a dead frontend owed (guarantee 4)."""

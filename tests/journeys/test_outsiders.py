@@ -6,15 +6,11 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.doors.amqp import hubs
 from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import HASH, PASSWORD
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, Service
-
-pytestmark = pytest.mark.xdist_group("journeys")
 
 OUTSIDERS = Path(__file__).parent / "outsiders"
 QUEUEING_ENABLED = "{urn:xmpp:pubsub:queueing:0}enabled"

@@ -9,8 +9,6 @@ import pytest
 from tests.journeys.client import EVENT, FORM, PUBSUB, RETRACTED, STANZAQ, Answer, Client, Delivery, Ended
 from tests.journeys.conftest import Join
 
-pytestmark = pytest.mark.xdist_group("journeys")
-
 PARTITION, GROUP, EPOCH, FENCE = "stanzaq#partition", "stanzaq#group", "stanzaq#epoch", "stanzaq#fence"
 
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-import pytest
 from selenium.webdriver.common.keys import Keys
 
 from tests.doors.frontend import HASH, PASSWORD
@@ -17,8 +16,6 @@ from tests.journeys.client import Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.page import judge
 from tests.journeys.service import Service
-
-pytestmark = pytest.mark.xdist_group("journeys")
 
 HOSTILE: Final = "<img src=x onerror=window.hacked=1>"
 """The name of a queue, of an item, the reason of a death, and the resource of a worker."""
@@ -78,7 +75,6 @@ async def dead_letters(owner: Client, worker: Client) -> None:
     await asyncio.gather(*(owner.publish("invoices", f"invoice-{number}") for number in range(40)))
 
 
-@pytest.mark.timeout(300)  # half a minute, but a browser on a busy machine is slow in each of its many steps
 async def test_page(service: Service, join: Join, account: tuple[str, str]) -> None:
     """R5: counts and charts move, a dead letter is redriven by keyboard, nothing is markup, and anybody can use it."""
     owner, admin = await join(), await join()

@@ -4,7 +4,6 @@ import asyncio
 import secrets
 
 import httpx
-import pytest
 
 from tests.doors.frontend import ALICE, BOB
 from tests.doors.rest.served import RestFrontend, client
@@ -12,13 +11,10 @@ from tests.journeys.browser import Browser, chromium
 from tests.journeys.page import judge, sign_in
 from tests.journeys.service import Service
 
-pytestmark = pytest.mark.xdist_group("journeys")
-
 LOCK_SECONDS = "[name='stanzaq#lock_seconds']"
 LONG_NAME = "customers/letters/incoming-from-the-registered-post-office-in-northumberland"
 
 
-@pytest.mark.timeout(300)  # half a minute, but a browser on a busy machine is slow in each of its many steps
 async def test_owner(service: Service) -> None:
     """R5: an owner does all that the page offers; a log looks like one; nothing is cut off, or shut to anybody."""
     with RestFrontend(service.redis.url) as frontend, client(frontend) as http, chromium() as browser:

@@ -9,8 +9,6 @@ import pytest
 from tests.journeys.client import STANZAQ, Answer, Client, Delivery, form_values
 from tests.journeys.conftest import Join
 
-pytestmark = pytest.mark.xdist_group("journeys")
-
 PARTITIONS = "stanzaq#partitions"
 
 

@@ -14,8 +14,6 @@ from tests.journeys.client import CLIENT, PUBSUB, Answer, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, eventually
 
-pytestmark = pytest.mark.xdist_group("qos")
-
 QOS = "urn:xmpp:qos"
 JOB = "<job xmlns='urn:x'/>"
 

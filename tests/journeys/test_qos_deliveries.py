@@ -14,8 +14,6 @@ from tests.journeys.conftest import Join
 from tests.journeys.qos_worker import Asked, Worker
 from tests.journeys.service import DOMAIN, Frontend, Service, eventually
 
-pytestmark = pytest.mark.xdist_group("qos-deliveries")
-
 RETRIES = 3
 PAUSE_SECONDS = 1.0
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import pytest
 
 from broker.model.items import XML
 from tests.doors.frontend import HASH
@@ -16,8 +15,6 @@ from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import PATIENCE_SECONDS, STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.service import Service
-
-pytestmark = pytest.mark.xdist_group("journeys")
 
 PROMPT_SECONDS = 2.5
 """Two turns of a frontend's pulse, and what a busy machine adds."""

@@ -27,9 +27,6 @@ ROOT: Final = Path(__file__).parents[2]
 INCARNATIONS: Final = {"8e71964d": "jobs", "5b1c2f60": "jobs/dead"}
 
 
-pytestmark = pytest.mark.xdist_group("runbook")
-
-
 @pytest.fixture(scope="module")
 def ejabberd() -> Iterator[Ejabberd]:
     """Give an XMPP server of this module's own, with the workers of the page."""

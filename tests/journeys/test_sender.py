@@ -18,8 +18,6 @@ from tests.journeys.conftest import Join
 from tests.journeys.sender import Sender
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service
 
-pytestmark = pytest.mark.xdist_group("senders")
-
 Enter = Callable[..., Awaitable[Sender]]
 
 _AGAIN_SECONDS = 3.0

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import quoteattr
 
-import pytest
-
 from tests.journeys.client import DISCO_INFO, EVENT, PUBSUB, QUEUEING, STANZAQ, Answer, Client, form_values, submitted
 from tests.journeys.conftest import Join
-
-pytestmark = pytest.mark.xdist_group("journeys")
 
 START, PARTITION, GAP, CREDIT = "stanzaq#start", "stanzaq#partition", "stanzaq#gap", "pubsub#queue_requests"
 

@@ -20,8 +20,6 @@ from tests.journeys.client import Client, Delivery
 from tests.journeys.service import Frontend, eventually
 from tests.operations import as_user, make_user
 
-pytestmark = pytest.mark.xdist_group("journeys")
-
 DOMAIN: Final = "traces.localhost"
 SHIM: Final = "{http://jabber.org/protocol/shim}"
 ITEMS: Final = 16

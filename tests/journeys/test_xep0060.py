@@ -20,8 +20,6 @@ from tests.journeys.client import (
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN
 
-pytestmark = pytest.mark.xdist_group("journeys")
-
 JOB = "<job xmlns='urn:x'/>"
 CREDIT = "pubsub#queue_requests"
 

@@ -24,8 +24,6 @@ from tests.journeys.client import (
 from tests.journeys.conftest import Join, holding
 from tests.journeys.service import DOMAIN
 
-pytestmark = pytest.mark.xdist_group("journeys")
-
 CREDIT = "pubsub#queue_requests"
 SHORT_OPTIONS = {"stanzaq__lock_seconds": "1"}
 

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from tests.journeys.client import (
     PUBSUB,
     STANZAQ,
@@ -14,8 +12,6 @@ from tests.journeys.client import (
 )
 from tests.journeys.conftest import Join, holding
 from tests.journeys.service import PATIENCE_SECONDS, Service
-
-pytestmark = pytest.mark.xdist_group("journeys")
 
 SHORT_OPTIONS = {"stanzaq__lock_seconds": "1"}
 _SWEEP_SECONDS = 1.0

@@ -1,0 +1,81 @@
+"""A plugin of pytest: which tests one worker runs, one after another, and in which order; it must not know what they test.
+
+The tests of a module, or of all that need the same dear servers, run in one worker, so that these start once. What takes longest
+begins first, by `durations.json`, so that no worker is left alone with much at the end. `make durations` measures anew.
+"""
+
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+DURATIONS: Final = Path(__file__).with_name("durations.json")
+"""How many seconds of a worker each scope takes."""
+
+SOON: Final = ("tests/house/", "tests/lua/", "tests/unit/")
+"""What is soon done, and runs before all else."""
+
+_DEAR: Final = re.compile(r"tests/(?:(analytics|helm)/|contract/.*(cluster|sentinels))")
+"""What needs a Spark session, the chart rendered by every Helm, a cluster, or what sentinels watch."""
+
+
+def scope(name: str) -> str:
+    """Give what is run in one worker with a test of this name: by what it needs, else its module."""
+    dear = _DEAR.match(name)
+    return dear[1] or dear[2] if dear else name.partition("::")[0]
+
+
+class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Hands out scopes."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope(nodeid)
+
+
+class _Measured:
+    """Adds up what tests take, with what is set up for them."""
+
+    def __init__(self) -> None:
+        self._seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[scope(report.nodeid)] += round(1_000 * report.duration)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if exitstatus:
+            return
+        seconds = {name: round(taken / 1_000) for name, taken in sorted(self._seconds.items())}
+        DURATIONS.write_text(json.dumps({name: taken for name, taken in seconds.items() if taken}, indent=0) + "\n")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run be measured."""
+    parser.addoption("--renew-durations", action="store_true", help="write how long each scope took")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure in the process that hears of all tests."""
+    if config.getoption("--renew-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Measured())
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Give one worker more than there are cores: tests also wait."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling | None:  # noqa: ANN401  (it has no type)
+    """Take the place of `--dist loadscope`."""
+    return _Scheduling(config, log) if config.getoption("dist") == "loadscope" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let what takes longest be first; inside a scope the order stays."""
+    seconds = json.loads(DURATIONS.read_text())
+    items.sort(key=lambda item: (not item.nodeid.startswith(SOON), -seconds.get(scope(item.nodeid), 0)))
