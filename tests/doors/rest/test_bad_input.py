@@ -237,7 +237,7 @@ def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> N
 def test_no_such_request(strict: RestFrontend, said: bytes, status: int, code: bytes) -> None:
     """RFC 9110, RFC 9112: what is no request of HTTP/1.1, or could be read as two, is refused by the code for that."""
     line = Line(strict)
-    line.say(said.replace(b"\r\nHost: x\r\n", b"\r\nHost: x\r\nConnection: close\r\n", 1))
+    line.say(said.replace(b"\r\nHost:", b"\r\nConnection: close\r\nHost:", 1))
     found, heard, _ = line.hear()
     assert found == status and b"urn:stanzaq:0:problem:" + code in heard, heard
 
