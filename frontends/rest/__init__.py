@@ -1,5 +1,5 @@
-"""The RESTful Queue: HTTP to commands and results to HTTP.
+"""The RESTful Queue: HTTP requests to commands, and results to HTTP answers.
 
-`app`, `connection` and `server` are the shell. `auth` tells who asks; `queues`, `subscriptions` and `admin` have requests,
-handlers and views; `formats` has what bodies look like. These know no framework. Must not know Redis.
+`app`, `connection` and `server` do I/O. `auth` identifies the sender; `queues`, `subscriptions` and `admin` have requests,
+handlers and views; `formats` writes bodies. These know no framework. Must not know Redis.
 """

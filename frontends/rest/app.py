@@ -1,6 +1,6 @@
-"""The RESTful door's shell: a request's bytes to an operation, its answer to bytes. Must not know Redis, nor what operations do.
+"""The application of the RESTful door: finds and runs the operation of a request, and writes its answer. Must not know Redis.
 
-It holds nothing that matters: how fast who asks, and no more.
+Its only state is the rate limit of each sender. Must not know what operations do.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ from frontends.rest.routes import Body, Operation, Shown
 _log = structlog.get_logger("stanzaq.rest")
 
 _SWALLOWED_BYTES: Final = 65_536
-"""A body that nobody wants is read up to here, so that the connection may live on; a longer one ends it."""
+"""An unwanted body is read up to this size, to keep the connection; a longer one closes it."""
 
 _KINDS: Final = {
     Shown.PAGE: negotiation.KINDS,
     Shown.MESSAGE: negotiation.KINDS,
     Shown.HELD: (*negotiation.KINDS, negotiation.EVENTS),
 }
-"""What the answers come as that do not come as JSON alone."""
+"""The media types of answers that are not JSON only."""
 _AS_THEY_ARE: Final = {Shown.CONTENT, Shown.FILE}
 
 _NOT_THERE: Final = {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}
-"""What says that nothing is there that a condition could speak of."""
+"""The answers that mean that nothing exists, for conditional requests."""
 _VARY: Final = "Accept, Accept-Encoding"
 
 _SWIFT_BYTES: Final = 65_536
-"""What is not longer is compressed while others wait: it takes a millisecond at most."""
+"""Smaller bodies are compressed in the event loop: that takes a millisecond at most."""
 
 _REQUEST: Final = "X-Request-Id"
 _PLAIN: Final = re.compile(r"[\x21-\x7e]{1,200}")
@@ -61,7 +61,7 @@ class Door:
     def __init__(  # noqa: PLR0913  (settings, each named where it is given)
         self, identity: Identity, *, rate: float, header_bytes: int, body_bytes: int, slow_seconds: float, leases: int
     ) -> None:
-        """Prepare the door; `open` lets requests in."""
+        """Prepare the door; `open` accepts requests."""
         self._identity = identity
         self._rates = RateLimit(rate)
         self._header_bytes = header_bytes
@@ -89,7 +89,7 @@ class Door:
             try:
                 await stream(scope, receive, send)
             finally:
-                # Whoever has gone is known to have, without waiting for memory to be tidied.
+                # Close now, so that a client's departure is noticed without waiting for garbage collection.
                 await answer.events.aclose()
             return
         body = b"" if http_request.method == "HEAD" else answer.body
@@ -112,7 +112,7 @@ class Door:
             raise
         except CorruptRecord as defect:
             _log.error("a message cannot be read", path=http_request.url.path, fault=str(defect))
-        except Exception:  # noqa: BLE001  (logged, and told to the asker)
+        except Exception:  # noqa: BLE001  (logged, and reported to the client)
             _log.exception("a request failed", method=http_request.method, path=http_request.url.path)
         else:
             for part in answer.refusals:
@@ -122,7 +122,7 @@ class Door:
         return _closing(http_request, replies.refused(failed))
 
     async def _served(self, http_request: HttpRequest, about: dict[str, str]) -> Response:
-        """Serve a request; what is read of it goes to `about` for the log."""
+        """Serve a request; fills `about` with what the log may say of it."""
         version, target = http_request.scope["http_version"], http_request.scope["raw_path"]
         head = heads.read(version, http_request.method, target, http_request.headers.raw, self._header_bytes)
         if head.path == heads.EVERYTHING:
@@ -158,7 +158,7 @@ class Door:
         return await OPERATIONS[operation.name](self._core, request)
 
     async def _tags(self, request: Request) -> list[str]:
-        """Give the tags of all forms in which what is asked for could be had; none when it is not there."""
+        """Return the tags of all representations of the requested resource; none if it does not exist."""
         operation = routes.found(request.place.pattern, "GET")
         if operation is None:
             return []
@@ -213,13 +213,13 @@ class Door:
 
 
 def _number(http_request: HttpRequest) -> str:
-    """Give the id that a request came with, or one for it."""
+    """Return the id that came with a request, or a new one."""
     given = http_request.headers.get(_REQUEST, "")
     return given if _PLAIN.fullmatch(given) else secrets.token_hex(8)
 
 
 def _kinds(operation: Operation) -> tuple[str, ...]:
-    """Name the forms that an operation's answer comes in; none when it comes as it is."""
+    """Return the media types of an operation's answer; none for an answer of its own type."""
     if _AS_THEY_ARE & set(operation.answers.values()):
         return ()
     return next((_KINDS[each] for each in operation.answers.values() if each in _KINDS), (negotiation.JSON,))
@@ -230,7 +230,7 @@ def _tag(answer: Response) -> str:
 
 
 def _unless_known(fields: Mapping[str, str], answer: Response) -> Response:
-    """Give what is shown with its tag, or less when whoever asks has it already; raises MalformedRequest."""
+    """Return an answer with its tag, or 304 if the client has it already; raises MalformedRequest."""
     if answer.events is not None:
         return answer
     tag = _tag(answer)
@@ -243,7 +243,7 @@ def _unless_known(fields: Mapping[str, str], answer: Response) -> Response:
 
 
 async def _packed(http_request: HttpRequest, answer: Response) -> Response:
-    """Give an answer in gzip to whoever prefers that."""
+    """Compress an answer with gzip if the client prefers that."""
     if len(answer.body) < codings.LEAST_BYTES:
         return answer
     accept = ",".join(http_request.headers.getlist("accept-encoding"))
@@ -256,9 +256,9 @@ async def _packed(http_request: HttpRequest, answer: Response) -> Response:
 
 
 def _query(raw: bytes, operation: Operation) -> dict[str, str]:
-    """Read the parameters of a query: those of the operation, each once."""
+    """Parse the query: only the operation's parameters, each at most once."""
     try:
-        # A UnicodeError is a ValueError, and so is what breaks the limit.
+        # UnicodeError is a ValueError, and so is the error of the limit.
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20)
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, "the query is not NAME=VALUE&… in UTF-8") from None
@@ -271,7 +271,7 @@ def _query(raw: bytes, operation: Operation) -> dict[str, str]:
 
 
 def _length(http_request: HttpRequest) -> int:
-    """Give the length that a body is said to have; h11 has judged that it is a number."""
+    """Return the announced length of a body; h11 has checked that it is a number."""
     return int(http_request.headers.get("content-length", "0"))
 
 
@@ -281,7 +281,7 @@ def _refused(http_request: HttpRequest, refusal: Fault, about: Mapping[str, str]
 
 
 def _closing(http_request: HttpRequest, refusal: Response) -> Response:
-    """End the connection when the rest of a refused body would be long to come."""
+    """Close the connection if the rest of a refused body would take long."""
     if "transfer-encoding" not in http_request.headers and _length(http_request) <= _SWALLOWED_BYTES:
         return refusal
     return Response(refusal.status, refusal.body, refusal.media, {**refusal.headers, "Connection": "close"})

@@ -1,4 +1,4 @@
-"""Bodies in gzip, on their way in and out (RFC 9110 §8.4, §12.5.3). Pure; must not know what they say."""
+"""Compresses and decompresses bodies with gzip (RFC 9110 §8.4, §12.5.3). Pure; must not know what they contain."""
 
 import gzip
 import zlib
@@ -11,19 +11,19 @@ from frontends.rest.errors import Fault
 
 GZIP: Final = "gzip"
 LEAST_BYTES: Final = 1_000
-"""What is shorter does not get smaller by much."""
+"""Shorter bodies hardly shrink."""
 
 _NAMES: Final = frozenset({GZIP, "x-gzip"})
 _NONE: Final = frozenset({"", "identity"})
 _LEVEL: Final = 1
-"""The quickest: the door serves others with the same processor."""
+"""The fastest level, because the door serves other requests on the same processor."""
 _WINDOW: Final = 31
 """zlib's largest window, with gzip's header and checksum."""
 _TEXTUAL: Final = frozenset({negotiation.JSON, "application/xml", "image/svg+xml"})
 
 
 def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
-    """Give a body without its coding; None when it is longer than it may be. Raises Fault or MalformedRequest."""
+    """Decode a body; None when it exceeds the limit. Raises Fault or MalformedRequest."""
     name = coding.strip().lower()
     if name in _NONE:
         return body
@@ -44,7 +44,7 @@ def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
 
 
 def wanted(accept: str, content_type: str, size: int) -> bool:
-    """Tell whether a client had rather have a body in gzip, and whether that is worth it."""
+    """Tell whether a client prefers gzip, and whether it is worth it."""
     if size < LEAST_BYTES or not negotiation.prefers(accept, GZIP):
         return False
     kind = negotiation.bare(content_type)
@@ -52,5 +52,5 @@ def wanted(accept: str, content_type: str, size: int) -> bool:
 
 
 def packed(body: bytes) -> bytes:
-    """Give a body in gzip, the same each time."""
+    """Compress a body, deterministically."""
     return gzip.compress(body, _LEVEL, mtime=0)

@@ -1,6 +1,6 @@
-"""Conditional requests: the entity tags of what is shown, and what If-Match and If-None-Match ask of them (RFC 9110 §13). Pure.
+"""Conditional requests: entity tags, and the conditions If-Match and If-None-Match (RFC 9110 §13). Pure.
 
-There are no times of last change, so conditions on these are passed over, as §13.1.3 and §13.1.4 have it.
+There are no modification times, so conditions on them are ignored, as §13.1.3 and §13.1.4 allow.
 """
 
 import hashlib
@@ -17,21 +17,21 @@ ANY: Final = "*"
 _TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 _WEAK: Final = "W/"
 _CODED: Final = '-gzip"'
-"""What is compressed is another representation of the same: its tag ends like this (§8.8.3.3)."""
+"""The end of the tag of a compressed body, which is a representation of its own (§8.8.3.3)."""
 
 
 def tag(body: bytes) -> str:
-    """Give the strong tag of what is sent as it is."""
+    """Return the strong tag of a body."""
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
 
 
 def weak(tagged: str) -> str:
-    """Give the tag of what may change in ways that do not matter."""
+    """Return the weak form of a tag, for bodies that may change in irrelevant ways."""
     return f"{_WEAK}{tagged}"
 
 
 def coded(tagged: str) -> str:
-    """Give the tag of the same in gzip."""
+    """Return the tag of the same body in gzip."""
     return f"{tagged.removesuffix(chr(34))}{_CODED}"
 
 
@@ -41,19 +41,19 @@ def request(fields: Mapping[str, str]) -> bool:
 
 
 def creates(fields: Mapping[str, str]) -> bool:
-    """Tell whether a request is to make something that is not there yet."""
+    """Tell whether a request must create something new."""
     return fields.get(NONE_MATCH, "").strip() == ANY
 
 
 def unmet() -> MalformedRequest:
-    """Give the refusal of a request whose condition is false."""
+    """Return the refusal of a request whose condition is false."""
     return MalformedRequest(Problem.PRECONDITION_NOT_MET, "what is there is not what the condition says")
 
 
 def changed(fields: Mapping[str, str], tags: Collection[str], *, reads: bool) -> bool:
-    """Judge the conditions by the tags of what is there, none when nothing is (§13.2.2).
+    """Evaluate the conditions against the tags of the resource, none if it does not exist (§13.2.2).
 
-    Raises MalformedRequest when one is false; who `reads` what it has already is told False.
+    Raises MalformedRequest when one is false; returns False when a client that `reads` has the body already.
     """
     if MATCH in fields and not _named(fields[MATCH], tags, strong=True):
         raise unmet()
@@ -65,7 +65,7 @@ def changed(fields: Mapping[str, str], tags: Collection[str], *, reads: bool) ->
 
 
 def _named(wanted: str, tags: Collection[str], *, strong: bool) -> bool:
-    """Tell whether a list of tags names one of these, by the strong comparison or the weak one (§8.8.3.2)."""
+    """Tell whether a list names one of the tags, by the strong or the weak comparison (§8.8.3.2)."""
     if wanted.strip() == ANY:
         return bool(tags)
     named = {_plain(each) for each in _TAG.findall(wanted)}

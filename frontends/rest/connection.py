@@ -1,6 +1,6 @@
-"""A connection that does not wait for ever: uvicorn's, with a time for the head of each request, and its faults as problems.
+"""uvicorn's connection with a time limit for the head of each request, and with protocol errors as problem documents.
 
-uvicorn bounds how long a connection may idle between two requests, and not how long it may take to send one.
+uvicorn itself limits how long a connection may idle between requests, but not how long sending one may take.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from frontends.rest.errors import MEDIA, Fault, headers_too_large, target_too_lo
 
 
 class Limited(Config):
-    """uvicorn's configuration, with the seconds that the head of a request may take."""
+    """uvicorn's configuration, with the time limit of a head in seconds."""
 
-    def __init__(self, slow_seconds: float, **options: Any) -> None:  # noqa: ANN401  (uvicorn's)
-        """Keep them."""
+    def __init__(self, slow_seconds: float, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
+        """Keep the limit."""
         super().__init__(**options)
         self.slow_seconds = slow_seconds
 
 
 class Connection(H11Protocol):
-    """One connection. It is in a request, or waits for the first byte of one, or for the rest of its head."""
+    """One connection. It handles a request, or waits for the first byte of one, or for the rest of its head."""
 
-    def __init__(self, config: Limited, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  (uvicorn's)
+    def __init__(self, config: Limited, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
         """Begin without a connection."""
         super().__init__(config, *arguments, **options)
         self._slow_seconds = config.slow_seconds
@@ -40,12 +40,12 @@ class Connection(H11Protocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop the timer."""
         self._stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; with the first byte the time of a head begins, and with its last one it ends."""
+        """Read on; the time of a head runs from its first byte to its last."""
         super().data_received(data)
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -56,10 +56,10 @@ class Connection(H11Protocol):
             self._wait()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, or more of it than a head may be."""
+        """Refuse malformed HTTP, or a head that is too large."""
         match getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST):
             case HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-                # Without an end of its first line it is the target that is so long.
+                # Without the end of its first line, the target is what is too long.
                 line_ended = b"\n" in self.conn.trailing_data[0]
                 self._refuse(headers_too_large() if line_ended else target_too_long())
             case HTTPStatus.NOT_IMPLEMENTED:
@@ -79,7 +79,8 @@ class Connection(H11Protocol):
             self._deadline = None
 
     def _late(self) -> None:
-        # Who has sent nothing is told nothing (RFC 9110 §15.5.9 would have it told in the middle of its next request).
+        # A client that has sent nothing gets no answer: a 408 could arrive in the middle of its next request (RFC 9110
+        # §15.5.9).
         if self._begun:
             self._refuse(Fault(HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the headers took too long"))
         else:

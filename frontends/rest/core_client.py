@@ -1,4 +1,4 @@
-"""The one way to ask the core for something: what it refuses ends the request. Must not know who asks, nor for what."""
+"""Asks the core; a refusal ends the request. Must not know the request."""
 
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 async def result(core: Core, command: Command, kind: type[_T]) -> _T:
-    """Ask for something, and refuse the request if that is refused; raises Fault."""
+    """Execute a command and return its result; raises Fault if it is refused."""
     outcome = await core.ask(command)
     if isinstance(outcome, Refused):
         raise replies.of(outcome)

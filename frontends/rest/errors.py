@@ -1,4 +1,4 @@
-"""The one table from problems to status codes, and how a refusal is written (RFC 9457). Must not know requests."""
+"""The one table from problems to status codes, and problem documents (RFC 9457). Must not know requests."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ MEDIA: Final = "application/problem+json"
 TYPE: Final = "urn:stanzaq:0:problem:"
 
 RETRY_SECONDS: Final = 1
-"""When to ask again after what may pass by itself."""
+"""Seconds until the next attempt after a temporary problem."""
 
 STATUS: Final = {
     Problem.BAD_REQUEST: 400,
@@ -62,7 +62,7 @@ STATUS: Final = {
     Problem.ITEMS_UNSUPPORTED: 404,
     Problem.PUBLISH_UNSUPPORTED: 409,
     Problem.PERSISTENCE_UNSUPPORTED: 409,
-    # RFC 9110 §15.6.2: 501 is for what no resource here can do.
+    # RFC 9110 §15.6.2: 501 would mean that no resource supports it.
     Problem.UNSUPPORTED: 409,
     Problem.NOT_TRUSTED: 403,
     Problem.TOO_MUCH_HELD: 429,
@@ -72,11 +72,11 @@ STATUS: Final = {
 }
 
 
-class Fault(Exception):  # noqa: N818  (a peer's fault, named for what it is)
-    """A refusal as HTTP has it; `code` is stable like a problem's."""
+class Fault(Exception):  # noqa: N818  (named after what it is)
+    """A refusal in HTTP's terms; `code` is stable like a problem's."""
 
     def __init__(self, status: HTTPStatus, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        """Keep what is told."""
+        """Keep status, code, detail and headers."""
         super().__init__(f"{code}: {detail}")
         self.status = status
         self.code = code
@@ -85,18 +85,18 @@ class Fault(Exception):  # noqa: N818  (a peer's fault, named for what it is)
 
 
 def headers_too_large() -> Fault:
-    """Give the refusal that two places have."""
+    """Return the refusal of a large head, which two places use."""
     detail = "the headers are longer than they may be"
     return Fault(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers-too-large", detail)
 
 
 def target_too_long() -> Fault:
-    """Give the refusal of a target that two places have (RFC 9110 §15.5.15)."""
+    """Return the refusal of a long target, which two places use (RFC 9110 §15.5.15)."""
     return Fault(HTTPStatus.REQUEST_URI_TOO_LONG, "target-too-long", "the target is longer than it may be")
 
 
 def fault(refusal: MalformedRequest) -> Fault:
-    """Give the refusal of the core or of a translator as HTTP has it."""
+    """Turn a refusal of the core or a translator into HTTP's terms."""
     status = HTTPStatus(STATUS[refusal.problem])
     waits = status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.GATEWAY_TIMEOUT}
     headers = {"Retry-After": str(RETRY_SECONDS)} if waits else {}
@@ -104,7 +104,7 @@ def fault(refusal: MalformedRequest) -> Fault:
 
 
 def document(told: Fault) -> dict[str, object]:
-    """Give the problem's document."""
+    """Return the problem document."""
     return {
         "type": f"{TYPE}{told.code}",
         "title": told.code.replace("-", " "),
@@ -114,5 +114,5 @@ def document(told: Fault) -> dict[str, object]:
 
 
 def written(told: Fault) -> bytes:
-    """Write it."""
+    """Write the problem document."""
     return json.dumps(document(told)).encode()

@@ -1,4 +1,4 @@
-"""Fields of a request, each read in one way; a fault names its field. Pure; must not know queues."""
+"""Parses single fields of a request; an error names its field. Pure; must not know queues."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _FIRST_DIGITS: Final = 9
 
 
 def text(fields: Mapping[str, str], name: str) -> str:
-    """Read a field that is a text in UTF-8; empty when it is not there."""
+    """Read a text field in UTF-8; empty if absent."""
     try:
         return fields.get(name, "").encode("latin-1").decode()
     except UnicodeError:
@@ -22,7 +22,7 @@ def text(fields: Mapping[str, str], name: str) -> str:
 
 
 def page(request: Request) -> int:
-    """Read how many messages a page is to have."""
+    """Read the size of a page."""
     text = request.query.get("limit")
     if text is None:
         return PAGE
@@ -32,15 +32,15 @@ def page(request: Request) -> int:
 
 
 def first(request: Request) -> int:
-    """Read with the how-many-th of a list a page is to begin."""
+    """Read the number of a page's first element."""
     text = request.query.get("first", "0")
     if not (text.isascii() and text.isdigit() and len(text) <= _FIRST_DIGITS):
         raise MalformedRequest(Problem.BAD_REQUEST, "first is a whole number, from 0 on")
     return int(text)
 
 
-def parsed(body: bytes) -> Any:  # noqa: ANN401  (JSON)
-    """Read JSON."""
+def parsed(body: bytes) -> Any:  # noqa: ANN401  (any JSON)
+    """Parse JSON."""
     try:
         return json.loads(body.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -52,7 +52,7 @@ def _refuse(_: str) -> None:
 
 
 def whole(value: object) -> int | None:
-    """Give a whole number of JSON, which has but one kind of numbers; None for whatever else."""
+    """Return an integer from JSON, which has one kind of numbers; None for anything else."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""The page for people: files as they are in the package, with what a browser may do with them. Must not know what they show."""
+"""The files of the page for people, with the headers that restrict it in the browser. Must not know what they show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ _KINDS: Final = {
 }
 
 GUARDED: Final = {
-    # Nothing from elsewhere, nothing inline, nobody around it, and no text that becomes markup.
+    # Nothing from elsewhere, nothing inline, no frames, and no text that becomes markup.
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    # Request for each time, and sent when it is another: a page of the version before would not fit the API.
+    # Revalidate each time: the page of an earlier version would not fit the API.
     "Cache-Control": "no-cache",
 }
 
@@ -39,17 +39,17 @@ class _File:
 
 
 async def show_page(_core: Core, _request: Request) -> Response:
-    """Give the page."""
+    """Serve the page."""
     return _given(_FIRST)
 
 
 async def show_file(_core: Core, request: Request) -> Response:
-    """Give a file of it."""
+    """Serve one of its files."""
     return _given(request.place.item)
 
 
 def _given(name: str) -> Response:
-    """Give a file."""
+    """Return a file as an answer."""
     found = _files().get(name)
     if found is None:
         raise Fault(HTTPStatus.NOT_FOUND, "not-found", "the page has no such file")
@@ -58,7 +58,7 @@ def _given(name: str) -> Response:
 
 @cache
 def _files() -> Mapping[str, _File]:
-    """Read all of them, once."""
+    """Read all files, once."""
     found = {}
     for path in _DIRECTORY.iterdir():
         if path.suffix in _KINDS:

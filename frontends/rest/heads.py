@@ -1,6 +1,6 @@
-"""The head of a request, judged before anybody asks what is wanted (RFC 9110, RFC 9112): its target, its version, its fields.
+"""Validates the head of a request before anything else: target, version, fields (RFC 9110, RFC 9112).
 
-Pure. What is no HTTP at all, h11 refuses before. Must not know paths, nor what fields say of a message.
+Pure; h11 has already refused what is not HTTP. Must not know paths or the meaning of fields.
 """
 
 import re
@@ -13,10 +13,10 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.rest.errors import Fault, headers_too_large, target_too_long
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "QUERY"})
-"""Those that are known, whether there is a resource that takes them or not (RFC 9110 §9.1)."""
+"""All known methods, whether any resource supports them or not (RFC 9110 §9.1)."""
 
 EVERYTHING: Final = b"*"
-"""The target of OPTIONS that stands for the server as a whole (RFC 9112 §3.2.4)."""
+"""The target of an OPTIONS request for the whole server (RFC 9112 §3.2.4)."""
 
 _ONCE: Final = frozenset(
     {
@@ -32,7 +32,7 @@ _ONCE: Final = frozenset(
         "x-request-id",
     }
 )
-"""Fields with one value: of two nobody could say which is meant (RFC 9110 §5.3)."""
+"""Fields with a single value: of two, the meaning would be unclear (RFC 9110 §5.3)."""
 _ITEM: Final = "item-"
 
 _ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?#]*)(/.*)?")
@@ -41,14 +41,14 @@ _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A head that stands: the path of its target, and its fields by their names in lower case."""
+    """A valid head: the path of its target, and its fields by name in lower case."""
 
     path: bytes
     fields: Mapping[str, str]
 
 
 def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> Head:
-    """Read a head; `target` is without its query. Raises Fault or MalformedRequest."""
+    """Validate a head; `target` excludes the query. Raises Fault or MalformedRequest."""
     fields = _fields(raw, most_bytes)
     if not version.startswith("1."):
         detail = "this is spoken as HTTP/1.1"
@@ -59,12 +59,12 @@ def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, by
         raise target_too_long()
     _framed(version, fields)
     if "content-range" in fields and method == "PUT":
-        # RFC 9110 §14.5: a part must not be taken for the whole.
+        # RFC 9110 §14.5: a part must not be stored as the whole.
         raise MalformedRequest(Problem.BAD_REQUEST, "Content-Range: a body is sent whole")
     if fields.get("expect", "100-continue").lower() != "100-continue":
         raise Fault(HTTPStatus.EXPECTATION_FAILED, "expectation-unknown", "Expect: 100-continue alone is known")
     path, host = _target(method, target)
-    # RFC 9112 §3.2.2: the host in a target replaces that in the field.
+    # RFC 9112 §3.2.2: the host in the target replaces that of the field.
     fields |= {"host": host} if host else {}
     if not _HOST.fullmatch(fields.get("host", "")):
         raise MalformedRequest(Problem.BAD_REQUEST, "Host: it is a name, perhaps with a port")
@@ -72,11 +72,11 @@ def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, by
 
 
 def _fields(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, str]:
-    """Give fields by their names; those that come in several lines are lists (RFC 9110 §5.3)."""
+    """Return fields by name; repeated ones are joined as lists (RFC 9110 §5.3)."""
     size, found = 0, dict[str, str]()
     for name_bytes, value in raw:
         size += len(name_bytes) + len(value)
-        # As the server gives them, names are in lower case.
+        # The server gives names in lower case.
         name, text = name_bytes.decode("latin-1"), value.decode("latin-1")
         if name not in found:
             found[name] = text
@@ -84,25 +84,25 @@ def _fields(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, st
             raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is there twice")
         else:
             found[name] = f"{found[name]}, {text}"
-    # h11 judges a head that comes in parts, and not one that comes at once.
+    # h11 limits a head that arrives in parts, but not one that arrives at once.
     if size > most_bytes:
         raise headers_too_large()
     return found
 
 
 def _framed(version: str, fields: Mapping[str, str]) -> None:
-    """Refuse a body whose end two readers could see in different places (RFC 9112 §6.1, §6.3)."""
+    """Refuse a body whose end two parsers could see in different places (RFC 9112 §6.1, §6.3)."""
     if "transfer-encoding" in fields and ("content-length" in fields or version == "1.0"):
         detail = "a body has a Content-Length or, from HTTP/1.1 on, a Transfer-Encoding: not both"
         raise Fault(HTTPStatus.BAD_REQUEST, Problem.BAD_REQUEST.value, detail, {"Connection": "close"})
 
 
 def _target(method: str, target: bytes) -> tuple[bytes, str]:
-    """Give the path of a target and the host in it, if it has one."""
+    """Return the path of a target, and its host if it has one."""
     if target.startswith(b"/") or (target == EVERYTHING and method == "OPTIONS"):
         return target, ""
     absolute = _ABSOLUTE.fullmatch(target)
-    # RFC 9110 §4.2.1, §4.2.4: a host there has to be, and whom it is asked as has no place before it.
+    # RFC 9110 §4.2.1, §4.2.4: the host is required, and user information is forbidden.
     if absolute is None or not absolute[1] or b"@" in absolute[1]:
         raise MalformedRequest(Problem.BAD_REQUEST, "the target is a path, or http://HOST/PATH")
     return absolute[2] or b"/", absolute[1].decode("ascii")

@@ -1,4 +1,4 @@
-"""A request as translators see it, and an answer as they give it. Values only; must not know a framework."""
+"""Requests and answers as translators see them. Values only; must not know a framework."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ from frontends.rest.paths import Place
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request of somebody who is known; names of headers are in lower case, `wants` is a media type.
+    """An authenticated request; header names are in lower case, `wants` is a media type.
 
-    Who only `looks` changes nothing by it, not even how long a lease lasts.
+    A request that only `looks` changes nothing, not even the expiry of a subscription.
     """
 
     place: Place
@@ -28,7 +28,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What goes back: a body, or events as they come; `refusals` are those of parts of the request that it tells of."""
+    """An answer: a body, or a stream of events; `refusals` are those of parts of the request, for the log."""
 
     status: HTTPStatus
     body: bytes = b""

@@ -1,4 +1,4 @@
-"""Which representation a client wants (RFC 9110 §12.5.1). Pure; must not know what is represented."""
+"""Content negotiation (RFC 9110 §12.5.1). Pure; must not know what is represented."""
 
 from functools import lru_cache
 from http import HTTPStatus
@@ -10,14 +10,14 @@ ATOM: Final = "application/atom+xml"
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 KINDS: Final = (ATOM, JSON)
-"""What feeds and entries come as; the first is what whoever does not care gets, as the RESTful Queue has it."""
+"""The media types of feeds and entries; the first is the default, as the RESTful Queue demands."""
 
 _RANGES_MOST: Final = 50
 
 
 @lru_cache(maxsize=1_000)
 def wanted(accept: str, kinds: tuple[str, ...] = KINDS) -> str:
-    """Choose one of the kinds by an Accept header; raises Fault when none of them is wanted."""
+    """Choose one of the kinds by an Accept header; raises Fault when none is acceptable."""
     ranges = [_range(text) for text in accept.split(",")[:_RANGES_MOST] if text.strip()] or [("*/*", 1.0)]
     best, most = "", 0.0
     for kind in kinds:
@@ -38,17 +38,17 @@ def prefers(accept: str, coding: str) -> bool:
 
 
 def is_json(content_type: str) -> bool:
-    """Tell whether a body is said to be JSON."""
+    """Tell whether a content type is JSON."""
     return bare(content_type) in {JSON, "application/merge-patch+json"}
 
 
 def bare(content_type: str) -> str:
-    """Give a type without its parameters."""
+    """Return a media type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def parameter(content_type: str, name: str) -> str:
-    """Give a parameter of a type; empty when it has none of this name."""
+    """Return a parameter of a media type; empty if absent."""
     for part in content_type.split(";")[1:]:
         key, _, value = part.partition("=")
         if key.strip().lower() == name:
@@ -65,7 +65,7 @@ def _range(text: str) -> tuple[str, float]:
 
 
 def _quality(kind: str, ranges: list[tuple[str, float]]) -> float:
-    """Give how much a kind is wanted: the most exact range decides."""
+    """Return the quality of a media type; the most specific range decides."""
     for form in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
         found = [quality for name, quality in ranges if name == form]
         if found:

@@ -1,4 +1,4 @@
-"""`/openapi.json`, made from the table of routes. Pure; must not know requests."""
+"""Builds `/openapi.json` from the table of routes. Pure; must not know requests."""
 
 import re
 from functools import cache
@@ -45,7 +45,7 @@ _SCHEMAS_OF: Final = {
         "pattern": f"^[^ /{UNPRINTABLE}]+(?:/[^{UNPRINTABLE}]*)?$",
     },
 }
-"""What is long to say, and said in many places."""
+"""Schemas that are long and used in many places."""
 
 
 def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
@@ -196,7 +196,7 @@ _SWITCH: Final = {"anyOf": [_IS, {"enum": ["0", "1", "true", "false"]}]}
 
 
 def _value(option: Option) -> dict[str, Any]:
-    """Say what an option may be; what several of them may be together, no schema says."""
+    """Return the schema of an option's value. Constraints between options have no schema."""
     match option.read:
         case Whole(low, high, words):
             digits = {**_TEXT, "pattern": "^(?:" + "|".join((f"[0-9]{{1,{DIGITS}}}", *words)) + ")$"}
@@ -219,7 +219,7 @@ _OPTIONS_BODY: Final = {
                 option.name: {
                     "description": option.label,
                     **_value(option),
-                    # For whoever makes a form of them: the kind of field (XEP-0004), and the type of node that has it.
+                    # For clients that build forms: the kind of field (XEP-0004), and the type of node that has it.
                     "x-kind": option.kind,
                     **({"x-node-type": option.on.value} if option.on else {}),
                 }
@@ -237,7 +237,7 @@ _PART: Final = {
         "group_key": _TEXT,
         "guid": _TEXT,
         "headers": {"type": "object", "additionalProperties": _TEXT},
-        # How great they may be is each message's own result.
+        # Each message's own result reports values out of range.
         **dict.fromkeys(requests.HINTS, _WHOLE),
     },
 }
@@ -245,7 +245,7 @@ _PART: Final = {
 
 @cache
 def document() -> dict[str, Any]:
-    """Give the whole description."""
+    """Return the complete description."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -272,12 +272,12 @@ def document() -> dict[str, Any]:
 
 @cache
 def answer() -> Response:
-    """Give it as an answer."""
+    """Return it as an answer."""
     return Response(HTTPStatus.OK, documents.written(document()), negotiation.JSON)
 
 
 async def show_openapi(_core: Core, _request: Request) -> Response:
-    """Give the description of all this."""
+    """Serve the description."""
     return answer()
 
 
@@ -323,7 +323,7 @@ def _operation(method: str, operation: Operation) -> dict[str, Any]:
 
 
 def _form(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
-    """Give a body of these fields, as JSON or as a form."""
+    """Return a body with these fields, as JSON or a form."""
     schema = {"type": "object", "additionalProperties": False, "properties": fields, "required": list(required)}
     return {"content": {kind: {"schema": schema} for kind in (negotiation.JSON, subscription_requests.FORM)}}
 
@@ -397,7 +397,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.OPTIONS: {"content": {negotiation.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},
     Body.BATCH: {
-        # What parts are made of is nothing that a schema could say.
+        # A schema cannot describe the parts.
         "description": "An array of messages; or `multipart/mixed` (RFC 2046 §5.1), whose parts are messages, each with the"
         " headers that it would have alone.",
         "required": True,

@@ -1,4 +1,4 @@
-"""The table of operations: each function by the name that the table of routes has. Must not know what any of them does."""
+"""The table of operations: each handler by its name in the table of routes. Must not know what they do."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final

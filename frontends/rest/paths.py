@@ -1,7 +1,7 @@
-"""From the path of a URL to what it names, and back. Pure; must not know methods or queues that exist.
+"""Parses URL paths into resources, and writes them. Pure; must not know methods or existing queues.
 
-A queue's name is one percent-encoded segment or a path with slashes (RX4): `/queues/uk%2Fproducts` and `/queues/uk/products` are
-one resource. A dot is an ordinary character.
+A queue's name is one percent-encoded segment or a path with slashes (RX4): `/queues/uk%2Fproducts` and `/queues/uk/products`
+are one resource. A dot is an ordinary character.
 """
 
 import re
@@ -13,7 +13,7 @@ from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, is_printable
 from broker.model.problems import MalformedRequest, Problem
 
 _SEGMENT: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
-"""What a step in a path may be written with (RFC 3986 §3.3)."""
+"""The characters allowed in a segment (RFC 3986 §3.3)."""
 _SAFE: Final = ":@"
 _STEPS: Final = frozenset({"", ".", ".."})
 
@@ -58,7 +58,7 @@ _ACTIONS: Final = {"release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTE
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a path names: its pattern, and the queue, the message and the subscription in it, or the file."""
+    """A parsed path: its pattern, and its queue, message, subscription or file."""
 
     pattern: str
     node: str = ""
@@ -67,7 +67,7 @@ class Place:
 
 
 def read(raw: bytes) -> Place | None:
-    """Read a path as it came on the wire; None when there is nothing of this kind. Raises MalformedRequest."""
+    """Parse a raw path; None when no resource has this form. Raises MalformedRequest."""
     if raw in _ALONE:
         return Place(raw.decode())
     root, *segments = raw.removeprefix(b"/").split(b"/")
@@ -97,7 +97,7 @@ def _leased(names: list[str]) -> Place | None:
 
 
 def item_id(text: str, where: str) -> str:
-    """Judge the id of a message."""
+    """Validate the id of a message."""
     if not text or not is_printable(text) or len(text.encode()) > ITEM_ID_BYTES:
         raise MalformedRequest(
             Problem.ITEM_ID_INVALID, f"{where}: a message's id has 1 to {ITEM_ID_BYTES} printable bytes"
@@ -106,27 +106,27 @@ def item_id(text: str, where: str) -> str:
 
 
 def queue(node: str) -> str:
-    """Give the path of a queue."""
+    """Return the path of a queue."""
     return f"{QUEUES}/{_encoded(node)}"
 
 
 def message(node: str, item: str) -> str:
-    """Give the path of a message."""
+    """Return the path of a message."""
     return f"/messages/{_encoded(node)}/{quote(item, safe=_SAFE)}"
 
 
 def content(node: str, item: str) -> str:
-    """Give the path of what a message says."""
+    """Return the path of a message's body."""
     return f"/contents/{_encoded(node)}/{quote(item, safe=_SAFE)}"
 
 
 def held(lease: str, item: str) -> str:
-    """Give the path of a message that a subscription holds."""
+    """Return the path of a message that a subscription holds."""
     return f"{SUBSCRIPTIONS}/{lease}/messages/{quote(item, safe=_SAFE)}"
 
 
 def survey(node: str) -> str:
-    """Give the path of a queue's items as its owner sees them."""
+    """Return the path of the owner's view of a queue's items."""
     return f"/surveys/{_encoded(node)}"
 
 
@@ -139,14 +139,14 @@ def _decoded(segment: bytes) -> str:
         text = unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:
         raise MalformedRequest(Problem.BAD_REQUEST, "the path is not UTF-8") from None
-    # Clients and proxies take these for steps in the tree, also when they are encoded (RFC 3986 §6.2.2).
+    # Clients and proxies treat these as steps in the tree, even when encoded (RFC 3986 §6.2.2).
     if text in _STEPS:
         raise MalformedRequest(Problem.NODE_NAME_INVALID, "the path: no segment is empty, . or ..")
     return text
 
 
 def node(names: list[str], where: str = "the path") -> str:
-    """Judge the name of a queue, given its parts."""
+    """Validate the name of a queue, given its parts."""
     name = "/".join(names)
     if not is_printable(name) or len(name.encode()) > NODE_NAME_BYTES:
         raise MalformedRequest(

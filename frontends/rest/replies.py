@@ -1,4 +1,4 @@
-"""From results to answers. Pure; must not know the core."""
+"""Turns results into answers. Pure; must not know the core."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -14,75 +14,75 @@ from frontends.rest.http_types import Response
 
 
 def page(shown: Page, kind: str) -> Response:
-    """Write a page of a queue or of the tree."""
+    """Answer with a page of a queue or the tree."""
     body = atom.page(shown) if kind == negotiation.ATOM else documents.page(shown)
     link = {"Link": f'<{shown.following}>; rel="next"'} if shown.following else {}
     return Response(HTTPStatus.OK, body, _full(kind, "feed"), link)
 
 
 def message(shown: Message, kind: str) -> Response:
-    """Write a message."""
+    """Answer with a message."""
     body = atom.message(shown) if kind == negotiation.ATOM else documents.message(shown)
     return Response(HTTPStatus.OK, body, _full(kind, "entry"))
 
 
 def content(shown: Message) -> Response:
-    """Give what a message says, as it is: never to be taken for a page of this server's."""
+    """Answer with a message's body, guarded so that it cannot act as a page of this server."""
     guarded = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
     return Response(HTTPStatus.OK, shown.body, shown.content_type, guarded)
 
 
 def declared(node: str, *, made: bool) -> Response:
-    """Tell that a queue exists, and where."""
+    """Answer that a queue exists, and where."""
     said = {"name": node, "href": paths.queue(node)}
     status = HTTPStatus.CREATED if made else HTTPStatus.OK
     return Response(status, documents.written(said), negotiation.JSON, {"Location": paths.queue(node)})
 
 
 def reserved(node: str, result: Reserved) -> Response:
-    """Tell where the body of a reserved message is to be sent, and until when."""
+    """Answer where to send the body of a reserved message, and until when."""
     where = paths.message(node, result.item_id)
     said = {"id": result.item_id, "href": where, "expires": moment(result.until_ms)}
     return Response(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": where})
 
 
 def published(node: str, result: Published, status: HTTPStatus) -> Response:
-    """Tell that a message is in its queue, or was before."""
+    """Answer that a message is in its queue, or was before."""
     said = told(node, result)
     return Response(status, documents.written(said), negotiation.JSON, {"Location": str(said["href"])})
 
 
 def told(node: str, result: Published) -> dict[str, str | bool]:
-    """Give what is told of a message that was sent."""
+    """Return the result of a published message."""
     return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
 
 
 def lease(shown: Held, kind: str) -> Response:
-    """Write what a subscription holds."""
+    """Answer with the messages that a subscription holds."""
     body = atom.held(shown) if kind == negotiation.ATOM else documents.held(shown)
-    # Each look puts its end off: that alone is no news of what it holds.
+    # Each read extends the expiry, which alone must not change the tag.
     holds = repr((kind, shown.more, [(each.href, each.lock and each.lock.expires_ms) for each in shown.messages]))
     return Response(HTTPStatus.OK, body, _full(kind, "feed"), {"ETag": conditions.weak(conditions.tag(holds.encode()))})
 
 
 def acknowledged(results: Sequence[Fault | None]) -> Response:
-    """Tell of each message whether it is acknowledged, in their order."""
+    """Answer for each message, in order, whether it is acknowledged."""
     said = [{"status": HTTPStatus.OK.value} if each is None else document(each) for each in results]
     return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON)
 
 
 def renewed(result: Renewed) -> Response:
-    """Tell until when a lock holds."""
+    """Answer with the new expiry of a lock."""
     return Response(HTTPStatus.OK, documents.written({"expires": moment(result.deadline_ms)}), negotiation.JSON)
 
 
 def done() -> Response:
-    """Tell that what was asked for is so."""
+    """Answer that the request was carried out."""
     return Response(HTTPStatus.OK, b"{}", negotiation.JSON)
 
 
 def batch(node: str, results: list[Published | Fault]) -> Response:
-    """Tell what became of each message of a batch, in their order."""
+    """Answer with the result of each message of a batch, in order."""
     said = [
         document(each) if isinstance(each, Fault) else {"status": HTTPStatus.CREATED.value, **told(node, each)}
         for each in results
@@ -92,17 +92,17 @@ def batch(node: str, results: list[Published | Fault]) -> Response:
 
 
 def json(said: Mapping[str, object]) -> Response:
-    """Show something as JSON."""
+    """Answer with JSON."""
     return Response(HTTPStatus.OK, documents.written(said), negotiation.JSON)
 
 
 def refused(refusal: Fault) -> Response:
-    """Write a refusal."""
+    """Answer with a refusal."""
     return Response(refusal.status, written(refusal), MEDIA, refusal.headers)
 
 
 def of(outcome: Refused) -> Fault:
-    """Give the core's refusal as HTTP has it."""
+    """Turn the core's refusal into HTTP's terms."""
     return fault(MalformedRequest(outcome.problem, outcome.detail))
 
 

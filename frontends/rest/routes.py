@@ -1,4 +1,4 @@
-"""THE table of what may be asked of which path: the shell dispatches by it, and `/openapi.json` is made from it. Data only."""
+"""The table of paths and methods: the application dispatches by it, and `/openapi.json` is built from it. Data only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from frontends.rest import paths
 
 
 class Body(Enum):
-    """What a request brings."""
+    """The body of a request."""
 
     NONE = "none"
     OPTIONS = "options"
@@ -28,7 +28,7 @@ class Body(Enum):
 
 
 class Shown(Enum):
-    """What an answer shows."""
+    """The content of an answer."""
 
     PAGE = "page"
     MESSAGE = "message"
@@ -55,7 +55,7 @@ class Shown(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path; `name` is that of a function of `operations.OPERATIONS`."""
+    """One method of one path; `name` is a key of `operations.OPERATIONS`."""
 
     name: str
     summary: str
@@ -68,7 +68,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a query, or a header: what it is for, and what it may be (JSON Schema)."""
+    """A query parameter or header: its description and JSON schema."""
 
     text: str
     schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
@@ -277,19 +277,19 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         "GET": Operation("show_openapi", "Get this description", {_OK: Shown.DOCUMENT}, public=True),
     },
 }
-"""By the path's pattern and the method; HEAD is as GET, and OPTIONS is answered from the table itself."""
+"""By path pattern and method; HEAD works as GET, and OPTIONS is answered from the table."""
 
 
 EVERY: Final = ("GET", "PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS")
-"""All methods that some path takes."""
+"""All methods that some path supports."""
 
 
 def allowed(pattern: str) -> tuple[str, ...]:
-    """Name the methods of a path."""
+    """Return the methods of a path."""
     methods = tuple(ROUTES[pattern])
     return (*methods, *(("HEAD",) if "GET" in methods else ()), "OPTIONS")
 
 
 def found(pattern: str, method: str) -> Operation | None:
-    """Give the operation of a method."""
+    """Return the operation of a method."""
     return ROUTES[pattern].get("GET" if method == "HEAD" else method)

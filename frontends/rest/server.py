@@ -1,4 +1,4 @@
-"""The HTTP server: a socket, uvicorn on it, and an end in order. Must not know what is served."""
+"""The HTTP server: its socket, uvicorn, and graceful shutdown. Must not know what is served."""
 
 import contextlib
 import logging
@@ -19,11 +19,11 @@ _BACKLOG = 1_024
 
 
 class _Server(Uvicorn):
-    """uvicorn without hands on signals: those are the composer's."""
+    """uvicorn without signal handlers, which `compose` sets."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave them alone."""
+        """Capture no signals."""
         yield
 
 
@@ -41,7 +41,7 @@ class HttpServer:
         connections: int,
         drain_seconds: float,
     ) -> None:
-        """Take the address; raises OSError when it cannot be had."""
+        """Bind the address; raises OSError when it is not available."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
@@ -65,7 +65,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on, also when any was asked for."""
+        """The port it listens on, even if port 0 was configured."""
         return int(self._socket.getsockname()[1])
 
     @property
@@ -78,7 +78,7 @@ class HttpServer:
         self._task = start(self._server.serve(sockets=[self._socket]))
 
     async def drain(self) -> None:
-        """Accept no more, and let what is under way be answered."""
+        """Stop accepting, and answer the open requests."""
         self._server.should_exit = True
         if self._task is not None:
             await self._task

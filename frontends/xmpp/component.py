@@ -1,6 +1,6 @@
-"""The XMPP door's shell: stanzas to the core, outcomes and deliveries to the stream. Must not know Redis or slixmpp.
+"""The component: passes stanzas to the core, and results and deliveries to the stream. Must not know Redis or slixmpp.
 
-It holds nothing that matters: which requests wait for an answer, and no more.
+Its only state is which requests wait for an answer.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ from frontends.xmpp.stream import Stream
 _log = structlog.get_logger("stanzaq.xmpp")
 
 WAITING_MOST: Final = 20_000
-"""Requests that may wait for the core at once: what a Redis that hangs can cost in memory."""
+"""The most requests that wait for the core at once, which bounds their memory when Redis hangs."""
 
 WAITING_MOST_OF_ONE: Final = 5_000
-"""And of one sender: who floods the frontend takes no more than a share from its neighbours."""
+"""The most of one sender, so that a flood leaves room for others."""
 
 
 class Component:
@@ -54,12 +54,12 @@ class Component:
         admins: frozenset[Jid] = frozenset(),
         default_queueing: bool = True,
     ) -> None:
-        """Prepare the door; `start` opens it. Must run inside the event loop."""
+        """Prepare the component; `start` opens the stream. Must run inside the event loop."""
         self._domain = domain
         self._strict_iq_type = strict_iq_type
         self._events = notifications.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
         self._log = EventLog(domain, event_log)
-        # All frontends of a service have its secret, so each knows the sessions of the others.
+        # All frontends of a service share its secret, so each recognises the sessions of the others.
         self._adhoc_context = commands.AdhocContext(admins, secret.encode(), NodeConfig(queueing=default_queueing))
         self._move_batches = MoveBatches(lambda: self._draining)
         self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
@@ -72,43 +72,43 @@ class Component:
         self.gets_for_sets = 0
 
     def start(self, core: Core, link: Callable[[bool], None]) -> None:
-        """Open the stream and keep it open; `link` learns each time that it comes up or goes down."""
+        """Open the stream and keep it open; `link` is called whenever it comes up or goes down."""
         self._core = core
         self._link = link
         self._stream.open()
 
     @property
     def connected(self) -> bool:
-        """Tell whether the XMPP server has accepted us and the stream stands."""
+        """Tell whether the stream to the XMPP server is up."""
         return self._stream.connected
 
     def deliver(self, delivery: Delivery) -> None:
-        """Send an item to the subscriber that now holds it."""
+        """Send an item to the subscriber that holds it."""
         try:
             self._stream.write(self._events.delivery(delivery))
         except CorruptRecord as fault:
-            # Its lock runs out like any other; after its last attempt it is a dead letter.
+            # Its lock expires like any other; after its last attempt it becomes a dead letter.
             where = {"node": delivery.partition.node, "item": delivery.item_id, "subscriber": delivery.subscriber}
             _log.error("an item cannot be read", **where, error=str(fault))
 
     def notify(self, notice: Notice) -> None:
-        """Tell a subscriber what happened without its asking."""
+        """Send a subscriber a notice that it did not request."""
         self._stream.write(self._events.notice(notice))
 
     def congested(self) -> bool:
-        """Tell whether so much waits to be written that more deliveries had better wait in Redis."""
+        """Tell whether so much output is waiting that more deliveries should wait in Redis."""
         return self._stream.congested()
 
     def flushed(self) -> bool:
-        """Tell whether all that was handed over has left the process; never so while the stream is down."""
+        """Tell whether all output has left the process; False while the stream is down."""
         return self._stream.flushed()
 
     def refuse(self) -> None:
-        """Take no more requests: each is told at once to ask again, and another frontend will answer."""
+        """Refuse new requests: each is told to ask again, and another frontend will answer."""
         self._draining = True
 
     async def drain(self, seconds: float) -> None:
-        """Take no more requests, wait for the answers that are due, write them and close the stream."""
+        """Refuse new requests, wait for the open ones, write their answers and close the stream."""
         self.refuse()
         if self._waiting:
             self._idle.clear()
@@ -120,7 +120,7 @@ class Component:
         await self._stream.close(seconds)
 
     def receive(self, element: Element, fault: MalformedRequest | None) -> None:
-        """Take one stanza off the stream; one with a fault is without its children, and an IQ is told so."""
+        """Process a stanza; one with a fault has no children, and its sender is told."""
         match element.tag.rpartition("}")[2]:
             case "iq":
                 self._receive_iq(element, fault)
@@ -140,11 +140,11 @@ class Component:
         else:
             try:
                 self._read(iq)
-            except Exception as failure:  # noqa: BLE001  (told to the asker, and logged if it is ours)
+            except Exception as failure:  # noqa: BLE001  (reported to the sender, and logged if it is our fault)
                 self._fail(iq, failure)
 
     def _fail(self, iq: Iq, failure: Exception) -> None:
-        """Answer an IQ with a fault of its asker's, or of ours; its neighbours notice nothing."""
+        """Answer an IQ with the sender's fault or with ours, without effect on other requests."""
         if isinstance(failure, MalformedRequest):
             self._refuse(iq, failure)
             self._report(iq, failure.problem, failure.detail)
@@ -157,7 +157,7 @@ class Component:
         refusal_log.log(iq.element, fault.problem, fault.detail)
 
     def _read(self, iq: Iq) -> None:
-        # QoS is below all other protocols (S1), and is spoken at the address of a node too.
+        # QoS is below all other protocols (S1), and also works at a node's address.
         if qos.concerns(iq):
             asked: Question | Answer = qos.read(iq, self._domain)
         elif iq.service == self._domain:
@@ -183,7 +183,7 @@ class Component:
     def _answer(self, question: Question, outcome: Result) -> None:
         iq = question.iq
         match outcome:
-            # The holder learns of it before the asker does: one stream and one write keep their order (QX17).
+            # The holder is notified before the sender gets the result: one stream and one write keep this order (QX17).
             case Retracted() if isinstance(question.command, Retract):
                 self._stream.write(self._events.retracted(question.command, outcome))
             case Unlocked() if isinstance(question.command, Unlock):
@@ -198,7 +198,7 @@ class Component:
             self._report(iq, outcome.problem, outcome.detail)
 
     def _report(self, iq: Iq, problem: Problem, detail: str) -> None:
-        """Tell whoever watches over the service that QoS was misused (S21)."""
+        """Report a misuse of QoS to the service's observer (S21)."""
         if problem in qos.INVALID and qos.concerns(iq):
             self._stream.write(self._log.misuse(iq.element, problem, detail, int(time.time() * 1000)))
 
@@ -206,7 +206,7 @@ class Component:
         bounce = notifications.bounced(message)
         if bounce is not None:
             self._tell(bounce)
-        # An error is never answered with an error, and without a sender there is nobody to tell (RFC 6120 §8.3.1).
+        # An error must not be answered by an error, and without a sender nobody can be answered (RFC 6120 §8.3.1).
         elif message.get("type") != "error" and message.get("from"):
             if fault is None:
                 self._receive_plain(message)
@@ -214,7 +214,7 @@ class Component:
                 self._refuse_message(message, fault)
 
     def _receive_plain(self, message: Element) -> None:
-        """Do what a plain message asks for; its sender hears of it only if that fails (S2, S13)."""
+        """Process a plain message; its sender gets an answer only if it fails (S2, S13)."""
         sender = Jid(message.get("from", ""))
         try:
             command = self._publish_or_answer(message, sender)
@@ -222,12 +222,12 @@ class Component:
                 self._take(sender, command, partial(self._answer_plain, message, command))
         except MalformedRequest as refusal:
             self._refuse_message(message, refusal)
-        except Exception:  # noqa: BLE001  (logged and told, as for an IQ)
+        except Exception:  # noqa: BLE001  (logged and reported, as for an IQ)
             _log.exception("a message failed", **refusal_log.of_stanza(message))
             self._stream.write(publishing.refused(message, MalformedRequest(Problem.UNAVAILABLE)))
 
     def _publish_or_answer(self, message: Element, sender: Jid) -> Command | None:
-        """Read what a plain message brings: an owner's answer to a form, or an item for a node."""
+        """Parse a plain message: an owner's answer to a form, or an item for a node."""
         node = publishing.node_at(message.get("to", ""), self._domain)
         if node is None:
             return None
@@ -254,7 +254,7 @@ class Component:
         self._stream.write(presence.reply(element))
 
     def _tell(self, command: Presence | Bounce | Confirm) -> None:
-        """Pass on what nobody waits to hear the outcome of; if lost, another try or the deadline makes up for it (QX16)."""
+        """Submit a command that nobody waits for; if it is lost, a retry or the deadline makes up for it (QX16)."""
         try:
             self._submit(command.sender, command, _ignore)
         except MalformedRequest as fault:
@@ -262,13 +262,13 @@ class Component:
             _log.warning("passed over", **what, problem=fault.problem.value, detail=fault.detail)
 
     def _take(self, sender: Jid, command: Command, reply: Reply, rate: int | None = None) -> None:
-        """Hand what somebody asks for to the core, unless this frontend is about to stop."""
+        """Submit a sender's command, unless this frontend is stopping."""
         if self._draining:
             raise MalformedRequest(Problem.UNAVAILABLE, "this frontend is stopping: ask again, another one answers")
         self._submit(sender, command, reply, rate)
 
     def _submit(self, sender: Jid, command: Command, reply: Reply, rate: int | None = None) -> None:
-        """Hand a command to the core, or with a `rate` to what takes several steps, unless too many wait already."""
+        """Submit a command, with a `rate` to `MoveBatches`, unless too many are waiting."""
         waiting = self._waiting_of.get(sender, 0)
         if waiting >= WAITING_MOST_OF_ONE or self._waiting >= WAITING_MOST:
             raise MalformedRequest(Problem.OUT_OF_MEMORY, "too many requests wait for an answer")

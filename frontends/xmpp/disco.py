@@ -1,4 +1,4 @@
-"""Service discovery (XEP-0030): what the service and its nodes say of themselves. Must not know how they are stored."""
+"""Service discovery (XEP-0030) of the service and its nodes. Must not know how they are stored."""
 
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -14,7 +14,7 @@ from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect
 from frontends.xmpp.xml import forms
 from frontends.xmpp.xml.text import escaped, moment
 
-# Exactly what works: a client may rely on each of these (P8).
+# Exactly the working features: a client may rely on each of them (P8).
 _FEATURES: Final = (
     ns.DISCO_INFO,
     ns.DISCO_ITEMS,
@@ -67,7 +67,7 @@ _FEATURES: Final = (
     ),
 )
 NODES_MOST: Final = 500
-"""Nodes in one reply: with the longest names it is as large as a reply may be."""
+"""The most nodes in a reply: with the longest names it reaches the size limit of a reply."""
 
 _META_DATA: Final = ("title", "description", "type", "access_model", "publish_model", "max_items")
 
@@ -90,14 +90,14 @@ def read_info(iq: Iq, query: Element) -> Question | Answer:
 
 
 def read_address(iq: Iq, node: str) -> Question | None:
-    """Translate disco#info about a node's address, where messages are taken; None when it is asked for something else."""
+    """Translate disco#info about a node's address, which accepts messages; None for other requests."""
     if iq.kind != "get" or [child.tag for child in iq.element] != [f"{{{ns.DISCO_INFO}}}query"]:
         return None
     return Question(iq, Describe(attributes.node_name(node), iq.sender, as_owner=False), View.ADDRESS)
 
 
 def address_info(record: NodeRecord) -> bytes:
-    """Write what is to be known of a node's address."""
+    """Write the disco information of a node's address."""
     return _info("", record.config.node_type.value, record.config.title, _ADDRESS_FEATURES, "")
 
 
@@ -114,7 +114,7 @@ def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Questi
 
 
 def node_info(record: NodeRecord, counted: Counted) -> bytes:
-    """Write a node's identity, its features (Q3) and what it holds (P8)."""
+    """Write a node's identity, features (Q3) and counts (P8)."""
     owners = tuple(sorted(jid for jid, standing in record.affiliations.items() if standing is Affiliation.OWNER))
     title = record.config.title
     form = forms.written(
@@ -137,13 +137,13 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
     )
     if record.config.collects:
         return _info(record.name, "collection", title, _COLLECTION_FEATURES, form)
-    # Whether a node is a queue is to be seen by this feature (Q3).
+    # This feature shows whether a node is a queue (Q3).
     features = tuple(name for name in _NODE_FEATURES if record.config.queueing or name != ns.QUEUEING)
     return _info(record.name, "leaf", title, features, form)
 
 
 def _told(record: NodeRecord) -> dict[str, str]:
-    """Give what XEP-0060 registers for a node's meta-data (§16.4.3), as far as the node has it."""
+    """Return the meta-data that XEP-0060 registers (§16.4.3), as far as the node has it."""
     values = shown(record.name, record.config)
     told = {f"pubsub#{name}": values[f"pubsub#{name}"] for name in _META_DATA}
     created = moment(record.created_ms) if record.created_ms else ""
@@ -151,13 +151,13 @@ def _told(record: NodeRecord) -> dict[str, str]:
 
 
 def node_items(service: str, node: str, below: tuple[str, ...]) -> bytes:
-    """Write what is below a node: of a collection its children (H3), of a leaf nothing: items are browsed, not listed (P9)."""
+    """Write a collection's children (H3); nothing for a leaf, whose items are browsed, not listed (P9)."""
     items = "".join(f"<item jid='{escaped(service)}' node='{escaped(name)}'/>" for name in below)
     return f"<query xmlns='{ns.DISCO_ITEMS}' node='{escaped(node)}'>{items}</query>".encode()
 
 
 def service_items(iq: Iq, listing: Listing) -> bytes:
-    """Write a list of nodes, and which part of all it is unless it is all (XEP-0059 §2.2)."""
+    """Write a list of nodes, with its place in the whole list unless it is complete (XEP-0059 §2.2)."""
     nodes = listing.nodes
     items = "".join(f"<item jid='{escaped(iq.service)}' node='{escaped(node)}'/>" for node in nodes)
     ends = (nodes[0], nodes[-1]) if nodes else None

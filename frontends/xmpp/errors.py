@@ -10,9 +10,9 @@ from frontends.xmpp.xml.text import escaped
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A stanza error: its type, its defined condition, XEP-0060's own condition and the feature that it names.
+    """A stanza error: its type, its condition, XEP-0060's condition and the feature that it names.
 
-    `command` is XEP-0050's own condition.
+    `command` is XEP-0050's condition.
     """
 
     kind: str
@@ -26,7 +26,7 @@ WIRE: Final = {
     Problem.BAD_REQUEST: Wire("modify", "bad-request"),
     Problem.NODE_REQUIRED: Wire("modify", "bad-request", "nodeid-required"),
     Problem.NODE_NOT_FOUND: Wire("cancel", "item-not-found"),
-    # Of a `deliver`, where item-not-found asks for the message again.
+    # For a `deliver`, where item-not-found would request the message again.
     Problem.NODE_GONE: Wire("cancel", "gone"),
     Problem.NODE_EXISTS: Wire("cancel", "conflict"),
     Problem.NODE_FULL: Wire("wait", "conflict", "node-full"),
@@ -52,7 +52,7 @@ WIRE: Final = {
     Problem.RESERVATION_USED: Wire("cancel", "conflict"),
     Problem.FORBIDDEN: Wire("auth", "forbidden"),
     Problem.CLOSED_NODE: Wire("cancel", "not-allowed", "closed-node"),
-    # Of a retrieval: a subscribe that needs an approval is answered with its state (XEP-0060 §6.5.9.3).
+    # For a retrieval: a subscribe that needs an approval is answered with its state (XEP-0060 §6.5.9.3).
     Problem.APPROVAL_REQUIRED: Wire("auth", "not-authorized", "not-subscribed"),
     Problem.PENDING_SUBSCRIPTION: Wire("auth", "not-authorized", "pending-subscription"),
     Problem.LOCKED_BY_ANOTHER: Wire("cancel", "conflict"),
@@ -69,11 +69,11 @@ WIRE: Final = {
     Problem.ACCESS_MODEL_UNSUPPORTED: Wire("modify", "not-acceptable", "unsupported-access-model"),
     Problem.NOT_ACCEPTABLE: Wire("modify", "not-acceptable"),
     Problem.PRECONDITION_NOT_MET: Wire("cancel", "conflict", "precondition-not-met"),
-    # A wait for the asker's own doing: it may leave a subscription, or delete a node, and ask again.
+    # Type `wait`, although the sender must act: it may unsubscribe, or delete a node, and ask again.
     Problem.TOO_MANY_SUBSCRIPTIONS: Wire("wait", "policy-violation", "too-many-subscriptions"),
     Problem.TOO_MANY_NODES: Wire("wait", "policy-violation"),
     Problem.UNSUPPORTED: Wire("cancel", "feature-not-implemented"),
-    # What a collection does not do, by XEP-0060's name for it (H2, H8).
+    # What a collection does not support, by XEP-0060's name (H2, H8).
     Problem.PUBLISH_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "publish"),
     Problem.ITEMS_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "retrieve-items"),
     Problem.PERSISTENCE_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "persistent-items"),
@@ -86,10 +86,10 @@ WIRE: Final = {
 
 
 class Unserved(MalformedRequest):
-    """A request for what this service does not do: a feature of XEP-0060, or a protocol that is none of its own."""
+    """A request that this service does not support: a feature of XEP-0060, or an unknown protocol."""
 
     def __init__(self, feature: str = "", detail: str = "") -> None:
-        """Keep the feature by XEP-0060's name for it; without one the whole protocol is unknown (RFC 6120 §8.3.3.19)."""
+        """Keep XEP-0060's name of the feature; without one, the whole protocol is unknown (RFC 6120 §8.3.3.19)."""
         super().__init__(Problem.UNSUPPORTED, detail)
         self.wire = (
             Wire("cancel", "feature-not-implemented", "unsupported", feature)
@@ -99,21 +99,21 @@ class Unserved(MalformedRequest):
 
 
 class BadCommand(MalformedRequest):
-    """An ad-hoc command that is asked for in a way that XEP-0050 §4.4 has a word for."""
+    """A malformed ad-hoc command, for which XEP-0050 §4.4 has a condition."""
 
     def __init__(self, condition: str, detail: str) -> None:
-        """Keep the word."""
+        """Keep the condition."""
         super().__init__(Problem.BAD_REQUEST, detail)
         self.wire = Wire("modify", "bad-request", command=condition)
 
 
 def wire(fault: MalformedRequest) -> Wire:
-    """Give the stanza error for a fault."""
+    """Return the stanza error for a fault."""
     return fault.wire if isinstance(fault, Unserved | BadCommand) else WIRE[fault.problem]
 
 
 def written(error: Wire, detail: str) -> str:
-    """Write `<error/>`, with the sentence for the person who reads it."""
+    """Write `<error/>`, with a text for people."""
     text = f"<text xmlns='{ns.STANZAS}' xml:lang='en'>{escaped(detail)}</text>" if detail else ""
     feature = f" feature='{error.feature}'" if error.feature else ""
     pubsub = f"<{error.pubsub} xmlns='{ns.PUBSUB_ERRORS}'{feature}/>" if error.pubsub else ""

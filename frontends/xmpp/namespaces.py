@@ -33,7 +33,7 @@ PUBSUB_META_DATA: Final = f"{PUBSUB}#meta-data"
 
 QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
 QUEUEING_TYPO: Final = "urn:xmpp:queueing:0"
-"""What XEP-0254's example of the unlock notification has instead, against its own registration (QX4)."""
+"""The namespace in XEP-0254's example of the unlock notification, which contradicts its registration (QX4)."""
 
 EVENT_LOG: Final = "urn:xmpp:eventlog"
 
@@ -48,7 +48,7 @@ ENVELOPE: Final = (
     "urn:xmpp:carbons:2",
     "http://jabber.org/protocol/nick",
 )
-"""Of what clients and servers add to a message beside what it says."""
+"""Namespaces of elements that clients and servers add to a message beside its content."""
 
 STANZAQ: Final = "urn:stanzaq:0"
 ADMIN_OVERVIEW: Final = f"{STANZAQ}#overview"
@@ -60,4 +60,4 @@ ADMIN_REDRIVE: Final = f"{STANZAQ}#redrive"
 ADMIN_MOVE: Final = f"{STANZAQ}#move"
 ADMIN_DISCONNECT: Final = f"{STANZAQ}#disconnect"
 STREAMS: Final = f"{STANZAQ}#streams"
-"""A feature, no namespace: nodes can be read as logs (EX18)."""
+"""A feature, not a namespace: nodes can be read as logs (EX18)."""

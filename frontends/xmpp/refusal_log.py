@@ -1,7 +1,6 @@
-"""Refusals in the log: one line each with node, item, subscriber and stanza as far as they are known, never a payload.
+"""Logs refusals: one line each with node, item, subscriber and stanza if known, never a payload.
 
-What a client has done wrong is `info`, what the service cannot do now is `warning`. That a flood of them does not become
-one of the log's is seen to where lines are written.
+Faults of a client are `info`; what the service cannot do now is `warning`. The log itself limits floods (frontends/logs.py).
 """
 
 from typing import Final
@@ -15,20 +14,20 @@ from broker.model.problems import Problem
 _log = structlog.get_logger("stanzaq.xmpp")
 
 _OURS: Final = frozenset({Problem.UNAVAILABLE, Problem.TIMED_OUT, Problem.OUT_OF_MEMORY})
-"""What no change to the request would help."""
+"""Problems that no change of the request would avoid."""
 
 _CUT: Final = 200
 
 
 def log(stanza: Element, problem: Problem, detail: str, command: Command | None = None) -> None:
-    """Log that what a stanza asks for is refused; `command` is what was read in it."""
+    """Log a refused stanza; `command` is what was parsed from it."""
     tell = _log.warning if problem in _OURS else _log.info
     about = {name: value[:_CUT] for name, value in (*_of_command(command).items(), ("detail", detail)) if value}
     tell("refused", problem=problem.value, **of_stanza(stanza), **about)
 
 
 def of_stanza(stanza: Element) -> dict[str, str]:
-    """Give who sent a stanza, and its id."""
+    """Return the sender and the id of a stanza."""
     return {"subscriber": stanza.get("from", "")[:_CUT], "stanza": stanza.get("id", "")[:_CUT]}
 
 

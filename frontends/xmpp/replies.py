@@ -1,4 +1,4 @@
-"""From a result to the one reply of its IQ (Q26). Must not know the core; whom else to tell is for `events`."""
+"""Turns a result into the reply of its IQ (Q26). Must not know the core; `notifications` writes to others."""
 
 from typing import Final, assert_never
 from xml.etree.ElementTree import Element
@@ -111,16 +111,16 @@ from frontends.xmpp.xml.text import escaped, escaped_name, moment
 _ECHOED: Final = (f"{{{ns.PUBSUB}}}retract", f"{{{ns.PUBSUB}}}subscribe", f"{{{ns.QUEUEING}}}unlock")
 _ECHO_BYTES: Final = 8_192
 _BROWSE_BYTES: Final = 524_288
-"""Where a browse stops early, so that no reply is larger than servers let through to a client."""
+"""The size at which a browse stops early, so that servers pass the reply to the client."""
 
 
 def result(iq: Iq, content: bytes) -> bytes:
-    """Write a result; its addresses are the request's, swapped, so that no frontend's own name shows (QX6, X9)."""
+    """Write a result with the request's addresses swapped, so that no frontend's own name shows (QX6, X9)."""
     return b"%b>%b</iq>" % (_head(iq, "result"), content) if content else b"%b/>" % _head(iq, "result")
 
 
 def refused(iq: Iq, fault: MalformedRequest) -> bytes:
-    """Write an error; it echoes the request where XEP-0254's examples do, and never a payload."""
+    """Write an error; it echoes the request as in XEP-0254's examples, but never a payload."""
     error = errors.written(errors.wire(fault), fault.detail).encode()
     return b"%b>%b%b</iq>" % (_head(iq, "error"), _echo(iq, fault.problem), error)
 
@@ -231,7 +231,7 @@ def _held(node: str, locks: tuple[Lock, ...]) -> bytes:
 
 
 def _unchanged(iq: Iq, kept: bytes, detail: str) -> bytes:
-    """Write which entries of an owner's request stay as they are (P26, XEP-0060 §8.8.2.4, §8.9.2.4)."""
+    """Write which entries of an owner's request stay unchanged (P26, XEP-0060 §8.8.2.4, §8.9.2.4)."""
     error = errors.written(errors.WIRE[Problem.NOT_ACCEPTABLE], detail).encode()
     return b"%b>%b%b</iq>" % (_head(iq, "error"), kept, error)
 
@@ -249,20 +249,20 @@ def _subscribed(node: str, granted: Subscribed, iq: Iq) -> bytes:
 
 
 def _adjusted(node: str, granted: Subscribed, iq: Iq) -> bytes:
-    """Write the options as they are now, which may be less than was asked for (XEP-0004 §3.1)."""
+    """Write the options in force, which may be less than requested (XEP-0004 §3.1)."""
     about = _subscription(node, granted)
     return f"<pubsub xmlns='{ns.PUBSUB}'><options {about}>{_in_force(granted, iq)}</options></pubsub>".encode()
 
 
 def _in_force(granted: Subscribed, iq: Iq) -> str:
-    """Write the form of what a subscriber has got (Q9, XEP-0060 §6.3.7)."""
+    """Write the form of the granted options (Q9, XEP-0060 §6.3.7)."""
     fields = [forms.Field(CREDIT, (str(granted.credit),))]
     if forms.names(iq.element, DELIVERED.name):
         fields.append(DELIVERED)
-    # Whoever has not asked for a quality of service is answered as XEP-0254 shows it.
+    # A subscriber that requested no QoS gets the answer that XEP-0254 shows.
     if granted.qos is not Qos.UNACKNOWLEDGED:
         fields.append(forms.Field(QOS, (granted.qos.value,)))
-    # A stream is told which partitions it reads (E11), from where on, and whether it has come too late (EX7).
+    # A reader is told its partitions (E11), its start, and whether older entries are lost (EX7).
     if granted.streams:
         fields.append(
             forms.Field(partition_options.PARTITION, tuple(str(stream.partition) for stream in granted.streams))
@@ -348,7 +348,7 @@ def _affiliations(record: NodeRecord) -> bytes:
 
 
 def _head(iq: Iq, kind: str) -> bytes:
-    # A request without `to` was for the service by another way; without one its reply goes the same way back.
+    # A request without `to` came to the service another way; a reply without `from` returns by it.
     sender = f" from='{escaped_name(iq.service)}'" if iq.service else ""
     return f"<iq type='{kind}' id='{escaped(iq.id)}' to='{escaped_name(iq.sender)}'{sender}".encode()
 
@@ -368,7 +368,7 @@ def _echo(iq: Iq, problem: Problem) -> bytes:
 
 
 def _options_form(subscribe: Element) -> bytes:
-    """Write the subscription that was asked for and the form that it lacks (Q5, Q6, Q7)."""
+    """Write the requested subscription with the required form (Q5, Q6, Q7)."""
     about = f"jid='{escaped(subscribe.get('jid', ''))}' node='{escaped(subscribe.get('node', ''))}'"
     field = forms.Field(CREDIT, kind="text-single", required=True)
     form = forms.written("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, (field,))

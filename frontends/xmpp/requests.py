@@ -1,4 +1,4 @@
-"""From an IQ to a command: the way in, and the requests of publishers and workers. Must not know replies or the core."""
+"""Turns IQs into commands: the entry, and the requests of publishers and workers. Must not know replies or the core."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -31,7 +31,7 @@ _DEFAULT: Final = f"{{{ns.PUBSUB}}}default"
 _PUBLISH_OPTIONS: Final = f"{{{ns.PUBSUB}}}publish-options"
 
 REQUEST_CHARACTERS: Final = 256
-"""Longest IQ id that names a request for replay (Q27); every library's ids are far shorter, and each is kept for a while."""
+"""The longest IQ id that identifies a request for replay (Q27); libraries use shorter ones, and each is stored for a while."""
 
 BROWSE_DEFAULT: Final = 50
 BROWSE_MOST: Final = 500
@@ -56,7 +56,7 @@ def read(iq: Iq, context: commands.AdhocContext = commands.NOBODY) -> Question |
 
 
 def elsewhere(iq: Iq, service: str) -> Question:
-    """Translate what is asked of a node's address, which takes messages and says so; the service itself is one JID (QX6)."""
+    """Translate a request to a node's address, which only accepts messages; the service itself is one JID (QX6)."""
     node = publishing.node_at(iq.service, service)
     found = disco.read_address(iq, node) if node else None
     if found is None:
@@ -65,7 +65,7 @@ def elsewhere(iq: Iq, service: str) -> Question:
 
 
 def is_get_for_set(question: Question) -> bool:
-    """Tell whether a change was asked for with a get: XEP-0254's examples do so, against RFC 6120 (QX1)."""
+    """Tell whether a change came in a get: XEP-0254's examples do that, against RFC 6120 (QX1)."""
     return question.iq.kind == "get" and isinstance(question.command, Retract | Unlock)
 
 
@@ -99,7 +99,7 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
     name = None if item.get("id") is None else attributes.item_id(item)
     hint = publish.find(attributes.HINT)
     if hint is None and len(item.attrib) == (name is not None):
-        # Nothing is said of it but its name.
+        # Fast path for an item with no attribute but its id.
         return Publish(node, iq.sender, name, *payloads.taken(item), options=options)
     envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
     return Publish(
@@ -116,7 +116,7 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
 
 
 def _options(wanted: Element) -> Mapping[str, tuple[str, ...]] | None:
-    """Read what the node must be configured with; without a form there is nothing to ask for (XEP-0060 §7.1.5)."""
+    """Read the required configuration of the node; without a form nothing is required (XEP-0060 §7.1.5)."""
     form = wanted.find(forms.FORM)
     fields = None if form is None else forms.read(form, ns.PUBSUB_PUBLISH_OPTIONS)
     return fields or None
@@ -175,11 +175,11 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
     if len(names) > BROWSE_MOST:
         raise MalformedRequest(Problem.BAD_REQUEST, f"at most {BROWSE_MOST} items are shown at once")
     most = items.get("max_items")
-    # More than fits is no fault (XEP-0060 §6.5.7: a service may return fewer), so only nonsense is refused.
+    # Too large a number is no error (XEP-0060 §6.5.7: a service may return fewer).
     limit = BROWSE_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max_items")
     page = paging.read(pubsub, min(limit, BROWSE_MOST))
     if most is not None and not names and not others:
-        # Without a word on pages it is for the most recent ones (XEP-0060 §6.5.7).
+        # Without RSM it selects the most recent items (XEP-0060 §6.5.7).
         page = replace(page, before="")
     if names and others:
         raise MalformedRequest(Problem.BAD_REQUEST, "items that are named have no pages")
@@ -191,7 +191,7 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
 
 
 def _place(text: str | None) -> Place | None:
-    """Read where a page begins or ends; what was never given as such is not found (XEP-0059 §2.4)."""
+    """Parse where a page begins or ends; an invalid value is not found (XEP-0059 §2.4)."""
     try:
         return Place.parse(text) if text else None
     except ValueError:
@@ -215,9 +215,9 @@ def _locks(iq: Iq, locks: Element) -> Question:
 
 
 def _one_item(action: Element) -> Element:
-    """Give the one item that a request names (P20, PX1); peers differ in the namespace of the one inside `<unlock/>`.
+    """Return the one item that a request names (P20, PX1); peers differ in the namespace of the one inside `<unlock/>`.
 
-    What else is there, and none of ours, is ignored (RFC 6120 §8.4).
+    Ignores unknown elements (RFC 6120 §8.4).
     """
     found = [child for child in action if child.tag.endswith("}item")]
     if not found:
@@ -259,4 +259,4 @@ _GUARDED: Final[Mapping[str, Callable[[Iq, Element, commands.AdhocContext], Ques
     f"{{{ns.COMMANDS}}}command": offered.read,
     f"{{{ns.DISCO_ITEMS}}}query": disco.read_items,
 }
-"""What depends on who asks, or on how the service is set."""
+"""Readers that also need the AdhocContext, because the answer depends on the sender or on settings."""

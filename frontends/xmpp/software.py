@@ -1,4 +1,4 @@
-"""What any entity answers about itself: a ping (XEP-0199), and which software it is (XEP-0092). Must not know the queue."""
+"""Answers about the software: ping (XEP-0199) and version (XEP-0092). Must not know the queue."""
 
 from functools import cache
 from importlib.metadata import version as installed
@@ -10,13 +10,13 @@ from frontends.xmpp.xml.text import escaped
 
 
 def ping(iq: Iq, _asked: Element) -> Answer:
-    """Answer that the service is there."""
+    """Answer a ping."""
     expect(iq, "get")
     return Answer(iq)
 
 
 def version(iq: Iq, _asked: Element) -> Answer:
-    """Answer with the name and the version; what it runs on is nobody's business (XEP-0092 §5)."""
+    """Answer with name and version, but not the operating system (XEP-0092 §5)."""
     expect(iq, "get")
     return Answer(iq, _written())
 

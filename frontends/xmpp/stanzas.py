@@ -1,4 +1,4 @@
-"""An IQ and what it asks for, as values. Knows the envelope of a stanza; must not know any payload of one."""
+"""IQs and the requests in them, as values. Knows the envelope of a stanza; must not know any payload."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -16,7 +16,7 @@ _ERROR_NAMES: Final = (f"{{{ns.COMPONENT}}}error", f"{{{ns.CLIENT}}}error")
 
 @dataclass(frozen=True, slots=True)
 class Iq:
-    """An IQ request. Sender and service are its addresses as the XMPP server stamped them; a reply swaps them."""
+    """An IQ request. Sender and service are its addresses as stamped by the XMPP server; a reply swaps them."""
 
     id: str
     kind: str
@@ -26,7 +26,7 @@ class Iq:
 
 
 class View(Enum):
-    """What to show of an outcome: different requests describe the same node, or ask for a publish."""
+    """Which reply to write: different requests describe the same node, or publish."""
 
     ADDRESS = auto()
     CONFIGURATION = auto()
@@ -50,7 +50,7 @@ class Question:
 class MoveBatch(Question):
     """A request for as many steps of a transfer as fit before its answer, at most `rate` items a second.
 
-    `moved` and `stayed` are what has come of those before it.
+    `moved` and `stayed` count the results of earlier batches.
     """
 
     command: Transfer
@@ -61,23 +61,23 @@ class MoveBatch(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedNode(Question):
-    """A request for what a node holds, when its record is there already."""
+    """A request for a node's counts when its record is known."""
 
     record: NodeRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A request that the door itself knows the answer to: what goes inside the result."""
+    """A request that the door answers itself, with the content of the result."""
 
     iq: Iq
     content: bytes = b""
 
 
 def asked(element: Element) -> Iq | None:
-    """Read the envelope of an IQ; None when it is a response or when no answer to it is possible.
+    """Parse the envelope of an IQ; None for a response, and if it cannot be answered.
 
-    Without a sender or an id there is nobody and nothing to answer to (RFC 6120 §8.2.3).
+    Without a sender or an id no answer is possible (RFC 6120 §8.2.3).
     """
     kind = element.get("type", "")
     sender = element.get("from")
@@ -88,7 +88,7 @@ def asked(element: Element) -> Iq | None:
 
 
 def error(element: Element) -> Element | None:
-    """Give the error inside a stanza that came back, in whichever namespace the server left it."""
+    """Return the error inside a bounced stanza, in whichever namespace the server left it."""
     return next((child for child in element if child.tag in _ERROR_NAMES), None)
 
 
@@ -99,7 +99,7 @@ def expect(iq: Iq, kind: str) -> None:
 
 
 def without_foreign(parent: Element, *spaces: str) -> Element:
-    """Give an element without those children that are of no protocol which is spoken there: they are ignored (RFC 6120 §8.4)."""
+    """Return an element without children of foreign namespaces, which are ignored (RFC 6120 §8.4)."""
     kept = [child for child in parent if child.tag[1:].rpartition("}")[0] in spaces]
     if len(kept) == len(parent):
         return parent
@@ -109,7 +109,7 @@ def without_foreign(parent: Element, *spaces: str) -> Element:
 
 
 def only(iq: Iq, pubsub: Element, kind: str) -> Element:
-    """Give the one child of a `<pubsub/>` that may have no other, in an IQ of this kind."""
+    """Return the only child of a `<pubsub/>` in an IQ of this kind."""
     expect(iq, kind)
     if len(pubsub) > 1:
         raise MalformedRequest(Problem.BAD_REQUEST, "one request at a time")

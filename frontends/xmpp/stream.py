@@ -1,7 +1,7 @@
 """The component's stream (XEP-0114) through slixmpp. Knows the connection; must not know what a stanza means.
 
-Slixmpp connects and shakes hands; the stream is read by `reader`, which says why. Stanzas never become slixmpp's objects,
-and what goes out is bytes, gathered and written once per turn of the loop: that is a fifth of the time.
+Slixmpp connects and shakes hands; `reader` parses the stream, for reasons given there. Stanzas never become slixmpp objects,
+and output is bytes, written once per turn of the event loop: that takes a fifth of the time.
 """
 
 import random
@@ -20,7 +20,7 @@ from frontends.xmpp.xml.reader import Broken, Closed, Opened, Reader, Stanza
 
 _log = structlog.get_logger("stanzaq.xmpp")
 
-# Servers disagree on the namespace of what they route to a component.
+# Servers differ in the namespace of what they route to a component.
 _STANZAS: Final = frozenset(
     f"{{{space}}}{name}" for space in (ns.COMPONENT, ns.CLIENT) for name in ("iq", "message", "presence")
 )
@@ -34,7 +34,7 @@ _REMEDIES: Final = {
 
 _RETRY_FIRST: Final = 0.2
 _RETRY_MOST: Final = 2.0
-"""The service stands still for so long after the XMPP server is back; an attempt costs neither of them anything."""
+"""The longest time until the next attempt: the service is down that long after the server is back. An attempt is cheap."""
 
 _HANDSHAKE_SECONDS: Final = 10.0
 _BUFFER_SLOW: Final = 4 * 1024 * 1024
@@ -42,7 +42,7 @@ _BUFFER_MOST: Final = 64 * 1024 * 1024
 
 
 class Stream(ComponentXMPP):
-    """A stream that comes back by itself; `receive` gets each stanza, `changed` learns when the stream is up or down."""
+    """A stream that reconnects by itself; `receive` gets each stanza, `changed` learns when it comes up or goes down."""
 
     def __init__(  # noqa: PLR0913  (four of them name the server)
         self,
@@ -69,27 +69,27 @@ class Stream(ComponentXMPP):
         self.add_event_handler("connection_failed", self._on_failed)
 
     def open(self) -> None:
-        """Connect, and connect again after each loss until `close`."""
+        """Connect, and reconnect after each loss until `close`."""
         self._wanted = True
         self._dial()
 
     async def close(self, seconds: float) -> None:
-        """Write what is gathered, end the stream in order, and stay away."""
+        """Write pending output, end the stream gracefully, and stay offline."""
         self._wanted = False
         self._set_timer(None)
         self.cancel_connection_attempt()
         if self.is_connected():
             self._flush()
-            # Nothing of ours is in slixmpp's queue.
+            # slixmpp's own queue has nothing of ours.
             await self.disconnect(wait=seconds, ignore_send_queue=True)
         # Slixmpp's own sender outlives its stream.
         if self._run_out_filters is not None:
             self._run_out_filters.cancel()
 
     def write(self, data: bytes) -> None:
-        """Gather bytes for one write at the end of this turn of the loop; while the stream is down they are dropped.
+        """Gather bytes for one write at the end of this turn of the event loop; drop them while the stream is down.
 
-        Stanzas cannot be kept for a later stream: by then others have taken over what they speak of (X11).
+        Stanzas cannot wait for the next stream: by then other frontends have taken over the deliveries (X11).
         """
         if not self.connected or not data:
             return
@@ -110,22 +110,22 @@ class Stream(ComponentXMPP):
             and self.transport.get_write_buffer_size() == 0
         )
 
-    def connection_made(self, transport: BaseTransport, send_event: bool = True) -> None:  # noqa: FBT001, FBT002  (slixmpp's)
-        """Ask the transport to tell when it holds much unsent."""
+    def connection_made(self, transport: BaseTransport, send_event: bool = True) -> None:  # noqa: FBT001, FBT002  (slixmpp's signature)
+        """Make the transport report when much is unsent."""
         super().connection_made(transport, send_event)
         if self.transport is not None:
             self.transport.set_write_buffer_limits(high=_BUFFER_SLOW)
 
     def pause_writing(self) -> None:
-        """Say that the server reads more slowly than we write; waiting for it while it waits for us would be a deadlock."""
+        """Log that the server reads slowly; waiting for a server that waits for us would be a deadlock."""
         _log.warning("the XMPP server reads slowly", unsent_bytes=_BUFFER_SLOW)
 
     def resume_writing(self) -> None:
-        """Say that the server has caught up."""
+        """Log that the server has caught up."""
         _log.info("the XMPP server has caught up")
 
     def data_received(self, data: bytes | str) -> None:
-        """Read what the server sent, in place of slixmpp's parser."""
+        """Parse the server's output, in place of slixmpp's parser."""
         for event in self._reader.feed(data.encode() if isinstance(data, str) else data):
             match event:
                 case Stanza(element, fault):
@@ -139,12 +139,12 @@ class Stream(ComponentXMPP):
                     self.abort()
 
     def init_parser(self) -> None:
-        """Begin to read a new stream."""
+        """Begin to parse a new stream."""
         self._reader = Reader()
 
     def _route(self, element: Element, fault: MalformedRequest | None) -> None:
         if element.tag in _STANZAS:
-            # Whatever a stanza does here, the other stanzas go on.
+            # A fault in one stanza must not affect the others.
             try:
                 self._receive(element, fault)
             except Exception:  # noqa: BLE001
@@ -194,7 +194,7 @@ class Stream(ComponentXMPP):
         self._retry()
 
     def _on_failed(self, reason: object) -> None:
-        # Slixmpp would try by itself too, ever more rarely up to five minutes.
+        # Slixmpp would also retry by itself, at intervals of up to five minutes.
         self.cancel_connection_attempt()
         _log.warning("cannot reach the XMPP server", reason=str(reason))
         self._retry()
@@ -202,8 +202,8 @@ class Stream(ComponentXMPP):
     def _retry(self) -> None:
         if not self._wanted:
             return
-        # Jitter, lest all frontends come back in the same moment.
-        delay = self._retry_seconds * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)
+        # Jitter, so that frontends do not all reconnect at once.
+        delay = self._retry_seconds * random.uniform(0.5, 1.0)  # noqa: S311  (not a secret)
         self._retry_seconds = min(self._retry_seconds * 2, _RETRY_MOST)
         self._set_timer(self.loop.call_later(delay, self._dial))
 
@@ -220,7 +220,7 @@ class Stream(ComponentXMPP):
             self._retry()
 
     def _set_timer(self, timer: TimerHandle | None) -> None:
-        """Keep the one timer: it is either for the next attempt or for the handshake of the present one."""
+        """Set the one timer, which is either for the next attempt or for the current handshake."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = timer

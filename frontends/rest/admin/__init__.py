@@ -1,1 +1,1 @@
-"""What administrators and owners look at and do beyond messages: requests, operations, views."""
+"""Operations of administrators and owners beyond messages: requests, handlers, views."""

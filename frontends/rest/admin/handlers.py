@@ -1,6 +1,6 @@
-"""What each operation of owners and administrators does: commands to the core, results to an answer. Must not know a framework.
+"""Handlers of owners' and administrators' operations: commands to the core, results to an answer. Must not know a framework.
 
-The core judges who may; holds nothing between two requests.
+The core checks permissions. Handlers keep nothing between two requests.
 """
 
 from broker.model.commands import Describe, Frontends, ListSubscribers, Purge, ShowHistory, Survey
@@ -22,34 +22,34 @@ from frontends.rest.http_types import Request, Response
 
 
 async def show_overview(core: Core, request: Request) -> Response:
-    """Show queues with what they hold."""
+    """List queues with their counts."""
     command = requests.overview(request)
     return views.overview(command, await result(core, command, Overviewed))
 
 
 async def show_survey(core: Core, request: Request) -> Response:
-    """Show items as their queue's owner sees them."""
+    """List items with their details, for the queue's owner."""
     command = requests.survey(request)
     return views.survey(command, await result(core, command, Surveyed))
 
 
 async def list_subscribers(core: Core, request: Request) -> Response:
-    """Show who is subscribed to a queue."""
+    """List a queue's subscribers."""
     return views.subscribers(await result(core, ListSubscribers(request.place.node, request.sender), SubscriptionList))
 
 
 async def show_history(core: Core, request: Request) -> Response:
-    """Show what a queue held in the last hour."""
+    """Return the samples of a queue's last hour."""
     return views.history(await result(core, ShowHistory(request.place.node, request.sender), History))
 
 
 async def list_frontends(core: Core, request: Request) -> Response:
-    """Show the frontends of all doors."""
+    """List the frontends of all doors."""
     return views.frontends(await result(core, Frontends(request.sender), FrontendList))
 
 
 async def redrive(core: Core, request: Request) -> Response:
-    """Send dead letters home, a step of them: those of a queue, or those in a queue that is for dead letters."""
+    """Redrive a step of dead letters: those that died in this queue, or those in a dead-letter queue."""
     order = requests.redrive(request)
     letters = await _letters(core, order)
     outcome = await result(core, order.step(letters), Transferred)
@@ -57,17 +57,17 @@ async def redrive(core: Core, request: Request) -> Response:
 
 
 async def release(core: Core, request: Request) -> Response:
-    """End locks by force."""
+    """Force the end of locks."""
     return views.released(await result(core, requests.release(request), Released))
 
 
 async def purge(core: Core, request: Request) -> Response:
-    """Delete all messages that wait (P25)."""
+    """Delete all waiting messages (P25)."""
     return views.purged(await result(core, Purge(request.place.node, request.sender), Purged))
 
 
 async def _letters(core: Core, order: requests.Redrive) -> str:
-    """Give the queue that holds the dead letters that are meant: the one that is named, if it does, or else that for its own."""
+    """Return the queue with the dead letters: the named one if it has any of another queue's, else its dead-letter queue."""
     node, sender = order.node, order.sender
     if order.scan and not order.elsewhere:
         return node

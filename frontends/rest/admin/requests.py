@@ -1,4 +1,4 @@
-"""From a request to what owners and administrators ask of the core. Pure; must not know answers or the core."""
+"""Turns requests into commands of owners and administrators. Pure; must not know answers or the core."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from frontends.rest.http_types import Request
 REDRIVEN_MOST: Final = 100
 RELEASED_MOST: Final = 200
 STEP: Final = 200
-"""Items that one request for a redrive looks at: its answer says where to go on."""
+"""The items that one redrive request examines; its answer has the position to continue from."""
 
 SCAN_MOST: Final = 100
 REASON_MOST: Final = 1_024
@@ -23,21 +23,21 @@ JID_MOST: Final = 3_071
 
 
 def overview(request: Request) -> Overview:
-    """Look at a page of queues."""
+    """List a page of queues."""
     return Overview(request.sender, fields.first(request), fields.page(request))
 
 
 def survey(request: Request) -> Survey:
-    """Look closely at a page of items, or at the one that is named."""
+    """List a page of items, or the named one."""
     wanted, scan = request.query.get("item"), _scan(request.query.get("scan", ""))
     items = () if wanted is None else (paths.item_id(wanted, "item"),)
-    # One that is named is looked for everywhere at once.
+    # A named item is looked up in all partitions at once.
     return Survey(request.place.node, request.sender, items, fields.page(request), "" if items else scan)
 
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """Which dead letters are to go home, and where an earlier step has come to: in the queue itself, or `elsewhere`."""
+    """Which dead letters to redrive, and the position of an earlier step: in the queue itself, or `elsewhere`."""
 
     node: str
     sender: Jid
@@ -47,17 +47,17 @@ class Redrive:
     elsewhere: bool
 
     def step(self, letters: str) -> Transfer:
-        """Take a step through the queue where they are."""
+        """Return one step through the queue that has the letters."""
         died_in = "" if letters == self.node else self.node
         return Transfer(letters, self.sender, None, self.items, self.reason, STEP, self.scan, died_in)
 
 
 ELSEWHERE: Final = "letters "
-"""How a scan begins that goes through the dead letters of the queue that was named, and not through that queue."""
+"""The prefix of a scan through the dead letters of the named queue, instead of through that queue."""
 
 
 def redrive(request: Request) -> Redrive:
-    """Send dead letters home, a step of them."""
+    """Redrive a step of dead letters."""
     said = _said(request, {"items", "reason", "all", "scan"})
     items, reason = _items(said, REDRIVEN_MOST), _text(said, "reason", REASON_MOST)
     scan = _scan(_text(said, "scan", SCAN_MOST))
@@ -71,7 +71,7 @@ def redrive(request: Request) -> Redrive:
 
 
 def release(request: Request) -> Release:
-    """End locks by force."""
+    """Force the end of locks."""
     said = _said(request, {"items", "holder"})
     items, holder = _items(said, RELEASED_MOST), _text(said, "holder", JID_MOST)
     if len(said) != 1 or not (items or holder):
@@ -106,7 +106,7 @@ def _items(said: Mapping[str, Any], most: int) -> tuple[str, ...]:
 
 def _text(said: Mapping[str, Any], name: str, most: int) -> str:
     text = said.get(name, "")
-    # Half of a surrogate pair is JSON, and no text.
+    # JSON allows half a surrogate pair, which is no text.
     if not isinstance(text, str) or len(text) > most or any("\ud800" <= char <= "\udfff" for char in text):
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name}: a text of at most {most} characters")
     return text

@@ -1,4 +1,4 @@
-"""What owners and administrators are shown, as JSON. Pure; must not know the core."""
+"""Writes answers for owners and administrators as JSON. Pure; must not know the core."""
 
 from dataclasses import asdict
 from typing import Any, Final
@@ -26,11 +26,11 @@ from frontends.rest.formats.times import moment
 from frontends.rest.http_types import Response
 
 _DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")
-"""What a dead letter tells of itself, in the headers `stanzaq-dead-NAME`."""
+"""The fields of a dead letter's headers `stanzaq-dead-NAME`."""
 
 
 def overview(command: Overview, found: Overviewed) -> Response:
-    """Show queues with what they hold."""
+    """Write a page of queues with their counts."""
     said: dict[str, Any] = {"queues": [_queue(each) for each in found.nodes], "total": found.total}
     after = command.first + command.limit
     if after < found.total:
@@ -39,7 +39,7 @@ def overview(command: Overview, found: Overviewed) -> Response:
 
 
 def survey(command: Survey, found: Surveyed) -> Response:
-    """Show items as their queue's owner sees them."""
+    """Write a page of items with their details."""
     said: dict[str, Any] = {"items": [_item(command.node, each) for each in found.items]}
     if found.scan:
         query = urlencode({"scan": found.scan, "limit": command.limit})
@@ -48,7 +48,7 @@ def survey(command: Survey, found: Surveyed) -> Response:
 
 
 def subscribers(found: SubscriptionList) -> Response:
-    """Show who is subscribed, with what each may hold and holds."""
+    """Write the subscribers, each with its credit and held items."""
     listed = [
         {"jid": each.jid, "subid": each.subid, "state": each.state.value, "credit": each.credit, "held": each.held}
         for each in found.subscriptions
@@ -57,7 +57,7 @@ def subscribers(found: SubscriptionList) -> Response:
 
 
 def history(found: History) -> Response:
-    """Show what a queue held in the last hour, the oldest sample first."""
+    """Write the samples of the last hour, the oldest first."""
     listed = []
     for each in found.samples:
         said = asdict(each)
@@ -66,7 +66,7 @@ def history(found: History) -> Response:
 
 
 def frontends(found: FrontendList) -> Response:
-    """Show which frontends there are, at which door each is, and when it was last heard of."""
+    """Write the frontends, each with its door and the time since its last heartbeat."""
     listed = [
         {"name": each.name, "door": each.door, "heard_ms": each.ago_ms, "disconnected_by": each.disconnected_by}
         for each in found.frontends
@@ -75,23 +75,23 @@ def frontends(found: FrontendList) -> Response:
 
 
 def redriven(outcome: Transferred, begins: str) -> Response:
-    """Tell how many dead letters are on their way, why others stayed, and where to go on: a scan that so `begins`."""
+    """Write how many dead letters were moved, why others stayed, and a scan to continue from, which starts with `begins`."""
     said: dict[str, Any] = {"moved": outcome.count, "stayed": dict(outcome.passed)}
     return replies.json(said | ({"scan": f"{begins}{outcome.scan}"} if outcome.scan else {}))
 
 
 def died_elsewhere(node: str, one: Seen) -> bool:
-    """Tell whether an item is the dead letter of another queue; what was sent home keeps what is said of its death."""
+    """Tell whether an item is another queue's dead letter; a redriven item keeps the headers of its death."""
     return _opened(one).headers.get("stanzaq-dead-node", node) != node
 
 
 def released(outcome: Released) -> Response:
-    """Tell how many locks were ended."""
+    """Write how many locks were ended."""
     return replies.json({"released": outcome.count})
 
 
 def purged(outcome: Purged) -> Response:
-    """Tell how many messages were deleted."""
+    """Write how many messages were deleted."""
     return replies.json({"purged": outcome.count})
 
 
@@ -150,7 +150,7 @@ def _item(node: str, one: Seen) -> dict[str, Any]:
 
 
 def _opened(one: Seen) -> Envelope:
-    """Read an item's envelope; one that nobody can read hides none of the others."""
+    """Unpack an item's envelope; a corrupt one must not hide the other items."""
     try:
         return codec.unpack(one.envelope)
     except CorruptRecord:

@@ -1,1 +1,1 @@
-"""Who asks, by which proof, how often, and from which page. Must not know what is asked."""
+"""Authentication, rate limits, and protection from cross-site requests. Must not know what is requested."""

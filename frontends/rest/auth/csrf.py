@@ -1,7 +1,7 @@
-"""Whether a request was made by another site's page in the browser of somebody who is signed in here. Pure.
+"""Detects requests that another site's page makes in a signed-in user's browser (CSRF). Pure.
 
-Browsers send what they remember of Basic credentials with every request, whoever's page it was that asked. They also say whose
-it was: `Sec-Fetch-Site` (Fetch Metadata), and before that `Origin`. Clients that are no browsers say neither.
+Browsers send stored Basic credentials with every request, whichever page makes it. They also name that page: by
+`Sec-Fetch-Site` (Fetch Metadata), before that by `Origin`. Clients that are not browsers send neither.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ _OURS: Final = frozenset({"same-origin", "none"})
 
 
 def judge(method: str, headers: Mapping[str, str]) -> None:
-    """Refuse a change that another site asks for; raises Fault. Names of headers are in lower case."""
+    """Refuse a change requested by another site; raises Fault. Header names are in lower case."""
     if method in _HARMLESS:
         return
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    # The browser's own word goes first: a proxy may change Host, and never this.
+    # Sec-Fetch-Site goes first: a proxy may change Host, but not this field.
     ours = site in _OURS if site is not None else origin is None or _host(origin) == headers.get("host", "-").lower()
     if not ours:
         raise Fault(HTTPStatus.FORBIDDEN, "cross-site", "the browser says that another site's page asks for this")

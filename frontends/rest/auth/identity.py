@@ -1,4 +1,4 @@
-"""Who asks: from an Authorization header to a JID (RFC 7617, RFC 6750). Must not know what is asked."""
+"""Turns an Authorization header into a JID (RFC 7617, RFC 6750). Must not know what is requested."""
 
 import binascii
 from base64 import b64decode
@@ -14,20 +14,20 @@ REALM: Final = 'realm="stanzaq"'
 
 _MISSING: Final = "missing-credentials"
 _INVALID: Final = "invalid-credentials"
-_INVALID_TOKEN: Final = "invalid-token"  # noqa: S105  (a word)
+_INVALID_TOKEN: Final = "invalid-token"  # noqa: S105  (an error code)
 
 
 class Identity:
-    """Believes passwords and tokens, and nobody else unless a JID is set for them."""
+    """Checks passwords and tokens; clients without credentials get the configured JID, if any."""
 
     def __init__(self, passwords: Passwords, tokens: Tokens, anonymous: Jid | None) -> None:
-        """Take `anonymous` for whoever says nothing."""
+        """Use `anonymous` as the JID of clients without credentials."""
         self._passwords = passwords
         self._tokens = tokens
         self._anonymous = anonymous
 
     async def of(self, authorization: str) -> Jid:
-        """Give who asks; raises Fault."""
+        """Return the sender's JID; raises Fault."""
         scheme, _, credentials = authorization.partition(" ")
         match scheme.lower():
             case "":
@@ -68,6 +68,6 @@ class Identity:
     def _refusal(self, code: str, detail: str, error: str = "") -> Fault:
         taken = [f'Basic {REALM}, charset="UTF-8"'] if self._passwords else []
         taken += [f"Bearer {REALM}{error}"] if self._tokens else []
-        # Somebody may be served here without a word; who has said the wrong one is told by what scheme to say it.
+        # A 401 needs a challenge even where only anonymous clients are served.
         challenge = ", ".join(taken) or f"Basic {REALM}"
         return Fault(HTTPStatus.UNAUTHORIZED, code, detail, {"WWW-Authenticate": challenge})

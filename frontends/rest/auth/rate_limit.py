@@ -1,4 +1,4 @@
-"""How fast each JID may ask: a bucket of tokens each, at this frontend. Pure but for its clock; must not know requests."""
+"""Limits each JID's request rate at this frontend, by token buckets. Pure but for its clock; must not know requests."""
 
 import math
 import time
@@ -8,21 +8,21 @@ from typing import Final
 from broker.model.names import Jid
 
 KNOWN_MOST: Final = 10_000
-"""Buckets kept: beyond that those that are full are dropped, which says nothing of their owners."""
+"""The most buckets to keep; beyond that, full ones are dropped, which changes nothing."""
 
 
 class RateLimit:
-    """The buckets: a second's worth each."""
+    """The buckets, each for one second's requests."""
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Let each JID ask `rate` times a second; 0 lets all ask."""
+        """Allow each JID `rate` requests a second; 0 means no limit."""
         self._rate = rate
         self._most = max(1.0, rate)
         self._clock = clock
         self._buckets: dict[Jid, tuple[float, float]] = {}
 
     def wait(self, jid: Jid) -> int:
-        """Take a token; 0 if there was one, else the whole seconds until there is."""
+        """Take a token; returns 0 if there was one, else the whole seconds until there is."""
         if not self._rate:
             return 0
         now = self._clock()

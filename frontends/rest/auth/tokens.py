@@ -1,6 +1,6 @@
-"""Bearer tokens (RFC 6750) that are JWTs of one issuer, for one audience. Must not know HTTP's headers.
+"""Bearer tokens (RFC 6750): JWTs of one issuer for one audience. Must not know HTTP's headers.
 
-Only signatures with two keys are taken: whoever can check such a token cannot make one, and no token chooses how it is checked.
+Only asymmetric signatures are accepted: whoever can verify a token cannot forge one, and no token chooses its algorithm freely.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ log = structlog.get_logger()
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LEEWAY_SECONDS: Final = 10
-"""What two clocks may differ by."""
+"""The allowed difference between two clocks."""
 
 KEYS_SECONDS: Final = 300.0
 AGAIN_SECONDS: Final = 10.0
-"""So long a set of keys is good, and so long none is asked for again, whatever tokens say."""
+"""How long fetched keys are used, and the shortest time between two fetches."""
 _FETCH_SECONDS: Final = 5.0
 _KEYS_BYTES: Final = 262_144
 
 
-class Untrusted(Exception):  # noqa: N818  (what a token is)
-    """A token that says nothing that can be believed; the text is for its bearer."""
+class Untrusted(Exception):  # noqa: N818  (named after the state of a token)
+    """A token is refused; the text is for its bearer."""
 
 
 class Tokens:
-    """Reads tokens."""
+    """Verifies tokens."""
 
     def __init__(self, keys: str, issuer: str, audience: str, claim: str) -> None:
-        """Believe what is signed with `keys`: a URL, a JWKS, or a public key in PEM; none at all believes nobody."""
+        """Trust `keys`: a URL, a JWKS, or a public key in PEM; without any, no token is accepted."""
         self._url = keys if "://" in keys[:8] else ""
         self._issuer = issuer
         self._audience = audience
@@ -46,11 +46,11 @@ class Tokens:
         self._there = bool(keys)
 
     def __bool__(self) -> bool:
-        """Tell whether any can be believed."""
+        """Tell whether any key is configured."""
         return self._there
 
     async def bearer(self, token: str) -> Jid:
-        """Give whom a token is of; raises Untrusted."""
+        """Return the JID of a token; raises Untrusted."""
         try:
             key = await self._key(jwt.get_unverified_header(token).get("kid"))
             said = jwt.decode(
@@ -70,11 +70,11 @@ class Tokens:
             raise Untrusted(msg)
         return prepared(jid)
 
-    async def _key(self, kid: str | None) -> Any:  # noqa: ANN401  (of the library's many kinds)
+    async def _key(self, kid: str | None) -> Any:  # noqa: ANN401  (one of the library's many types)
         if self._url:
             await self._renew(kid)
         found = self._keys.get(kid)
-        # A key without a name signs whatever names none; a single one signs that too.
+        # A key without a name fits any token; a single named key fits tokens that name none.
         if found is None and (None in self._keys or (kid is None and len(self._keys) == 1)):
             found = self._keys.get(None) or next(iter(self._keys.values()))
         if found is None:
@@ -91,16 +91,16 @@ class Tokens:
             try:
                 self._keys = _read(await asyncio.to_thread(self._fetch))
             except (OSError, ValueError, jwt.PyJWTError) as fault:
-                # The old ones stay good: who signs is not to be taken for who serves the keys.
+                # Keep the old keys: an unreachable server does not make them wrong.
                 log.warning("the keys of tokens cannot be had", path=self._url, error=str(fault))
 
     def _fetch(self) -> str:
-        with urllib.request.urlopen(self._url, timeout=_FETCH_SECONDS) as answer:  # noqa: S310  (judged by the settings)
+        with urllib.request.urlopen(self._url, timeout=_FETCH_SECONDS) as answer:  # noqa: S310  (validated by the settings)
             return bytes(answer.read(_KEYS_BYTES)).decode()
 
 
 def _read(text: str) -> dict[str | None, Any]:
-    """Read keys by their names."""
+    """Parse keys, by name."""
     if text.lstrip().startswith("{"):
         return {key.key_id: key.key for key in jwt.PyJWKSet.from_dict(json.loads(text)).keys}
     return {None: text}

@@ -1,1 +1,1 @@
-"""What is shown, as values, and how JSON and Atom write it. Must not know requests."""
+"""Views of queues and messages as values, and their form in JSON and Atom. Must not know requests."""

@@ -1,4 +1,4 @@
-"""Queues and messages as Atom (RFC 4287), page by page (RFC 5005 §3). Pure."""
+"""Writes queues and messages as Atom (RFC 4287), in pages (RFC 5005 §3). Pure."""
 
 import re
 from typing import Final
@@ -18,8 +18,8 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U001
 
 
 def page(shown: Page) -> bytes:
-    """Write a page of a queue or of the tree."""
-    # A feed has to say when it last changed (RFC 4287 §4.1.1); what is empty has never.
+    """Write a page of a queue or the tree."""
+    # A feed must have a time of change (RFC 4287 §4.1.1); an empty one gets 1970.
     updated = max((each.published_ms for each in shown.messages), default=0)
     parts = [
         f"<feed xmlns='{ATOM}'>",
@@ -48,7 +48,7 @@ def message(shown: Message) -> bytes:
 
 
 def held(shown: Held) -> bytes:
-    """Write what a subscription holds."""
+    """Write the messages that a subscription holds."""
     updated = max((each.published_ms for each in shown.messages), default=0)
     parts = [
         f"<feed xmlns='{ATOM}'>",
@@ -83,7 +83,7 @@ def _entry(shown: Message, begin: str) -> str:
 
 
 def _lock(lock: Lock) -> str:
-    """Say where to acknowledge the message, as RFC 5023 §11.1 has it, and what else can be done."""
+    """Write where to acknowledge the message (RFC 5023 §11.1), and its other actions."""
     links = "".join(f"<link rel='{COUNTS}:{action}' href={quoteattr(href)}/>" for action, href in lock.actions.items())
     return (
         f"<link rel='edit' href={quoteattr(lock.href)}/>{links}"
@@ -105,7 +105,7 @@ def _content(shown: Message) -> str:
 
 
 def _identity(kind: str, *names: str) -> str:
-    """Name a resource for ever: the name of a message does not change with the page that shows it."""
+    """Return a permanent id: that of a message does not depend on the page that shows it."""
     return f"urn:stanzaq:0:{kind}:" + ":".join(quote(name, safe="") for name in names)
 
 

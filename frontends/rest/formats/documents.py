@@ -1,4 +1,4 @@
-"""Queues and messages as JSON. Pure."""
+"""Writes queues and messages as JSON. Pure."""
 
 import json
 from base64 import b64encode
@@ -11,7 +11,7 @@ from frontends.rest.formats.views import Child, Held, Message, Page
 
 
 def page(shown: Page) -> bytes:
-    """Write a page of a queue or of the tree."""
+    """Write a page of a queue or the tree."""
     said: dict[str, Any] = {
         "name": shown.name,
         "href": shown.href,
@@ -21,7 +21,7 @@ def page(shown: Page) -> bytes:
         "messages": [_listed(each) for each in shown.messages],
     }
     if shown.counted:
-        # An age would make it another document each time that somebody looks.
+        # An age would change the document, and so its tag, on every read.
         said["counts"] = {name: count for name, count in asdict(shown.counted).items() if name != "oldest_ms"}
     if shown.options is not None:
         said["options"] = dict(shown.options)
@@ -31,12 +31,12 @@ def page(shown: Page) -> bytes:
 
 
 def message(shown: Message) -> bytes:
-    """Write a message whole."""
+    """Write a complete message."""
     return written(_whole(shown))
 
 
 def held(shown: Held) -> bytes:
-    """Write what a subscription holds, each message whole."""
+    """Write the messages that a subscription holds, each complete."""
     said = {
         "href": shown.href,
         "expires": moment(shown.expires_ms),

@@ -1,8 +1,8 @@
-"""Times as RFC 3339 writes them. Pure."""
+"""Formats times as in RFC 3339. Pure."""
 
 from datetime import UTC, datetime
 
 
 def moment(ms: int) -> str:
-    """Write a time of Redis's clock."""
+    """Format a time of Redis's clock."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""What is shown of queues and messages, before it is written in any form. Values only."""
+"""Views of queues and messages, independent of their written form. Values only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from frontends.rest import paths
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A queue, or a part of the tree that has queues below it."""
+    """A queue, or a part of the tree with queues below it."""
 
     name: str
     is_queue: bool
@@ -18,7 +18,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a queue; `element`: what it says is one, and may stand in another document."""
+    """A message; `element` is its body if that is an XML element, which another document may contain."""
 
     node: str
     item_id: str
@@ -38,13 +38,13 @@ class Message:
 
     @property
     def content_href(self) -> str:
-        """The path of what it says."""
+        """The path of its body."""
         return paths.content(self.node, self.item_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """How a subscription holds a message: the how-many-th delivery it is, until when, and where to go with it."""
+    """The lock of a held message: its address, actions, delivery count and expiry."""
 
     href: str
     actions: Mapping[str, str]
@@ -54,7 +54,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a subscription holds; `more` when that is not all."""
+    """The messages that a subscription holds; `more` if that is not all."""
 
     href: str
     title: str
@@ -65,7 +65,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a queue or of the tree: what is below it, and its messages; the root has no name."""
+    """A page of a queue or the tree: its children and messages. The root has no name."""
 
     name: str
     title: str

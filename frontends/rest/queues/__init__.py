@@ -1,1 +1,1 @@
-"""Queues and their messages: what requests say, which operations answer them, what is shown."""
+"""Queues and their messages: requests, handlers, views."""

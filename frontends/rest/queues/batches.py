@@ -1,4 +1,4 @@
-"""Several messages in one body: a JSON array, or `multipart/mixed` (RFC 2046 §5.1), whose parts stay byte for byte. Pure."""
+"""Parses several messages in one body: a JSON array, or `multipart/mixed` (RFC 2046 §5.1), parts byte for byte. Pure."""
 
 import json
 from base64 import b64decode
@@ -14,7 +14,7 @@ from frontends.rest.queues import requests
 from frontends.rest.queues.requests import Message
 
 MOST: Final = 200
-"""Messages in a batch: as many as go to Redis in one call."""
+"""The most messages of a batch: as many as one script call takes."""
 
 _FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid", "headers", *requests.HINTS})
 _PART_HEADER_BYTES: Final = 8_192
@@ -23,7 +23,7 @@ _Part = TypeVar("_Part")
 
 
 def read(request: Request) -> list[Message | Fault]:
-    """Read the messages of a batch, or what is wrong with each; raises Fault or MalformedRequest if it cannot be taken apart."""
+    """Parse the messages of a batch, or the fault of each; raises Fault or MalformedRequest if the batch cannot be split."""
     content_type = request.headers.get("content-type", "")
     if negotiation.bare(content_type) == "multipart/mixed":
         found = _multipart(request.body, negotiation.parameter(content_type, "boundary"))
@@ -42,7 +42,7 @@ def read(request: Request) -> list[Message | Fault]:
 
 
 def _each(read_one: Callable[[int, _Part], Message], parts: Iterable[_Part]) -> list[Message | Fault]:
-    """Read the messages one by one: what is wrong with one is said of that one."""
+    """Parse the messages one by one, so that each has a fault of its own."""
     found: list[Message | Fault] = []
     for number, part in enumerate(parts):
         try:
@@ -100,7 +100,7 @@ def _multipart(body: bytes, boundary: str) -> list[Message | Fault]:
 
 
 def _pieces(body: bytes, boundary: bytes) -> Iterator[bytes]:
-    """Cut at the lines of the boundary; what stands before the first and after the last is nobody's."""
+    """Split at the boundary lines; text before the first and after the last is ignored."""
     line = b"\r\n--" + boundary
     body = b"\r\n" + body
     at = body.find(line)

@@ -1,6 +1,6 @@
-"""What each operation does: commands to the core, results to an answer. Knows the core's interface; must not know a framework.
+"""Handlers of operations on queues: commands to the core, results to an answer. Must not know a framework.
 
-Holds nothing between two requests.
+Handlers keep nothing between two requests.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ from frontends.rest.http_types import Request, Response
 from frontends.rest.queues import batches, requests, views
 
 _LOOKS: Final = 2
-"""Times that one request looks through names for what is below a part of the tree: the next page goes on from there."""
+"""How many pages of names one request reads to find children: the next page of the tree continues there."""
 
 _CHILDREN: Final = 100
-"""With so many found it looks no further."""
+"""With this many children found it reads no further."""
 
 
 async def list_queues(core: Core, request: Request) -> Response:
@@ -48,20 +48,20 @@ async def list_queues(core: Core, request: Request) -> Response:
 
 
 async def create_queue(core: Core, request: Request) -> Response:
-    """Create a queue with a made-up name."""
+    """Create a queue with a generated name."""
     declared = await result(core, requests.declare(request), Declared)
     return replies.declared(declared.node, made=True)
 
 
 async def show_queue(core: Core, request: Request) -> Response:
-    """Show what is in a queue and below it."""
+    """Show the messages of a queue and the tree below it."""
     node, sender = request.place.node, request.sender
     fields.page(request)
     record = await core.ask(Describe(node, sender, as_owner=False))
     browse = requests.browse(request)
     found, below = await _children(core, request)
     if isinstance(record, Refused) and not (found or below):
-        # A part of the tree is there as long as something is in it, and that may come late in the list.
+        # A part of the tree exists while anything is below it, which may be late in the list.
         raise replies.of(record)
     if not isinstance(record, Described) or record.record.config.collects:
         following = views.following(request.place, None, "", below) if below else ""
@@ -103,12 +103,12 @@ async def show_queue(core: Core, request: Request) -> Response:
 
 
 async def put_queue(core: Core, request: Request) -> Response:
-    """Create a queue unless it is there already as it is wanted (RX2)."""
+    """Create a queue unless it exists with these options (RX2)."""
     command = requests.declare(request)
     outcome = await core.ask(command)
     if isinstance(outcome, Refused) and outcome.problem is Problem.NODE_EXISTS:
         if conditions.creates(request.headers):
-            # It was made between the look and this.
+            # It was created between the check and this command.
             raise fault(conditions.unmet())
         known = await core.ask(Describe(request.place.node, request.sender, as_owner=True))
         if isinstance(known, Described):
@@ -130,13 +130,13 @@ async def configure_queue(core: Core, request: Request) -> Response:
 
 
 async def delete_queue(core: Core, request: Request) -> Response:
-    """Delete a queue with all that is in it."""
+    """Delete a queue with everything in it."""
     await result(core, Delete(request.place.node, request.sender), Done)
     return replies.done()
 
 
 async def send_message(core: Core, request: Request) -> Response:
-    """Publish a message; without a body and an id of the client's, reserve one (RX1)."""
+    """Publish a message; without a body and a client's id, reserve one (RX1)."""
     node, guid = request.place.node, requests.guid(request)
     if guid:
         return replies.published(node, await _published(core, requests.once(request, guid)), HTTPStatus.OK)
@@ -147,7 +147,7 @@ async def send_message(core: Core, request: Request) -> Response:
 
 
 async def send_batch(core: Core, request: Request) -> Response:
-    """Publish several messages, each with a result of its own."""
+    """Publish several messages, each with its own result."""
     commands = [_command(request, part) for part in batches.read(request)]
     outcomes = await asyncio.gather(*(_outcome(core, each) for each in commands))
     return replies.batch(request.place.node, outcomes)
@@ -170,12 +170,12 @@ async def show_message(core: Core, request: Request) -> Response:
 
 
 async def show_content(core: Core, request: Request) -> Response:
-    """Give what a message says, byte for byte."""
+    """Return a message's body, byte for byte."""
     return replies.content(await _message(core, request))
 
 
 async def _children(core: Core, request: Request) -> tuple[list[Child], str]:
-    """Find what is directly below a part of the tree, and the name to go on after, if any."""
+    """Find the children of a part of the tree, and the name to continue after, if any."""
     looked = requests.names(request)
     if looked is None:
         return [], ""
@@ -196,7 +196,7 @@ async def _children(core: Core, request: Request) -> tuple[list[Child], str]:
 
 
 async def _collected(core: Core, request: Request, found: list[Child]) -> list[Child]:
-    """Add what a collection contains, on the first page (RX4): there is never more than a page of it."""
+    """Add a collection's children on the first page (RX4): they always fit one page."""
     if "below" in request.query:
         return found
     listing = await result(core, Children(request.place.node, request.sender), Listing)
@@ -206,7 +206,7 @@ async def _collected(core: Core, request: Request, found: list[Child]) -> list[C
 
 
 def _options(record: NodeRecord, request: Request) -> dict[str, str] | None:
-    """Show options to owners alone."""
+    """Return the options, for owners only."""
     owner = record.affiliation(bare(request.sender)) is Affiliation.OWNER
     return shown(record.name, record.config) if owner else None
 
@@ -241,7 +241,7 @@ async def _outcome(core: Core, command: Publish | Fault) -> Published | Fault:
 
 
 async def _published(core: Core, command: Publish) -> Published:
-    """Publish, unless something else was published under the same key."""
+    """Publish; raises Fault if a different message was published under the same key."""
     published = await result(core, command, Published)
     if published.differs:
         detail = "Idempotency-Key: another message was sent under this one"

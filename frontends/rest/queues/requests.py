@@ -1,4 +1,4 @@
-"""From a request to commands. Pure; must not know answers or the core."""
+"""Turns requests into commands. Pure; must not know answers or the core."""
 
 import hashlib
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from frontends.rest.http_types import Request
 
 GROUP_KEY: Final = "group-key"
 HINTS: Final = {"delay": "Message-Delay", "priority": "Message-Priority", "ttl": "Message-TTL"}
-"""What a message may ask for, as JSON has it, each with its header."""
+"""The names of delivery hints in JSON, each with its header."""
 
 ITEM: Final = "item-"
 GUID: Final = "idempotency-key"
@@ -34,12 +34,12 @@ _DIGITS: Final = 12
 NAMES_A_LOOK: Final = 1_000
 
 ENDED: Final = "-"
-"""A cursor of a list that has come to its end while the other one of the same feed goes on."""
+"""A cursor of a finished list, while the other list of the same feed goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is to be sent: bytes of a type, and what is said of them. `exact`: a repeat that says something else is refused."""
+    """A message to send: body, content type and metadata. `exact`: a repeat with different content is refused."""
 
     body: bytes
     content_type: str
@@ -51,7 +51,7 @@ class Message:
 
 
 def options(request: Request) -> dict[str, tuple[str, ...]]:
-    """Read the options of a queue: `{"options": {NAME: VALUE}}`; no body is none of them."""
+    """Read the options of a queue, `{"options": {NAME: VALUE}}`; none without a body."""
     if not request.body:
         return {}
     if not negotiation.is_json(request.headers.get("content-type", "")):
@@ -71,9 +71,9 @@ ACCEPT_PATCH: Final = {"Accept-Patch": negotiation.JSON}
 
 
 def declare(request: Request) -> Declare:
-    """Create a queue, under a made-up name when the path has none."""
+    """Create a queue, under a generated name if the path has none."""
     wanted = options(request)
-    # Judged before the core is asked: whoever's options are wrong hears of them, also when the queue exists.
+    # Validate first, so that a client learns about wrong options even if the queue exists.
     configured(NodeConfig(), tree_request(wanted)[0])
     return Declare(request.place.node or None, request.sender, wanted)
 
@@ -84,7 +84,7 @@ def configure(request: Request) -> Configure:
 
 
 def publish(request: Request, item_id: str | None, ticket: str = "") -> Publish:
-    """Publish a body as it is."""
+    """Publish the body of the request."""
     kind, key = request.headers.get("content-type", ""), request_fields.text(request.headers, GROUP_KEY)
     exact = bool(ticket) and GUID in request.headers
     sent = Message(request.body, kind, key, headers=told(request.headers), asks=asks(request.headers), exact=exact)
@@ -92,11 +92,11 @@ def publish(request: Request, item_id: str | None, ticket: str = "") -> Publish:
 
 
 def message(request: Request, sent: Message, item_id: str | None, ticket: str) -> Publish:
-    """Publish one message; it belongs to the trace of its request, if that has one."""
+    """Publish one message, which joins the trace of its request, if any."""
     if sent.key and (not is_printable(sent.key) or len(sent.key.encode()) > ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"Group-Key has at most {ITEM_ID_BYTES} printable bytes")
     for name, text in sent.headers.items():
-        # XML, in which the message may be handed out, has no control characters.
+        # Messages may be delivered in XML, which has no control characters.
         if not is_printable(name + text):
             raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]!a} is not printable")
     said = headers.named(sent.headers.items())
@@ -118,7 +118,7 @@ def message(request: Request, sent: Message, item_id: str | None, ticket: str) -
 
 
 def packed(body: bytes, content_type: str, headers: Mapping[str, str]) -> bytes:
-    """Make the envelope of a message; raises MalformedRequest when it is too big for any queue, Fault for a type that is none."""
+    """Pack the envelope of a message; raises MalformedRequest if it is too big for any queue, Fault for a wrong content type."""
     if len(body) > MAX_PAYLOAD_BYTES:
         raise MalformedRequest(
             Problem.PAYLOAD_TOO_BIG, f"the body has {len(body)} bytes, a message at most {MAX_PAYLOAD_BYTES}"
@@ -132,18 +132,18 @@ def packed(body: bytes, content_type: str, headers: Mapping[str, str]) -> bytes:
 
 
 def _digest(sent: Message, said: Mapping[str, str]) -> str:
-    """Tell messages apart by what they say, and not by the trace that a request belongs to."""
+    """Return a digest of a message's content, without its trace."""
     told = repr((sent.body, sent.content_type, sent.key, sorted(said.items()), sorted(sent.asks.items())))
     return hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
 
 
 def asks(fields: Mapping[str, str]) -> dict[str, str | int]:
-    """Read from a head what a message asks for."""
+    """Read the delivery hints from headers."""
     return {header: fields[header.lower()] for header in HINTS.values() if header.lower() in fields}
 
 
 def hints(said: Mapping[str, str | int]) -> Hints:
-    """Judge what a message asks for, by the names that its client knows: whole numbers, both times in seconds."""
+    """Validate delivery hints by their client's names: whole numbers, times in seconds."""
     if not said:
         return NO_HINTS
     delay, priority, ttl = (
@@ -164,22 +164,22 @@ def _count(name: str, value: str | int) -> int:
 
 
 def told(fields: Mapping[str, str]) -> dict[str, str]:
-    """Read what the fields of a head say of a message: `Item-NAME`, in lower case as HTTP has names, in UTF-8."""
+    """Read the item's headers from `Item-NAME` fields: names in lower case, as in HTTP, values in UTF-8."""
     return {name.removeprefix(ITEM): request_fields.text(fields, name) for name in fields if name.startswith(ITEM)}
 
 
 def once(request: Request, guid: str) -> Publish:
-    """Publish under an id of the client's, once: it is its own ticket, so it counts whatever became of the item (RX7)."""
+    """Publish once under a client's id, which is also the ticket: it counts even after the item is gone (RX7)."""
     return publish(request, guid, guid)
 
 
 def guid(request: Request) -> str:
-    """Read the client's own id of a message: `guid` or, the same in a header, `Idempotency-Key`; empty when there is none."""
+    """Read the client's id of a message, `guid` or the header `Idempotency-Key`; empty if absent."""
     given = []
     if "guid" in request.query:
         given.append(paths.item_id(request.query["guid"], "guid"))
     if GUID in request.headers:
-        # A string of RFC 9651, whose quotes many leave out.
+        # A string of RFC 9651, whose quotes many clients omit.
         given.append(
             paths.item_id(
                 request_fields.text(request.headers, GUID).removeprefix('"').removesuffix('"'), "Idempotency-Key"
@@ -199,7 +199,7 @@ def redeem(request: Request) -> Redeem:
 
 
 def browse(request: Request) -> Browse | None:
-    """Look at a page of messages; None when an earlier page had the last of them."""
+    """Browse a page of messages; None when an earlier page had the last of them."""
     after = request.query.get("after", "")
     if after == ENDED:
         return None
@@ -211,18 +211,18 @@ def browse(request: Request) -> Browse | None:
 
 
 def names(request: Request) -> Nodes | None:
-    """Look through names of queues; None when an earlier page had the last of them."""
+    """List names of queues; None when an earlier page had the last of them."""
     below = request.query.get("below", "")
     return None if below == ENDED else Nodes(request.sender, NAMES_A_LOOK, below)
 
 
 def onward(request: Request, name: str) -> Nodes:
-    """Look through the names that follow one."""
+    """List the names after one."""
     return Nodes(request.sender, NAMES_A_LOOK, name)
 
 
 def _value(name: str, value: object) -> str:
-    """Write an option's value as forms have it: of one that is true or false, a number or a text that, or a text."""
+    """Write an option's value as in forms: booleans only for boolean options, numbers only for numeric ones, or any text."""
     option, number = BY_NAME.get(name), request_fields.whole(value)
     match value:
         case str():

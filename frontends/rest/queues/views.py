@@ -1,4 +1,4 @@
-"""From results of the core to what is shown of queues and their messages. Pure."""
+"""Turns results of the core into views of queues and messages. Pure."""
 
 from collections.abc import Collection, Sequence
 from urllib.parse import urlencode
@@ -11,7 +11,7 @@ from frontends.rest.paths import Place
 
 
 def message(node: str, item: Listed) -> Message:
-    """Give a message as a browse lists it; raises CorruptRecord."""
+    """Return the view of a browsed message; raises CorruptRecord."""
     envelope = codec.unpack(item.envelope)
     return Message(
         node,
@@ -27,13 +27,13 @@ def message(node: str, item: Listed) -> Message:
 
 
 def children(names: Sequence[str], above: str, collections: Collection[str] = ()) -> list[Child]:
-    """Give what is directly below a part of the tree, whose steps are the slashes in names (RX4); a collection is no queue."""
+    """Return the children of a part of the tree, whose levels are the slashes in names (RX4); a collection is not a queue."""
     beginning = f"{above}/" if above else ""
     found: dict[str, bool] = {}
     for name in names:
         if name.startswith(beginning) and name != beginning:
             step, slash, _ = name.removeprefix(beginning).partition("/")
-            # An empty step is no part of a path: such a name stands as it is.
+            # An empty level cannot be a path segment: show the whole name.
             child = f"{beginning}{step}" if step else name
             itself = (not slash or not step) and name not in collections
             found[child] = found.get(child, False) or itself
@@ -41,7 +41,7 @@ def children(names: Sequence[str], above: str, collections: Collection[str] = ()
 
 
 def following(place: Place, limit: str | None, after: str, below: str) -> str:
-    """Give the link to the next page; the cursors are where its two lists go on."""
+    """Return the link to the next page, with the cursors of its two lists."""
     given = {"after": after, "below": below} | ({"limit": limit} if limit else {})
     path = paths.queue(place.node) if place.node else paths.QUEUES
     return f"{path}?{urlencode({name: value for name, value in given.items() if value})}"

@@ -1,1 +1,1 @@
-"""Subscriptions and what their owners take by them: requests, operations, events."""
+"""Pull subscriptions and the messages they hold: requests, handlers, events."""

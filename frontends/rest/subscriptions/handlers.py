@@ -1,6 +1,6 @@
-"""What each operation on subscriptions does: to begin one, to come for what it holds, and what becomes of its messages.
+"""Handlers of operations on subscriptions: create, fetch, end, and the outcomes of held messages.
 
-Must not know a framework. Holds nothing between two requests.
+Must not know a framework. Handlers keep nothing between two requests.
 """
 
 import asyncio
@@ -51,14 +51,14 @@ from frontends.rest.subscriptions import requests, sse, views
 from frontends.rest.subscriptions.requests import Lease, LockRef
 
 SILENT_SECONDS: Final = 5.0
-"""So long a stream of events says nothing at most: it is how both ends find that the other is gone."""
+"""The longest silence of an event stream: it lets both ends notice that the other is gone."""
 
 _LOOKS: Final = 20
-"""Times that one request looks through names for what a wildcard stands for."""
+"""How many pages of names one request reads to find matches of a wildcard."""
 
 
 async def create_subscription(core: Core, request: Request) -> Response:
-    """Begin a lease on a queue, on all queues below a collection, or on several destinations (R12, R13)."""
+    """Subscribe to a queue, to all queues below a collection, or to several destinations (R12, R13)."""
     lease_request = requests.lease_request(request)
     name = requests.named(lease_request.seconds)
     collects = [await _collects(core, request, each) for each in lease_request.destinations]
@@ -91,17 +91,17 @@ async def create_subscription(core: Core, request: Request) -> Response:
 
 
 async def list_subscriptions(core: Core, request: Request) -> Response:
-    """List the asker's own leases, a page of them."""
+    """List a page of the sender's own subscriptions."""
     first, limit = fields.first(request), fields.page(request)
     found = (await result(core, Subscriptions(request.sender, None), SubscriptionList)).subscriptions
     mine = [requests.known(request.sender, each.node, each.jid) for each in found if is_lease(each.jid)]
     shown = await asyncio.gather(*(_listed(core, request, each) for each in mine[first : first + limit]))
-    # One that ends while it is looked at is not shown.
+    # A subscription that ends meanwhile is not shown.
     return views.leases([each for each in shown if each], first, limit, len(mine))
 
 
 async def show_subscription(core: Core, request: Request) -> Response:
-    """Show what a lease holds and begin its time anew, or send what it gets as it comes (R15, RX5)."""
+    """Show the messages of a subscription and extend its lease, or stream them (R15, RX5)."""
     lease = requests.of(request)
     wait = requests.wait(request)
     fetch = _fetch(lease, request)
@@ -113,13 +113,13 @@ async def show_subscription(core: Core, request: Request) -> Response:
 
 
 async def delete_subscription(core: Core, request: Request) -> Response:
-    """End a lease, and give back what it holds (R14)."""
+    """End a subscription, and return its messages (R14)."""
     lease = requests.of(request)
     return _done(_told(lease, await _ended(core, lease, request.sender)), Done, Unsubscribed)
 
 
 async def show_held_message(core: Core, request: Request) -> Response:
-    """Show a message that a lease holds under this lock."""
+    """Show a message that a subscription holds under this lock."""
     lock_ref = requests.lock_ref(request)
     lease = lock_ref.lease
     found = await _fetched(core, lease, _fetch(lease, request))
@@ -140,19 +140,19 @@ async def acknowledge_message(core: Core, request: Request) -> Response:
 
 
 async def acknowledge_messages(core: Core, request: Request) -> Response:
-    """Acknowledge several messages, each with a result of its own."""
+    """Acknowledge several messages, each with its own result."""
     wanted = [requests.grasped(request, each) for each in requests.addresses(request)]
     outcomes = await asyncio.gather(*(_acknowledged(core, each) for each in wanted))
     return replies.acknowledged(outcomes)
 
 
 async def release_message(core: Core, request: Request) -> Response:
-    """Give a message back."""
+    """Return a message to its queue."""
     return await _given_back(core, request, dead_letter=False)
 
 
 async def renew_message(core: Core, request: Request) -> Response:
-    """Start the time of a message's lock anew."""
+    """Renew a message's lock."""
     lock_ref = requests.lock_ref(request)
     outcome = _late(lock_ref, await core.ask(lock_ref.renew(request)))
     if isinstance(outcome, Refused):
@@ -162,12 +162,12 @@ async def renew_message(core: Core, request: Request) -> Response:
 
 
 async def bury_message(core: Core, request: Request) -> Response:
-    """Send a message to the dead letters of its queue."""
+    """Send a message to its queue's dead letters."""
     return await _given_back(core, request, dead_letter=True)
 
 
 def _fetch(lease: Lease, request: Request) -> Fetch:
-    """Come for what a lease holds; others who may look do not keep it alive, nor does its owner with HEAD (RFC 9110 §9.2.1)."""
+    """Return the fetch of a subscription; only its owner's, and not with HEAD, extends the lease (RFC 9110 §9.2.1)."""
     comes = lease.owner == request.sender and not request.looks
     return Fetch(lease.node, request.sender, lease.jid, lease.seconds * 1000 if comes else None, comes=comes)
 
@@ -181,14 +181,14 @@ async def _fetched(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
 
 
 def _told(lease: Lease, outcome: Result) -> Result:
-    """Say of a lease that is not there that it is over: only what has been one has an id."""
+    """Report a missing subscription as expired: only one that existed has an id."""
     gone = {Problem.NOT_SUBSCRIBED, *({Problem.NODE_NOT_FOUND} if lease.has_view else ())}
     over = isinstance(outcome, Refused) and outcome.problem in gone
     return Refused(Problem.LEASE_OVER, "the lease is over") if over else outcome
 
 
 async def _room(core: Core, request: Request, node: str) -> None:
-    """Refuse a lease when its owner has as many there as may be; two that are asked for at once may be one too many."""
+    """Refuse a subscription beyond the owner's limit; two concurrent requests may exceed it by one."""
     found = (await result(core, Subscriptions(request.sender, node), SubscriptionList)).subscriptions
     if sum(is_lease(each.jid) for each in found) >= request.most_leases:
         detail = f"you have {request.most_leases} subscriptions to it already, the most that there may be: end some"
@@ -196,7 +196,7 @@ async def _room(core: Core, request: Request, node: str) -> None:
 
 
 async def _listed(core: Core, request: Request, lease: Lease) -> views.ShownLease | None:
-    """Look at a lease; None when it is over."""
+    """Read a subscription; None when it has ended."""
     options = await core.ask(Options(lease.node, request.sender, lease.jid, ""))
     if not isinstance(options, Subscribed):
         return None
@@ -209,7 +209,7 @@ async def _listed(core: Core, request: Request, lease: Lease) -> views.ShownLeas
 
 
 async def _collects(core: Core, request: Request, destination: str) -> bool | None:
-    """Tell whether a destination is a collection; None for a wildcard, which has to stand for something."""
+    """Tell whether a destination is a collection; None for a wildcard, which must match something."""
     if not is_wildcard(destination):
         return (
             await result(core, Describe(destination, request.sender, as_owner=False), Described)
@@ -228,7 +228,7 @@ async def _collects(core: Core, request: Request, destination: str) -> bool | No
 
 
 async def _view(core: Core, request: Request, lease_request: requests.LeaseRequest, name: str) -> str:
-    """Make a collection of the destinations for this lease alone, so that they have one prefetch."""
+    """Create a collection of the destinations for this subscription alone, so that they share one prefetch."""
     options = {
         "pubsub#node_type": ("collection",),
         "pubsub#access_model": ("whitelist",),
@@ -250,7 +250,7 @@ async def _given_back(core: Core, request: Request, *, dead_letter: bool) -> Res
 
 
 def _late(lock_ref: LockRef, outcome: Result) -> Result:
-    """Say of a lock that is over that it is, whatever has become of the message since (RX6)."""
+    """Report an expired lock as such, whatever has happened to the message since (RX6)."""
     if not isinstance(outcome, Refused):
         return outcome
     late = {Problem.LOCKED_BY_ANOTHER, *((Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN) if lock_ref.was_handed else ())}
@@ -276,9 +276,9 @@ def _done(outcome: Result, *kinds: type[Result]) -> Response:
 
 
 async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> AsyncGenerator[bytes, None]:
-    """Send each message once, and end when the lease does, or this process; whoever reads slowly is not fetched for.
+    """Stream each message once, until the lease or this process ends; fetches nothing for a slow reader.
 
-    When its owner has gone before that, the lease ends with it: nobody would work on what it holds.
+    If the owner disconnects first, the subscription ends: nobody would process its messages.
     """
     seen = dict(fetch.after)
     try:
@@ -293,5 +293,5 @@ async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> Asyn
         yield sse.end(replies.of(found))
     finally:
         if fetch.comes and isinstance(found, Fetched):
-            # Nothing can be waited for here any more.
+            # Nothing can be awaited here any more.
             start(_ended(core, lease, fetch.sender))

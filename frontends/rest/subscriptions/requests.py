@@ -1,7 +1,7 @@
-"""What a subscription over HTTP is and holds, in words: its id, what is asked of it, and how its messages are named. Pure.
+"""Parses subscriptions over HTTP: their ids, requests about them, and the addresses of their messages. Pure.
 
-A subscription's id says all that this door has to know of it, so that any process serves it and nothing has to be kept beside the
-lease in Redis. It is no secret: whoever asks has to be its owner.
+A subscription's id contains all that this door must know, so that any process can serve it and Redis keeps nothing beside the
+subscription. The id is no secret: the sender must be the owner.
 """
 
 import re
@@ -36,7 +36,7 @@ LEASE_MOST: Final = 86_400
 WAIT_MOST: Final = 60
 REASON_LONGEST: Final = 200
 TOGETHER: Final = 200
-"""Messages that are acknowledged together: as many as go to Redis in one call."""
+"""The most messages to acknowledge together: as many as one script call takes."""
 
 _NUMBERS: Final = frozenset({"delay", "lease", "prefetch", "seconds"})
 _DIGITS: Final = 9
@@ -46,7 +46,7 @@ _LOCK: Final = re.compile(r"(([0-9]{1,4})-([0-9]{1,16}))(?:-([0-9a-f]{8}))?", re
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A subscription: whose, to what, its made-up name, and how long it lasts from each look at it."""
+    """A pull subscription: its owner, its node, its generated name, and the seconds that each fetch extends it by."""
 
     owner: Jid
     node: str
@@ -55,12 +55,12 @@ class Lease:
 
     @property
     def jid(self) -> Jid:
-        """Who is subscribed in its stead."""
+        """The JID that is subscribed on the owner's behalf."""
         return lease_jid(self.owner, self.name)
 
     @property
     def has_view(self) -> bool:
-        """Several destinations are a collection of its own, which ends with it."""
+        """Several destinations are a collection of their own, which ends with the subscription."""
         return own_view(self.node, self.jid)
 
     @property
@@ -69,27 +69,27 @@ class Lease:
         return f"{paths.SUBSCRIPTIONS}/{self}"
 
     def __str__(self) -> str:
-        """Write it as its id: no part has a zero byte."""
+        """Write its id: no part contains a zero byte."""
         text = "\0".join((self.owner, self.node, self.name, str(self.seconds)))
         return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     def message(self, item: HeldItem) -> tuple[str, str]:
-        """Give the path of a message that it holds, and its lock as a query (RX6)."""
+        """Return the path of a held message, and its lock as a query (RX6)."""
         query = "" if item.partition.node == self.node else f"{urlencode({'queue': item.partition.node})}&"
         lock = f"{item.partition.number}-{item.token}"
         return paths.held(str(self), item.item_id), f"?{query}lock={lock}-{self.seal(item.item_id, lock)}"
 
     def seal(self, item_id: str, lock: str) -> str:
-        """Give what tells the address of a message that it was handed from one that somebody has made up.
+        """Return a checksum that tells a handed-out message address from an invented one.
 
-        It is no secret, and no right goes with it: of a message that is gone it tells whether its lock is over (RX6).
+        It is no secret and grants nothing: for a message that is gone it tells whether the lock has expired (RX6).
         """
         return f"{crc32(f'{self.name} {item_id} {lock}'.encode()):08x}"
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """What a new subscription is to be."""
+    """The options of a new subscription."""
 
     destinations: tuple[str, ...]
     prefetch: int
@@ -99,7 +99,7 @@ class LeaseRequest:
 
 @dataclass(frozen=True, slots=True)
 class LockRef:
-    """What a message's path says of its lock; an address that the subscription was never given may say anything."""
+    """The lock in a message's path; an invented address may contain anything."""
 
     lease: Lease
     node: str
@@ -110,17 +110,17 @@ class LockRef:
     was_handed: bool
 
     def acknowledge(self) -> Retract:
-        """Acknowledge the message; the same again is answered as the first time."""
+        """Acknowledge the message; a repeat gets the first answer."""
         return Retract(self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition)
 
     def renew(self, request: Request) -> RenewLock:
-        """Start the time of its lock anew, or give it as many seconds as the body says."""
+        """Renew its lock, for the seconds in the body if given."""
         said = _fields(request, {"seconds"})
         lock_ms = _whole(said, "seconds", 1, MAX_LOCK_SECONDS, 0) * 1000 if "seconds" in said else None
         return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition, lock_ms)
 
     def give_back(self, request: Request, *, dead_letter: bool) -> Unlock:
-        """Give the message back, or to the dead letters, as the body says; the same again is answered as the first time."""
+        """Return the message to its queue, or send it to the dead letters; a repeat gets the first answer."""
         said = _fields(request, {"reason"} if dead_letter else {"delay", "reason"})
         reason = said.get("reason", "")
         if not isinstance(reason, str) or not (is_printable(reason) and len(reason) <= REASON_LONGEST):
@@ -133,18 +133,18 @@ class LockRef:
 
 
 def named(seconds: int) -> str:
-    """Make up a name: it ends with how long the lease lasts, so that a list of leases can say where each is."""
+    """Generate a name; it ends with the lease in seconds, so that a list of subscriptions can return each one's path."""
     return f"{secrets.randbits(44):011x}{seconds:05x}"
 
 
 def known(owner: Jid, node: str, jid: Jid) -> Lease:
-    """Give a lease that there is, by the JID that is subscribed in its stead."""
+    """Return an existing subscription, from the JID subscribed on the owner's behalf."""
     name = resource(jid).removeprefix("lease-")
     return Lease(owner, node, name, min(max(int(name[11:], 16), LEASE_LEAST), LEASE_MOST))
 
 
 def of(request: Request) -> Lease:
-    """Read which subscription is asked for; raises Fault when there cannot be one of this id."""
+    """Return the subscription in the path; raises Fault for an impossible id."""
     lease = _read(request.place.lease)
     if lease is None:
         raise fault(MalformedRequest(Problem.NOT_SUBSCRIBED, "there is no such subscription"))
@@ -153,7 +153,7 @@ def of(request: Request) -> Lease:
 
 @lru_cache(maxsize=10_000)
 def _read(text: str) -> Lease | None:
-    """Read an id: it is in every request that a worker makes."""
+    """Parse an id, which every request of a worker contains."""
     try:
         owner, node, name, seconds = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\0")
         lasts = _whole({"lease": _number(seconds)}, "lease", LEASE_LEAST, LEASE_MOST, 0)
@@ -164,7 +164,7 @@ def _read(text: str) -> Lease | None:
 
 
 def lock_ref(request: Request) -> LockRef:
-    """Read which message under which lock is asked for: of the asker's own subscription."""
+    """Parse the message and lock of a request on the sender's own subscription."""
     lease = of(request)
     if lease.owner != request.sender:
         raise fault(MalformedRequest(Problem.FORBIDDEN, "the subscription is another's"))
@@ -178,7 +178,7 @@ def lock_ref(request: Request) -> LockRef:
 
 
 def addresses(request: Request) -> list[str]:
-    """Read the addresses of messages that are to be acknowledged together."""
+    """Read the addresses of messages to acknowledge together."""
     if not negotiation.is_json(request.headers.get("content-type", "")):
         detail = f"the addresses of messages are sent as {negotiation.JSON}"
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": negotiation.JSON})
@@ -189,7 +189,7 @@ def addresses(request: Request) -> list[str]:
 
 
 def grasped(request: Request, address: str) -> LockRef | Fault:
-    """Read the address of one of several messages, all of the subscription that is asked for."""
+    """Parse one of several addresses, all of the subscription in the path."""
     try:
         return lock_ref(_request(request, address))
     except MalformedRequest as refusal:
@@ -207,7 +207,7 @@ def _request(request: Request, address: str) -> Request:
 
 
 def lease_request(request: Request) -> LeaseRequest:
-    """Read what a new subscription is to be, from JSON or a form (R12)."""
+    """Read the options of a new subscription, from JSON or a form (R12)."""
     said = _fields(request, {"destinations", "prefetch", "lease", "selector"})
     found = said.get("destinations", [])
     destinations = found if isinstance(found, list) else [found]
@@ -225,12 +225,12 @@ def lease_request(request: Request) -> LeaseRequest:
 
 
 def wait(request: Request) -> int:
-    """Read how many seconds somebody waits for a message."""
+    """Read how many seconds to wait for a message."""
     return _whole({name: _number(value) for name, value in request.query.items()}, "wait", 0, WAIT_MOST, 0)
 
 
 def _fields(request: Request, names: set[str]) -> dict[str, Any]:
-    """Read the fields of a body; none is no fields."""
+    """Read the fields of a body; none without a body."""
     if not request.body:
         return {}
     kind = request.headers.get("content-type", "")
@@ -252,7 +252,7 @@ def _fields(request: Request, names: set[str]) -> dict[str, Any]:
 
 
 def _form(body: bytes) -> dict[str, Any]:
-    """Read pairs of names and texts; those that are to be numbers are, if they are written like that."""
+    """Parse name-value pairs of a form, and convert numeric fields."""
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=200)
     except ValueError:

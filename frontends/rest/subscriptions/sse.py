@@ -1,4 +1,4 @@
-"""Server-Sent Events (the HTML standard's `text/event-stream`), for what a subscription holds. Pure."""
+"""Writes Server-Sent Events (`text/event-stream` of the HTML standard) of a subscription. Pure."""
 
 from typing import Final
 
@@ -7,14 +7,14 @@ from frontends.rest.formats import documents
 from frontends.rest.formats.views import Message
 
 NOTHING: Final = b":\n\n"
-"""A comment: says that the stream is alive."""
+"""A comment that keeps the stream alive."""
 
 
 def message(shown: Message) -> bytes:
-    """Write an event of a message: JSON in one line."""
+    """Write the event of a message: JSON in one line."""
     return b"event: message\ndata: %b\n\n" % documents.message(shown)
 
 
 def end(told: Fault) -> bytes:
-    """Write the last event: why there are no more."""
+    """Write the last event, with the reason of the end."""
     return b"event: end\ndata: %b\n\n" % written(told)

@@ -1,4 +1,4 @@
-"""From results of the core to what is shown of subscriptions and what they hold. Pure."""
+"""Turns results of the core into views of subscriptions and their messages. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ACTIONS: Final = ("release", "renew", "dead-letter")
 
 
 def held(lease: Lease, item: HeldItem) -> Message:
-    """Give a message as a subscription holds it; raises CorruptRecord."""
+    """Return the view of a held message; raises CorruptRecord."""
     envelope = codec.unpack(item.envelope)
     path, query = lease.message(item)
     actions = {action: f"{path}/{action}{query}" for action in ACTIONS}
@@ -38,12 +38,12 @@ def held(lease: Lease, item: HeldItem) -> Message:
 
 
 def lease(of: Lease, found: Fetched) -> Held:
-    """Give what a subscription holds."""
+    """Return the view of a subscription's messages."""
     return Held(of.href, of.node, found.until_ms, [held(of, item) for item in found.items], found.more)
 
 
 def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Response:
-    """Tell that a subscription has begun, and where."""
+    """Answer that a subscription was created, and where."""
     said = {
         "id": str(lease),
         "href": lease.href,
@@ -57,7 +57,7 @@ def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) ->
 
 @dataclass(frozen=True, slots=True)
 class ShownLease:
-    """A lease with its destinations and as it stands."""
+    """A subscription with its destinations and options."""
 
     lease: Lease
     destinations: tuple[str, ...]
@@ -65,7 +65,7 @@ class ShownLease:
 
 
 def leases(shown: Sequence[ShownLease], first: int, limit: int, total: int) -> Response:
-    """Show whoever asks its own leases."""
+    """Answer with the sender's own subscriptions."""
     said: dict[str, Any] = {"subscriptions": [_leased(each) for each in shown], "total": total}
     if first + limit < total:
         said["next"] = f"{paths.SUBSCRIPTIONS}?{urlencode({'first': first + limit, 'limit': limit})}"

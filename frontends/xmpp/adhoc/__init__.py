@@ -1,1 +1,1 @@
-"""Ad-hoc commands (XEP-0050), by which people administer the service from any client. Must not know the core."""
+"""Ad-hoc commands (XEP-0050) for administration from any XMPP client. Must not know the core."""

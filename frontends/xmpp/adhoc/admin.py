@@ -1,8 +1,7 @@
-"""Ad-hoc commands for administrators, and for owners of nodes, that are done at once.
+"""Ad-hoc commands of administrators and owners that take one step.
 
-They are overview, pause, resume, drain, release, and disconnect, whose form is made of the frontends that there are.
-
-Forms to commands of the model, and outcomes to what people read. Must not know how anything is done.
+These are overview, pause, resume, drain, release, and disconnect, whose form lists the frontends. Translates forms to commands,
+and results to text. Must not know how commands are executed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ from frontends.xmpp.stanzas import Answer, Iq, Question, View
 from frontends.xmpp.xml import forms
 
 OVERVIEW_MOST: Final = 100
-"""Nodes in one table: with the longest names it is as large as a reply may be."""
+"""The most nodes in a table: with the longest names it reaches the size limit of a reply."""
 
 _OVERVIEW_DEFAULT: Final = 50
 _FIRST_MOST: Final = 10**9
@@ -46,7 +45,7 @@ _COLUMNS: Final = {
 
 
 def listed(question: Question, asked: Overview, found: Overviewed) -> bytes:
-    """Write the nodes that were asked for as a table, and where the next page begins."""
+    """Write the nodes as a table, and where the next page begins."""
     columns = (forms.Field(name, kind="text-single", label=label) for name, label in _COLUMNS.items())
     table = forms.table(ns.ADMIN_OVERVIEW, columns, map(_row, found.nodes), "Nodes")
     after = asked.first + asked.limit
@@ -55,7 +54,7 @@ def listed(question: Question, asked: Overview, found: Overviewed) -> bytes:
 
 
 def configured(question: Question, change: Configure) -> bytes:
-    """Write that a node is in another state."""
+    """Write the new state of a node."""
     (state,) = change.options[_STATE]
     return commands.completed(question.iq, _SWITCHES[NodeState(state)], f"{change.node} is {state}")
 
@@ -66,7 +65,7 @@ def released(question: Question, outcome: Released) -> bytes:
 
 
 def listed_frontends(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
-    """Write the form that asks which frontend is to end, with what is known of each; or that one is told to."""
+    """Write the form to choose a frontend to disconnect, with the state of each; or that one is disconnected."""
     if isinstance(outcome, FrontendList):
         return commands.executing(iq, ns.ADMIN_DISCONNECT, _choice(outcome))
     note = "disconnected" if outcome.listed else "it was not in the list (any more); if it lives, it ends"
@@ -74,7 +73,7 @@ def listed_frontends(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
 
 
 def _choice(found: FrontendList) -> str:
-    # At the other doors there is nothing that others could take over.
+    # Other doors have no deliveries to take over.
     sending = [each for each in found.frontends if each.door == "xmpp"]
     names = tuple(each.name for each in sending)
     field = forms.Field("frontend", kind="list-single", label="Frontend", choices=names, required=True)
@@ -106,7 +105,7 @@ def _row(one: Summary) -> dict[str, str]:
 def asking(
     node: str, title: str, instructions: str, asked: Mapping[str, tuple[str, str, str]]
 ) -> Callable[[Iq], Answer]:
-    """Make the first step of a command: its form, each field by its kind, its label and its default; nothing is read."""
+    """Return the first step of a command, its form: each field by its kind, label and default."""
     form = forms.written("form", node, _empty(asked), title, instructions)
     return lambda iq: Answer(iq, commands.executing(iq, node, form))
 

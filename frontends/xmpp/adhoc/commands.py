@@ -1,7 +1,7 @@
-"""Ad-hoc commands (XEP-0050): a form and its answer, or several. Must not know any one command.
+"""Ad-hoc commands (XEP-0050) in one or several steps. Must not know any one command.
 
-Nothing is kept between two steps: the form that comes back says all, so any frontend takes it, and a session's id is
-no more than a name, signed so that every frontend knows it again as one that was given to this asker.
+No state is kept between two steps: the submitted form contains all, so any frontend can process it. A session's id is only a
+name, signed so that every frontend recognises it as given to this sender.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _SIGNATURE_CHARACTERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class AdhocContext:
-    """Who administrates the service, the key that sessions are signed with, and what a node is whose maker does not say.
+    """The administrators, the key that signs session ids, and the default configuration of a node.
 
     All three are the same at every frontend.
     """
@@ -36,19 +36,19 @@ class AdhocContext:
     node: NodeConfig = field(default_factory=NodeConfig)
 
     def open_to(self, command: "Command", sender: Jid) -> bool:
-        """Tell whether somebody may execute a command, as far as that can be told without the core."""
+        """Tell whether the sender may execute a command, as far as that is known without the core."""
         return not command.for_admins or bare(sender) in self.admins
 
 
 NOBODY: Final = AdhocContext()
-"""That of a service without administrators."""
+"""The context of a service without administrators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One that is offered: its name on the wire and for people, what it begins with, and what its form ends in.
+    """An offered command: its names on the wire and for people, its first step, and the processing of its form.
 
-    One that is `for_admins` concerns the whole service; of the others the core knows who may.
+    A command `for_admins` concerns the whole service; for the others the core checks permissions.
     """
 
     node: str
@@ -69,7 +69,7 @@ def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocC
         raise MalformedRequest(Problem.FORBIDDEN, "this command is for administrators")
     session = asked.get("sessionid")
     if session is None:
-        # In the request itself, where each answer to it finds it.
+        # Stored in the request, where each reply to it finds it.
         asked.set("sessionid", _signed(iq, command, context, iq.id[:_NAME_CHARACTERS]))
     elif not hmac.compare_digest(_signed(iq, command, context, session.rpartition(".")[0]).encode(), session.encode()):
         raise BadCommand(condition="bad-sessionid", detail="there is no such session of yours with this command")
@@ -91,22 +91,22 @@ def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocC
 
 
 def executing(iq: Iq, node: str, form: str) -> bytes:
-    """Write the form that a command goes on with, and ends with."""
+    """Write the form of a command's last step."""
     return _written(iq, node, "executing", f"<actions execute='complete'><complete/></actions>{form}")
 
 
 def going_on(iq: Iq, node: str, form: str, note: str) -> bytes:
-    """Write how far a command has come, and the form that lets it go on."""
+    """Write the progress of a command, and the form to continue."""
     return _written(iq, node, "executing", f"<actions execute='next'><next/></actions>{form}{_note(note)}")
 
 
 def completed(iq: Iq, node: str, note: str = "", form: str = "") -> bytes:
-    """Write that a command is done, with a word for the person who asked, or what the person asked for."""
+    """Write that a command is done, with a note or a result."""
     return _written(iq, node, "completed", form + (_note(note) if note else ""))
 
 
 def info(command: Command) -> bytes:
-    """Write what a command is (XEP-0050 §2.3)."""
+    """Write the disco information of a command (XEP-0050 §2.3)."""
     features = "".join(f"<feature var='{name}'/>" for name in (ns.COMMANDS, ns.FORM, ns.DISCO_INFO))
     return (
         f"<query xmlns='{ns.DISCO_INFO}' node='{escaped(command.node)}'>"
@@ -115,7 +115,7 @@ def info(command: Command) -> bytes:
 
 
 def items(iq: Iq, offered: Mapping[str, Command], context: AdhocContext) -> bytes:
-    """Write the list of commands that are open to the asker (XEP-0050 §2.2)."""
+    """Write the list of commands that the sender may execute (XEP-0050 §2.2)."""
     inside = "".join(
         f"<item jid='{escaped(iq.service)}' node='{escaped(each.node)}' name='{escaped(each.name)}'/>"
         for each in offered.values()
@@ -125,7 +125,7 @@ def items(iq: Iq, offered: Mapping[str, Command], context: AdhocContext) -> byte
 
 
 def list_info() -> bytes:
-    """Write what the list of commands is."""
+    """Write the disco information of the list."""
     return (
         f"<query xmlns='{ns.DISCO_INFO}' node='{ns.COMMANDS}'><identity category='automation' type='command-list'/>"
         f"<feature var='{ns.DISCO_INFO}'/><feature var='{ns.DISCO_ITEMS}'/></query>"
@@ -133,7 +133,7 @@ def list_info() -> bytes:
 
 
 def _signed(iq: Iq, command: Command, context: AdhocContext, name: str) -> str:
-    """Give the id of a session by its name: no one else has it, and no other command."""
+    """Return the signed id of a session: it is valid only for this sender and this command."""
     about = f"{iq.sender}\0{command.node}\0{name}".encode()
     return f"{name}.{hmac.new(context.key, about, hashlib.sha256).hexdigest()[:_SIGNATURE_CHARACTERS]}"
 

@@ -1,4 +1,4 @@
-"""Fields of an ad-hoc command's form, each read in one way; a fault names its field. Must not know any command."""
+"""Parses single fields of an ad-hoc command's form; an error names its field. Must not know any command."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,14 +13,14 @@ _FLAGS = {"1": True, "true": True, "0": False, "false": False, "": False}
 
 
 def expect(fields: Fields, names: Collection[str]) -> None:
-    """Refuse a form with fields that the command has not."""
+    """Refuse a form with fields that the command does not have."""
     unknown = next((name for name in fields if name not in names), None)
     if unknown is not None:
         raise wrong(unknown[:100], detail="this command has no such field")
 
 
 def text(fields: Fields, name: str, most_bytes: int) -> str:
-    """Read a text; empty when it is not there."""
+    """Read a text; empty if absent."""
     values = fields.get(name, ("",)) or ("",)
     if len(values) > 1:
         raise wrong(name, detail="one value")
@@ -30,7 +30,7 @@ def text(fields: Fields, name: str, most_bytes: int) -> str:
 
 
 def node(fields: Fields, name: str) -> str:
-    """Read the name of a node, which must be there."""
+    """Read the name of a node, which is required."""
     values = fields.get(name, ())
     if len(values) != 1:
         raise wrong(name, detail="the name of one node")
@@ -41,7 +41,7 @@ def node(fields: Fields, name: str) -> str:
 
 
 def jid(fields: Fields, name: str) -> Jid | None:
-    """Read a JID; None when it is not there."""
+    """Read a JID; None if absent."""
     given = text(fields, name, 10_000)
     try:
         return attributes.any_jid(given) if given else None
@@ -59,7 +59,7 @@ def number(fields: Fields, name: str, least: int, most: int, default: int) -> in
 
 
 def flag(fields: Fields, name: str) -> bool:
-    """Read a yes or no, which is no when it is not there."""
+    """Read a boolean; false if absent."""
     found = _FLAGS.get(text(fields, name, 100))
     if found is None:
         raise wrong(name, detail="true or false")
@@ -67,7 +67,7 @@ def flag(fields: Fields, name: str) -> bool:
 
 
 def items(fields: Fields, name: str, most: int) -> tuple[str, ...]:
-    """Read ids of items, one a line; empty lines are none."""
+    """Read ids of items, one a line; ignores empty lines."""
     found = tuple(dict.fromkeys(value for value in fields.get(name, ()) if value))
     if len(found) > most:
         raise wrong(name, f"at most {most} items")
@@ -77,5 +77,5 @@ def items(fields: Fields, name: str, most: int) -> tuple[str, ...]:
 
 
 def wrong(name: str, detail: str) -> BadCommand:
-    """Give the fault of a field."""
+    """Return the error of a field."""
     return BadCommand(condition="bad-payload", detail=f"{name}: {detail}")

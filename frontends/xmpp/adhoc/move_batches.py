@@ -1,6 +1,6 @@
-"""Moves of many items at a rate: as many steps of the core as fit before an answer is due. Must not know who asks for one.
+"""Runs moves of many items at a rate: as many steps of the core as fit before the answer is due. Must not know who asked.
 
-Nothing outlives the answer, and the pace is kept within it: whoever goes on at once is no faster than whoever waits.
+Nothing outlives the answer. The rate holds within it, so continuing at once is no faster than waiting.
 """
 
 import asyncio
@@ -19,27 +19,27 @@ from broker.model.results import Result, Transferred
 from broker.tasks import Tasks
 
 SECONDS: Final = 5.0
-"""How long an answer is waited for; clients give up after thirty seconds at the earliest."""
+"""The longest time until the answer; clients give up after thirty seconds at the earliest."""
 
 AT_ONCE: Final = 32
 AT_ONCE_OF_ONE: Final = 2
-"""Batches that a frontend takes at once, and those of one bare JID: each keeps Redis as busy as its rate says."""
+"""The most batches at once, in all and of one bare JID: each keeps Redis as busy as its rate allows."""
 
 _STEPS_A_SECOND: Final = 5
 _MOST_A_STEP: Final = 200
 
 
 class MoveBatches:
-    """Those that are under way."""
+    """The running batches."""
 
     def __init__(self, stopping: Callable[[], bool]) -> None:
-        """Answer early once `stopping` says so."""
+        """Answer early once `stopping` returns True."""
         self._stopping = stopping
         self._tasks = Tasks()
         self._of: Counter[Jid] = Counter()
 
     def submit(self, core: Core, rate: int, command: Transfer, reply: Reply) -> None:
-        """Take a transfer from where it stands; raises MalformedRequest when there are too many."""
+        """Run a batch from its scan position; raises MalformedRequest when too many are running."""
         who = bare(command.sender)
         if len(self._tasks) >= AT_ONCE or self._of[who] >= AT_ONCE_OF_ONE:
             raise MalformedRequest(Problem.TOO_MUCH_HELD, "too many transfers at once: go on with this one later")
@@ -53,20 +53,20 @@ class MoveBatches:
         reply(outcome)
 
     async def _taken(self, core: Core, rate: int, command: Transfer) -> Result:
-        """Take steps until the end, or until the time is over; then `scan` is where to go on."""
+        """Run steps until the end or until the time is up; `scan` is the position to continue from."""
         began, count, passed = time.monotonic(), 0, Counter[str]()
         first, limit = command.scan, max(1, min(_MOST_A_STEP, rate // _STEPS_A_SECOND))
         while True:
             outcome = await core.ask(replace(command, limit=limit))
             if not isinstance(outcome, Transferred):
-                # What has moved is told first; the next batch meets the same refusal, or does not.
+                # Report the moved items first; the next batch meets the same refusal, or does not.
                 return Transferred(count, passed, command.scan) if command.scan != first else outcome
             count += outcome.count
             passed.update(outcome.passed)
             command = replace(command, scan=outcome.scan)
             if not outcome.scan:
                 return Transferred(count, passed, "")
-            # What was too fast is waited for; what is slow is not made up for.
+            # Wait after a step that was too fast; do not catch up after a slow one.
             await asyncio.sleep(max(0.0, began + count / rate - time.monotonic()))
             if self._stopping() or time.monotonic() - began >= SECONDS:
                 return Transferred(count, passed, command.scan)

@@ -1,7 +1,7 @@
-"""Ad-hoc commands that send many items elsewhere, step by step: `redrive` and `move`. Pure; must not know how it is done.
+"""Ad-hoc commands that move many items in steps: `redrive` and `move`. Pure; must not know how moves are executed.
 
-How far one has come travels in hidden fields of the form that lets it go on: any frontend takes that up. Whoever forges
-them gets no further than by honest ones, for the core judges each step.
+Hidden fields of the form carry the progress, so any frontend can continue. Forging them gains nothing, because the core checks
+each step.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ _HIDDEN: Final = ("scan", "moved", "stayed")
 
 
 def progress(question: MoveBatch, asked: Transfer, outcome: Transferred) -> bytes:
-    """Write how far a transfer has come: to its end, or the form that lets it go on."""
+    """Write the progress of a transfer: that it is finished, or the form to continue."""
     name = ns.ADMIN_REDRIVE if asked.to is None else ns.ADMIN_MOVE
     moved, stayed = question.moved + outcome.count, question.stayed + sum(outcome.passed.values())
     note = f"moved {moved}" + (f", {stayed} stayed" if stayed else "")
@@ -72,7 +72,7 @@ def _redrive(iq: Iq, given: Fields) -> Question:
     fields.expect(given, {*_REDRIVE, *_HIDDEN})
     items, reason = _named(given), fields.text(given, "reason", _REASON_BYTES)
     everything = fields.flag(given, "all")
-    # A form that goes on says nothing of the sort: it goes on with what it began with.
+    # A form that continues a scan selects nothing: it continues its first selection.
     if not (items or reason or everything or _scan(given)):
         raise fields.wrong(name="items", detail="which ones? Name items, give a reason, or say all")
     if everything and (items or reason):

@@ -1,4 +1,4 @@
-"""The table of ad-hoc commands that the service offers. Must not know what any of them does."""
+"""The table of ad-hoc commands that the service offers. Must not know what they do."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,6 +1,6 @@
-"""The ad-hoc command `get-pending`: an owner asks for the forms of subscriptions that wait (XEP-0060 §8.7).
+"""The ad-hoc command `get-pending`: an owner requests the forms of pending subscriptions (XEP-0060 §8.7).
 
-Must not know what an owner answers.
+Must not know how an owner decides.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from frontends.xmpp.xml import forms
 
 
 def choice(iq: Iq, nodes: tuple[str, ...]) -> bytes:
-    """Write the answer to the first step: where something waits."""
+    """Write the answer to the first step: the nodes with pending subscriptions."""
     if not nodes:
         return commands.completed(iq, ns.PUBSUB_GET_PENDING, "No subscription waits for your approval.")
     field = forms.Field(approvals.NODE, kind="list-single", label="Node", choices=nodes, required=True)
@@ -24,7 +24,7 @@ def choice(iq: Iq, nodes: tuple[str, ...]) -> bytes:
 
 
 def sent(iq: Iq) -> bytes:
-    """Write the answer to the second: the forms are on their way."""
+    """Write the answer to the second step: the forms are on their way."""
     return commands.completed(iq, ns.PUBSUB_GET_PENDING)
 
 

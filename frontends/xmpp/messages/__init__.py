@@ -1,1 +1,1 @@
-"""Messages: those that publish, those that deliver, and what comes back. Must not know requests."""
+"""Messages that publish, messages that deliver, and their errors. Must not know requests."""

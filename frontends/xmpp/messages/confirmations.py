@@ -1,6 +1,6 @@
-"""Deliveries that are to be confirmed: the IQs around them, and what comes back (urn:xmpp:qos). Must not know the payload.
+"""Deliveries that are confirmed (urn:xmpp:qos): their IQs, and the receivers' answers. Must not know the payload.
 
-An acknowledged item is one IQ; an assured one is two, and its receiver works on it when the second has come.
+An acknowledged item is one IQ. An assured item is two, and its receiver may start after the second.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ CLOSING: Final = {
     Stage.ACKNOWLEDGED: b"</message></acknowledged></iq>",
     Stage.ASSURED: b"</message></assured></iq>",
 }
-"""What ends an IQ that `opening` begins."""
+"""The end of an IQ that `opening` begins."""
 
 _MESSAGE: Final = f"<message xmlns='{ns.CLIENT}'>"
 _ITEM_NOT_FOUND: Final = f"{{{ns.STANZAS}}}item-not-found"
@@ -35,14 +35,14 @@ def opening(service: str, delivery: Delivery) -> str:
 
 
 def deliver(service: str, delivery: Delivery) -> bytes:
-    """Write the IQ that lets the receiver of an assured item begin; it tells until when the lock lasts."""
+    """Write the IQ that lets the receiver of an assured item start; it contains the lock's expiry."""
     named = _message_id(delivery.partition, delivery.token)
     expires = f"xmlns:q='{ns.STANZAQ}' q:expires='{moment(delivery.deadline_ms)}'"
     return f"{_head(service, delivery)}<deliver xmlns='{ns.QOS}' {expires} msgId='{named}'/></iq>".encode()
 
 
 def answered(iq: Element) -> Confirm | Bounce | None:
-    """Read the result or the error of such an IQ; None for every other, and for a result that does not say what it must."""
+    """Parse the answer to such an IQ; None for any other, and for an incomplete result."""
     sender = iq.get("from")
     named = delivery_ids.read(iq.get("id", ""))
     if not sender or named is None or named.stage is Stage.UNACKNOWLEDGED:
@@ -63,16 +63,16 @@ def _head(service: str, delivery: Delivery) -> str:
 
 
 def _message_id(partition: Partition, token: int) -> str:
-    """Name the message of one lock: no other of the service has this id, in any life of any node (S14)."""
+    """Return the msgId of a lock, unique in the service and across incarnations of a node (S14)."""
     return f"{partition.incarnation}-{partition.number}-{token}"
 
 
 def _received(iq: Element, message_id: str) -> bool:
-    # Peers leave `received` without its namespace, as the examples do, or qualify its attribute, as the schema does.
+    # Peers write `received` without its namespace, as in the examples, or qualify its attribute, as in the schema.
     return any(child.tag.rpartition("}")[2] == "received" and message_id in map(child.get, _MSG_IDS) for child in iq)
 
 
 def _gone(iq: Element) -> bool:
     error = stanzas.error(iq)
-    # A receiver that has lost an assured message says so by item-not-found: it is there, and may have it again.
+    # A receiver that has lost an assured message answers item-not-found: it is available, and gets the message again.
     return error is not None and error.get("type") == "cancel" and error.find(_ITEM_NOT_FOUND) is None

@@ -1,6 +1,6 @@
-"""The ids of stanzas that carry deliveries: all that a reply must bring back. Must not know what such a stanza holds.
+"""The stanza ids of deliveries, which contain everything that a reply must return. Must not know the content.
 
-A reply may reach any frontend (SX13), and its id is the only thing in it that its sender has to repeat.
+A reply may reach any frontend (SX13), and its id is the only part that the receiver must repeat.
 """
 
 import re
@@ -23,13 +23,13 @@ _LETTERS: Final = {
 }
 _STAGES: Final = {letter: stage for stage, letter in _LETTERS.items()}
 
-# The partition stands last: a node's name may hold any character.
+# The partition is last: a node's name may contain any character.
 _ID: Final = re.compile(r"sq:([asdrg]:|)([0-9]{1,19}):([0-9]{1,20}-[0-9]{1,20}):(.{1,2100})", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The lock that a delivery was for, and what was sent."""
+    """The lock of a delivery, and its stage."""
 
     partition: Partition
     position: str
@@ -38,7 +38,7 @@ class Named:
 
 
 def written(delivery: Delivery) -> str:
-    """Write the id of a delivery's stanza, ready to stand in an attribute."""
+    """Write the id of a delivery's stanza, escaped for an attribute."""
     return f"sq:{_LETTERS[delivery.stage]}{delivery.token}:{delivery.position}:{_partition(delivery.partition)}"
 
 
@@ -48,9 +48,9 @@ def _partition(partition: Partition) -> str:
 
 
 def read(text: str) -> Named | None:
-    """Read what `written` wrote; None for every other id.
+    """Parse what `written` wrote; None for any other id.
 
-    What a forger can write here is judged by the core: the token must be that of a lock which the sender holds.
+    The core detects forged ids: the token must be that of a lock which the sender holds.
     """
     found = _ID.fullmatch(text)
     if found is None:

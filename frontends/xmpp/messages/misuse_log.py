@@ -1,4 +1,4 @@
-"""Events for whoever watches over the service (XEP-0337): who misuses QoS, told at a limited rate. Pure; is told the time."""
+"""Events for an observer of the service (XEP-0337) about misuse of QoS, rate-limited. Pure; time is an argument."""
 
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -9,21 +9,21 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml.text import escaped, moment
 
 _EVERY_MS: Final = 1_000
-"""Least time between two events: a flood must not become one of our own."""
+"""The shortest time between two events: a flood of misuse must not become a flood of events."""
 
 
 class EventLog:
     """The events of one frontend; without a reader it writes nothing."""
 
     def __init__(self, service: str, reader: Jid | None) -> None:
-        """Tell `reader` in the name of `service`."""
+        """Send events to `reader` on behalf of `service`."""
         self._service = service
         self._reader = reader
         self._next_ms = 0
         self._suppressed = 0
 
     def misuse(self, request: Element, problem: Problem, detail: str, now_ms: int) -> bytes:
-        """Write the event of a request that was refused as misuse; empty when it is too soon after another."""
+        """Write the event of a refused misuse; empty when too soon after the last one."""
         if self._reader is None:
             return b""
         if now_ms < self._next_ms:

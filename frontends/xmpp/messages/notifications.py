@@ -1,7 +1,7 @@
-"""What subscribers are sent: deliveries and notices, and the bounces of deliveries. Must not know requests or replies.
+"""Messages to subscribers: deliveries and notices; also parses bounces of deliveries. Must not know requests or replies.
 
-A message has no `type`: a `headline` to a peer that is offline vanishes, this kind comes back and frees its item (Q18). A
-delivery that is to be confirmed is the same content in an IQ, which `confirmations` writes.
+A message has no `type`: a `headline` to an offline peer would vanish, while this kind bounces and frees its item (Q18). A
+delivery with confirmation is the same content in an IQ, which `confirmations` writes.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from frontends.xmpp.messages import confirmations, delivery_ids
 from frontends.xmpp.pubsub import approvals, log_options, node_config, partition_options, payloads, subscription_lists
 from frontends.xmpp.xml.text import escaped, escaped_name, moment
 
-# A stored or copied delivery would be work for two (X2; XEP-0334 §4.2, §4.3).
+# A stored or copied delivery would give the work to two workers (X2; XEP-0334 §4.2, §4.3).
 _ALONE: Final = f"<no-store xmlns='{ns.HINTS}'/><no-copy xmlns='{ns.HINTS}'/></message>"
 
 _ALONE_BYTES: Final = _ALONE.encode()
@@ -45,7 +45,7 @@ _GONE: Final = f"{{{ns.STANZAS}}}gone"
 
 
 def lock(node: str, held: Lock | Delivery) -> str:
-    """Write what a holder may know of its lock (QX14), and where its item is in a node of several partitions (E13)."""
+    """Write what a holder may know of its lock (QX14), and the item's partition if there are several (E13)."""
     if isinstance(held, Delivery):
         number, key = held.partition.number if held.partitioned else None, held.key
     else:
@@ -59,7 +59,7 @@ def lock(node: str, held: Lock | Delivery) -> str:
 
 
 class Events:
-    """The messages of one frontend; `run` is a text of its own that makes the ids of its notices unique (P28)."""
+    """The messages of one frontend; `run` is a prefix of its own that makes the ids of its notices unique (P28)."""
 
     def __init__(self, service: str, run: str, *, legacy_unlock_ns: bool) -> None:
         """Keep the service's JID, which all frontends share (QX6), and the switch for peers that need the typo (QX4)."""
@@ -71,11 +71,9 @@ class Events:
         self._unlock_ns = ns.QUEUEING_TYPO if legacy_unlock_ns else ns.QUEUEING
 
     def delivery(self, delivery: Delivery) -> bytes:
-        """Write an item with its lock (Q16), or an entry of a stream with its position, and its headers.
+        """Write an item with its lock (Q16), or a log entry with its position, and its headers.
 
-        Raises CorruptRecord when its envelope cannot be read.
-
-        Once an assured item has arrived, its delivery is the word to begin.
+        Raises CorruptRecord when the envelope cannot be read. The second delivery of an assured item is the notice to start.
         """
         if delivery.stage is Stage.DELIVER:
             return confirmations.deliver(self._service, delivery)
@@ -96,7 +94,7 @@ class Events:
         return f"{self._from} to='{escaped_name(delivery.subscriber)}' id='{delivery_ids.written(delivery)}'>"
 
     def retracted(self, command: Retract, outcome: Retracted) -> bytes:
-        """Write the notification to the holder, the one subscriber who is told (Q20); nothing when nobody held the item."""
+        """Write the notification to the holder, the only subscriber to be notified (Q20); empty if nobody held the item."""
         if outcome.holder is None:
             return b""
         inside = f"<retract id='{escaped(command.item_id)}'/>"
@@ -108,7 +106,7 @@ class Events:
         return self._items(outcome.holder, command.node, inside, _through(outcome.collection, outcome.subid))
 
     def notice(self, notice: Notice) -> bytes:  # noqa: PLR0911  (a table of cases)
-        """Write what a subscriber is told without its asking (Q35, P24, P25)."""
+        """Write a notice that a subscriber did not request (Q35, P24, P25)."""
         match notice:
             case LockEnded(node, subscriber, item_id, token, collection, subid):
                 return self._items(subscriber, node, self._unlock(item_id, token), _through(collection, subid))
@@ -119,7 +117,7 @@ class Events:
                 inside = f"<collection node='{escaped(collection)}'><{what} node='{escaped(child)}'/></collection>"
                 return self._message(subscriber, inside, _through(through, subid))
             case SubscriptionChanged(changed):
-                # Kept for one who is away: it may wait for this for days.
+                # Stored if the subscriber is offline: it may have waited for days.
                 told = f"<subscription node='{escaped(changed.node)}' {subscription_lists.subscription(changed)}/>"
                 return self._kept(changed.jid, f"<event xmlns='{ns.PUBSUB_EVENT}'>{told}</event>")
             case ApprovalAsked(owner, waiting):
@@ -133,13 +131,13 @@ class Events:
                 assert_never(notice)
 
     def _configuration(self, record: NodeRecord) -> str:
-        # The same to thousands, one after another.
+        # Cached, since thousands of subscribers get the same text in a row.
         if self._configured[0] is not record:
             self._configured = record, node_config.changed(record)
         return self._configured[1]
 
     def _unlock(self, item_id: str, token: int | None) -> str:
-        # With the token a worker can tell an old lock's end from a new one's (X10).
+        # The token tells a worker the end of an old lock from that of a newer one (X10).
         mark = "" if token is None else f" xmlns:q='{ns.STANZAQ}' q:token='{token}'"
         return f"<unlock xmlns='{self._unlock_ns}' id='{escaped(item_id)}'{mark}/>"
 
@@ -158,13 +156,13 @@ class Events:
 
 
 def _through(collection: str, subid: str) -> dict[str, str]:
-    """Say in headers which subscription a notification comes of: to which collection (H6), which of several (P12)."""
+    """Return headers that name the subscription of a notification: its collection (H6), or which of several (P12)."""
     said = {"Collection": collection} if collection else {}
     return said | {"SubID": subid} if subid else said
 
 
 def bounced(message: Element) -> Bounce | None:
-    """Read the bounce of a delivery; None for every other message."""
+    """Parse the bounce of a delivery; None for any other message."""
     sender = message.get("from")
     if message.get("type") != "error" or not sender:
         return None

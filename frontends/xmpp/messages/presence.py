@@ -1,4 +1,4 @@
-"""Presence of workers (XEP-0254 §4, RFC 6121 §4). Must not know who is subscribed: any presence is passed on."""
+"""Presence of workers (XEP-0254 §4, RFC 6121 §4). Must not know who is subscribed: all presence goes to the core."""
 
 from xml.etree.ElementTree import Element
 
@@ -8,9 +8,9 @@ from frontends.xmpp.xml.text import escaped
 
 
 def heard(presence: Element) -> Presence | None:
-    """Read whether a resource came or went; None when the presence is about something else.
+    """Parse whether a resource became available or unavailable; None for other presence.
 
-    An error means that the peer cannot be reached, which for a queue is the same as gone.
+    An error means that the peer cannot be reached, which a queue treats as unavailable.
     """
     sender = presence.get("from")
     kind = presence.get("type")
@@ -20,7 +20,7 @@ def heard(presence: Element) -> Presence | None:
 
 
 def reply(presence: Element) -> bytes:
-    """Write what a presence asks for: the service lets everyone see that it is there; empty when it asks for nothing."""
+    """Write the answer to a presence: everyone may see the service's presence; empty if none is due."""
     sender = presence.get("from")
     kinds = {"subscribe": " type='subscribed'", "probe": ""}
     kind = presence.get("type", "")

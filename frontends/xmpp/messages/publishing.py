@@ -1,7 +1,7 @@
-"""Messages that publish (XEP-0060's payload in a plain message): the path that every level of QoS ends in. Pure.
+"""Messages that publish (XEP-0060's payload in a plain message), at any level of QoS. Pure.
 
-A message is for a node when it is addressed to service/NODE or NODE@service, or when a pubsub `<publish/>` inside names one.
-Must not know how the message came here: as a stanza of its own, or inside one of `qos`.
+A message is for a node when it is addressed to service/NODE or NODE@service, or contains a pubsub `<publish/>` that names one.
+Must not know whether it came as a stanza of its own or inside one of `qos`.
 """
 
 import hashlib
@@ -29,17 +29,17 @@ _ENVELOPE: Final = (
     *(f"{{{space}}}" for space in ns.ENVELOPE),
     *(f"{{{space}}}{name}" for space in (ns.CLIENT, ns.COMPONENT) for name in ("thread", "subject")),
 )
-"""How the names of those elements begin that are about a message and not what it says: clients add them unasked."""
+"""The prefixes of elements about a message rather than in it: clients add them unasked."""
 
 _ESCAPE: Final = re.compile(r"\\(20|22|26|27|2f|3a|3c|3e|40|5c)")
 
 STEM_CHARACTERS: Final = 200
-"""As much of a sender's own id as an item's id has room for: four bytes a character at worst, and a digest."""
+"""How much of a sender's own id fits into an item's id: up to four bytes a character, and a digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a message publishes; `item_id` is the one that its `<item/>` names, `stem` the message's own."""
+    """A message's publish; `item_id` is that of its `<item/>`, `stem` the message's own id."""
 
     node: str
     item_id: str | None
@@ -51,7 +51,7 @@ class Sent:
     hints: Hints = NO_HINTS
 
     def publish(self, sender: Jid, item_id: str | None) -> Publish:
-        """Make the publish of it under an item id, or under none."""
+        """Return its publish under an item id, or under none."""
         return Publish(
             self.node,
             sender,
@@ -64,7 +64,7 @@ class Sent:
         )
 
     def once(self, sender: Jid) -> Publish:
-        """Make the publish of a message that a copy of it repeats: same sender, id and payload, same item."""
+        """Return its publish under an id that a copy repeats: same sender, id and payload give the same item."""
         item = self.item_id
         if item is None and self.stem:
             digest = hashlib.sha256(sender.encode() + b"\0" + codec.headless(self.envelope)).hexdigest()[:24]
@@ -73,23 +73,24 @@ class Sent:
 
 
 def node_at(address: str, service: str) -> str | None:
-    """Give the node that an address of our domain names, empty for the service itself; None for any other.
+    """Return the node in an address of our domain, empty for the service itself; None for any other address.
 
-    It is the resource (XEP-0060 §4.6.1), which keeps capitals, or else the local part: for peers that send to no bare domain.
+    The node is the resource (XEP-0060 §4.6.1), which keeps capitals, or the local part, for peers that cannot send to a bare
+    domain.
     """
     head, _, named = address.partition("/")
     if head == service:
         return named
-    # A resource says nothing here, but peers think that an IQ needs one.
+    # A resource means nothing here, but some peers always send IQs to one.
     local, _, domain = head.partition("@")
     if domain != service or not local:
         return None
-    # What a local part cannot hold is escaped there (XEP-0106).
+    # Characters that a local part cannot contain are escaped (XEP-0106).
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), local)
 
 
 def read(message: Element, node: str) -> Sent | None:
-    """Read what a message to a node publishes, to the service itself with `node` empty; None when it publishes nothing.
+    """Parse what a message publishes to a node, or to the service if `node` is empty; None when it publishes nothing.
 
     Raises MalformedRequest.
     """
@@ -111,7 +112,7 @@ def read(message: Element, node: str) -> Sent | None:
 
 
 def refused(message: Element, fault: MalformedRequest) -> bytes:
-    """Write the error that a sender gets for a message that has no effect (S13); the addresses are swapped."""
+    """Write the error for a message without effect (S13), with swapped addresses."""
     error = errors.written(errors.wire(fault), fault.detail)
     name = f" id='{escaped(message.get('id', ''))}'" if "id" in message.attrib else ""
     return (

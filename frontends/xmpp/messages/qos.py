@@ -1,6 +1,6 @@
-"""Requests of urn:xmpp:qos: a message with a promise around it, below all that messages mean (S1). Pure.
+"""Requests of urn:xmpp:qos: messages with a delivery guarantee, below all other protocols (S1). Pure.
 
-What is inside is read by `messages`, as if it had come by itself from the sender of the IQ. Must not know the core.
+`publishing` parses the inner message as if it had come from the IQ's sender by itself. Must not know the core.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ INVALID: Final = frozenset(
         Problem.PAYLOAD_TOO_BIG,
     }
 )
-"""Refusals that tell of somebody who misuses the service, not of a queue that will not have an item (S21)."""
+"""Problems that indicate misuse of the service, and not a queue that refuses an item (S21)."""
 
 
 def concerns(iq: Iq) -> bool:
@@ -58,20 +58,20 @@ def read(iq: Iq, service: str) -> Question:
 
 
 def received(msg_id: str) -> bytes:
-    """Write that a message is held; qualified, which a peer that asks for the local name alone takes as well (SX1)."""
+    """Write that a message is stored; qualified, which also suits a peer that checks only the local name (SX1)."""
     return f"<received xmlns='{ns.QOS}' msgId='{escaped(msg_id)}'/>".encode()
 
 
 def _held(iq: Iq, assured: Element, node: str) -> Hold:
     msg_id = _msg_id(assured)
     sent = _sent(assured, node)
-    # Its item id, where it has none of its own, is made when it is held: a msgId may come again for another message.
+    # Without an id of its own, the item gets one when it is stored: a msgId may be reused for another message.
     publish = sent.publish(iq.sender, sent.item_id)
     return Hold(iq.sender, msg_id, publish, sent.stem or msg_id[: publishing.STEM_CHARACTERS])
 
 
 def _msg_id(element: Element) -> str:
-    # Examples and peers write it plain; the schema, by a slip, in the namespace (SX2).
+    # Examples and peers write it unqualified; the schema, by mistake, qualifies it (SX2).
     msg_id = element.get("msgId") or element.get(f"{_SPACE}msgId") or ""
     if not 0 < len(msg_id) <= _MSG_ID_CHARACTERS:
         raise MalformedRequest(Problem.BAD_REQUEST, f"a msgId has 1 to {_MSG_ID_CHARACTERS} characters")
@@ -88,7 +88,7 @@ def _sent(wrapper: Element, node: str) -> publishing.Sent:
     if any(child.tag in _CONTROLS for child in message):
         raise MalformedRequest(Problem.BAD_REQUEST, "a promise inside a promise")
     if message.tag.startswith(_SPACE):
-        # Written in our namespace for want of a declaration of its own: meant is the stream's (SX5).
+        # The message lacks a namespace declaration of its own; it means the stream's (SX5).
         for element in message.iter():
             if element.tag.startswith(_SPACE):
                 element.tag = f"{{{ns.CLIENT}}}{element.tag.removeprefix(_SPACE)}"

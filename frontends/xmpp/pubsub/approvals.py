@@ -1,4 +1,4 @@
-"""Approvals of subscriptions on the wire: the form that owners get, and their answers to it (XEP-0060 §8.6).
+"""Approvals of subscriptions: the form for owners, and their answers (XEP-0060 §8.6).
 
 Must not know what follows from an answer.
 """
@@ -26,7 +26,7 @@ _ANSWERS: Final = {"1": True, "true": True, "0": False, "false": False}
 
 
 def asked(subscription: Subscription) -> str:
-    """Write what an owner is asked: a text for people and the form that answers it."""
+    """Write the request to an owner: a text for people and a form."""
     text = f"{subscription.jid} asks to subscribe to {subscription.node}."
     form = forms.written(
         "form",
@@ -44,7 +44,7 @@ def asked(subscription: Subscription) -> str:
 
 
 def answered(message: Element, sender: Jid) -> Approve | None:
-    """Read an owner's answer; None for any other message, and for a form that was cancelled. Raises MalformedRequest."""
+    """Parse an owner's answer; None for any other message, and for a cancelled form. Raises MalformedRequest."""
     form = message.find(forms.FORM)
     if form is None or form.findtext(_FIELD) != ns.PUBSUB_SUBSCRIBE_AUTHORIZATION:
         return None
@@ -62,7 +62,7 @@ def answered(message: Element, sender: Jid) -> Approve | None:
 
 
 def node(fields: Mapping[str, tuple[str, ...]]) -> str:
-    """Read the node that a form names; raises MalformedRequest."""
+    """Read the node in a form; raises MalformedRequest."""
     return attributes.node_name(_one(fields, NODE))
 
 

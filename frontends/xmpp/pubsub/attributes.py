@@ -1,4 +1,4 @@
-"""Attributes that many requests share, read and judged once. Knows names and limits; must not know requests."""
+"""Parses and validates attributes that many requests share. Knows names and limits; must not know requests."""
 
 import re
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from frontends.xmpp import namespaces as ns
 
 _TOKEN: Final = f"{{{ns.STANZAQ}}}token"
 HINT: Final = f"{{{ns.STANZAQ}}}hint"
-"""An element of ours inside a request: where a library drops attributes that it does not know, it stands in for them."""
+"""Our element inside a request, for libraries that drop unknown attributes."""
 
 _MOST_TOKEN: Final = 2**63 - 1
 _JID_BYTES: Final = 3071
-"""Longest JID: three parts of 1023 bytes and their separators (RFC 7622 §3.1)."""
+"""The longest JID: three parts of 1023 bytes and their separators (RFC 7622 §3.1)."""
 _REASON_BYTES: Final = 1024
 _URI: Final = re.compile(r"(?=.{3,2048}$)[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"]+")
 
@@ -29,7 +29,7 @@ def node(element: Element) -> str:
 
 
 def node_name(name: str) -> str:
-    """Read the name of a node."""
+    """Validate the name of a node."""
     if not name:
         raise MalformedRequest(Problem.NODE_REQUIRED, "the request names no node")
     if _longer(name, NODE_NAME_BYTES):
@@ -38,7 +38,7 @@ def node_name(name: str) -> str:
 
 
 def item_id(item: Element) -> str:
-    """Read the id that a request must name."""
+    """Read the required id of an item."""
     name = item.get("id")
     if name is None:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the request names no item")
@@ -48,7 +48,7 @@ def item_id(item: Element) -> str:
 
 
 def token(item: Element) -> int | None:
-    """Read the lock's token, plain or in our namespace; None when the peer speaks plain XEP-0254 (QX14)."""
+    """Read the lock's token, unqualified or in our namespace; None for a peer with plain XEP-0254 (QX14)."""
     text = item.get("token", item.get(_TOKEN))
     if text is None:
         return None
@@ -59,13 +59,13 @@ def token(item: Element) -> int | None:
 
 
 def partition(item: Element, hint: Element | None = None) -> int | None:
-    """Read the partition that an item is for, or in: of the item itself, or of the hint beside it."""
+    """Read the partition of an item, from the item or from the hint beside it."""
     text = _ours(item, hint, "partition")
     return None if text is None else partition_number(text)
 
 
 def partition_number(text: str) -> int:
-    """Read the number of a partition: what cannot be one is not found, as one that the node has not (E7)."""
+    """Parse the number of a partition; raises PARTITION_NOT_FOUND for one that no node can have (E7)."""
     number = number_of(text)
     if number is None or number >= MAX_PARTITIONS:
         raise MalformedRequest(
@@ -75,7 +75,7 @@ def partition_number(text: str) -> int:
 
 
 def group_key(item: Element, hint: Element | None = None) -> str:
-    """Read the group key of an item; empty when it has none."""
+    """Read the group key of an item; empty if absent."""
     text = _ours(item, hint, "key") or ""
     if _longer(text, ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"a group key has at most {ITEM_ID_BYTES} bytes")
@@ -83,7 +83,7 @@ def group_key(item: Element, hint: Element | None = None) -> str:
 
 
 def hints(item: Element, hint: Element | None = None) -> Hints:
-    """Read what a publisher asks for its item: a delay and a time to live, in seconds on the wire, and a priority."""
+    """Read the delivery hints of an item: delay and time to live, in seconds on the wire, and priority."""
     delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
     if delay is priority is ttl is None:
         return NO_HINTS
@@ -99,7 +99,7 @@ def _count(item: Element, hint: Element | None, name: str) -> int | None:
 
 
 def traced(item: Element, hint: Element | None = None) -> Mapping[str, str]:
-    """Read the headers by which an item belongs to a trace of its publisher's; what is no trace is none."""
+    """Read the trace headers of an item; empty if they are no valid trace."""
     parent = _ours(item, hint, trace.PARENT)
     return trace.headers(parent, _ours(item, hint, trace.STATE)) if parent else {}
 
@@ -110,7 +110,7 @@ def _ours(item: Element, hint: Element | None, name: str) -> str | None:
 
 
 def own_jid(element: Element, sender: Jid, otherwise: Problem) -> Jid:
-    """Read the JID that a subscription is for: the sender's own, bare or full (P11); another's is the problem that is given."""
+    """Read the JID of a subscription: the sender's own, bare or full (P11); for another's raises the problem `otherwise`."""
     text = element.get("jid")
     if not text:
         raise MalformedRequest(Problem.JID_REQUIRED, "the request names no JID")
@@ -123,19 +123,19 @@ def own_jid(element: Element, sender: Jid, otherwise: Problem) -> Jid:
 
 
 def any_jid(text: str) -> Jid:
-    """Read what a client typed as a JID, whether it is one or not."""
+    """Normalize what a client typed as a JID, valid or not."""
     if _longer(text, _JID_BYTES):
         raise MalformedRequest(Problem.JID_MISMATCH, f"a JID has at most {_JID_BYTES} bytes")
     return prepared(text)
 
 
 def subid(element: Element) -> str:
-    """Read the subscription's id; empty when there is none."""
+    """Read the subscription's id; empty if absent."""
     return element.get("subid", "")
 
 
 def uri(element: Element) -> str:
-    """Read where to go instead (XEP-0060 §8.4.1): all subscribers are sent it, so it is no longer than a link is."""
+    """Read the URI of a redirect (XEP-0060 §8.4.1); its length is limited because all subscribers get it."""
     text = element.get("uri", "")
     if not _URI.fullmatch(text):
         raise MalformedRequest(Problem.BAD_REQUEST, "the uri of a redirect is a URI of at most 2048 characters")
@@ -143,7 +143,7 @@ def uri(element: Element) -> str:
 
 
 def delay_ms(hint: Element) -> int:
-    """Read for how long a released item rests; in seconds on the wire."""
+    """Read the delay of a released item; in seconds on the wire."""
     seconds = number_of(hint.get("delay", "0"))
     if seconds is None or seconds > MAX_LOCK_SECONDS:
         raise MalformedRequest(Problem.BAD_REQUEST, f"a delay is 0 to {MAX_LOCK_SECONDS} seconds")
@@ -159,7 +159,7 @@ def reason(hint: Element) -> str:
 
 
 def dead_letter(hint: Element) -> bool:
-    """Read whether a released item goes straight to the dead letters."""
+    """Read whether a released item becomes a dead letter at once."""
     text = hint.get("dead-letter", "false")
     if text not in {"0", "1", "true", "false"}:
         raise MalformedRequest(Problem.BAD_REQUEST, "dead-letter is true or false")
@@ -167,7 +167,7 @@ def dead_letter(hint: Element) -> bool:
 
 
 def whole(text: str, most: int, problem: Problem, name: str) -> int:
-    """Read a positive number up to `most`."""
+    """Parse a positive number up to `most`."""
     number = number_of(text)
     if number is None or not 0 < number <= most:
         raise MalformedRequest(problem, f"{name} is a whole number from 1 to {most}")
@@ -175,11 +175,11 @@ def whole(text: str, most: int, problem: Problem, name: str) -> int:
 
 
 def number_of(text: str) -> int | None:
-    """Read a whole number of up to 19 digits; None for anything else."""
-    # Bounded before int(): it takes digits of any script, and its time grows with the square of their count.
+    """Parse a whole number of up to 19 digits; None for anything else."""
+    # Bounded before int(), which accepts digits of any script and takes time quadratic in their number.
     return int(text) if len(text) <= 19 and text.isascii() and text.isdigit() else None
 
 
 def _longer(text: str, limit: int) -> bool:
-    """Compare the length in UTF-8; a character takes one to four bytes, so most texts need no encoding for it."""
+    """Compare the length in UTF-8; a character has one to four bytes, so most texts need not be encoded."""
     return len(text) * 4 > limit and (len(text) > limit or len(text.encode()) > limit)

@@ -1,6 +1,6 @@
-"""The log as a stream on the wire: where a reader begins, how far it has come, and what a replay is answered with.
+"""Reading a log over XMPP: start positions, commits, and the answer to a replay.
 
-Must not know subscriptions' forms nor how a delivery is addressed. What an offset is made of is the model's affair.
+Must not know subscription forms or how a delivery is addressed. Only the model knows the form of offsets.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ from frontends.xmpp.xml.text import escaped, moment, since_1970_ms
 READ_DEFAULT: Final = 50
 READ_MOST: Final = 500
 _REPLAY_BYTES: Final = 524_288
-"""Where a replay stops early: whoever asks goes on after the last event that it got."""
+"""The size at which a replay stops early: the reader continues after the last event."""
 
 
 def commit(iq: Iq, element: Element) -> Question:
@@ -32,11 +32,11 @@ def commit(iq: Iq, element: Element) -> Question:
 
 
 def replay(iq: Iq, element: Element) -> Question:
-    """Translate `<replay/>`; without `from` it begins with the earliest."""
+    """Translate `<replay/>`; without `from` it begins with the earliest event."""
     expect(iq, "get")
     node = attributes.node(element)
     most = element.get("max")
-    # More than fits is no fault: the answer says that there is more.
+    # Too large a number is no error: the answer says that there is more.
     limit = READ_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max")
     begin = start(element.get("from", offsets.EARLIEST))
     number = attributes.partition_number(element.get("partition", "0"))
@@ -50,7 +50,7 @@ def partitions(iq: Iq, element: Element) -> Question:
 
 
 def start(text: str) -> str:
-    """Read where to begin: as the model has it, or a moment of XEP-0082 as ms since 1970."""
+    """Parse a start position: as in the model, or a time (XEP-0082), as ms since 1970."""
     try:
         ms = since_1970_ms(text)
     except ValueError:
@@ -62,7 +62,7 @@ def start(text: str) -> str:
 
 
 def position(delivery: Delivery) -> str:
-    """Write where an entry stands (E16); `gap` when others before it are lost to this reader (EX7)."""
+    """Write the position of an entry (E16); `gap` if earlier ones are lost to this reader (EX7)."""
     partition = delivery.partition
     gap = " gap='true'" if delivery.stage is Stage.GAP else ""
     key = f" key='{escaped(delivery.key)}'" if delivery.key else ""
@@ -74,7 +74,7 @@ def position(delivery: Delivery) -> str:
 
 
 def replayed(node: str, found: Replay) -> bytes:
-    """Write the entries that were read; `next` goes on after the last of them, and `more` says that there are others."""
+    """Write the entries of a replay; `next` continues after the last one, `more` says that there are others."""
     inside: list[bytes] = []
     size, after, more = 0, found.after, found.more
     for number, event in enumerate(found.events):
@@ -90,7 +90,7 @@ def replayed(node: str, found: Replay) -> bytes:
 
 
 def extended(node: str, found: Extents) -> bytes:
-    """Write how far the log of each partition reaches (E19, EX17)."""
+    """Write the extent of each partition's log (E19, EX17)."""
     inside = "".join(f"<partition{_extent(each)}/>" for each in found.partitions)
     return f"<partitions xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</partitions>".encode()
 

@@ -1,4 +1,4 @@
-"""A node's configuration as a form. Knows the table of options; must not know who asks for it."""
+"""A node's configuration as a form. Knows the table of options; must not know who asks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,21 +15,21 @@ from frontends.xmpp.xml.text import escaped
 _DEAD_LETTER_NODE: Final = "stanzaq#dead_letter_node"
 
 _UNHEARD: Final = frozenset({"pubsub#notification_type"})
-"""Shown and not read: clients ask for `headline` by habit, and how a delivery is addressed changes nothing of the queue."""
+"""Shown but not read: clients request `headline` by habit, but deliveries do not depend on it."""
 
 _UNDERSTOOD: Final = frozenset({*BY_NAME, *FORCED, COLLECTION, CHILDREN}) - _UNHEARD
 
 
 def understood(fields: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Give those fields of a submitted form that mean something here: the others are ignored (XEP-0004 §3.1)."""
+    """Return the known fields of a submitted form; the others are ignored (XEP-0004 §3.1)."""
     return {name: values for name, values in fields.items() if name in _UNDERSTOOD}
 
 
 def current(described: Described) -> bytes:
-    """Write the form in which an owner finds what is in force (XEP-0060 §8.2.2), and where the node stands (XEP-0248 §6.2)."""
+    """Write the form with the current configuration (XEP-0060 §8.2.2) and the place in the tree (XEP-0248 §6.2)."""
     record = described.record
     fields = _fields(shown(record.name, record.config), record.config.node_type)
-    # The root has no name, and is shown as an empty value (XEP-0248 §7.1).
+    # The root has no name, and appears as an empty value (XEP-0248 §7.1).
     fields.append(forms.Field(COLLECTION, (record.parent,), "text-multi", "The collection that the node is a child of"))
     if record.config.collects:
         fields.append(forms.Field(CHILDREN, described.children, "text-multi", "The children of the collection"))
@@ -40,7 +40,7 @@ def current(described: Described) -> bytes:
 
 
 def changed(record: NodeRecord) -> str:
-    """Write what subscribers are told when the configuration is another (XEP-0060 §8.2.5.3)."""
+    """Write the notification of a changed configuration (XEP-0060 §8.2.5.3)."""
     fields = _fields(shown(record.name, record.config), record.config.node_type)
     fields = [forms.Field(field.name, field.values) for field in fields]
     form = forms.written("result", ns.PUBSUB_NODE_CONFIG, fields)
@@ -48,9 +48,9 @@ def changed(record: NodeRecord) -> str:
 
 
 def default(config: NodeConfig, kind: NodeType) -> bytes:
-    """Write the form of a node of a type that does not exist yet (XEP-0060 §8.3.1, §8.3.2)."""
+    """Write the default configuration of a node type (XEP-0060 §8.3.1, §8.3.2)."""
     values = shown("", replace(config, node_type=kind))
-    # The default depends on the node's name; an empty field, sent back, would mean that there are no dead letters.
+    # The default depends on the node's name; an empty field, sent back, would disable dead letters.
     del values[_DEAD_LETTER_NODE]
     form = forms.written("form", ns.PUBSUB_NODE_CONFIG, _fields(values, kind))
     return f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><default>{form}</default></pubsub>".encode()
@@ -74,7 +74,7 @@ def _fields(values: dict[str, str], kind: NodeType) -> list[forms.Field]:
 
 
 def _forced(name: str) -> forms.Field:
-    """Show a field that has one value on every queue."""
+    """Return a field whose value is the same for every queue."""
     value = FORCED[name]
     if value == "1":
         return forms.Field(name, (value,), "boolean")

@@ -1,4 +1,4 @@
-"""Requests that make nodes and manage them (XEP-0060 §8). Must not know what a configuration field means, nor replies."""
+"""Requests that create and manage nodes (XEP-0060 §8). Must not know replies or the meaning of configuration fields."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -29,10 +29,10 @@ _AFFILIATIONS: Final = frozenset(str(member.value) for member in Affiliation)
 
 
 def create(iq: Iq, pubsub: Element) -> Declare:
-    """Translate `<create/>`, with the `<configure/>` that may follow it; without a name the core makes one up (P22)."""
+    """Translate `<create/>` with an optional `<configure/>`; without a name the core generates one (P22)."""
     expect(iq, "set")
     wanted = pubsub[0]
-    # Earlier versions of XEP-0060 said here what the form's field says now.
+    # Earlier versions of XEP-0060 used this attribute instead of the form's field.
     said = {} if wanted.get("type") is None else {_NODE_TYPE: (wanted.get("type", ""),)}
     node = None if wanted.get("node") is None else attributes.node(wanted)
     if len(pubsub) == 1:
@@ -41,13 +41,13 @@ def create(iq: Iq, pubsub: Element) -> Declare:
     if len(pubsub) > 2 or configure.tag != _CONFIGURE or configure.get("node") is not None:
         raise MalformedRequest(Problem.BAD_REQUEST, "a create is followed by a configure without node, or by nothing")
     form = configure.find(forms.FORM)
-    # Without a form, and after `cancel`, the defaults are what was asked for (XEP-0060 §8.1.3).
+    # Without a form, and after `cancel`, the defaults apply (XEP-0060 §8.1.3).
     fields = None if form is None else forms.read(form, ns.PUBSUB_NODE_CONFIG)
     return Declare(node, iq.sender, {**said, **node_config.understood(fields or {})})
 
 
 def read(iq: Iq, pubsub: Element, default: NodeConfig) -> Question | Answer:
-    """Translate a request in the owner's namespace; `default`: what a node is whose maker does not say."""
+    """Translate a request in the owner's namespace; `default` is the default configuration of a node."""
     pubsub = without_foreign(pubsub, ns.PUBSUB_OWNER, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
@@ -102,11 +102,11 @@ def _affiliations(iq: Iq, pubsub: Element) -> Question:
         return Question(iq, Describe(node, iq.sender, as_owner=True), View.AFFILIATIONS)
     changes: dict[Jid, str] = {}
     for entry in affiliations.iterfind(_AFFILIATION):
-        # Affiliations bind to bare JIDs (P2).
+        # Affiliations belong to bare JIDs (P2).
         jid = bare(attributes.any_jid(entry.get("jid", "")))
         if not jid:
             raise MalformedRequest(Problem.JID_REQUIRED, "each affiliation names a JID")
-        # Without an affiliation it is not to be changed (XEP-0060 §8.9.2.1).
+        # Without an affiliation it stays unchanged (XEP-0060 §8.9.2.1).
         affiliation = entry.get("affiliation")
         if affiliation is None:
             continue
@@ -121,7 +121,7 @@ def _affiliations(iq: Iq, pubsub: Element) -> Question:
 
 
 def _collection(iq: Iq, pubsub: Element) -> Question:
-    """Translate an association or a dissociation, one child at a time (XEP-0248 §6.4, §6.5)."""
+    """Translate an association or a dissociation of one child (XEP-0248 §6.4, §6.5)."""
     collection = only(iq, pubsub, "set")
     node = attributes.node(collection)
     collection = without_foreign(collection, ns.PUBSUB_OWNER)

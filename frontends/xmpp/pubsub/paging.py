@@ -1,4 +1,4 @@
-"""Pages of a list (XEP-0059): which one a request asks for, and what a reply says of its own. Must not know what is listed."""
+"""Pages of a list (XEP-0059): parses requests for a page, and writes its place in the list. Must not know what is listed."""
 
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -14,30 +14,30 @@ _AMBIGUOUS: Final = "a page is told by one of after, before and index"
 
 
 def asked(iq: Element) -> bool:
-    """Tell whether a request asks for a page; it does so beside what it asks for."""
+    """Tell whether a request asks for a page."""
     return iq.find(f"*/{SET}") is not None
 
 
 def read(parent: Element, most: int) -> Page:
-    """Read which page a request asks for, the first of `most` entries if it does not say."""
+    """Parse which page a request asks for; by default the first of `most` entries."""
     wanted = parent.find(SET)
     if wanted is None:
         return Page(most)
     limit = _number(wanted, "max")
     after, before, index = _text(wanted, "after"), _text(wanted, "before"), _number(wanted, "index")
-    # Without an entry to come after, `after` is the first page (XEP-0059 §2.2).
+    # An empty `after` means the first page (XEP-0059 §2.2).
     after = after or None
     if sum(each is not None for each in (after, before, index)) > 1:
         raise MalformedRequest(Problem.BAD_REQUEST, _AMBIGUOUS)
-    # No list is as long as that, and scripts count exactly up to there.
+    # No list is that long, and Lua counts exactly up to there.
     first = None if index is None else min(index, 10**9)
     return Page(most if limit is None else min(limit, most), after, before, first)
 
 
 def written(ends: tuple[str, str] | None, count: int, index: int | None) -> str:
-    """Write which part of a list this is, by its first entry and its last; `index` None where counting would be dear.
+    """Write the place of a page by its first and last entry; `index` None where counting would be expensive.
 
-    The count has no attributes, for its schema knows none (XEP-0059 §6).
+    The count has no attributes, because its schema has none (XEP-0059 §6).
     """
     inside = ""
     if ends is not None:

@@ -1,6 +1,6 @@
-"""Ownership of partitions on the wire (E26 to E29): what an owner asks for with its subscription, and what owners are told.
+"""Ownership of partitions over XMPP (E26 to E29): the options of a subscription, and the notices to owners.
 
-Must not know how a subscription is made, or when its owner hears what.
+Must not know how a subscription is made, or when owners are notified.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,14 +21,14 @@ GROUP: Final = "stanzaq#group"
 EPOCH: Final = "stanzaq#epoch"
 FENCE: Final = "stanzaq#fence"
 FIELDS: Final = frozenset({PARTITION, GROUP, EPOCH})
-"""What a subscriber may ask for."""
+"""The options that a subscriber may set."""
 
 MOST_EPOCH: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipRequest:
-    """What a subscription asks to own; None and empty where it is silent."""
+    """The ownership that a subscription requests; None and empty where it says nothing."""
 
     partitions: tuple[int, ...] = ()
     group: str = ""
@@ -36,7 +36,7 @@ class OwnershipRequest:
 
 
 def wanted(fields: Mapping[str, tuple[str, ...]]) -> OwnershipRequest:
-    """Read which partitions a subscription's options ask for."""
+    """Parse which partitions a subscription requests."""
     partitions = _partitions(fields[PARTITION]) if PARTITION in fields else ()
     group = _one(fields[GROUP], GROUP) if GROUP in fields else ""
     if GROUP in fields and not is_name(group):
@@ -52,7 +52,7 @@ def wanted(fields: Mapping[str, tuple[str, ...]]) -> OwnershipRequest:
 
 
 def granted(subscribed: Subscribed) -> Iterator[forms.Field]:
-    """Write what a subscription owns as fields of its options: of each partition its epoch and its fence, in one order."""
+    """Write a subscription's ownership as fields: epochs and fences in the order of the partitions."""
     if subscribed.group:
         yield forms.Field(GROUP, (subscribed.group,))
         yield forms.Field(PARTITION, tuple(str(owned.partition) for owned in subscribed.owned))
@@ -61,13 +61,13 @@ def granted(subscribed: Subscribed) -> Iterator[forms.Field]:
 
 
 def kept(node: str, renewed: Kept) -> bytes:
-    """Write the answer to an owner's heartbeat: all that it owns."""
+    """Write the answer to an owner's heartbeat: everything it owns."""
     inside = "".join(_owned(node, owned) for owned in renewed.owned)
     return f"<renew xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</renew>".encode()
 
 
 def told(notice: OwnershipGained | OwnershipLost) -> str:
-    """Write what an owner is told without its asking."""
+    """Write a notice to an owner."""
     if isinstance(notice, OwnershipGained):
         return _owned(notice.node, notice.owned)
     return f"<lost {_about(notice.node, notice)} reason='{notice.reason}'/>"

@@ -1,4 +1,4 @@
-"""An item's payload on its way in and out. Knows the envelope; must not know nodes, locks or stanzas."""
+"""An item's payload in both directions. Knows the envelope; must not know nodes, locks or stanzas."""
 
 import json
 from base64 import b64decode, b64encode
@@ -25,10 +25,7 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]:
-    """Take the one payload element out of `<item/>`, with headers if there are any: the envelope as bytes, and their size.
-
-    Headers say of it what is `said`, too.
-    """
+    """Read the payload element of `<item/>` and its headers, plus `said`; returns the envelope as bytes, and their size."""
     if not len(item):
         raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue has a payload")
     payload, *beside = item
@@ -38,17 +35,17 @@ def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]
     named = {} if told is None else headers.named(_pairs(told))
     envelope = _envelope(payload, {**named, **said})
     size = len(envelope.body) + (headers.size(named) if named else 0)
-    # No node allows more, so the core need not carry it; a node that allows less is the core's to judge.
+    # No node allows more, so the core need not see it; the core checks the limits of each node.
     if size > MAX_PAYLOAD_BYTES:
         raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, f"the payload has {size} bytes of at most {MAX_PAYLOAD_BYTES}")
     return codec.pack(envelope), size
 
 
 def _envelope(payload: Element, named: Mapping[str, str]) -> Envelope:
-    """Keep a payload as what it says: JSON (XEP-0335) and our own `<data/>` are what other doors' publishers send as they are."""
+    """Unpack JSON (XEP-0335) and our own `<data/>`, as other doors' publishers send it; other elements stay XML."""
     if payload.tag == _JSON:
         text = _json(payload)
-        # With attributes it says more than JSON can.
+        # Attributes say more than JSON can.
         return (
             Envelope(serialise(payload), headers=named) if payload.attrib else payloads.kept(text, payloads.JSON, named)
         )
@@ -65,7 +62,7 @@ def _envelope(payload: Element, named: Mapping[str, str]) -> Envelope:
 
 
 def _json(payload: Element) -> bytes:
-    """Give the text of a `<json/>` as it came; raises MalformedRequest for one that is no JSON (XEP-0335 §3)."""
+    """Return the text of a `<json/>` as it came; raises MalformedRequest for invalid JSON (XEP-0335 §3)."""
     text = "" if len(payload) else payload.text or ""
     try:
         json.loads(text, parse_constant=_no_constant, parse_int=len, parse_float=len)
@@ -79,7 +76,7 @@ def _no_constant(name: str) -> None:
 
 
 def _pairs(told: Element) -> Iterator[tuple[str, str]]:
-    """Read what a publisher says of its item (XEP-0131)."""
+    """Read a publisher's headers (XEP-0131)."""
     for header in told:
         if header.tag != _HEADER or len(header):
             raise MalformedRequest(Problem.PAYLOAD_INVALID, "each header has a name of its own, and a text")
@@ -87,12 +84,12 @@ def _pairs(told: Element) -> Iterator[tuple[str, str]]:
 
 
 def shown(record: bytes) -> bytes:
-    """Give the element that shows an envelope's payload; raises CorruptRecord."""
+    """Return the element of an envelope's payload; raises CorruptRecord."""
     return _element(codec.unpack(record))
 
 
 def told(record: bytes, more: Mapping[str, str]) -> tuple[bytes, bytes]:
-    """Give that element and, to stand beside it, what the envelope's headers say and `more`; raises CorruptRecord."""
+    """Return the payload element, and a headers element of the envelope's headers and `more`; raises CorruptRecord."""
     envelope = codec.unpack(record)
     said = {**payloads.said(envelope), **more} if more else payloads.said(envelope)
     return _element(envelope), written(said) if said else b""
@@ -102,7 +99,7 @@ def _element(envelope: Envelope) -> bytes:
     found = payloads.element(envelope)
     if found is not None:
         return found
-    # JSON has an element of its own (XEP-0335), as long as XML can hold its characters.
+    # JSON has an element of its own (XEP-0335), unless it has characters that XML forbids.
     if payloads.is_json(envelope):
         try:
             text = envelope.body.decode()
@@ -121,6 +118,6 @@ def written(said: Mapping[str, str]) -> bytes:
 
 
 def _has_text(item: Element) -> bool:
-    """Tell whether anything but blanks stands beside the elements."""
+    """Tell whether there is text other than blanks beside the elements."""
     texts = [item.text, *[each.tail for each in item]]
     return "".join(filter(None, texts)).strip() != ""

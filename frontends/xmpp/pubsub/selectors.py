@@ -1,4 +1,4 @@
-"""The option by which a subscription selects its items, read and shown. Must not know the grammar, which is the core's."""
+"""The selector option of a subscription. Must not know the grammar, which is the core's."""
 
 from typing import Final
 
@@ -9,17 +9,17 @@ SELECTOR: Final = "stanzaq#selector"
 
 
 def wanted(values: tuple[str, ...]) -> str:
-    """Take a selector; several values are its lines, and an empty one takes whatever comes."""
+    """Read a selector; several values are its lines, and an empty one selects everything."""
     return "\n".join(values).strip()
 
 
 def granted(subscribed: Subscribed) -> tuple[forms.Field, ...]:
-    """Show what was granted, if anything was."""
+    """Return the granted selector as a field, if there is one."""
     return (forms.Field(SELECTOR, (subscribed.selector,)),) if subscribed.selector else ()
 
 
 def offered(subscribed: Subscribed) -> tuple[forms.Field, ...]:
-    """Show what may be changed: neither a stream nor an owner selects."""
+    """Return the field for a change: streams and owners have no selector."""
     if subscribed.reads or subscribed.group:
         return ()
     return (forms.Field(SELECTOR, (subscribed.selector,), "text-single"),)

@@ -1,6 +1,6 @@
-"""Lists of subscriptions and affiliations (XEP-0060 §5.6, §5.7, §8.8), and what an owner changes in them. Pure.
+"""Lists of subscriptions and affiliations (XEP-0060 §5.6, §5.7, §8.8), and owners' changes to them. Pure.
 
-Must not know how a subscription is made, nor its options.
+Must not know how a subscription is made, or its options.
 """
 
 from collections.abc import Iterable
@@ -19,22 +19,22 @@ from frontends.xmpp.stanzas import Iq, Question, only
 from frontends.xmpp.xml.text import escaped
 
 SHOWN_MOST: Final = 1_000
-"""Subscriptions in one page."""
+"""The most subscriptions in one page."""
 
 CHANGES_MOST: Final = 500
-"""Subscriptions that one request may change: each is several scripts."""
+"""The most subscriptions in one change: each takes several script calls."""
 
 _SUBSCRIPTION: Final = f"{{{ns.PUBSUB_OWNER}}}subscription"
 _STATES: Final = frozenset({*(str(state.value) for state in State), "unconfigured"})
 
 
 def subscriptions(iq: Iq, pubsub: Element) -> Subscriptions:
-    """Translate `<subscriptions/>`: the asker's own, at one node or at all."""
+    """Translate `<subscriptions/>`: the sender's own, at one node or at all."""
     return Subscriptions(iq.sender, _any_node(only(iq, pubsub, "get")))
 
 
 def affiliations(iq: Iq, pubsub: Element) -> Affiliations:
-    """Translate `<affiliations/>`: the asker's own, with one node or with all."""
+    """Translate `<affiliations/>`: the sender's own, with one node or with all."""
     return Affiliations(iq.sender, _any_node(only(iq, pubsub, "get")))
 
 
@@ -52,7 +52,7 @@ def managed(iq: Iq, pubsub: Element) -> Question:
         raise MalformedRequest(Problem.BAD_REQUEST, "the request changes no subscription")
     if len({(change.jid, change.subid) for change in changes}) < len(changes):
         raise MalformedRequest(Problem.BAD_REQUEST, "each subscription is named once (XEP-0060 8.8.2.4)")
-    # Without a state it is not to be changed (XEP-0060 §8.8.2.1).
+    # Without a state it stays unchanged (XEP-0060 §8.8.2.1).
     return Question(iq, ManageSubscribers(node, iq.sender, tuple(change for change in changes if change.state)))
 
 
@@ -66,7 +66,7 @@ def _listing(iq: Iq, pubsub: Element) -> ListSubscribers:
 
 
 def own(node: str | None, listed: SubscriptionList) -> bytes:
-    """Write the asker's subscriptions (P10)."""
+    """Write the sender's subscriptions (P10)."""
     inside = "".join(
         f"<subscription node='{escaped(each.node)}' {subscription(each)}/>" for each in listed.subscriptions
     )
@@ -74,7 +74,7 @@ def own(node: str | None, listed: SubscriptionList) -> bytes:
 
 
 def standings(listed: AffiliationList) -> bytes:
-    """Write the asker's affiliations (P10)."""
+    """Write the sender's affiliations (P10)."""
     inside = "".join(
         f"<affiliation node='{escaped(node)}' affiliation='{standing.value}'/>"
         for node, standing in listed.affiliations
@@ -83,7 +83,7 @@ def standings(listed: AffiliationList) -> bytes:
 
 
 def shown(asked: ListSubscribers, found: SubscriptionList) -> bytes:
-    """Write the list that an owner asked for: what is missing in a page is told by it, else in our namespace."""
+    """Write an owner's list; a page says what is missing, a whole list says it in our namespace."""
     listed, page = found.subscriptions, ""
     if asked.page is not None:
         page = paging.written((listed[0].place, listed[-1].place) if listed else None, found.count, found.index)
@@ -108,7 +108,7 @@ def affiliated(node: str, listed: Iterable[tuple[Jid, Affiliation]]) -> bytes:
 
 
 def subscription(each: Subscription) -> str:
-    """Write whose subscription it is and how far it has come, as attributes."""
+    """Write JID, id and state of a subscription as attributes."""
     return f"jid='{escaped(each.jid)}' subid='{escaped(each.subid)}' subscription='{each.state.value}'"
 
 

@@ -1,9 +1,8 @@
 """Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
 
-The options are the credit, how many items at once, how surely each arrives (urn:xmpp:qos), which partitions they come from or
-are to be owned, where in the log a stream starts, what of a collection it is to, which items it selects, and when it ends by
-itself. Up to MAX_CREDIT credit is granted as asked; up to a million the most is granted and the result says so (Q9); beyond
-that it is a mistake and refused (Q11).
+Options are: credit, QoS level (urn:xmpp:qos), partitions to read or own, start in the log, what to receive of a collection,
+selector, and expiry. Credit up to MAX_CREDIT is granted; up to a million, MAX_CREDIT is granted and the result says so (Q9);
+more is refused as a mistake (Q11).
 """
 
 from collections.abc import Mapping
@@ -32,19 +31,19 @@ DEPTH_FIELD: Final = "pubsub#subscription_depth"
 GAP: Final = "stanzaq#gap"
 EXPIRE: Final = "pubsub#expire"
 PRESENCE: Final = "presence"
-"""The lease that every subscription is under: it ends when what is subscribed becomes unavailable (P31)."""
+"""The default expiry: a subscription ends when its JID becomes unavailable (P31)."""
 _CREDIT_BARE: Final = "queue_requests"
 _CREDIT_BELIEVED: Final = 1_000_000
 _OPTIONS: Final = f"{{{ns.PUBSUB}}}options"
 DELIVER: Final = "pubsub#deliver"
-"""Whether anything is to be delivered at all: whoever is subscribed has said so by its credit."""
+"""Whether anything is delivered: always, since a subscription's credit says how much."""
 
 DELIVERED: Final = forms.Field(DELIVER, ("1",), "boolean")
-"""As it is always in force."""
+"""Its only value."""
 
 
 def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
-    """Translate `<subscribe/>`, which on a queue has its `<options/>` beside it (Q5, Q8)."""
+    """Translate `<subscribe/>`, which on a queue has `<options/>` beside it (Q5, Q8)."""
     expect(iq, "set")
     subscription = pubsub[0]
     node = attributes.node(subscription)
@@ -52,12 +51,12 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     if attributes.subid(subscription):
         raise MalformedRequest(Problem.BAD_REQUEST, "a subscription that there is already is changed by its options")
     if len(pubsub) == 1:
-        # The stream of a log needs no options; a queue, whose record the core reads, asks for them.
+        # Subscribing to a log needs no options. For a queue the core, which reads its record, demands them.
         return Subscribe(node, iq.sender, jid, None)
     chosen = pubsub[1]
     if len(pubsub) > 2 or chosen.tag != _OPTIONS:
         raise MalformedRequest(Problem.BAD_REQUEST, "beside a subscribe stand its options and nothing else")
-    # XEP-0060 §6.3.7 forbids both attributes, XEP-0254 shows them and its one client sends them (QX8).
+    # XEP-0060 §6.3.7 forbids both attributes, but XEP-0254 shows them and its one client sends them (QX8).
     if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
         raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
     wanted = _chosen(chosen, jid)
@@ -114,10 +113,7 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
 
 
 def default(iq: Iq, pubsub: Element, config: NodeConfig) -> Question | Answer:
-    """Translate `<default/>`: what a subscription is that says nothing of itself (XEP-0060 §6.4).
-
-    It is to one node, or to one of this configuration.
-    """
+    """Translate `<default/>`: default subscription options (XEP-0060 §6.4), for a node or for this configuration."""
     asked = only(iq, pubsub, "get")
     if asked.get("node") is None:
         return Answer(iq, defaults(None, config))
@@ -125,7 +121,7 @@ def default(iq: Iq, pubsub: Element, config: NodeConfig) -> Question | Answer:
 
 
 def defaults(node: str | None, config: NodeConfig) -> bytes:
-    """Write these; a queue has no default for the credit, which has to be said (Q5)."""
+    """Write the default options; a queue has no default credit (Q5)."""
     if config.queueing:
         credit = forms.Field(CREDIT, (), "text-single", "Items that are held at once", required=True)
         last = forms.Field(QOS, (Qos.UNACKNOWLEDGED.value,), "list-single", choices=tuple(each.value for each in SENT))
@@ -139,7 +135,7 @@ def defaults(node: str | None, config: NodeConfig) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What the form says; nothing where it is silent."""
+    """The options in a form; None or empty where it says nothing."""
 
     credit: int | None
     qos: Qos | None
@@ -157,7 +153,7 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
     fields = forms.read(form, ns.PUBSUB_SUBSCRIBE_OPTIONS)
     if fields is None:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
-    # What is not understood is ignored (XEP-0004 §3.1); what is, and cannot be had, must not look granted.
+    # Unknown fields are ignored (XEP-0004 §3.1); known ones that cannot be granted must not seem so.
     if fields.get(DELIVER, ("1",)) not in {("1",), ("true",)}:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{DELIVER} is always 1: who wants nothing unsubscribes")
     credit = _credit(fields)
@@ -173,7 +169,7 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
 
 
 def _scope(fields: Mapping[str, tuple[str, ...]], credit: int | None) -> Scope | None:
-    """Read what of a collection is asked for: news of its nodes, or work where there is credit, one level deep (H5)."""
+    """Read what to receive of a collection: news of its nodes, or items if there is credit; by default one level deep (H5)."""
     if KIND not in fields and DEPTH_FIELD not in fields:
         return None
     kinds = fields.get(KIND, (Kind.NODES.value if credit is None else Kind.ITEMS.value,))
@@ -215,7 +211,7 @@ def _until(values: tuple[str, ...]) -> int:
         raise MalformedRequest(
             Problem.OPTIONS_INVALID, f"{EXPIRE} is a time (XEP-0082) at which the subscription ends, or {PRESENCE}"
         )
-    # The beginning of 1970 is over, and 0 is no end.
+    # A time at the beginning of 1970 has passed, but 0 would mean no expiry.
     return ms or int(text != PRESENCE)
 
 

@@ -1,1 +1,1 @@
-"""XML of stanzas: read from a stream, written as bytes, and data forms. Must not know what any stanza means."""
+"""XML of stanzas: parsing a stream, writing bytes, and data forms. Must not know what a stanza means."""

@@ -1,8 +1,8 @@
-"""A parsed element as bytes that stand alone. Knows ElementTree; must not know what an element is for.
+"""Serialises a parsed element as bytes that stand alone. Knows ElementTree; must not know what an element is for.
 
-What comes back from a parser equals what went in: names, namespaces, attributes, text. Not kept, because ElementTree
-has forgotten them: prefixes, CDATA marks (their text stays), the order of declarations. A document type or an undeclared
-entity is a fault of the stream long before this, since the parser reads one document whose root is the stream.
+Parsing the output gives the input: names, namespaces, attributes, text. ElementTree has already lost prefixes, CDATA marks (not
+their text) and the order of declarations. Document types and undeclared entities never get here, because the parser reads one
+document whose root is the stream.
 """
 
 from collections.abc import Callable
@@ -14,25 +14,25 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml.text import escaped, escaped_name
 
 DEPTH: Final = 256
-"""Deepest nesting that is written: no document nears it, and the interpreter's stack holds it four times over."""
+"""The deepest nesting that is written: real documents stay far below, and the interpreter's stack holds four times as much."""
 
 _RESERVED: Final = (ns.XML, ns.XMLNS)
 """Neither can be declared (Namespaces in XML §3), and neither defines elements."""
 
 
 def serialise(element: Element) -> bytes:
-    """Write an element, without its tail; raises MalformedRequest when it is nested too deeply."""
+    """Serialise an element without its tail; raises MalformedRequest when it is nested too deeply."""
     pieces: list[str] = []
     _write(element, None, DEPTH, pieces.append)
     return "".join(pieces).encode()
 
 
 def _split(tag: str) -> tuple[str, str]:
-    """Split `{namespace}name`; only the name is known to hold no brace."""
+    """Split `{namespace}name`; only the name is known to contain no brace."""
     if tag[0] != "{":
         return "", tag
     namespace, _, name = tag[1:].rpartition("}")
-    # A component's stream has a default namespace of its own; outside it such elements are a client's (XEP-0114 §4).
+    # A component's stream has a default namespace of its own; elsewhere such elements are a client's (XEP-0114 §4).
     return (ns.CLIENT if namespace == ns.COMPONENT else namespace), name
 
 
@@ -75,7 +75,7 @@ def _write_attributes(attributes: dict[str, str], put: Callable[[str], None]) ->
 
 
 def _content(text: str) -> str:
-    """Write a parsed text, which holds no forbidden character; four searches are a tenth of a regular expression's time."""
+    """Escape a parsed text, which has no forbidden characters; four searches take a tenth of a regular expression's time."""
     if "&" in text:
         text = text.replace("&", "&amp;")
     if "<" in text:

@@ -1,4 +1,4 @@
-"""Data forms (XEP-0004) with a FORM_TYPE (XEP-0068). Must not know what any field means."""
+"""Data forms (XEP-0004) with a FORM_TYPE (XEP-0068). Must not know what a field means."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _VALUE: Final = f"{{{ns.FORM}}}value"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field as it is written; an empty `kind` or `label` is left out."""
+    """One field; an empty `kind` or `label` is omitted."""
 
     name: str
     values: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Field:
 
 
 def read(form: Element, form_type: str) -> Mapping[str, tuple[str, ...]] | None:
-    """Read a submitted form of this type: its fields by name; None when the form says `cancel`."""
+    """Parse a submitted form of this type into fields by name; None for a cancelled form."""
     kind = form.get("type")
     if kind == "cancel":
         return None
@@ -39,14 +39,14 @@ def read(form: Element, form_type: str) -> Mapping[str, tuple[str, ...]] | None:
         if not name or name in fields:
             raise MalformedRequest(Problem.OPTIONS_INVALID, "each field of a form has a var of its own")
         fields[name] = tuple(value.text or "" for value in field.iterfind(_VALUE))
-    # A form without FORM_TYPE is taken for what its place says; one of another type is not meant for this place.
+    # A form without FORM_TYPE is assumed to be of the expected type; another type is refused.
     if fields.pop("FORM_TYPE", (form_type,)) != (form_type,):
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"the FORM_TYPE here is {form_type}")
     return fields
 
 
 def refuse(form: Element | None) -> None:
-    """Refuse a form inside a get: whoever submits one means to change something (RFC 6120 §8.2.3)."""
+    """Refuse a form inside a get: a submitted form means a change (RFC 6120 §8.2.3)."""
     if form is not None:
         raise MalformedRequest(Problem.BAD_REQUEST, "a form is submitted with a set")
 
@@ -57,7 +57,7 @@ def names(stanza: Element, name: str) -> bool:
 
 
 def written(kind: str, form_type: str, fields: Iterable[Field], title: str = "", instructions: str = "") -> str:
-    """Write a form of the kind `form` or `result`, with words for the person who fills it in."""
+    """Write a form of the kind `form` or `result`, with a title and instructions."""
     inside = "".join(map(_field, fields))
     words = "".join(
         f"<{name}>{escaped(text)}</{name}>" for name, text in (("title", title), ("instructions", instructions)) if text
@@ -69,7 +69,7 @@ def written(kind: str, form_type: str, fields: Iterable[Field], title: str = "",
 
 
 def table(form_type: str, columns: Iterable[Field], rows: Iterable[Mapping[str, str]], title: str) -> str:
-    """Write results as rows, each a value by the name of its column (XEP-0004 §3.4)."""
+    """Write results as rows, each a mapping of columns to values (XEP-0004 §3.4)."""
     items = "".join(f"<item>{''.join(_field(Field(name, (row[name],))) for name in row)}</item>" for row in rows)
     return (
         f"<x xmlns='{ns.FORM}' type='result'><title>{escaped(title)}</title>"

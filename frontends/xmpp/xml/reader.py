@@ -1,9 +1,9 @@
-"""A stream's bytes as elements (RFC 6120 §4). No I/O; must not know what a stanza means, nor where the bytes come from.
+"""Parses a stream's bytes into elements (RFC 6120 §4). No I/O; must not know what a stanza means or where bytes come from.
 
-Why not ElementTree's own parser, as slixmpp uses it: three things that any client can write pass ejabberd and are fatal to
-that parser, and so to the stream of every frontend. A prefix that was declared on the stream or on the stanza (ejabberd
-forwards the use and drops the declaration), a namespace with a brace in it, and nesting without end. Here such a stanza is
-handed over empty, with the fault to answer it by, and the stream goes on. Only XML that is not well-formed ends it.
+It replaces ElementTree's parser, which slixmpp uses. Any client can send three things that pass ejabberd and are fatal to that
+parser, and so to the stream of every frontend: a prefix declared on the stream or the stanza (ejabberd forwards the use and
+drops the declaration), a namespace with a brace, and unlimited nesting. This parser returns such a stanza empty, with its
+fault, and the stream goes on. Only XML that is not well-formed ends it.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml import elements
 
 _DEPTH: Final = elements.DEPTH + 8
-"""Deepest nesting of a stanza: that of a payload, and the elements around it."""
+"""The deepest nesting of a stanza: that of a payload, and the elements around it."""
 
 _ELEMENTS: Final = 25_000
-"""Most elements in a stanza: each costs the loop a microsecond or two, and all of a stanza come at once."""
+"""The most elements in a stanza: each takes one or two microseconds, without a break."""
 
 _PREFIXES: Final = 64
-"""Most prefixes in scope: each declaration copies the scope, so their number is what a hostile stanza costs."""
+"""The most prefixes in scope: each declaration copies the scope, so this bounds the cost of a hostile stanza."""
 
 _INSIDE_ONLY: Final = frozenset("ːˑـஃๆໆྈྉྊྋ々〱〲〳〴〵ゝゞーヽヾ")
-"""Letters to Python that XML takes inside a name and not at its beginning."""
+"""Letters to Python that XML allows inside a name but not at its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Stanza:
-    """A child of the stream is complete; with a fault it has its attributes only."""
+    """A complete child of the stream; with a fault it has only its attributes."""
 
     element: Element
     fault: MalformedRequest | None = None
@@ -45,12 +45,12 @@ class Stanza:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The stream ended in order."""
+    """The stream ended normally."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The bytes are no XML, or none that a stream may have: nothing after them can be read."""
+    """The bytes are not XML, or not allowed in a stream: nothing after them can be read."""
 
     reason: str
 
@@ -60,18 +60,18 @@ Event = Opened | Stanza | Closed | Broken
 
 
 class Reader:
-    """The reader of one stream. It is outside a stanza, inside one, or skipping the rest of a faulty one."""
+    """Parses one stream. It is outside a stanza, inside one, or skipping the rest of a faulty one."""
 
     def __init__(self) -> None:
         """Begin before the first byte."""
-        # Without a separator expat leaves prefixes alone: it would count an undeclared one as not well-formed.
+        # Without a separator expat ignores prefixes; otherwise an undeclared one would not be well-formed.
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
-        # From 2.6 on expat puts a long token off until twice as much has come: here nothing may come until it is answered.
+        # From 2.6 on expat delays a long token until as much again has arrived; here that may only arrive after the answer.
         if hasattr(self._parser, "SetReparseDeferralEnabled"):
-            self._parser.SetReparseDeferralEnabled(False)  # noqa: FBT003  (expat's)
+            self._parser.SetReparseDeferralEnabled(False)  # noqa: FBT003  (expat's signature)
         self._parser.StartDoctypeDeclHandler = _refuse_doctype
-        # The prefixes known at each level: before the stream, in the stream, in the stanza, in each open element of it.
+        # The known prefixes at each level: before the stream, in the stream, in the stanza, in each open element.
         self._scopes: list[Scope] = [{"": "", "xml": ns.XML}]
         self._builder = TreeBuilder()
         self._stanza = Element("none")
@@ -82,9 +82,9 @@ class Reader:
         self._go_outside()
 
     def feed(self, data: bytes) -> list[Event]:
-        """Read on; what was complete before a fault of the XML is still given."""
+        """Parse bytes; still returns what was complete before malformed XML."""
         try:
-            self._parser.Parse(data, False)  # noqa: FBT003  (expat's: not the last of it)
+            self._parser.Parse(data, False)  # noqa: FBT003  (expat's signature: not the last bytes)
         except (expat.ExpatError, ValueError) as fault:
             self._events.append(Broken(str(fault)))
         events, self._events = self._events, []
@@ -102,7 +102,7 @@ class Reader:
         except MalformedRequest as fault:
             if len(self._scopes) == 1:
                 raise ValueError(fault.detail) from fault
-            # Its addresses have no prefix, so it can be answered all the same.
+            # Its addresses have no prefix, so it can still be answered.
             self._stanza = Element(f"{{{scope['']}}}{name}", attributes)
             self._skip(fault)
             return
@@ -145,7 +145,7 @@ class Reader:
             self._go_outside()
 
     def _skip(self, fault: MalformedRequest) -> None:
-        """Pass over the rest of a stanza, building nothing: only the count of its open elements grows and shrinks."""
+        """Skip the rest of a stanza, and only count its open elements."""
         self._fault = fault
         self._skipped = len(self._scopes) - 1
         self._parser.StartElementHandler = self._skip_start
@@ -165,13 +165,13 @@ class Reader:
 
 
 def _refuse_doctype(*_: object) -> None:
-    """Refuse what could define entities (RFC 6120 §11.1)."""
+    """Refuse a document type, which could define entities (RFC 6120 §11.1)."""
     msg = "a document type"
     raise ValueError(msg)
 
 
 def _named(scope: Scope, name: str, attributes: dict[str, str]) -> tuple[Scope, str, dict[str, str]]:
-    """Give an element's scope, and its name and attributes as ElementTree spells them: `{namespace}name`."""
+    """Return an element's scope, name and attributes in ElementTree's form `{namespace}name`."""
     if attributes:
         if "xmlns" in attributes:
             scope = {**scope, "": attributes.pop("xmlns")}
@@ -186,7 +186,7 @@ def _named(scope: Scope, name: str, attributes: dict[str, str]) -> tuple[Scope, 
 
 
 def _resolved(scope: Scope, attributes: dict[str, str]) -> Scope:
-    """Take an element's declared prefixes into its scope, and rename its prefixed attributes; the dict is ours to change."""
+    """Add an element's declared prefixes to its scope, and rename its prefixed attributes, in place."""
     prefixed = [key for key in attributes if ":" in key]
     declared = {key[6:]: attributes.pop(key) for key in prefixed if key.startswith("xmlns:")}
     if declared:
@@ -200,9 +200,9 @@ def _resolved(scope: Scope, attributes: dict[str, str]) -> Scope:
 
 
 def _qualified(scope: Scope, name: str) -> str:
-    """Give a prefixed name with its namespace for the prefix, in ElementTree's spelling."""
+    """Return a prefixed name with its namespace, in ElementTree's form."""
     prefix, _, local = name.partition(":")
-    # The prefix is part of what the parser took for a name; the rest must be one by itself (Namespaces in XML §4).
+    # The parser took the prefix as part of the name; the rest must be a name itself (Namespaces in XML §4).
     if not _begins_name(local) or ":" in local:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is no qualified name")
     namespace = scope.get(prefix) if prefix else None
@@ -215,5 +215,5 @@ def _qualified(scope: Scope, name: str) -> str:
 
 
 def _begins_name(local: str) -> bool:
-    """Tell whether what may stand inside a name may begin one too: elements are written without their prefixes."""
+    """Tell whether a name may begin like this: elements are written without their prefixes."""
     return local[:1] == "_" or (local[:1].isalpha() and local[0] not in _INSIDE_ONLY)
