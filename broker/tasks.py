@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 Reply = Callable[[Any], None]
 
-FAILED: Final = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
+FAILED: Final = Refused(Problem.UNAVAILABLE, "the service could not complete the request")
 """The answer after a defect of this program."""
 
 STOPPED: Final = Refused(Problem.UNAVAILABLE, "this process is stopping: ask again, another one answers")

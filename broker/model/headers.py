@@ -26,7 +26,7 @@ def named(said: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, text in said:
         if not name or name in found:
-            raise MalformedRequest(Problem.PAYLOAD_INVALID, "each header has a name of its own, and a text")
+            raise MalformedRequest(Problem.PAYLOAD_INVALID, "each header must have its own name, and a text")
         if name.lower() in _OURS or name.lower().startswith(_BEGIN):
             raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]} is the service's to give")
         found[name] = text

@@ -118,7 +118,7 @@ class Door:
             for part in answer.refusals:
                 refusal_log.log(part, about)
             return await _packed(http_request, answer)
-        failed = Fault(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the service could not carry this out")
+        failed = Fault(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the service could not complete the request")
         return _closing(http_request, replies.refused(failed))
 
     async def _served(self, http_request: HttpRequest, about: dict[str, str]) -> Response:
@@ -129,14 +129,14 @@ class Door:
             return Response(HTTPStatus.NO_CONTENT, headers={"Allow": ", ".join(routes.EVERY)})
         place = paths.read(head.path)
         if place is None:
-            raise Fault(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this path: /openapi.json has all")
+            raise Fault(HTTPStatus.NOT_FOUND, "not-found", "no resource has this path: see /openapi.json")
         about |= {"node": place.node, "item": place.item}
         operation = routes.found(place.pattern, http_request.method)
         if operation is None:
             allow = {"Allow": ", ".join(routes.allowed(place.pattern))}
             if http_request.method == "OPTIONS":
                 return Response(HTTPStatus.NO_CONTENT, headers=allow)
-            detail = f"{place.pattern} takes {allow['Allow']}"
+            detail = f"{place.pattern} supports {allow['Allow']}"
             raise Fault(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, allow)
         about["command"] = operation.name
         fields = head.fields
@@ -152,7 +152,7 @@ class Door:
             place, sender, query, fields, body, wants, looks=http_request.method == "HEAD", most_leases=self._leases
         )
         if http_request.method in {"GET", "HEAD"}:
-            return _unless_known(fields, await OPERATIONS[operation.name](self._core, request))
+            return _unless_unchanged(fields, await OPERATIONS[operation.name](self._core, request))
         if conditions.request(fields):
             conditions.changed(fields, await self._tags(request), reads=False)
         return await OPERATIONS[operation.name](self._core, request)
@@ -181,7 +181,7 @@ class Door:
         seconds = self._rates.wait(sender)
         if seconds:
             raise Fault(
-                HTTPStatus.TOO_MANY_REQUESTS, "too-fast", "you ask faster than you may", {"Retry-After": str(seconds)}
+                HTTPStatus.TOO_MANY_REQUESTS, "too-fast", "you exceed your rate limit", {"Retry-After": str(seconds)}
             )
         return sender
 
@@ -229,7 +229,7 @@ def _tag(answer: Response) -> str:
     return answer.headers.get("ETag") or conditions.tag(answer.body)
 
 
-def _unless_known(fields: Mapping[str, str], answer: Response) -> Response:
+def _unless_unchanged(fields: Mapping[str, str], answer: Response) -> Response:
     """Return an answer with its tag, or 304 if the client has it already; raises MalformedRequest."""
     if answer.events is not None:
         return answer
@@ -266,7 +266,7 @@ def _query(raw: bytes, operation: Operation) -> dict[str, str]:
     unknown = query.keys() - set(operation.query)
     if unknown or len(query) < len(pairs):
         name = min(unknown, default="one of them")[:80]
-        raise MalformedRequest(Problem.BAD_REQUEST, f"the query: {name} is not known here, or there twice")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"the query: {name} is unknown or repeated")
     return query
 
 

@@ -28,7 +28,7 @@ def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
     if name in _NONE:
         return body
     if name not in _NAMES:
-        detail = "Content-Encoding: bodies are taken as they are, or in gzip"
+        detail = "Content-Encoding: only gzip and identity are supported"
         headers = {"Accept-Encoding": f"{GZIP}, identity"}
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content-encoding-unknown", detail, headers)
     inflating = zlib.decompressobj(_WINDOW)
@@ -39,7 +39,7 @@ def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
     if len(plain) > most_bytes:
         return None
     if not inflating.eof or inflating.unused_data:
-        raise MalformedRequest(Problem.BAD_REQUEST, "Content-Encoding: the body is not in gzip, or not to its end")
+        raise MalformedRequest(Problem.BAD_REQUEST, "Content-Encoding: the body is not valid gzip")
     return plain
 
 

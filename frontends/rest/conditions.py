@@ -47,7 +47,7 @@ def creates(fields: Mapping[str, str]) -> bool:
 
 def unmet() -> MalformedRequest:
     """Return the refusal of a request whose condition is false."""
-    return MalformedRequest(Problem.PRECONDITION_NOT_MET, "what is there is not what the condition says")
+    return MalformedRequest(Problem.PRECONDITION_NOT_MET, "the resource does not match the condition")
 
 
 def changed(fields: Mapping[str, str], tags: Collection[str], *, reads: bool) -> bool:

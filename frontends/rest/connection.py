@@ -64,7 +64,7 @@ class Connection(H11Protocol):
                 self._refuse(headers_too_large() if line_ended else target_too_long())
             case HTTPStatus.NOT_IMPLEMENTED:
                 self._refuse(
-                    Fault(HTTPStatus.NOT_IMPLEMENTED, "coding-unknown", "Transfer-Encoding: chunked alone is known")
+                    Fault(HTTPStatus.NOT_IMPLEMENTED, "coding-unknown", "Transfer-Encoding: only chunked is supported")
                 )
             case _:
                 self._refuse(Fault(HTTPStatus.BAD_REQUEST, "bad-request", msg))

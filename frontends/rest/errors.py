@@ -86,13 +86,13 @@ class Fault(Exception):  # noqa: N818  (named after what it is)
 
 def headers_too_large() -> Fault:
     """Return the refusal of a large head, which two places use."""
-    detail = "the headers are longer than they may be"
+    detail = "the headers are too large"
     return Fault(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers-too-large", detail)
 
 
 def target_too_long() -> Fault:
     """Return the refusal of a long target, which two places use (RFC 9110 §15.5.15)."""
-    return Fault(HTTPStatus.REQUEST_URI_TOO_LONG, "target-too-long", "the target is longer than it may be")
+    return Fault(HTTPStatus.REQUEST_URI_TOO_LONG, "target-too-long", "the target is too long")
 
 
 def fault(refusal: MalformedRequest) -> Fault:

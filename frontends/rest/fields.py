@@ -18,7 +18,7 @@ def text(fields: Mapping[str, str], name: str) -> str:
     try:
         return fields.get(name, "").encode("latin-1").decode()
     except UnicodeError:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is in UTF-8") from None
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} must be UTF-8") from None
 
 
 def page(request: Request) -> int:
@@ -27,7 +27,7 @@ def page(request: Request) -> int:
     if text is None:
         return PAGE
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and 0 < int(text) <= PAGE_MOST):
-        raise MalformedRequest(Problem.BAD_REQUEST, f"limit is a whole number from 1 to {PAGE_MOST}")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"limit must be a whole number from 1 to {PAGE_MOST}")
     return int(text)
 
 
@@ -35,7 +35,7 @@ def first(request: Request) -> int:
     """Read the number of a page's first element."""
     text = request.query.get("first", "0")
     if not (text.isascii() and text.isdigit() and len(text) <= _FIRST_DIGITS):
-        raise MalformedRequest(Problem.BAD_REQUEST, "first is a whole number, from 0 on")
+        raise MalformedRequest(Problem.BAD_REQUEST, "first must be a whole number of at least 0")
     return int(text)
 
 

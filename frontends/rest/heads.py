@@ -51,23 +51,23 @@ def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, by
     """Validate a head; `target` excludes the query. Raises Fault or MalformedRequest."""
     fields = _fields(raw, most_bytes)
     if not version.startswith("1."):
-        detail = "this is spoken as HTTP/1.1"
+        detail = "only HTTP/1.1 is supported"
         raise Fault(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "version-unknown", detail, {"Connection": "close"})
     if method not in METHODS:
-        raise Fault(HTTPStatus.NOT_IMPLEMENTED, "method-unknown", "no such method is known here")
+        raise Fault(HTTPStatus.NOT_IMPLEMENTED, "method-unknown", "the method is unknown")
     if len(target) > most_bytes:
         raise target_too_long()
     _framed(version, fields)
     if "content-range" in fields and method == "PUT":
         # RFC 9110 §14.5: a part must not be stored as the whole.
-        raise MalformedRequest(Problem.BAD_REQUEST, "Content-Range: a body is sent whole")
+        raise MalformedRequest(Problem.BAD_REQUEST, "Content-Range: partial bodies are not supported")
     if fields.get("expect", "100-continue").lower() != "100-continue":
-        raise Fault(HTTPStatus.EXPECTATION_FAILED, "expectation-unknown", "Expect: 100-continue alone is known")
+        raise Fault(HTTPStatus.EXPECTATION_FAILED, "expectation-unknown", "Expect: only 100-continue is supported")
     path, host = _target(method, target)
     # RFC 9112 §3.2.2: the host in the target replaces that of the field.
     fields |= {"host": host} if host else {}
     if not _HOST.fullmatch(fields.get("host", "")):
-        raise MalformedRequest(Problem.BAD_REQUEST, "Host: it is a name, perhaps with a port")
+        raise MalformedRequest(Problem.BAD_REQUEST, "Host: it must be a name, optionally with a port")
     return Head(path, fields)
 
 
@@ -81,7 +81,7 @@ def _fields(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, st
         if name not in found:
             found[name] = text
         elif name in _ONCE or name.startswith(_ITEM):
-            raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is there twice")
+            raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is repeated")
         else:
             found[name] = f"{found[name]}, {text}"
     # h11 limits a head that arrives in parts, but not one that arrives at once.
@@ -93,7 +93,7 @@ def _fields(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, st
 def _framed(version: str, fields: Mapping[str, str]) -> None:
     """Refuse a body whose end two parsers could see in different places (RFC 9112 §6.1, §6.3)."""
     if "transfer-encoding" in fields and ("content-length" in fields or version == "1.0"):
-        detail = "a body has a Content-Length or, from HTTP/1.1 on, a Transfer-Encoding: not both"
+        detail = "a body has either Content-Length or, from HTTP/1.1 on, Transfer-Encoding"
         raise Fault(HTTPStatus.BAD_REQUEST, Problem.BAD_REQUEST.value, detail, {"Connection": "close"})
 
 
@@ -104,5 +104,5 @@ def _target(method: str, target: bytes) -> tuple[bytes, str]:
     absolute = _ABSOLUTE.fullmatch(target)
     # RFC 9110 §4.2.1, §4.2.4: the host is required, and user information is forbidden.
     if absolute is None or not absolute[1] or b"@" in absolute[1]:
-        raise MalformedRequest(Problem.BAD_REQUEST, "the target is a path, or http://HOST/PATH")
+        raise MalformedRequest(Problem.BAD_REQUEST, "the target must be a path, or http://HOST/PATH")
     return absolute[2] or b"/", absolute[1].decode("ascii")

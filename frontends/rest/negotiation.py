@@ -25,7 +25,7 @@ def wanted(accept: str, kinds: tuple[str, ...] = KINDS) -> str:
         if quality > most:
             best, most = kind, quality
     if not best:
-        raise Fault(HTTPStatus.NOT_ACCEPTABLE, "not-acceptable", f"Accept: there is {', '.join(kinds)} alone")
+        raise Fault(HTTPStatus.NOT_ACCEPTABLE, "not-acceptable", f"Accept: only {', '.join(kinds)} can be served")
     return best
 
 

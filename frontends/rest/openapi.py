@@ -225,7 +225,7 @@ _OPTIONS_BODY: Final = {
                 }
                 for option in OPTIONS
             }
-            | {COLLECTION: {"description": "The collection that it stands below, if any", **_TEXT}},
+            | {COLLECTION: {"description": "Its parent collection, if any", **_TEXT}},
         }
     },
 }
@@ -417,7 +417,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
                                 ("base64", {"type": "string", "contentEncoding": "base64"}),
                             )
                         ]
-                        + [{"description": "what is none of these has a result of its own, which says what is wrong"}]
+                        + [{"description": "any other value: its result says what is wrong"}]
                     },
                     minItems=1,
                     maxItems=batches.MOST,
@@ -430,7 +430,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
 
 def _answer(shown: Shown) -> dict[str, Any]:
     if shown is Shown.CONTENT:
-        return {"description": "what the message says", "content": {"*/*": {"schema": {}}}}
+        return {"description": "the body of the message", "content": {"*/*": {"schema": {}}}}
     if shown is Shown.FILE:
         return {"description": "a file", "content": {"*/*": {"schema": {}}}}
     content: dict[str, Any] = {negotiation.JSON: {"schema": _SCHEMAS[shown]}}

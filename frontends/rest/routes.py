@@ -93,15 +93,15 @@ PARAMETERS: Final = {
         "the number of the first one to show", {"type": "integer", "minimum": 0, "maximum": 999_999_999, "default": 0}
     ),
     "item": Parameter("the id of the one item to show", _NAME),
-    "scan": Parameter("where the items go on: from the link to the next page", _text(f"(?:[0-9]{{1,4}} {_POSITION})?")),
+    "scan": Parameter("where to continue: from the link to the next page", _text(f"(?:[0-9]{{1,4}} {_POSITION})?")),
     "after": Parameter(
-        "where the messages go on: from the link to the next page",
+        "where to continue the messages: from the link to the next page",
         _text("(?:-|[0-9]{1,4}-[0-9]{1,18}-[0-9]{1,18})?"),
     ),
-    "below": Parameter("where the tree goes on: from the link to the next page"),
+    "below": Parameter("where to continue the tree: from the link to the next page"),
     "guid": Parameter("the client's own id of the message: repeats of it are ignored", _NAME),
     "Idempotency-Key": Parameter(
-        "the same as guid, but that another message under it is refused",
+        "as guid, but a different message with the same key is refused",
         {**_text("[ -~]*[!#-~][ -~]*"), "maxLength": ITEM_ID_BYTES},
     ),
     "wait": Parameter("seconds to wait for a message", {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}),
@@ -112,17 +112,17 @@ PARAMETERS: Final = {
     ),
     "queue": Parameter("the queue of the message, where the subscription is to several", _NAME),
     "Group-Key": Parameter(
-        "messages of one key are worked on in order where the queue is `stanzaq#ordered`",
+        "messages of one key are processed in order if the queue is `stanzaq#ordered`",
         {**_text("[ -~]*"), "maxLength": ITEM_ID_BYTES},
     ),
-    "Message-Delay": Parameter("seconds before which the message is not handed out", _seconds(0)),
+    "Message-Delay": Parameter("seconds until the message may be delivered", _seconds(0)),
     "Message-Priority": Parameter(
-        "messages of a higher one are handed out first",
+        "messages with a higher priority are delivered first",
         {"type": "integer", "minimum": 0, "maximum": MOST_PRIORITY, "default": USUAL_PRIORITY},
     ),
-    "Message-TTL": Parameter("seconds after which the message is not handed out any more", _seconds(1)),
+    "Message-TTL": Parameter("seconds after which the message is no longer delivered", _seconds(1)),
     "traceparent": Parameter("the trace that the message belongs to (W3C Trace Context)"),
-    "tracestate": Parameter("what goes with it"),
+    "tracestate": Parameter("vendor data of the trace (W3C Trace Context)"),
 }
 
 _LOCKED: Final = ("lock", "queue")
@@ -145,12 +145,12 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         ),
         "PUT": Operation(
             "put_queue",
-            "Create a queue, unless it is there as it is wanted",
+            "Create a queue, unless it exists with these options",
             {_CREATED: Shown.QUEUE, _OK: Shown.QUEUE},
             Body.OPTIONS,
         ),
         "PATCH": Operation("configure_queue", "Change options of a queue", {_OK: Shown.NOTHING}, Body.OPTIONS),
-        "DELETE": Operation("delete_queue", "Delete a queue with all that is in it", {_OK: Shown.NOTHING}),
+        "DELETE": Operation("delete_queue", "Delete a queue with everything in it", {_OK: Shown.NOTHING}),
         "POST": Operation(
             "send_message",
             "Send a message; with neither a body nor an id reserve one",
@@ -176,11 +176,11 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         ),
         "PUT": Operation("redeem_message", "The same", {_OK: Shown.SENT}, Body.ANY, headers=_KEYED),
         "DELETE": Operation(
-            "delete_message", "Delete a message that waits, as its publisher or the queue's owner", {_OK: Shown.NOTHING}
+            "delete_message", "Delete a waiting message, as its publisher or the queue's owner", {_OK: Shown.NOTHING}
         ),
     },
     paths.CONTENT: {
-        "GET": Operation("show_content", "Get what a message says, byte for byte", {_OK: Shown.CONTENT}),
+        "GET": Operation("show_content", "Get the body of a message, byte for byte", {_OK: Shown.CONTENT}),
     },
     paths.SUBSCRIPTIONS: {
         "GET": Operation(
@@ -191,13 +191,11 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     paths.SUBSCRIPTION: {
         "GET": Operation(
             "show_subscription",
-            "Look at the messages that a subscription holds, and renew its lease; as `text/event-stream` have them as they come",
+            "Get the messages that a subscription holds, and renew its lease; with `text/event-stream`, receive them as they arrive",
             {_OK: Shown.HELD},
             query=("wait",),
         ),
-        "DELETE": Operation(
-            "delete_subscription", "End a subscription and give back what it holds", {_OK: Shown.NOTHING}
-        ),
+        "DELETE": Operation("delete_subscription", "End a subscription and return its messages", {_OK: Shown.NOTHING}),
     },
     paths.ACKNOWLEDGEMENTS: {
         "POST": Operation(
@@ -219,9 +217,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         ),
     },
     paths.RENEW: {
-        "POST": Operation(
-            "renew_message", "Start the time of a message's lock anew", {_OK: Shown.LOCK}, Body.RENEW, query=_LOCKED
-        ),
+        "POST": Operation("renew_message", "Renew a message's lock", {_OK: Shown.LOCK}, Body.RENEW, query=_LOCKED),
     },
     paths.DEAD_LETTER: {
         "POST": Operation(
@@ -231,7 +227,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     paths.OVERVIEW: {
         "GET": Operation(
             "show_overview",
-            "Look at queues with what they hold: all for administrators, else those that you are affiliated with",
+            "List queues with their counts: all for administrators, else those that you are affiliated with",
             {_OK: Shown.OVERVIEW},
             query=("first", "limit"),
         ),
@@ -239,7 +235,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     paths.SURVEY: {
         "GET": Operation(
             "show_survey",
-            "Look at items as the queue's owner: who holds them, how often they were tried, why they are dead letters",
+            "List items as the queue's owner: their holders, attempts, and reasons of dead letters",
             {_OK: Shown.SURVEY},
             query=("item", "limit", "scan"),
         ),
@@ -248,12 +244,12 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         "GET": Operation("list_subscribers", "List a queue's subscribers as its owner", {_OK: Shown.SUBSCRIBERS}),
     },
     paths.HISTORIES: {
-        "GET": Operation("show_history", "Look at what a queue held in the last hour", {_OK: Shown.HISTORY}),
+        "GET": Operation("show_history", "Get the counts of a queue in the last hour", {_OK: Shown.HISTORY}),
     },
     paths.REDRIVES: {
         "POST": Operation(
             "redrive",
-            "Send dead letters home as the queue's owner, a step of them",
+            "Redrive dead letters, one step of them, as the queue's owner",
             {_OK: Shown.REDRIVEN},
             Body.REDRIVE,
         ),
@@ -262,7 +258,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         "POST": Operation("release", "End locks by force as the queue's owner", {_OK: Shown.RELEASED}, Body.RELEASE),
     },
     paths.PURGES: {
-        "POST": Operation("purge", "Delete all messages that wait, as the queue's owner", {_OK: Shown.PURGED}),
+        "POST": Operation("purge", "Delete all waiting messages, as the queue's owner", {_OK: Shown.PURGED}),
     },
     paths.FRONTENDS: {
         "GET": Operation("list_frontends", "List the frontends of all doors, as administrator", {_OK: Shown.FRONTENDS}),

@@ -170,7 +170,7 @@ class Component:
         if requests.is_get_for_set(asked):
             self.gets_for_sets += 1
             if self._strict_iq_type:
-                raise MalformedRequest(Problem.BAD_REQUEST, "a change is a set")
+                raise MalformedRequest(Problem.BAD_REQUEST, "a change must be a set")
         rate = asked.rate if isinstance(asked, MoveBatch) else None
         self._take(iq.sender, asked.command, partial(self._answered, asked), rate)
 

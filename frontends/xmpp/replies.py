@@ -131,7 +131,7 @@ def answer(question: Question, outcome: Result) -> bytes:
         return refused(question.iq, MalformedRequest(outcome.problem, outcome.detail))
     match question.command, outcome:
         case ManageSubscribers(node), Managed(failed) if failed:
-            text = "what is listed stays as it is, the rest is done"
+            text = "the listed entries are unchanged, the others are done"
             return _unchanged(question.iq, subscription_lists.subscribers(node, failed), text)
         case Affiliate(node), Unaffiliated(detail, kept):
             return _unchanged(question.iq, subscription_lists.affiliated(node, kept), detail)

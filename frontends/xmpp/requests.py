@@ -182,7 +182,7 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
         # Without RSM it selects the most recent items (XEP-0060 §6.5.7).
         page = replace(page, before="")
     if names and others:
-        raise MalformedRequest(Problem.BAD_REQUEST, "items that are named have no pages")
+        raise MalformedRequest(Problem.BAD_REQUEST, "named items cannot be paged")
     if page.index is not None:
         raise MalformedRequest(Problem.UNSUPPORTED, "items have no numbers: page by after and before")
     after, before = _place(page.after), _place(page.before)
@@ -195,7 +195,7 @@ def _place(text: str | None) -> Place | None:
     try:
         return Place.parse(text) if text else None
     except ValueError:
-        raise MalformedRequest(Problem.ITEM_NOT_FOUND, "after and before are as `last` and `first` gave them") from None
+        raise MalformedRequest(Problem.ITEM_NOT_FOUND, "after and before must come from `last` and `first`") from None
 
 
 def _renew(iq: Iq, renew: Element) -> Question:

@@ -333,7 +333,9 @@ async def test_redis_goes_while_renewing(
         if rescuing:
             assert not await core._sweeper.take_over_partition(Partition(node, ""), "nobody")
         else:
-            assert await core.ask(item(node)) == Refused(Problem.UNAVAILABLE, "the service could not carry this out")
+            assert await core.ask(item(node)) == Refused(
+                Problem.UNAVAILABLE, "the service could not complete the request"
+            )
     assert isinstance(await core.ask(item(node)), Published)
 
 

@@ -188,7 +188,7 @@ def _fetch_row(command: PullItems, _record: NodeRecord) -> Values:
 
 def _fetched(command: PullItems, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
     if reply[0] != b"ok":
-        return refused(reply[0], "the lease is over")
+        return refused(reply[0], "the subscription has expired")
     _code, until_ms, rows, more, stamp, returned = reply
     partition = record.partition(command.partition)
     items = (

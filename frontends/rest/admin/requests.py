@@ -63,9 +63,9 @@ def redrive(request: Request) -> Redrive:
     scan = _scan(_text(said, "scan", SCAN_MOST))
     one_way = len(said.keys() & {"items", "reason", "all"}) == 1
     if not one_way or not (items or reason or said.get("all") is True):
-        raise MalformedRequest(Problem.BAD_REQUEST, "say which: items, a reason, or all")
+        raise MalformedRequest(Problem.BAD_REQUEST, "name items, a reason, or all")
     if items and "scan" in said:
-        raise MalformedRequest(Problem.BAD_REQUEST, "scan: items that are named are all done at once")
+        raise MalformedRequest(Problem.BAD_REQUEST, "scan: named items take one step")
     place = scan.removeprefix(ELSEWHERE)
     return Redrive(request.place.node, request.sender, items, reason, place, elsewhere=place != scan)
 
@@ -75,23 +75,25 @@ def release(request: Request) -> Release:
     said = _said(request, {"items", "holder"})
     items, holder = _items(said, RELEASED_MOST), _text(said, "holder", JID_MOST)
     if len(said) != 1 or not (items or holder):
-        raise MalformedRequest(Problem.BAD_REQUEST, "name items, or a holder, and not both")
+        raise MalformedRequest(Problem.BAD_REQUEST, "name either items or a holder")
     return Release(request.place.node, request.sender, items, _jid(holder) if holder else None)
 
 
 def _jid(text: str) -> Jid:
     bare, slash, resource = text.partition("/")
     if not bare or " " in bare or not is_printable(text):
-        raise MalformedRequest(Problem.BAD_REQUEST, "holder is a JID")
+        raise MalformedRequest(Problem.BAD_REQUEST, "holder must be a JID")
     return Jid(f"{prepared(bare)}{slash}{resource}")
 
 
 def _said(request: Request, known: set[str]) -> Mapping[str, Any]:
     if not negotiation.is_json(request.headers.get("content-type", "")):
-        raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"this is said as {negotiation.JSON}")
+        raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"the body must be {negotiation.JSON}")
     said = fields.parsed(request.body)
     if not isinstance(said, dict) or set(said) - known:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an object with some of {', '.join(sorted(known))}")
+        raise MalformedRequest(
+            Problem.BAD_REQUEST, f"the body must be an object with some of {', '.join(sorted(known))}"
+        )
     return said
 
 
@@ -100,7 +102,7 @@ def _items(said: Mapping[str, Any], most: int) -> tuple[str, ...]:
     if not isinstance(given, list) or len(given) > most or not all(isinstance(each, str) for each in given):
         raise MalformedRequest(Problem.BAD_REQUEST, f"items: at most {most} ids")
     if "items" in said and not given:
-        raise MalformedRequest(Problem.BAD_REQUEST, "items: there are none")
+        raise MalformedRequest(Problem.BAD_REQUEST, "items: the list is empty")
     return tuple(dict.fromkeys(paths.item_id(each, "items") for each in given))
 
 
@@ -114,5 +116,5 @@ def _text(said: Mapping[str, Any], name: str, most: int) -> str:
 
 def _scan(text: str) -> str:
     if len(text) > SCAN_MOST or not text.isascii():
-        raise MalformedRequest(Problem.BAD_REQUEST, "scan: take it from the answer before")
+        raise MalformedRequest(Problem.BAD_REQUEST, "scan: use the value from the last answer")
     return text

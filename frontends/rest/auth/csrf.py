@@ -23,7 +23,7 @@ def judge(method: str, headers: Mapping[str, str]) -> None:
     # Sec-Fetch-Site goes first: a proxy may change Host, but not this field.
     ours = site in _OURS if site is not None else origin is None or _host(origin) == headers.get("host", "-").lower()
     if not ours:
-        raise Fault(HTTPStatus.FORBIDDEN, "cross-site", "the browser says that another site's page asks for this")
+        raise Fault(HTTPStatus.FORBIDDEN, "cross-site", "a page of another site made this request")
 
 
 def _host(origin: str) -> str:

@@ -32,13 +32,13 @@ class Identity:
         match scheme.lower():
             case "":
                 if self._anonymous is None:
-                    raise self._refusal(_MISSING, "say who you are")
+                    raise self._refusal(_MISSING, "credentials are required")
                 return self._anonymous
             case "basic" if self._passwords:
                 return await self._by_password(credentials.strip())
             case "bearer" if self._tokens:
                 return await self._by_token(credentials.strip())
-        raise self._refusal(_INVALID, "such credentials are not taken here")
+        raise self._refusal(_INVALID, "this authentication scheme is not supported")
 
     async def _by_password(self, credentials: str) -> Jid:
         try:
@@ -63,7 +63,7 @@ class Identity:
         try:
             return await self._tokens.bearer(token)
         except Untrusted as fault:
-            raise self._refusal(_INVALID_TOKEN, f"the token is not taken: {fault}", ', error="invalid_token"') from None
+            raise self._refusal(_INVALID_TOKEN, f"the token is refused: {fault}", ', error="invalid_token"') from None
 
     def _refusal(self, code: str, detail: str, error: str = "") -> Fault:
         taken = [f'Basic {REALM}, charset="UTF-8"'] if self._passwords else []

@@ -78,7 +78,7 @@ class Tokens:
         if found is None and (None in self._keys or (kid is None and len(self._keys) == 1)):
             found = self._keys.get(None) or next(iter(self._keys.values()))
         if found is None:
-            msg = "it is signed with a key that is not known"
+            msg = "it is signed with an unknown key"
             raise Untrusted(msg)
         return found
 
@@ -92,7 +92,7 @@ class Tokens:
                 self._keys = _read(await asyncio.to_thread(self._fetch))
             except (OSError, ValueError, jwt.PyJWTError) as fault:
                 # Keep the old keys: an unreachable server does not make them wrong.
-                log.warning("the keys of tokens cannot be had", path=self._url, error=str(fault))
+                log.warning("the keys of tokens cannot be fetched", path=self._url, error=str(fault))
 
     def _fetch(self) -> str:
         with urllib.request.urlopen(self._url, timeout=_FETCH_SECONDS) as answer:  # noqa: S310  (validated by the settings)

@@ -33,7 +33,7 @@ def read(request: Request) -> list[Message | Fault]:
         raise Fault(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "media-type-unknown",
-            f"a batch is {negotiation.JSON} or multipart/mixed",
+            f"a batch must be {negotiation.JSON} or multipart/mixed",
             {"Accept-Post": f"{negotiation.JSON}, multipart/mixed"},
         )
     if not 0 < len(found) <= MOST:
@@ -55,7 +55,7 @@ def _each(read_one: Callable[[int, _Part], Message], parts: Iterable[_Part]) -> 
 def _array(body: bytes) -> list[Message | Fault]:
     said = fields.parsed(body)
     if not isinstance(said, list):
-        raise MalformedRequest(Problem.BAD_REQUEST, "a batch in JSON is an array of messages")
+        raise MalformedRequest(Problem.BAD_REQUEST, "a batch in JSON must be an array of messages")
     return _each(_object, said[: MOST + 1])
 
 
@@ -64,18 +64,18 @@ def _object(number: int, said: object) -> Message:
     if not isinstance(said, dict) or set(said) - _FIELDS or len(said.keys() & {"json", "text", "base64"}) != 1:
         raise MalformedRequest(
             Problem.BAD_REQUEST,
-            f"{where} has one of json, text and base64, and perhaps content_type, group_key, guid, headers,"
+            f"{where} must have one of json, text and base64, and optionally content_type, group_key, guid, headers,"
             " delay, priority and ttl",
         )
     for name, value in said.items():
         if name in requests.HINTS:
             if fields.whole(value) is None:
-                raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a whole number")
+                raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} must be a whole number")
         elif name not in {"json", "headers"} and not isinstance(value, str):
-            raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a text")
+            raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} must be a string")
     told = said.get("headers", {})
     if not isinstance(told, dict) or not all(isinstance(text, str) for text in told.values()):
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: headers are names with texts")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: headers must be names with strings")
     try:
         match said:
             case {"json": value}:

@@ -244,6 +244,6 @@ async def _published(core: Core, command: Publish) -> Published:
     """Publish; raises Fault if a different message was published under the same key."""
     published = await result(core, command, Published)
     if published.differs:
-        detail = "Idempotency-Key: another message was sent under this one"
+        detail = "Idempotency-Key: another message was sent with this key"
         raise Fault(HTTPStatus(422), "idempotency-key-used", detail)
     return published

@@ -58,12 +58,12 @@ def options(request: Request) -> dict[str, tuple[str, ...]]:
         raise Fault(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "media-type-unknown",
-            f"options are sent as {negotiation.JSON}",
+            f"options must be {negotiation.JSON}",
             ACCEPT_PATCH,
         )
     said = request_fields.parsed(request.body)
     if not isinstance(said, dict) or set(said) - {"options"} or not isinstance(said.get("options", {}), dict):
-        raise MalformedRequest(Problem.BAD_REQUEST, 'the body is {"options": {NAME: VALUE, …}}')
+        raise MalformedRequest(Problem.BAD_REQUEST, 'the body must be {"options": {NAME: VALUE, …}}')
     return {name: (_value(name, value),) for name, value in said.get("options", {}).items()}
 
 
@@ -160,7 +160,7 @@ def _count(name: str, value: str | int) -> int:
         return value
     if value.isascii() and value.isdigit() and len(value) <= _DIGITS:
         return int(value)
-    raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number")
+    raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be a whole number")
 
 
 def told(fields: Mapping[str, str]) -> dict[str, str]:
@@ -186,7 +186,7 @@ def guid(request: Request) -> str:
             )
         )
     if len(set(given)) > 1:
-        raise MalformedRequest(Problem.BAD_REQUEST, "guid and Idempotency-Key are not the same")
+        raise MalformedRequest(Problem.BAD_REQUEST, "guid and Idempotency-Key differ")
     return given[0] if given else ""
 
 
@@ -206,7 +206,7 @@ def browse(request: Request) -> Browse | None:
     try:
         begin = Position.parse(after) if after else None
     except ValueError:
-        raise MalformedRequest(Problem.BAD_REQUEST, "after: take it from the link to the next page") from None
+        raise MalformedRequest(Problem.BAD_REQUEST, "after: use the value from the link to the next page") from None
     return Browse(request.place.node, request.sender, (), request_fields.page(request), begin)
 
 
@@ -231,4 +231,6 @@ def _value(name: str, value: object) -> str:
             return "1" if value else "0"
     if number is not None and (option is None or isinstance(option.read, Whole)):
         return str(number)
-    raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]}: a value is a text, a whole number, or true or false")
+    raise MalformedRequest(
+        Problem.BAD_REQUEST, f"{name[:80]}: a value must be a string, a whole number, or true or false"
+    )

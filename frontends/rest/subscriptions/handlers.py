@@ -115,7 +115,7 @@ async def show_subscription(core: Core, request: Request) -> Response:
 async def delete_subscription(core: Core, request: Request) -> Response:
     """End a subscription, and return its messages (R14)."""
     lease = requests.of(request)
-    return _done(_told(lease, await _ended(core, lease, request.sender)), Done, Unsubscribed)
+    return _done(_expired_lease(lease, await _ended(core, lease, request.sender)), Done, Unsubscribed)
 
 
 async def show_held_message(core: Core, request: Request) -> Response:
@@ -136,12 +136,12 @@ async def show_held_message(core: Core, request: Request) -> Response:
 async def acknowledge_message(core: Core, request: Request) -> Response:
     """Acknowledge a message (R16)."""
     lock_ref = requests.lock_ref(request)
-    return _done(_late(lock_ref, await core.ask(lock_ref.acknowledge())), Retracted)
+    return _done(_expired_lock(lock_ref, await core.ask(lock_ref.acknowledge())), Retracted)
 
 
 async def acknowledge_messages(core: Core, request: Request) -> Response:
     """Acknowledge several messages, each with its own result."""
-    wanted = [requests.grasped(request, each) for each in requests.addresses(request)]
+    wanted = [requests.lock_ref_at(request, each) for each in requests.addresses(request)]
     outcomes = await asyncio.gather(*(_acknowledged(core, each) for each in wanted))
     return replies.acknowledged(outcomes)
 
@@ -154,7 +154,7 @@ async def release_message(core: Core, request: Request) -> Response:
 async def renew_message(core: Core, request: Request) -> Response:
     """Renew a message's lock."""
     lock_ref = requests.lock_ref(request)
-    outcome = _late(lock_ref, await core.ask(lock_ref.renew(request)))
+    outcome = _expired_lock(lock_ref, await core.ask(lock_ref.renew(request)))
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
     assert isinstance(outcome, Renewed)
@@ -173,25 +173,25 @@ def _fetch(lease: Lease, request: Request) -> Fetch:
 
 
 async def _fetched(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
-    found = _told(lease, await core.ask(fetch))
+    found = _expired_lease(lease, await core.ask(fetch))
     if isinstance(found, Refused):
         raise replies.of(found)
     assert isinstance(found, Fetched)
     return found
 
 
-def _told(lease: Lease, outcome: Result) -> Result:
+def _expired_lease(lease: Lease, outcome: Result) -> Result:
     """Report a missing subscription as expired: only one that existed has an id."""
     gone = {Problem.NOT_SUBSCRIBED, *({Problem.NODE_NOT_FOUND} if lease.has_view else ())}
     over = isinstance(outcome, Refused) and outcome.problem in gone
-    return Refused(Problem.LEASE_OVER, "the lease is over") if over else outcome
+    return Refused(Problem.LEASE_OVER, "the subscription has expired") if over else outcome
 
 
 async def _room(core: Core, request: Request, node: str) -> None:
     """Refuse a subscription beyond the owner's limit; two concurrent requests may exceed it by one."""
     found = (await result(core, Subscriptions(request.sender, node), SubscriptionList)).subscriptions
     if sum(is_lease(each.jid) for each in found) >= request.most_leases:
-        detail = f"you have {request.most_leases} subscriptions to it already, the most that there may be: end some"
+        detail = f"you have {request.most_leases} subscriptions to it already, the maximum: end some"
         raise fault(MalformedRequest(Problem.TOO_MANY_SUBSCRIPTIONS, detail))
 
 
@@ -220,9 +220,7 @@ async def _collects(core: Core, request: Request, destination: str) -> bool | No
         if any(meets(destination, name) for name in listing.nodes):
             return None
         if not listing.more or not listing.nodes:
-            raise fault(
-                MalformedRequest(Problem.NODE_NOT_FOUND, f"destinations: {destination[:200]} stands for nothing")
-            )
+            raise fault(MalformedRequest(Problem.NODE_NOT_FOUND, f"destinations: {destination[:200]} matches nothing"))
         after = listing.nodes[-1]
     return None
 
@@ -240,21 +238,23 @@ async def _view(core: Core, request: Request, lease_request: requests.LeaseReque
 async def _acknowledged(core: Core, lock_ref: LockRef | Fault) -> Fault | None:
     if isinstance(lock_ref, Fault):
         return lock_ref
-    outcome = _late(lock_ref, await core.ask(lock_ref.acknowledge()))
+    outcome = _expired_lock(lock_ref, await core.ask(lock_ref.acknowledge()))
     return replies.of(outcome) if isinstance(outcome, Refused) else None
 
 
 async def _given_back(core: Core, request: Request, *, dead_letter: bool) -> Response:
     lock_ref = requests.lock_ref(request)
-    return _done(_late(lock_ref, await core.ask(lock_ref.give_back(request, dead_letter=dead_letter))), Unlocked)
+    return _done(
+        _expired_lock(lock_ref, await core.ask(lock_ref.give_back(request, dead_letter=dead_letter))), Unlocked
+    )
 
 
-def _late(lock_ref: LockRef, outcome: Result) -> Result:
+def _expired_lock(lock_ref: LockRef, outcome: Result) -> Result:
     """Report an expired lock as such, whatever has happened to the message since (RX6)."""
     if not isinstance(outcome, Refused):
         return outcome
     late = {Problem.LOCKED_BY_ANOTHER, *((Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN) if lock_ref.was_handed else ())}
-    return Refused(Problem.LOCK_LOST, "the lock is over") if outcome.problem in late else outcome
+    return Refused(Problem.LOCK_LOST, "the lock has expired") if outcome.problem in late else outcome
 
 
 def _not_held(lock_ref: LockRef) -> Fault:

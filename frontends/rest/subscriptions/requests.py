@@ -124,7 +124,7 @@ class LockRef:
         said = _fields(request, {"reason"} if dead_letter else {"delay", "reason"})
         reason = said.get("reason", "")
         if not isinstance(reason, str) or not (is_printable(reason) and len(reason) <= REASON_LONGEST):
-            raise MalformedRequest(Problem.BAD_REQUEST, f"reason is a line of at most {REASON_LONGEST} characters")
+            raise MalformedRequest(Problem.BAD_REQUEST, f"reason must be a line of at most {REASON_LONGEST} characters")
         repeat_key = f"{'dead-letter' if dead_letter else 'release'} {self.text}"
         delay = _whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000
         return Unlock(
@@ -167,7 +167,7 @@ def lock_ref(request: Request) -> LockRef:
     """Parse the message and lock of a request on the sender's own subscription."""
     lease = of(request)
     if lease.owner != request.sender:
-        raise fault(MalformedRequest(Problem.FORBIDDEN, "the subscription is another's"))
+        raise fault(MalformedRequest(Problem.FORBIDDEN, "the subscription belongs to another JID"))
     text = request.query.get("lock", "")
     lock = _LOCK.fullmatch(text)
     if not lock:
@@ -180,15 +180,17 @@ def lock_ref(request: Request) -> LockRef:
 def addresses(request: Request) -> list[str]:
     """Read the addresses of messages to acknowledge together."""
     if not negotiation.is_json(request.headers.get("content-type", "")):
-        detail = f"the addresses of messages are sent as {negotiation.JSON}"
+        detail = f"the addresses of messages must be {negotiation.JSON}"
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": negotiation.JSON})
     said = fields.parsed(request.body)
     if not isinstance(said, list) or not 0 < len(said) <= TOGETHER or not all(isinstance(each, str) for each in said):
-        raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an array of 1 to {TOGETHER} addresses of messages")
+        raise MalformedRequest(
+            Problem.BAD_REQUEST, f"the body must be an array of 1 to {TOGETHER} addresses of messages"
+        )
     return said
 
 
-def grasped(request: Request, address: str) -> LockRef | Fault:
+def lock_ref_at(request: Request, address: str) -> LockRef | Fault:
     """Parse one of several addresses, all of the subscription in the path."""
     try:
         return lock_ref(_request(request, address))
@@ -202,7 +204,7 @@ def _request(request: Request, address: str) -> Request:
     path, _, query = address.partition("?")
     place = paths.read(path.encode(errors="replace"))
     if place is None or place.pattern != paths.HELD or place.lease != request.place.lease:
-        raise MalformedRequest(Problem.BAD_REQUEST, "this is no address of a message that the subscription has held")
+        raise MalformedRequest(Problem.BAD_REQUEST, "this is not the address of a message of the subscription")
     return replace(request, place=place, query=_form(query.encode(errors="replace")))
 
 
@@ -215,7 +217,7 @@ def lease_request(request: Request) -> LeaseRequest:
         raise MalformedRequest(Problem.BAD_REQUEST, f"destinations are 1 to {MOST} queues, or wildcards such as A/*")
     selector = said.get("selector", "")
     if not isinstance(selector, str):
-        raise MalformedRequest(Problem.OPTIONS_INVALID, "selector: it is a text")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "selector: it must be a string")
     return LeaseRequest(
         tuple(dict.fromkeys(paths.node([each], "destinations") for each in destinations)),
         _whole(said, "prefetch", 1, MAX_CREDIT, PREFETCH),
@@ -239,7 +241,7 @@ def _fields(request: Request, names: set[str]) -> dict[str, Any]:
     elif negotiation.is_json(kind):
         said = fields.parsed(request.body)
     else:
-        detail = f"the body is {negotiation.JSON} or {FORM}"
+        detail = f"the body must be {negotiation.JSON} or {FORM}"
         raise Fault(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "media-type-unknown",
@@ -262,7 +264,7 @@ def _form(body: bytes) -> dict[str, Any]:
         if name == "destinations":
             said.setdefault(name, []).append(value)
         elif name in said:
-            raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is there twice")
+            raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is repeated")
         else:
             said[name] = _number(value) if name in _NUMBERS else value
     return said
@@ -275,5 +277,5 @@ def _number(text: str) -> int | str:
 def _whole(said: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
     value = fields.whole(said.get(name, default))
     if value is None or not least <= value <= most:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be a whole number from {least} to {most}")
     return value

@@ -68,7 +68,7 @@ def listed_frontends(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
     """Write the form to choose a frontend to disconnect, with the state of each; or that one is disconnected."""
     if isinstance(outcome, FrontendList):
         return commands.executing(iq, ns.ADMIN_DISCONNECT, _choice(outcome))
-    note = "disconnected" if outcome.listed else "it was not in the list (any more); if it lives, it ends"
+    note = "disconnected" if outcome.listed else "it is not in the list; if it is still running, it will end"
     return commands.completed(iq, ns.ADMIN_DISCONNECT, note)
 
 
@@ -78,7 +78,7 @@ def _choice(found: FrontendList) -> str:
     names = tuple(each.name for each in sending)
     field = forms.Field("frontend", kind="list-single", label="Frontend", choices=names, required=True)
     known = "; ".join(map(_known, sending))
-    text = f"The others take over at once what it has not sent; if it lives, it drains and ends. {known}."
+    text = f"The others take over its unsent deliveries at once; if it is still running, it drains and ends. {known}."
     return forms.written("form", ns.ADMIN_DISCONNECT, (field,), _DISCONNECT_TITLE, text)
 
 
@@ -123,7 +123,7 @@ _NODE: Final = {"node": ("text-single", "Node", "")}
 _LOCKS: Final = {
     **_NODE,
     "items": ("text-multi", f"Ids of items, one a line, at most {_RELEASED_MOST}", ""),
-    "holder": ("jid-single", "Or a JID: all that it holds, with any of its resources if it has none", ""),
+    "holder": ("jid-single", "Or a JID: all items that it holds; a bare JID includes its resources", ""),
 }
 
 
@@ -147,7 +147,7 @@ def _release(iq: Iq, given: Fields) -> Question:
     node = fields.node(given, "node")
     items, holder = fields.items(given, "items", _RELEASED_MOST), fields.jid(given, "holder")
     if bool(items) == bool(holder):
-        raise fields.wrong(name="items", detail="name items, or a holder, and not both")
+        raise fields.wrong(name="items", detail="name either items or a holder")
     return Question(iq, Release(node, iq.sender, items, holder))
 
 
@@ -164,7 +164,7 @@ def _switch(state: NodeState, title: str, instructions: str) -> commands.Command
     return commands.Command(node, title, node, asking(node, title, instructions, _NODE), _setting(state))
 
 
-_LIST_TITLE, _RELEASE_TITLE = "List nodes with what they hold", "End locks by force"
+_LIST_TITLE, _RELEASE_TITLE = "List nodes with their counts", "End locks by force"
 _DISCONNECT_TITLE: Final = "Disconnect a frontend"
 
 COMMANDS: Final = (
@@ -172,20 +172,20 @@ COMMANDS: Final = (
         ns.ADMIN_OVERVIEW,
         _LIST_TITLE,
         ns.ADMIN_OVERVIEW,
-        asking(ns.ADMIN_OVERVIEW, _LIST_TITLE, "Say which page of the list you want.", _PAGE),
+        asking(ns.ADMIN_OVERVIEW, _LIST_TITLE, "Choose a page of the list.", _PAGE),
         _overview,
         for_admins=True,
     ),
     _switch(
         NodeState.PAUSED,
         "Pause a node",
-        "Nothing is handed out any more: publishes are taken, and what is held may be acknowledged or given back.",
+        "Deliveries stop: publishes are still accepted, and held items may be acknowledged or returned.",
     ),
-    _switch(NodeState.RUNNING, "Resume a node", "It goes on after a pause or a drain, at once."),
+    _switch(NodeState.RUNNING, "Resume a node", "Deliveries continue at once after a pause or a drain."),
     _switch(
         NodeState.DRAINING,
         "Drain a node",
-        "Publishes are refused until the node is resumed, and what is there is handed out.",
+        "Publishes are refused until the node is resumed, and the remaining items are delivered.",
     ),
     commands.Command(
         ns.ADMIN_RELEASE,
@@ -194,7 +194,7 @@ COMMANDS: Final = (
         asking(
             ns.ADMIN_RELEASE,
             _RELEASE_TITLE,
-            "The holder is told, and the item goes to the next worker at once.",
+            "The holder is notified, and the item goes to the next worker at once.",
             _LOCKS,
         ),
         _release,

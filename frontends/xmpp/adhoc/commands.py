@@ -72,14 +72,14 @@ def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocC
         # Stored in the request, where each reply to it finds it.
         asked.set("sessionid", _signed(iq, command, context, iq.id[:_NAME_CHARACTERS]))
     elif not hmac.compare_digest(_signed(iq, command, context, session.rpartition(".")[0]).encode(), session.encode()):
-        raise BadCommand(condition="bad-sessionid", detail="there is no such session of yours with this command")
+        raise BadCommand(condition="bad-sessionid", detail="you have no such session with this command")
     action = asked.get("action", "execute")
     if action == "cancel":
         return Answer(iq, _written(iq, command.node, "canceled"))
     if action == "prev":
-        raise BadCommand(condition="bad-action", detail="there is nothing to go back to")
+        raise BadCommand(condition="bad-action", detail="this command has no previous step")
     if action not in {"execute", "next", "complete"}:
-        raise BadCommand(condition="malformed-action", detail="the action is execute, next, complete or cancel")
+        raise BadCommand(condition="malformed-action", detail="the action must be execute, next, complete or cancel")
     form = asked.find(forms.FORM)
     if form is None:
         return command.begin(iq)

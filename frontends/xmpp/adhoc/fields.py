@@ -23,7 +23,7 @@ def text(fields: Fields, name: str, most_bytes: int) -> str:
     """Read a text; empty if absent."""
     values = fields.get(name, ("",)) or ("",)
     if len(values) > 1:
-        raise wrong(name, detail="one value")
+        raise wrong(name, detail="it must have one value")
     if len(values[0].encode()) > most_bytes:
         raise wrong(name, f"at most {most_bytes} bytes")
     return values[0]
@@ -33,7 +33,7 @@ def node(fields: Fields, name: str) -> str:
     """Read the name of a node, which is required."""
     values = fields.get(name, ())
     if len(values) != 1:
-        raise wrong(name, detail="the name of one node")
+        raise wrong(name, detail="it must be the name of one node")
     try:
         return attributes.node_name(values[0])
     except MalformedRequest as fault:
@@ -54,7 +54,7 @@ def number(fields: Fields, name: str, least: int, most: int, default: int) -> in
     given = text(fields, name, 100)
     found = attributes.number_of(given) if given else default
     if found is None or not least <= found <= most:
-        raise wrong(name, f"a whole number from {least} to {most}")
+        raise wrong(name, f"it must be a whole number from {least} to {most}")
     return found
 
 
@@ -62,7 +62,7 @@ def flag(fields: Fields, name: str) -> bool:
     """Read a boolean; false if absent."""
     found = _FLAGS.get(text(fields, name, 100))
     if found is None:
-        raise wrong(name, detail="true or false")
+        raise wrong(name, detail="it must be true or false")
     return found
 
 

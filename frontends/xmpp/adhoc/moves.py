@@ -30,14 +30,14 @@ _RATE: Final = f"Most items a second, 1 to {RATE_MOST}"
 _REDRIVE: Final[Mapping[str, tuple[str, str, str]]] = {
     "node": ("text-single", "Node that the dead letters are in", ""),
     "items": _ITEMS,
-    "reason": ("text-single", "Only those that died of this", ""),
+    "reason": ("text-single", "Only those with this reason", ""),
     "all": ("boolean", "All dead letters of the node", "0"),
     "rate": ("text-single", _RATE, str(_REDRIVE_RATE)),
 }
 _MOVE: Final[Mapping[str, tuple[str, str, str]]] = {
     "node": ("text-single", "Node that the items are in", ""),
-    "to": ("text-single", "Node that they go to", ""),
-    "items": ("text-multi", f"{_ITEMS[1]}; none: all that waits", ""),
+    "to": ("text-single", "Target node", ""),
+    "items": ("text-multi", f"{_ITEMS[1]}; none: all waiting items", ""),
     "rate": ("text-single", _RATE, str(_MOVE_RATE)),
 }
 _HIDDEN: Final = ("scan", "moved", "stayed")
@@ -63,7 +63,7 @@ def progress(question: MoveBatch, asked: Transfer, outcome: Transferred) -> byte
             forms.Field("rate", (str(question.rate),), "text-single", _RATE),
         ),
         f"Moved {moved} so far",
-        "Go on with the next ones, or cancel: what has moved stays moved.",
+        "Continue with the next ones, or cancel: moved items stay moved.",
     )
     return commands.going_on(question.iq, name, form, note)
 
@@ -74,9 +74,9 @@ def _redrive(iq: Iq, given: Fields) -> Question:
     everything = fields.flag(given, "all")
     # A form that continues a scan selects nothing: it continues its first selection.
     if not (items or reason or everything or _scan(given)):
-        raise fields.wrong(name="items", detail="which ones? Name items, give a reason, or say all")
+        raise fields.wrong(name="items", detail="which items? Name them, give a reason, or choose all")
     if everything and (items or reason):
-        raise fields.wrong(name="all", detail="not with items or a reason, which are a part of them")
+        raise fields.wrong(name="all", detail="it cannot be combined with items or a reason")
     return _batch(iq, given, Transfer(_node(given), iq.sender, None, items, reason, 1, _scan(given)), _REDRIVE_RATE)
 
 
@@ -99,7 +99,7 @@ def _node(given: Fields) -> str:
 def _named(given: Fields) -> tuple[str, ...]:
     items = fields.items(given, "items", NAMED_MOST)
     if items and _scan(given):
-        raise fields.wrong(name="items", detail="what goes on goes on without")
+        raise fields.wrong(name="items", detail="they cannot be combined with a scan")
     return items
 
 
@@ -115,7 +115,10 @@ COMMANDS: Final = (
         _REDRIVE_TITLE,
         ns.ADMIN_REDRIVE,
         asking(
-            ns.ADMIN_REDRIVE, _REDRIVE_TITLE, "Dead letters go back to where they died, to be worked on anew.", _REDRIVE
+            ns.ADMIN_REDRIVE,
+            _REDRIVE_TITLE,
+            "Dead letters go back to the node where they died, to be processed again.",
+            _REDRIVE,
         ),
         _redrive,
     ),
@@ -123,7 +126,7 @@ COMMANDS: Final = (
         ns.ADMIN_MOVE,
         _MOVE_TITLE,
         ns.ADMIN_MOVE,
-        asking(ns.ADMIN_MOVE, _MOVE_TITLE, "What waits in a node goes to another one; what is held stays.", _MOVE),
+        asking(ns.ADMIN_MOVE, _MOVE_TITLE, "The waiting items of a node go to another one; held items stay.", _MOVE),
         _move,
     ),
 )

@@ -38,7 +38,7 @@ def _submit(iq: Iq, fields: Mapping[str, tuple[str, ...]]) -> Question:
 
 GET_PENDING: Final = commands.Command(
     ns.PUBSUB_GET_PENDING,
-    "Get what waits for your approval",
+    "Get subscriptions that wait for your approval",
     ns.PUBSUB_SUBSCRIBE_AUTHORIZATION,
     _begin,
     _submit,

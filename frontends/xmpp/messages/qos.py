@@ -81,12 +81,12 @@ def _msg_id(element: Element) -> str:
 def _sent(wrapper: Element, node: str) -> publishing.Sent:
     wrapper = without_foreign(wrapper, ns.CLIENT, ns.COMPONENT, ns.QOS)
     if len(wrapper) != 1 or wrapper[0].tag not in _MESSAGES:
-        raise MalformedRequest(Problem.BAD_REQUEST, "exactly one message is inside")
+        raise MalformedRequest(Problem.BAD_REQUEST, "the request must contain exactly one message")
     message = wrapper[0]
     if message.get("type") == "error":
-        raise MalformedRequest(Problem.BAD_REQUEST, "an error is no message to deliver")
+        raise MalformedRequest(Problem.BAD_REQUEST, "an error cannot be delivered")
     if any(child.tag in _CONTROLS for child in message):
-        raise MalformedRequest(Problem.BAD_REQUEST, "a promise inside a promise")
+        raise MalformedRequest(Problem.BAD_REQUEST, "a QoS request must not contain another")
     if message.tag.startswith(_SPACE):
         # The message lacks a namespace declaration of its own; it means the stream's (SX5).
         for element in message.iter():
@@ -94,5 +94,5 @@ def _sent(wrapper: Element, node: str) -> publishing.Sent:
                 element.tag = f"{{{ns.CLIENT}}}{element.tag.removeprefix(_SPACE)}"
     sent = publishing.read(message, node)
     if sent is None:
-        raise MalformedRequest(Problem.NODE_REQUIRED, "the message is for no node: send it to NODE@service")
+        raise MalformedRequest(Problem.NODE_REQUIRED, "the message names no node: send it to NODE@service")
     return sent

@@ -38,7 +38,7 @@ def asked(subscription: Subscription) -> str:
             forms.Field(ALLOW, ("false",), "boolean", "Allow this JID to subscribe to this node?"),
         ),
         "A subscription waits for your approval",
-        "Say whether it is allowed and send the form. If you cancel it, the subscription goes on waiting.",
+        "Allow it or not, and send the form. If you cancel, the subscription stays pending.",
     )
     return f"<body>{escaped(text)}</body>{form}"
 
@@ -53,10 +53,10 @@ def answered(message: Element, sender: Jid) -> Approve | None:
         return None
     jid = attributes.any_jid(_one(fields, SUBSCRIBER))
     if not jid:
-        raise MalformedRequest(Problem.JID_REQUIRED, f"{SUBSCRIBER} is the subscriber's JID")
+        raise MalformedRequest(Problem.JID_REQUIRED, f"{SUBSCRIBER} must be the subscriber's JID")
     allow = _ANSWERS.get(_one(fields, ALLOW))
     if allow is None:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{ALLOW} is true or false")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{ALLOW} must be true or false")
     subid = _one(fields, SUBID) if SUBID in fields else ""
     return Approve(node(fields), sender, jid, subid, allow)
 
@@ -69,5 +69,5 @@ def node(fields: Mapping[str, tuple[str, ...]]) -> str:
 def _one(fields: Mapping[str, tuple[str, ...]], name: str) -> str:
     values = fields.get(name, ())
     if len(values) != 1:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} has one value")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} must have one value")
     return values[0]

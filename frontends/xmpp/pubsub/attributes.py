@@ -54,7 +54,7 @@ def token(item: Element) -> int | None:
         return None
     number = number_of(text)
     if number is None or not 0 < number <= _MOST_TOKEN:
-        raise MalformedRequest(Problem.BAD_REQUEST, "a token is a whole number, as the delivery gave it")
+        raise MalformedRequest(Problem.BAD_REQUEST, "a token must be the whole number from the delivery")
     return number
 
 
@@ -94,7 +94,7 @@ def _count(item: Element, hint: Element | None, name: str) -> int | None:
     text = _ours(item, hint, name)
     number = None if text is None else number_of(text)
     if text is not None and number is None:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be a whole number")
     return number
 
 
@@ -116,7 +116,7 @@ def own_jid(element: Element, sender: Jid, otherwise: Problem) -> Jid:
         raise MalformedRequest(Problem.JID_REQUIRED, "the request names no JID")
     jid = any_jid(text)
     if not is_jid(jid):
-        raise MalformedRequest(Problem.JID_MISMATCH, "that is no JID")
+        raise MalformedRequest(Problem.JID_MISMATCH, "that is not a JID")
     if bare(jid) != bare(sender):
         raise MalformedRequest(otherwise, "the JID is not the sender's")
     return jid
@@ -138,7 +138,7 @@ def uri(element: Element) -> str:
     """Read the URI of a redirect (XEP-0060 §8.4.1); its length is limited because all subscribers get it."""
     text = element.get("uri", "")
     if not _URI.fullmatch(text):
-        raise MalformedRequest(Problem.BAD_REQUEST, "the uri of a redirect is a URI of at most 2048 characters")
+        raise MalformedRequest(Problem.BAD_REQUEST, "the uri of a redirect must be a URI of at most 2048 characters")
     return text
 
 
@@ -146,7 +146,7 @@ def delay_ms(hint: Element) -> int:
     """Read the delay of a released item; in seconds on the wire."""
     seconds = number_of(hint.get("delay", "0"))
     if seconds is None or seconds > MAX_LOCK_SECONDS:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"a delay is 0 to {MAX_LOCK_SECONDS} seconds")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"a delay must be 0 to {MAX_LOCK_SECONDS} seconds")
     return seconds * 1000
 
 
@@ -162,7 +162,7 @@ def dead_letter(hint: Element) -> bool:
     """Read whether a released item becomes a dead letter at once."""
     text = hint.get("dead-letter", "false")
     if text not in {"0", "1", "true", "false"}:
-        raise MalformedRequest(Problem.BAD_REQUEST, "dead-letter is true or false")
+        raise MalformedRequest(Problem.BAD_REQUEST, "dead-letter must be true or false")
     return text in {"1", "true"}
 
 
@@ -170,7 +170,7 @@ def whole(text: str, most: int, problem: Problem, name: str) -> int:
     """Parse a positive number up to `most`."""
     number = number_of(text)
     if number is None or not 0 < number <= most:
-        raise MalformedRequest(problem, f"{name} is a whole number from 1 to {most}")
+        raise MalformedRequest(problem, f"{name} must be a whole number from 1 to {most}")
     return number
 
 

@@ -10,7 +10,7 @@ from frontends.xmpp.pubsub import attributes
 from frontends.xmpp.xml.text import escaped
 
 SET: Final = f"{{{ns.RSM}}}set"
-_AMBIGUOUS: Final = "a page is told by one of after, before and index"
+_AMBIGUOUS: Final = "a page has only one of after, before and index"
 
 
 def asked(iq: Element) -> bool:
@@ -57,5 +57,5 @@ def _number(wanted: Element, name: str) -> int | None:
         return None
     number = attributes.number_of(text.strip())
     if number is None:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number from 0 on")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be a whole number of at least 0")
     return number

@@ -40,14 +40,14 @@ def wanted(fields: Mapping[str, tuple[str, ...]]) -> OwnershipRequest:
     partitions = _partitions(fields[PARTITION]) if PARTITION in fields else ()
     group = _one(fields[GROUP], GROUP) if GROUP in fields else ""
     if GROUP in fields and not is_name(group):
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} is a name without blanks")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} must be a name without blanks")
     if EPOCH not in fields:
         return OwnershipRequest(partitions, group)
     if not partitions:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is of a partition: name it with {PARTITION}")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} needs a partition: name it with {PARTITION}")
     epoch = attributes.number_of(_one(fields[EPOCH], EPOCH))
     if epoch is None or epoch > MOST_EPOCH:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is a whole number from 0 to {MOST_EPOCH}")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} must be a whole number from 0 to {MOST_EPOCH}")
     return OwnershipRequest(partitions, group, epoch)
 
 
@@ -86,11 +86,11 @@ def _about(node: str, what: Owned | OwnershipLost) -> str:
 
 def _partitions(values: tuple[str, ...]) -> tuple[int, ...]:
     if not values:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{PARTITION} has the numbers of partitions, each a value")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{PARTITION} must have partition numbers, each as a value")
     return tuple(sorted(set(map(attributes.partition_number, values))))
 
 
 def _one(values: tuple[str, ...], name: str) -> str:
     if len(values) != 1:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} has one value")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} must have one value")
     return values[0]

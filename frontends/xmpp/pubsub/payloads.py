@@ -27,11 +27,13 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]:
     """Read the payload element of `<item/>` and its headers, plus `said`; returns the envelope as bytes, and their size."""
     if not len(item):
-        raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue has a payload")
+        raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue must have a payload")
     payload, *beside = item
     told = beside[0] if beside and beside[0].tag == _HEADERS else None
     if len(beside) > (told is not None) or _has_text(item):
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, "a payload is exactly one element, beside it may stand headers")
+        raise MalformedRequest(
+            Problem.PAYLOAD_INVALID, "a payload must be exactly one element, optionally with headers"
+        )
     named = {} if told is None else headers.named(_pairs(told))
     envelope = _envelope(payload, {**named, **said})
     size = len(envelope.body) + (headers.size(named) if named else 0)
@@ -57,7 +59,7 @@ def _envelope(payload: Element, named: Mapping[str, str]) -> Envelope:
     except ValueError:
         body = None
     if body is None or len(payload) or (kind and not payloads.is_type(kind)):
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, "<data/> is base64, perhaps with a type, which is a media type")
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "<data/> must be base64, optionally with a media type")
     return payloads.kept(body, kind, named)
 
 
@@ -67,7 +69,7 @@ def _json(payload: Element) -> bytes:
     try:
         json.loads(text, parse_constant=_no_constant, parse_int=len, parse_float=len)
     except (ValueError, RecursionError):
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, "<json/> holds one JSON text (RFC 8259)") from None
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "<json/> must contain one JSON text (RFC 8259)") from None
     return text.encode()
 
 
@@ -79,7 +81,7 @@ def _pairs(told: Element) -> Iterator[tuple[str, str]]:
     """Read a publisher's headers (XEP-0131)."""
     for header in told:
         if header.tag != _HEADER or len(header):
-            raise MalformedRequest(Problem.PAYLOAD_INVALID, "each header has a name of its own, and a text")
+            raise MalformedRequest(Problem.PAYLOAD_INVALID, "each header must have its own name, and a text")
         yield header.get("name", ""), header.text or ""
 
 

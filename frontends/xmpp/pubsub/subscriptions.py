@@ -49,13 +49,13 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     node = attributes.node(subscription)
     jid = attributes.own_jid(subscription, iq.sender, Problem.JID_MISMATCH)
     if attributes.subid(subscription):
-        raise MalformedRequest(Problem.BAD_REQUEST, "a subscription that there is already is changed by its options")
+        raise MalformedRequest(Problem.BAD_REQUEST, "change an existing subscription by its options")
     if len(pubsub) == 1:
         # Subscribing to a log needs no options. For a queue the core, which reads its record, demands them.
         return Subscribe(node, iq.sender, jid, None)
     chosen = pubsub[1]
     if len(pubsub) > 2 or chosen.tag != _OPTIONS:
-        raise MalformedRequest(Problem.BAD_REQUEST, "beside a subscribe stand its options and nothing else")
+        raise MalformedRequest(Problem.BAD_REQUEST, "only options may accompany a subscribe")
     # XEP-0060 §6.3.7 forbids both attributes, but XEP-0254 shows them and its one client sends them (QX8).
     if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
         raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
@@ -65,7 +65,7 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     if own != partition_options.OwnershipRequest() and wanted.until_ms:
         raise MalformedRequest(
             Problem.OPTIONS_INVALID,
-            f"{EXPIRE}: what is owned is leased for the node's lock time, and renewed by <renew/>",
+            f"{EXPIRE}: ownership is leased for the node's lock time, and renewed by <renew/>",
         )
     until_ms, selector = wanted.until_ms or 0, wanted.selector or ""
     return Subscribe(
@@ -104,9 +104,7 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     if wanted.credit is None:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
     if wanted.own != partition_options.OwnershipRequest() or wanted.start:
-        raise MalformedRequest(
-            Problem.OPTIONS_INVALID, "partitions, and where a stream starts, are chosen by subscribing anew"
-        )
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "partitions and start can only be chosen by subscribing again")
     return Adjust(
         node, iq.sender, jid, subid, wanted.credit, wanted.qos, wanted.until_ms, wanted.scope, wanted.selector
     )
@@ -155,7 +153,7 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
     # Unknown fields are ignored (XEP-0004 §3.1); known ones that cannot be granted must not seem so.
     if fields.get(DELIVER, ("1",)) not in {("1",), ("true",)}:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{DELIVER} is always 1: who wants nothing unsubscribes")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{DELIVER} is always 1: unsubscribe to stop deliveries")
     credit = _credit(fields)
     return _Chosen(
         credit,
@@ -191,13 +189,13 @@ def _credit(fields: Mapping[str, tuple[str, ...]]) -> int | None:
     if not values:
         return None
     if len(values) > 1 or len(first := values.pop()) != 1:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{CREDIT} has one value")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{CREDIT} must have one value")
     return min(attributes.whole(first[0], _CREDIT_BELIEVED, Problem.OPTIONS_INVALID, CREDIT), MAX_CREDIT)
 
 
 def _start(values: tuple[str, ...]) -> str:
     if len(values) != 1:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{START} has one value")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{START} must have one value")
     return log_options.start(values[0])
 
 

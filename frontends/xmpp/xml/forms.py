@@ -32,12 +32,12 @@ def read(form: Element, form_type: str) -> Mapping[str, tuple[str, ...]] | None:
     if kind == "cancel":
         return None
     if kind != "submit":
-        raise MalformedRequest(Problem.OPTIONS_INVALID, "a form comes back with the type submit, or cancel")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "the type of a submitted form must be submit or cancel")
     fields: dict[str, tuple[str, ...]] = {}
     for field in form.iterfind(_FIELD):
         name = field.get("var")
         if not name or name in fields:
-            raise MalformedRequest(Problem.OPTIONS_INVALID, "each field of a form has a var of its own")
+            raise MalformedRequest(Problem.OPTIONS_INVALID, "each field of a form must have its own var")
         fields[name] = tuple(value.text or "" for value in field.iterfind(_VALUE))
     # A form without FORM_TYPE is assumed to be of the expected type; another type is refused.
     if fields.pop("FORM_TYPE", (form_type,)) != (form_type,):

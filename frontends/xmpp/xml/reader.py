@@ -204,7 +204,7 @@ def _qualified(scope: Scope, name: str) -> str:
     prefix, _, local = name.partition(":")
     # The parser took the prefix as part of the name; the rest must be a name itself (Namespaces in XML §4).
     if not _begins_name(local) or ":" in local:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is no qualified name")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is not a qualified name")
     namespace = scope.get(prefix) if prefix else None
     if not namespace:
         raise MalformedRequest(
