@@ -191,7 +191,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     paths.SUBSCRIPTION: {
         "GET": Operation(
             "show_subscription",
-            "Get the messages that a subscription holds, and renew its lease; with `text/event-stream`, receive them as they arrive",
+            "Get the messages of a subscription, and renew its lease; with `text/event-stream`, receive them as they arrive",
             {_OK: Shown.HELD},
             query=("wait",),
         ),
