@@ -20,8 +20,8 @@ async def lost_grants(core: RedisCore, node: str, number: int, wanted: int) -> l
         "number": 0,
     }
     row = {"holdings": "", "wants": f"{number} 1 {wanted} A", "registered": "", "gone": ""}
-    names = [keys.of_partition(name, record.partition(0)) for name in core._server.header("grant_credit").keys]
-    call = core._server.arguments("grant_credit", names, {**shared, "retry": core.retry}, [row])
+    names = [keys.of_partition(name, record.partition(0)) for name in core._server.operations["grant_credit"].keys]
+    call = core._server.call("grant_credit", names, {**shared, "retry": core.retry}, [row])
     reply = Reply.read(await core._server.run(call), record.partition(0), record.config)
     assert reply is not None and reply.credit is not None
     return list(reply.credit.grants)

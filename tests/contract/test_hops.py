@@ -83,7 +83,7 @@ def _trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     run_all = Server.run_all
 
     async def noted(server: Server, calls: Any) -> list[Any]:  # noqa: ANN401  (as it is)
-        trips.append([operation.name for operation, _keys, _values in calls])
+        trips.append([str(line[1]) for line in calls])
         return await run_all(server, calls)
 
     monkeypatch.setattr(Server, "run_all", noted)

@@ -15,7 +15,7 @@ from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Counted, Published, Refused, Retracted, Subscribed
 from broker.redis_core.maintenance import heartbeat, sweeper
 from broker.redis_core.partitions import send_marks
-from broker.redis_core.redis_client.client import Arguments
+from broker.redis_core.redis_client.client import Line
 from broker.tasks import FAILED
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
@@ -140,10 +140,10 @@ async def test_a_reply_that_is_not_understood(make_core: MakeCore, node: str, mo
     server, lost = core._server, list[str]()
     run_all = server.run_all
 
-    async def garbled(calls: Sequence[Arguments]) -> list[Any]:
+    async def garbled(calls: Sequence[Line]) -> list[Any]:
         replies = await run_all(calls)
         for number, call in enumerate(calls):
-            if call[0] is server.header("publish") and not lost:
+            if call[1] == "publish" and not lost:
                 lost.append("publish")
                 replies[number] = [b"ok", b"nonsense"]
         return replies
@@ -249,9 +249,9 @@ async def test_expiry_after_lost_news(
     server, directory, lost = core._server, core._store, list[str]()
     run_all, names = server.run_all, directory.names
 
-    async def beating(calls: Sequence[Arguments]) -> list[Any]:
+    async def beating(calls: Sequence[Line]) -> list[Any]:
         replies = await run_all(calls)
-        if "heartbeat" not in lost and calls[0][0] is server.header("heartbeat") and replies[0][3]:
+        if "heartbeat" not in lost and calls[0][1] == "heartbeat" and replies[0][3]:
             lost.append("heartbeat")
             raise CoreUnavailable(node)
         return replies

@@ -8,7 +8,7 @@ see it; whenever nothing is under way, the node itself is looked at. Time is the
 
 import asyncio
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -631,12 +631,14 @@ class SpreadMachine(RuleBasedStateMachine):
 def machine(redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SpreadMachine]]:
     """Give the machine the cluster, empty, and a clock of its own."""
     clock = Clock()
-    arguments = Server.arguments
+    call = Server.call
 
-    def at(self: Server, name: str, names: Sequence[str], fixed: Mapping[str, Any], rows: Any = ()) -> Any:
-        return arguments(self, name, names, {**fixed, "now": clock.now} if "now" in fixed else fixed, rows)
+    def at(self: Server, name: str, names: Sequence[str], *given: Any) -> Any:
+        fixed, rows, shared = (*given, (), {})[:3]
+        own, every = ({**some, "now": clock.now} if "now" in some else some for some in (fixed, shared))
+        return call(self, name, names, own, rows, every)
 
-    monkeypatch.setattr(Server, "arguments", at)
+    monkeypatch.setattr(Server, "call", at)
     with redis.RedisCluster("127.0.0.1", redis_cluster.nodes[0].port) as client:
         client.flushall(target_nodes="primaries")
     with asyncio.Runner() as runner:

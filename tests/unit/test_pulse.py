@@ -8,7 +8,7 @@ from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.maintenance.heartbeat import Heartbeat, HeartbeatResult
 from broker.scripts.location import lua_directory
-from broker.scripts.source import Operation, operation
+from broker.scripts.source import operation
 
 if TYPE_CHECKING:
     from broker.redis_core.redis_client.client import Server
@@ -30,12 +30,9 @@ class Heart:
         self.away = False
         self.known = 0
         self.by = b""
+        self.operations = {"heartbeat": operation(lua_directory(), "heartbeat")}
 
-    def header(self, name: str) -> Operation:
-        """Give the header of an operation."""
-        return operation(lua_directory(), name)
-
-    def arguments(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
+    def call(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
         """Write down what is told."""
         self.beats.append(list(rows))
 

@@ -217,7 +217,7 @@ class ExactlyOnce:
         return Done()
 
     async def _run(self, operation: str, **own: Value) -> list[Any]:
-        header, known = self._server.header(operation), self._shared | own
+        header, known = self._server.operations[operation], self._shared | own
         names = [keys.of_qos(key) for key in header.keys]
         fixed = {each: known[each] for each in header.arguments}
-        return await self._server.run(self._server.arguments(operation, names, fixed))
+        return await self._server.run(self._server.call(operation, names, fixed))

@@ -235,9 +235,9 @@ class Heartbeat:
             "most": most,
             "beaten": self._last_beat_ms,
         }
-        names = [keys.of_service(name) for name in self._server.header("heartbeat").keys]
+        names = [keys.of_service(name) for name in self._server.operations["heartbeat"].keys]
         _code, now, dead, due, before, notices, by, alive = await self._server.run(
-            self._server.arguments("heartbeat", names, fixed, rows)
+            self._server.call("heartbeat", names, fixed, rows)
         )
         return now, dead, due, int(before), notices, by, alive
 

@@ -39,13 +39,13 @@ class Instances:
         """Read the list that heartbeats keep."""
         self._server = server
         self._rules = rules
-        self._names = [keys.of_service(name) for name in server.header("list_frontends").keys]
+        self._names = [keys.of_service(name) for name in server.operations["list_frontends"].keys]
 
     async def list(self, command: Frontends) -> Result:
         """List frontends and doors."""
         if bare(command.sender) not in self._rules.admins:
             return _FORBIDDEN
-        _code, rows = await self._server.run(self._server.arguments("list_frontends", self._names, {"now": ""}))
+        _code, rows = await self._server.run(self._server.call("list_frontends", self._names, {"now": ""}))
         heard = [FrontendStatus(name.decode(), ago, by.decode()) for name, ago, by in rows]
         return FrontendList((*heard, *await self._doors()))
 
@@ -72,7 +72,7 @@ class Instances:
             "most": MAX_LISTED,
         }
         _code, listed = await self._server.run(
-            self._server.arguments("disconnect_frontend", self._names, {"now": "", **told})
+            self._server.call("disconnect_frontend", self._names, {"now": "", **told})
         )
         return Disconnected(listed=bool(listed))
 

@@ -10,6 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, assert_never
 
 import structlog
@@ -29,12 +31,13 @@ from broker.redis_core.operations.operation import (
     ScriptNotice,
     SubscriptionOver,
     ToCount,
+    Values,
 )
 from broker.redis_core.partitions.batching import Batch, batched, postponed
 from broker.redis_core.partitions.send_marks import SendMarks
 from broker.redis_core.ports import CorePort, NodePort
 from broker.redis_core.records.cache import NodeCache
-from broker.redis_core.redis_client.client import Arguments, Server
+from broker.redis_core.redis_client.client import Line, Server
 from broker.redis_core.registry.partitioner import Place
 from broker.redis_core.registry.rows import CALLS, ROWS, place, refusal
 from broker.tasks import FAILED, STOPPED, Ticket, start
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
+_COMMAND = attrgetter("command")
 _RETRIES = 5
 _RESIGNED = "-"
 
@@ -156,12 +160,15 @@ class PartitionPipeline:
             # A defect of this program or of a record: the pipeline continues.
             log.exception("pipeline failed", node=self.node, partition=self.number, command=batch.kind.__name__)
             self._lost()
-        finally:
-            left = [ticket for ticket in tickets if not ticket.answered]
-            if left:
-                # Commands that the script had no time for are waiting again.
-                waiting = {id(ticket) for ticket in self._pending}
-                self._answer((ticket for ticket in left if id(ticket) not in waiting), FAILED)
+            self._fail(tickets)
+        except BaseException:
+            self._fail(tickets)
+            raise
+
+    def _fail(self, tickets: Iterable[Ticket]) -> None:
+        """Answer those that are owed an answer; what the script had no time for goes again."""
+        waiting = {id(ticket) for ticket in self._pending}
+        self._answer((each for each in tickets if not each.answered and id(each) not in waiting), FAILED)
 
     def _lost(self) -> None:
         """Note that a reply was lost: the script may have run, or may run late."""
@@ -176,7 +183,7 @@ class PartitionPipeline:
         tickets = batch.tickets
         try:
             cached = self._cache.record
-            record = self._met(await self._cache.read())
+            record = self._met(cached or await self._cache.renew())
             allowed, refused = self._judged(record, tickets)
             if refused and cached is not None:
                 # A refusal runs no script that would find the record old, so refuse by a fresh record only.
@@ -193,7 +200,7 @@ class PartitionPipeline:
             if not tickets:
                 return Batch(batch.kind, batch.call)
             batch = Batch(batch.kind, batch.call, tickets)
-            reply = (await self._server.run_all([self._arguments(record, batch)]))[0]
+            reply = (await self._server.run_all([self._call(record, batch)]))[0]
         except CoreUnavailable as error:
             self._lost()
             # Commands that arrived during the call fail too: they have waited for Redis already.
@@ -263,34 +270,30 @@ class PartitionPipeline:
                 ticket.pass_on(self._router.submit)
         return [ticket for ticket, stays in zip(tickets, staying, strict=True) if stays]
 
-    def _arguments(self, record: NodeRecord, batch: Batch) -> Arguments:
-        call = batch.call
-        header = self._server.header(call.script)
+    def _call(self, record: NodeRecord, batch: Batch) -> Line:
+        """Write the call of a batch's operation."""
+        call, core, session = batch.call, self._core, self._session
+        operation = self._server.operations[call.script]
         first = batch.tickets[0].command
-        shared: dict[str, Any] = {
+        shared: Values = {
             "now": "",
             "revision": record.revision,
-            "frontend": self._caller,
-            "sent": self._mark() if "sent" in header.arguments else None,
+            "frontend": f"{core.frontend}/{session}" if session and core.sends else core.frontend,
+            "sent": self._mark() if "sent" in operation.arguments else "",
             "number": self.number,
-            "once_ms": self._core.once_ms,
-            "retry": self._core.retry,
+            "once_ms": core.once_ms,
+            "retry": core.retry,
         }
-        fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
-            call.fixed(first, record)
-        )
+        rows: Iterable[Values] = ()
         if call.row is not None:
-            rows = [call.row(ticket.command, record) for ticket in batch.tickets]
-        else:
-            rows = call.rows(first, record) if call.rows else []
-        return self._server.arguments(call.script, keys.all_of_partition(header.keys, self._partition), fixed, rows)
-
-    @property
-    def _caller(self) -> str:
-        name = self._core.frontend
-        return f"{name}/{self._session}" if self._session and self._core.sends else name
+            rows = map(call.row, map(_COMMAND, batch.tickets), repeat(record))
+        elif call.rows is not None:
+            rows = call.rows(first, record)
+        names = keys.all_of_partition(operation.keys, self._partition)
+        return self._server.call(call.script, names, call.fixed(first, record), rows, shared)
 
     def _mark(self) -> int | str:
+        """Tell how far deliveries are sent, where Redis does not know it yet."""
         now = time.monotonic()
         # Ask the door once a second at most, not with each call.
         if (self._closing or now >= self._marks.look_at) and self._core.flushed():
@@ -298,8 +301,8 @@ class PartitionPipeline:
             if self._closing:
                 self._marks.tell()
                 return _RESIGNED
-        mark = self._marks.tell()
-        return "" if mark is None else mark
+        marks = self._marks
+        return "" if marks.sent == marks.told else marks.tell() or ""
 
     def _settle(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
         """Answer a batch and hand out its deliveries; returns its tickets when the record was old."""
@@ -316,13 +319,13 @@ class PartitionPipeline:
         parts = [read] if call.row is None else read.rows
         # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
         tickets = batch.tickets[: max(1, len(parts))]
-        results = [call.result(ticket.command, part, record) for ticket, part in zip(tickets, parts, strict=True)]
+        results = list(map(call.result, map(_COMMAND, tickets), parts, repeat(record)))
         for ticket, result in zip(tickets, results, strict=True):
             ticket(result)
         rest = batch.tickets[len(tickets) :]
         if rest:
             self._pending.extendleft(reversed(postponed(rest, self._batches)))
-        if self._server.header(call.script).writes and not _in_vain(tickets, read):
+        if self._server.operations[call.script].writes and not _in_vain(tickets, read):
             self._core.changed(self._partition)
         self._hand_out(record, read)
         # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.

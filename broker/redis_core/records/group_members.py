@@ -99,6 +99,6 @@ class GroupMembers:
             "member": member,
             "most": MAX_SUBSCRIBERS,
         }
-        names = [keys.of_node(key, record.name) for key in self._server.header("set_group_member").keys]
-        reply = await self._server.run(self._server.arguments("set_group_member", names, fixed))
+        names = [keys.of_node(key, record.name) for key in self._server.operations["set_group_member"].keys]
+        reply = await self._server.run(self._server.call("set_group_member", names, fixed))
         return (reply[1], reply[2]) if reply[0] == b"ok" else (0, 0)

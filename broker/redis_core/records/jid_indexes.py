@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from broker import keys
 from broker.model.names import Jid
-from broker.redis_core.redis_client.client import Arguments, Server, Value
+from broker.redis_core.redis_client.client import Line, Server, Value
 
 MOST_PER_JID = 1_000
 """Entries of one index of a JID by default."""
@@ -120,7 +120,7 @@ class Index:
             rows.setdefault(jid, []).append({"member": member, "upto": upto})
         await self._run([self._call("remove_from_index", jid, {}, theirs) for jid, theirs in rows.items()])
 
-    async def _run(self, calls: Sequence[Arguments]) -> list[Any]:
+    async def _run(self, calls: Sequence[Line]) -> list[Any]:
         replies: list[Any] = []
         for first in range(0, len(calls), _AT_ONCE):
             replies += await self._server.run_all(calls[first : first + _AT_ONCE])
@@ -129,9 +129,7 @@ class Index:
                 raise reply
         return replies
 
-    def _call(
-        self, name: str, jid: Jid, fixed: Mapping[str, Value], rows: Sequence[Mapping[str, Value]] = ()
-    ) -> Arguments:
-        names = [keys.of_jid(key, jid) for key in self._server.header(name).keys]
+    def _call(self, name: str, jid: Jid, fixed: Mapping[str, Value], rows: Sequence[Mapping[str, Value]] = ()) -> Line:
+        names = [keys.of_jid(key, jid) for key in self._server.operations[name].keys]
         every: dict[str, Value] = {"index": self._name, "idle_seconds": IDLE_PRESENCE_SECONDS}
-        return self._server.arguments(name, names, {**every, **fixed}, rows)
+        return self._server.call(name, names, {**every, **fixed}, rows)

@@ -162,5 +162,5 @@ class PendingList:
         return {entry for entry, there in zip(entries, await self._server.commands(asked), strict=True) if there}
 
     async def _run(self, script: str, node: str, **fixed: Value) -> list[Any]:
-        names = [keys.of_node(key, node) for key in self._server.header(script).keys]
-        return await self._server.run(self._server.arguments(script, names, fixed))
+        names = [keys.of_node(key, node) for key in self._server.operations[script].keys]
+        return await self._server.run(self._server.call(script, names, fixed))

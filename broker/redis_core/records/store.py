@@ -20,7 +20,7 @@ from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Counted, Refused
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import IDLE_PRESENCE_SECONDS, Entry, Index, Noted
-from broker.redis_core.redis_client.client import Arguments, Server, Value
+from broker.redis_core.redis_client.client import Line, Server, Value
 
 log = structlog.get_logger()
 
@@ -112,12 +112,12 @@ class NodeStore:
 
     async def counts(self, partitions: Sequence[Partition]) -> dict[Partition, Counted]:
         """Count the items of many partitions; those being created are skipped."""
-        names = self._server.header("stats").keys
+        names = self._server.operations["stats"].keys
         found: dict[Partition, Counted] = {}
         for first in range(0, len(partitions), LISTED):
             some = partitions[first : first + LISTED]
             calls = [
-                self._server.arguments(
+                self._server.call(
                     "stats",
                     keys.all_of_partition(names, each),
                     {"now": "", "revision": "", "number": each.number},
@@ -234,7 +234,7 @@ class NodeStore:
             "paused": "1" if config.state is NodeState.PAUSED else "0",
         }
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
-        calls = [self._server.arguments("open_partition", [keys.of_partition("meta", each)], fixed) for each in chosen]
+        calls = [self._server.call("open_partition", [keys.of_partition("meta", each)], fixed) for each in chosen]
         replies = await self._server.run_all(calls)
         for reply in replies:
             if isinstance(reply, Exception):
@@ -259,12 +259,12 @@ class NodeStore:
             log.warning("a node's record was older than its partitions: changes are lost", node=record.name)
 
     async def _delete(self, partition: Partition) -> list[Jid]:
-        names = [keys.of_partition(name, partition) for name in self._server.header("delete_partition").keys]
+        names = [keys.of_partition(name, partition) for name in self._server.operations["delete_partition"].keys]
         jids: list[Jid] = []
         scan = b"0"
         while True:
             fixed: dict[str, Value] = {"scan": scan, "grave_seconds": GRAVE_SECONDS}
-            _code, scan, part = await self._server.run(self._server.arguments("delete_partition", names, fixed))
+            _code, scan, part = await self._server.run(self._server.call("delete_partition", names, fixed))
             jids.extend(Jid(jid.decode()) for jid in part)
             if scan == b"0":
                 return jids
@@ -335,8 +335,8 @@ class NodeStore:
             "idle_seconds": IDLE_PRESENCE_SECONDS,
             "most": jid_indexes.MOST_PER_JID,
         }
-        names = [keys.of_jid(name, whose) for name in self._server.header("track_presence").keys]
-        reply = await self._server.run(self._server.arguments("track_presence", names, fixed))
+        names = [keys.of_jid(name, whose) for name in self._server.operations["track_presence"].keys]
+        reply = await self._server.run(self._server.call("track_presence", names, fixed))
         return [SubscriptionRef.of((whose, member.decode())) for member in reply[1]]
 
     async def subscription_refs(self, jid: Jid, index: Index | None = None) -> list[SubscriptionRef]:
@@ -374,11 +374,9 @@ class NodeStore:
         seconds, micros = await self._server.command("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    def _call(
-        self, name: str, node: str, fixed: Mapping[str, Value], rows: list[dict[str, str]] | None = None
-    ) -> Arguments:
-        names = [keys.of_node(key, node) for key in self._server.header(name).keys]
-        return self._server.arguments(name, names, fixed, rows or [])
+    def _call(self, name: str, node: str, fixed: Mapping[str, Value], rows: list[dict[str, str]] | None = None) -> Line:
+        names = [keys.of_node(key, node) for key in self._server.operations[name].keys]
+        return self._server.call(name, names, fixed, rows or [])
 
 
 def _record(

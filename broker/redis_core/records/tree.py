@@ -142,8 +142,8 @@ class Tree:
                 "since": int(time.time() * 1000),
                 "most": parent.config.children_max,
             }
-            names = [keys.of_node(name, parent.name) for name in self._server.header("add_child").keys]
-            code = (await self._server.run(self._server.arguments("add_child", names, fixed)))[0]
+            names = [keys.of_node(name, parent.name) for name in self._server.operations["add_child"].keys]
+            code = (await self._server.run(self._server.call("add_child", names, fixed)))[0]
             if code == b"ok":
                 return None
             if code == b"stale":

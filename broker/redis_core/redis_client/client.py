@@ -7,13 +7,14 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.cluster_router import ClusterRouter
 from broker.redis_core.redis_client.connections import Line, Value
-from broker.redis_core.redis_client.node import CALL, PATIENCE, RedisNode, fault
+from broker.redis_core.redis_client.node import CALL, ERRORS, PATIENCE, RedisNode, fault
 from broker.redis_core.redis_client.packages import Packages
 from broker.redis_core.redis_client.sentinel import Sentinels
 from broker.redis_url import Kind, read_url
@@ -22,10 +23,7 @@ from broker.scripts.source import Operation, operation, operations
 from broker.settings import Packaging
 from broker.tasks import start
 
-__all__ = ["Arguments", "Server", "Value"]
-
-Arguments = tuple[Operation, Sequence[str], Sequence[Value]]
-"""An operation with its keys and arguments, in the order of its header."""
+__all__ = ["Line", "Server", "Value"]
 
 
 class Link(Protocol):
@@ -50,6 +48,7 @@ class Server:
     def __init__(self, link: Link, found: Mapping[str, Operation], timeout: float, library: str = "") -> None:
         """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is their library's name."""
         self._link = link
+        self.operations = found
         self.library = library
         self._patience = PATIENCE * timeout
         self._open: set[asyncio.Future[Any]] = set()
@@ -57,7 +56,6 @@ class Server:
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._operations = found
 
     @classmethod
     def connect(cls, url: str, folder: Path, timeout: float, packaging: Packaging = Packaging.AUTO) -> Self:
@@ -65,39 +63,44 @@ class Server:
         found = {name: operation(folder, name) for name in operations(folder)}
         return cls(_link(url, timeout, Packages.of(folder, packaging)), found, timeout, library(folder).name)
 
-    def arguments(
-        self, name: str, keys: Sequence[str], fixed: Mapping[str, Value], rows: Iterable[Any] = ()
-    ) -> Arguments:
-        """Put named values in the order of the script's header; a wrong or missing name is a KeyError or ScriptDefect."""
-        found = self._operations[name]
-        if fixed.keys() != set(found.arguments):
+    def call(
+        self,
+        name: str,
+        keys: Sequence[str],
+        fixed: Mapping[str, Value],
+        rows: Iterable[Mapping[str, Value]] = (),
+        shared: Mapping[str, Value] = MappingProxyType({}),
+    ) -> Line:
+        """Write the call of an operation: named values in the order of its header, with those of `shared` that it names.
+
+        A wrong or missing name is a KeyError or ScriptDefect.
+        """
+        found = self.operations[name]
+        given = {**shared, **fixed} if shared else fixed
+        values = list(map(given.__getitem__, found.arguments))
+        if not fixed.keys() <= set(found.arguments):
             msg = f"{name}: takes {found.arguments}, was given {tuple(fixed)}"
             raise ScriptDefect(msg)
-        values: list[Value] = [fixed[argument] for argument in found.arguments]
-        columns = found.columns
         for row in rows:
-            values.extend([row[column] for column in columns])
-        return found, keys, values
+            values.extend(map(row.__getitem__, found.columns))
+        return (CALL, name, len(keys), *keys, *values)
 
-    def header(self, name: str) -> Operation:
-        """Return an operation's header."""
-        return self._operations[name]
-
-    async def run(self, call: Arguments) -> list[Any]:
+    async def run(self, call: Line) -> list[Any]:
         """Run one script; raises CoreUnavailable or ScriptDefect."""
         reply: list[Any] | Exception = (await self.run_all([call]))[0]
         if isinstance(reply, Exception):
             raise reply
         return reply
 
-    async def run_all(self, calls: Sequence[Arguments]) -> list[Any]:
+    async def run_all(self, calls: Sequence[Line]) -> list[Any]:
         """Run scripts in one round trip, in order within each slot; a failed one has its fault among the replies.
 
         Raises CoreUnavailable when a connection failed: then any of them may or may not have run.
         """
-        lines = [(CALL, found.name, len(keys), *keys, *values) for found, keys, values in calls]
-        replies = await self._plain(self._link.send(lines))
-        return [fault(reply) if isinstance(reply, Exception) else reply for reply in replies]
+        replies: list[Any] = await self._plain(self._link.send(calls))
+        if any(map(isinstance, replies, ERRORS)):
+            return [fault(reply) if isinstance(reply, Exception) else reply for reply in replies]
+        return replies
 
     async def command(self, *parts: Value) -> Any:
         """Run one plain command."""

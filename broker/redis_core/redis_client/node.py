@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import structlog
@@ -70,6 +71,9 @@ _AWAY: Final = (
 
 _IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script can't")
 """Errors when the user may not run a command within a script: before 7.2 they do not say which command."""
+
+ERRORS: Final = repeat(Exception)
+"""For `map(isinstance, replies, ERRORS)`, which checks many replies at once."""
 
 _FORGOTTEN: Final = CoreUnavailable("Redis has forgotten the script, and a later one has run")
 
@@ -189,7 +193,8 @@ class RedisNode:
 
         Raises Unsent when none has run, another CoreUnavailable when any of them may have run.
         """
-        if not all([line[0] == CALL for line in lines]):  # noqa: C419  (a generator is slower, and this is the hot path)
+        # All of them run operations, or none does.
+        if lines and lines[0][0] != CALL:
             return (await self._send([lines]))[0]
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[list[Any]] = loop.create_future()
@@ -226,7 +231,8 @@ class RedisNode:
 
     async def _carry(self, part: list[_Asked]) -> None:
         try:
-            replies = await self._send([lines for lines, _answered in part])
+            parts, _answers = zip(*part, strict=True)
+            replies = await self._send(parts)
         except BaseException as error:
             # Every caller gets an answer; a cancelled one needs none.
             for _lines, answered in part:
@@ -242,8 +248,8 @@ class RedisNode:
     async def _send(self, parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
         """Send the commands of several callers in one round trip; returns the replies of each."""
         found = await self._exchange(parts[0] if len(parts) == 1 else [line for lines in parts for line in lines])
-        replies = _parted(found, parts)
-        return await self._send_forgotten(parts, replies) if _errors(found) else replies
+        replies = [found] if len(parts) == 1 else _parted(found, parts)
+        return await self._send_forgotten(parts, replies) if any(map(isinstance, found, ERRORS)) else replies
 
     async def _send_forgotten(self, parts: Sequence[Sequence[Line]], replies: list[list[Any]]) -> list[list[Any]]:
         """Send calls again whose operations Redis did not know; returns the replies of each caller."""
@@ -292,7 +298,7 @@ class RedisNode:
             if self._retired:
                 await connection.disconnect()
             self._connections.give_back(connection)
-        if loads == self._loads and any(map(is_unknown, _errors(replies))):
+        if loads == self._loads and any(map(isinstance, replies, ERRORS)) and any(map(is_unknown, replies)):
             # Each connection checks the operations before its next use.
             self._loads += 1
         return replies
@@ -302,7 +308,7 @@ class RedisNode:
         package = self._package
         if package is None:
             return lines
-        return [(*package.command(str(line[1])), *line[2:]) if line[0] == CALL else line for line in lines]
+        return [(*package.commands[str(line[1])], *line[2:]) if line[0] == CALL else line for line in lines]
 
     async def _know_package(self, connection: Any, ends: float) -> None:
         """Load missing operations; raises Unsent when that fails.
@@ -384,10 +390,6 @@ def _size(line: Line) -> int:
     # The words before the arguments are short: operation, number of keys, keys.
     arguments = line[3 + int(line[2]) :]
     return sum([len(word) for word in arguments if isinstance(word, bytes)]) + 32 * len(line)
-
-
-def _errors(replies: Sequence[Any]) -> list[Exception]:
-    return [reply for reply in replies if isinstance(reply, Exception)]
 
 
 async def _missing(package: Package, connection: Any) -> Loads:

@@ -34,8 +34,9 @@ class Loads(NamedTuple):
 class Package(Protocol):
     """One way to store operations in Redis."""
 
-    def command(self, operation: str) -> tuple[str, str]:
-        """Return the first two words of a command that runs an operation."""
+    @property
+    def commands(self) -> Mapping[str, Words]:
+        """The first two words of the command that runs each operation."""
 
     @property
     def question(self) -> Sequence[Words]:
@@ -51,10 +52,7 @@ class Functions:
 
     library: Library
     inspection: Inspection
-
-    def command(self, operation: str) -> tuple[str, str]:
-        """Call its function."""
-        return "FCALL", self.library.function(operation)
+    commands: Mapping[str, Words]
 
     @property
     def question(self) -> Sequence[Words]:
@@ -84,10 +82,7 @@ class Scripts:
     """A script for each operation."""
 
     scripts: Mapping[str, Script]
-
-    def command(self, operation: str) -> tuple[str, str]:
-        """Call the script by its digest."""
-        return "EVALSHA", self.scripts[operation].sha
+    commands: Mapping[str, Words]
 
     @property
     def question(self) -> Sequence[Words]:
@@ -114,10 +109,13 @@ class Packages:
     @classmethod
     def of(cls, folder: Path, packaging: Packaging) -> Self:
         """Package the operations of a folder in the wanted way."""
-        scripts = Scripts({name: script(folder, name) for name in operations(folder)})
+        written = {name: script(folder, name) for name in operations(folder)}
+        scripts = Scripts(written, {name: ("EVALSHA", each.sha) for name, each in written.items()})
         if packaging is Packaging.SCRIPTS:
             return cls(scripts)
-        functions = Functions(library(folder), inspection(folder, installed_version("stanzaq")))
+        whole = library(folder)
+        calls = {name: ("FCALL", whole.function(name)) for name in written}
+        functions = Functions(whole, inspection(folder, installed_version("stanzaq")), calls)
         return cls(functions, scripts if packaging is Packaging.AUTO else None)
 
 

@@ -158,10 +158,10 @@ class _Queues:
 
     async def each(self, name: str, fixed: dict[str, Any], row: dict[str, Any]) -> None:
         """Run an operation in each."""
-        header = self._server.header(name)
+        header = self._server.operations[name]
         for first in range(0, self.count, _AT_ONCE):
             calls = [
-                self._server.arguments(name, keys.all_of_partition(header.keys, each), fixed, [row])
+                self._server.call(name, keys.all_of_partition(header.keys, each), fixed, [row])
                 for each in self.partitions[first : first + _AT_ONCE]
             ]
             for reply in await self._server.run_all(calls):
