@@ -51,7 +51,7 @@ def unpack(record: bytes) -> Envelope:
         and type(body) is bytes
         and len(rest) <= 1
         and type(headers) is dict
-        and all(type(text) is str for pair in headers.items() for text in pair)
+        and (not headers or all(type(text) is str for pair in headers.items() for text in pair))
     ):
         return Envelope(body, kind or XML, headers)
     msg = "not an envelope: its fields are of other types"

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NewType
 
 Jid = NewType("Jid", str)
@@ -40,6 +41,7 @@ def is_printable(text: str) -> bool:
     return _PRINTABLE.fullmatch(text) is not None
 
 
+@lru_cache(maxsize=10_000)
 def bare(jid: str) -> Jid:
     """Return the JID without its resource."""
     return Jid(jid.partition("/")[0])

@@ -4,7 +4,7 @@ Forms, stored records and documentation are made from `OPTIONS`.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -98,11 +98,12 @@ class NodeConfig:
     association: Association = Association.OWNERS
     association_whitelist: str = ""
     destinations: str = ""
+    collects: bool = field(init=False, compare=False)
+    """The node is a collection: it contains nodes and no items (H2)."""
 
-    @property
-    def collects(self) -> bool:
-        """The node is a collection: it contains nodes and no items (H2)."""
-        return self.node_type is NodeType.COLLECTION
+    def __post_init__(self) -> None:
+        """Say once what is asked again and again."""
+        object.__setattr__(self, "collects", self.node_type is NodeType.COLLECTION)
 
     @property
     def keep_items(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from broker.model.commands import Command, Hold, Publish, Redeem
+from broker.model.commands import Command
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.leases import is_lease
@@ -95,9 +95,7 @@ class RedisCore:
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories = self._handlers.histories
-        self._handovers = Handovers(
-            self._store, self._handlers.nodes, self.ask_partition, self.background, self.metrics.count
-        )
+        self._handovers = Handovers(self._store, self._handlers.nodes, self.ask_partition, self.background, self.count)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._libraries = Libraries(self._server)
@@ -116,10 +114,10 @@ class RedisCore:
     def submit(self, command: Command, reply: Reply) -> None:
         """Submit a command; see `broker.model.core.Core`."""
         began = time.monotonic()
-        item_bytes = _item_bytes(command)
+        item_bytes = len(getattr(command, "envelope", b""))
         size = COMMAND_BYTES + item_bytes
         if self._waiting_bytes + size > WAITING_BYTES + (0 if item_bytes else _SPARE_BYTES):
-            self.metrics.count("refused")
+            self.count("refused")
             reply(_TOO_MUCH)
             return
         self._waiting_bytes += size
@@ -128,23 +126,20 @@ class RedisCore:
             self._waiting_bytes -= size
             self.metrics.turn.observe(time.monotonic() - began)
             if name := ROWS.get(type(command), UNKNOWN).metric(result):
-                self.metrics.count(name)
+                self.metrics.counters[name].inc()
             reply(result)
 
         owed = Answer(answer)
         try:
-            self._submit(command, owed)
+            if work := self._work.get(type(command)):
+                # What it has begun has its place among its sender's commands already.
+                self._tasks.answer(work(command), owed)
+            else:
+                # One that concerns no node has a handler.
+                self.routes(getattr(command, "node", "")).submit(command, owed)
         except Exception:
             log.exception("a command failed", command=type(command).__name__)
             owed(FAILED)
-
-    def _submit(self, asked: Command, answer: Answer) -> None:
-        if work := self._work.get(type(asked)):
-            # The handler has already queued its first command, so it keeps the sender's order.
-            self._tasks.answer(work(asked), answer)
-        else:
-            # A command without a node has a handler.
-            self.routes(getattr(asked, "node", "")).submit(asked, answer)
 
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""
@@ -246,7 +241,7 @@ class RedisCore:
     def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the door."""
         if delivery.stage is not Stage.DELIVER:
-            self.metrics.count("delivered")
+            self.metrics.counters["delivered"].inc()
         self._outlet.deliver(delivery)
 
     def notify(self, notice: Notice) -> None:
@@ -280,7 +275,7 @@ class RedisCore:
 
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a counter."""
-        self.metrics.count(what, amount)
+        self.metrics.counters[what].inc(amount)
 
     def lapsed(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease has expired."""
@@ -374,15 +369,6 @@ class RedisCore:
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something in the background and log its errors. A core that stops may never begin it."""
         self._tasks.background(work)
-
-
-def _item_bytes(command: Command) -> int:
-    match command:
-        case Publish() | Redeem():
-            return len(command.envelope)
-        case Hold():
-            return len(command.publish.envelope)
-    return 0
 
 
 def _told(notice: Notice) -> Jid:

@@ -47,7 +47,7 @@ class Metrics:
     def __init__(self) -> None:
         """Start all at zero."""
         self.registry = CollectorRegistry()
-        self._counters = {
+        self.counters = {
             name: Counter(f"stanzaq_{name}", text, registry=self.registry) for name, text in _COUNTERS.items()
         }
         self._gauges = {
@@ -64,10 +64,6 @@ class Metrics:
             registry=self.registry,
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
         )
-
-    def count(self, what: str, amount: int = 1) -> None:
-        """Add to a counter."""
-        self._counters[what].inc(amount)
 
     def gauge(self, node: str, counted: Counted) -> None:
         """Set the gauges of a node."""

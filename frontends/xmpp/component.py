@@ -34,6 +34,8 @@ _log = structlog.get_logger("stanzaq.xmpp")
 WAITING_MOST: Final = 20_000
 """The most requests that wait for the core at once, which bounds their memory when Redis hangs."""
 
+_STOPPING: Final = "this frontend is stopping: ask again, another one answers"
+
 WAITING_MOST_OF_ONE: Final = 5_000
 """The most of one sender, so that a flood leaves room for others."""
 
@@ -140,7 +142,7 @@ class Component:
         else:
             try:
                 self._read(iq)
-            except Exception as failure:  # noqa: BLE001  (reported to the sender, and logged if it is our fault)
+            except Exception as failure:  # noqa: BLE001  (likewise)
                 self._fail(iq, failure)
 
     def _fail(self, iq: Iq, failure: Exception) -> None:
@@ -158,7 +160,7 @@ class Component:
 
     def _read(self, iq: Iq) -> None:
         # QoS is below all other protocols (S1), and also works at a node's address.
-        if qos.concerns(iq):
+        if iq.element.find(qos.ANY) is not None:
             asked: Question | Answer = qos.read(iq, self._domain)
         elif iq.service == self._domain:
             asked = requests.read(iq, self._adhoc_context)
@@ -171,35 +173,34 @@ class Component:
             self.gets_for_sets += 1
             if self._strict_iq_type:
                 raise MalformedRequest(Problem.BAD_REQUEST, "a change must be a set")
+        if self._draining:
+            raise MalformedRequest(Problem.UNAVAILABLE, _STOPPING)
         rate = asked.rate if isinstance(asked, MoveBatch) else None
-        self._take(iq.sender, asked.command, partial(self._answered, asked), rate)
-
-    def _answered(self, question: Question, outcome: Result) -> None:
-        try:
-            self._answer(question, outcome)
-        except Exception as failure:  # noqa: BLE001  (likewise)
-            self._fail(question.iq, failure)
+        self._submit(iq.sender, asked.command, partial(self._answer, asked), rate)
 
     def _answer(self, question: Question, outcome: Result) -> None:
         iq = question.iq
-        match outcome:
-            # The holder is notified before the sender gets the result: one stream and one write keep this order (QX17).
-            case Retracted() if isinstance(question.command, Retract):
-                self._stream.write(self._events.retracted(question.command, outcome))
-            case Unlocked() if isinstance(question.command, Unlock):
-                self._stream.write(self._events.unlocked(question.command, outcome))
-            case Described(record) if question.view is View.INFO:
-                counts = DescribedNode(iq, Stats(record.name, iq.sender), record=record)
-                self._submit(iq.sender, counts.command, partial(self._answered, counts))
-                return
-        self._stream.write(replies.answer(question, outcome))
-        if isinstance(outcome, Refused):
-            refusal_log.log(iq.element, outcome.problem, outcome.detail, question.command)
-            self._report(iq, outcome.problem, outcome.detail)
+        try:
+            match outcome:
+                # The holder is notified before the sender gets the result: one stream and one write keep this order (QX17).
+                case Retracted() if isinstance(question.command, Retract):
+                    self._stream.write(self._events.retracted(question.command, outcome))
+                case Unlocked() if isinstance(question.command, Unlock):
+                    self._stream.write(self._events.unlocked(question.command, outcome))
+                case Described(record) if question.view is View.INFO:
+                    counts = DescribedNode(iq, Stats(record.name, iq.sender), record=record)
+                    self._submit(iq.sender, counts.command, partial(self._answer, counts))
+                    return
+            self._stream.write(replies.answer(question, outcome))
+            if isinstance(outcome, Refused):
+                refusal_log.log(iq.element, outcome.problem, outcome.detail, question.command)
+                self._report(iq, outcome.problem, outcome.detail)
+        except Exception as failure:  # noqa: BLE001  (reported to the sender, and logged if it is our fault)
+            self._fail(iq, failure)
 
     def _report(self, iq: Iq, problem: Problem, detail: str) -> None:
         """Report a misuse of QoS to the service's observer (S21)."""
-        if problem in qos.INVALID and qos.concerns(iq):
+        if problem in qos.INVALID and iq.element.find(qos.ANY) is not None:
             self._stream.write(self._log.misuse(iq.element, problem, detail, int(time.time() * 1000)))
 
     def _receive_message(self, message: Element, fault: MalformedRequest | None) -> None:
@@ -218,8 +219,10 @@ class Component:
         sender = Jid(message.get("from", ""))
         try:
             command = self._publish_or_answer(message, sender)
-            if command is not None:
-                self._take(sender, command, partial(self._answer_plain, message, command))
+            if command is not None and self._draining:
+                self._refuse_message(message, MalformedRequest(Problem.UNAVAILABLE, _STOPPING))
+            elif command is not None:
+                self._submit(sender, command, partial(self._answer_plain, message, command))
         except MalformedRequest as refusal:
             self._refuse_message(message, refusal)
         except Exception:  # noqa: BLE001  (logged and reported, as for an IQ)
@@ -260,12 +263,6 @@ class Component:
         except MalformedRequest as fault:
             what = {"subscriber": command.sender, "command": type(command).__name__}
             _log.warning("passed over", **what, problem=fault.problem.value, detail=fault.detail)
-
-    def _take(self, sender: Jid, command: Command, reply: Reply, rate: int | None = None) -> None:
-        """Submit a sender's command, unless this frontend is stopping."""
-        if self._draining:
-            raise MalformedRequest(Problem.UNAVAILABLE, "this frontend is stopping: ask again, another one answers")
-        self._submit(sender, command, reply, rate)
 
     def _submit(self, sender: Jid, command: Command, reply: Reply, rate: int | None = None) -> None:
         """Submit a command, with a `rate` to `MoveBatches`, unless too many are waiting."""

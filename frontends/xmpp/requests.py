@@ -219,12 +219,15 @@ def _one_item(action: Element) -> Element:
 
     Ignores unknown elements (RFC 6120 §8.4).
     """
-    found = [child for child in action if child.tag.endswith("}item")]
-    if not found:
+    found = None
+    for child in action:
+        if child.tag.endswith("}item"):
+            if found is not None:
+                raise MalformedRequest(Problem.ONE_ITEM_ONLY, "one item at a time")
+            found = child
+    if found is None:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the request names no item")
-    if len(found) > 1:
-        raise MalformedRequest(Problem.ONE_ITEM_ONLY, "one item at a time")
-    return found[0]
+    return found
 
 
 def _request(iq: Iq) -> str:

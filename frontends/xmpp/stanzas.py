@@ -100,12 +100,11 @@ def expect(iq: Iq, kind: str) -> None:
 
 def without_foreign(parent: Element, *spaces: str) -> Element:
     """Return an element without children of foreign namespaces, which are ignored (RFC 6120 §8.4)."""
-    kept = [child for child in parent if child.tag[1:].rpartition("}")[0] in spaces]
-    if len(kept) == len(parent):
-        return parent
     found = Element(parent.tag, parent.attrib)
-    found.extend(kept)
-    return found
+    for child in parent:
+        if child.tag[1:].rpartition("}")[0] in spaces:
+            found.append(child)
+    return parent if len(found) == len(parent) else found
 
 
 def only(iq: Iq, pubsub: Element, kind: str) -> Element:

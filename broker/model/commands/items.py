@@ -43,6 +43,11 @@ class Hold:
     publish: Publish
     stem: str
 
+    @property
+    def envelope(self) -> bytes:
+        """The item's."""
+        return self.publish.envelope
+
 
 @dataclass(frozen=True, slots=True)
 class Deliver:

@@ -68,8 +68,8 @@ class Heartbeat:
         self._wakeup = wakeup
         self._wake = asyncio.Event()
         self._frontend = frontend
-        self._announced: dict[str, int] = {}
-        self._unsent_due: dict[str, int] = {}
+        self._announced: dict[Partition, int] = {}
+        self._unsent_due: dict[Partition, int] = {}
         self._taken_over: list[str] = []
         self._changed: set[str] = set()
         self._changes_sent_at = 0.0
@@ -97,11 +97,10 @@ class Heartbeat:
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Report a partition's due time with the next heartbeat, unless an earlier one has been announced."""
-        name = str(partition)
-        known = self._announced.get(name, 0)
-        if self.now_ms() < known <= due_ms:
+        known = self._announced.get(partition, 0)
+        if known <= due_ms and self.now_ms() < known:
             return
-        self._announced[name] = self._unsent_due[name] = due_ms
+        self._announced[partition] = self._unsent_due[partition] = due_ms
 
     def report_taken_over(self, frontend: str) -> None:
         """Report with the next heartbeat that all deliveries of a dead frontend are taken over."""
@@ -210,22 +209,22 @@ class Heartbeat:
             self.mark_state_unknown()
             self._announced = due_times
         self._last_beat_ms = now
-        for partition in due:
+        partitions = [Partition.parse(name.decode()) for name in due]
+        for partition in partitions:
             # The heartbeat removed the partition from the list, with any later due time that was announced.
-            self._announced.pop(partition.decode(), None)
-        for name in list(self._announced):
-            if self._announced[name] <= now:
-                del self._announced[name]
+            self._announced.pop(partition, None)
+        for partition in list(self._announced):
+            if self._announced[partition] <= now:
+                del self._announced[partition]
         self.more_due = len(due) == most
         state_unknown, self._state_unknown = self._state_unknown, False
-        partitions = [Partition.parse(name.decode()) for name in due]
         frontends = [name.decode() for name in dead]
         return HeartbeatResult(partitions, frontends, state_unknown, notices, by.decode(), not alive, early)
 
     async def _call(
-        self, due_times: Mapping[str, int], taken_over: Iterable[str], changed: Iterable[str], most: int
+        self, due_times: Mapping[Partition, int], taken_over: Iterable[str], changed: Iterable[str], most: int
     ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes, int]:
-        rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in due_times.items()]
+        rows: list[dict[str, Value]] = [{"kind": "due", "name": str(due), "at": at} for due, at in due_times.items()]
         rows += [{"kind": "rescued", "name": name, "at": 0} for name in taken_over]
         rows += [{"kind": "changed", "name": name, "at": 0} for name in changed]
         fixed: dict[str, Value] = {

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.model.commands import Bounce, Browse, Confirm, Publish, Renew, Retract, Unlock
+from broker.model.hints import NO_HINTS
 from broker.model.items import Listed
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord
@@ -92,7 +93,7 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
         "body": command.envelope,
         "once": f"{command.ticket}\0{command.digest}" if command.digest else command.ticket,
         "subids": subids(command.sender) if must_subscribe else "",
-        "hints": str(command.hints),
+        "hints": "" if command.hints is NO_HINTS else str(command.hints),
     }
 
 

@@ -258,7 +258,9 @@ def collection(pool: str) -> str:
 def subscription(pool: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
     """Read a script's words on a subscription: its collection, and its subid where the JID may have several."""
     through, name = pool.decode(), whose.decode()
-    return collection(through), above(through, name) if through and name else name
+    if not through:
+        return "", name
+    return collection(through), above(through, name) if name else ""
 
 
 def below(pool: str, whose: str) -> str:

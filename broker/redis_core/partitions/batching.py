@@ -32,25 +32,14 @@ class Batch:
         """Return whether a command with so many bytes of payload fits."""
         return len(self.tickets) < LIMIT and self.bytes + size <= BYTES
 
-    def add(self, ticket: Ticket, size: int) -> None:
-        """Add a command."""
-        self.tickets.append(ticket)
-        self.bytes += size
-
-
-def sender_of(command: object) -> str:
-    """Return the sender whose commands keep their order; empty for a command without one."""
-    sender: str = getattr(command, "sender", "")
-    return sender
-
 
 def postponed(rest: list[Ticket], batches: Iterable[Batch]) -> list[Ticket]:
     """Remove later commands of the same senders from the batches that follow, and return them after the rest."""
-    senders = {sender_of(ticket.command) for ticket in rest} - {""}
+    senders = {getattr(ticket.command, "sender", "") for ticket in rest} - {""}
     again = list(rest)
     for batch in batches:
-        again += [ticket for ticket in batch.tickets if sender_of(ticket.command) in senders]
-        batch.tickets = [ticket for ticket in batch.tickets if sender_of(ticket.command) not in senders]
+        again += [ticket for ticket in batch.tickets if getattr(ticket.command, "sender", "") in senders]
+        batch.tickets = [ticket for ticket in batch.tickets if getattr(ticket.command, "sender", "") not in senders]
     return again
 
 
@@ -62,14 +51,16 @@ def batched(tickets: Iterable[Ticket]) -> list[Batch]:
     for ticket in tickets:
         command = ticket.command
         kind = type(command)
-        sender, size = sender_of(command), len(getattr(command, "envelope", b""))
+        sender: str = getattr(command, "sender", "")
+        size = len(getattr(command, "envelope", b""))
         at = open_of.get(kind, -1)
         if at < 0 or at < latest_of.get(sender, -1) or not batches[at].takes(size):
             at = len(batches)
             batches.append(Batch(kind, CALLS[kind]))
             if batches[at].call.row is not None:
                 open_of[kind] = at
-        batches[at].add(ticket, size)
+        batches[at].tickets.append(ticket)
+        batches[at].bytes += size
         if sender:
             latest_of[sender] = at
     return batches

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.model.commands import admin, items, log, nodes, subscriptions
-from broker.model.names import Jid, bare
+from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.results import Done, Published, Refused, Result, Retracted, Unaffiliated, Unlocked
 from broker.redis_core.commands import admin_parts, credit, internal
@@ -292,7 +292,7 @@ def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
     row = ROWS.get(type(command), UNKNOWN)
     if row.internal:
         return row.leaf_only if record.config.collects else None
-    standing = record.affiliation(bare(getattr(command, "sender", Jid(""))))
+    standing = record.affiliations.get(bare(getattr(command, "sender", "")), Affiliation.NONE)
     if standing is Affiliation.OUTCAST:
         return may.OUTCAST
     if row.leaf_only and record.config.collects:

@@ -15,7 +15,9 @@ from frontends.xmpp.stanzas import Iq, Question, View, expect, without_foreign
 from frontends.xmpp.xml.text import escaped
 
 _SPACE: Final = f"{{{ns.QOS}}}"
-_ANY: Final = f"{_SPACE}*"
+ANY: Final = f"{_SPACE}*"
+"""Finds what is of this protocol."""
+
 _CONTROLS: Final = frozenset(f"{_SPACE}{name}" for name in ("acknowledged", "assured", "deliver", "received"))
 _MESSAGES: Final = frozenset(f"{{{space}}}message" for space in (ns.CLIENT, ns.COMPONENT, ns.QOS))
 
@@ -31,11 +33,6 @@ INVALID: Final = frozenset(
     }
 )
 """Problems that indicate misuse of the service, and not a queue that refuses an item (S21)."""
-
-
-def concerns(iq: Iq) -> bool:
-    """Tell whether an IQ is one of this protocol."""
-    return iq.element.find(_ANY) is not None
 
 
 def read(iq: Iq, service: str) -> Question:

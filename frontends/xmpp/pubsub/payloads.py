@@ -30,7 +30,8 @@ def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]
         raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue must have a payload")
     payload, *beside = item
     told = beside[0] if beside and beside[0].tag == _HEADERS else None
-    if len(beside) > (told is not None) or _has_text(item):
+    around = (item.text or "") + (payload.tail or "") + ("" if told is None else told.tail or "")
+    if len(beside) > (told is not None) or around.strip():
         raise MalformedRequest(
             Problem.PAYLOAD_INVALID, "a payload must be exactly one element, optionally with headers"
         )
@@ -93,7 +94,9 @@ def shown(record: bytes) -> bytes:
 def told(record: bytes, more: Mapping[str, str]) -> tuple[bytes, bytes]:
     """Return the payload element, and a headers element of the envelope's headers and `more`; raises CorruptRecord."""
     envelope = codec.unpack(record)
-    said = {**payloads.said(envelope), **more} if more else payloads.said(envelope)
+    if not (envelope.headers or more):
+        return _element(envelope), b""
+    said = {**payloads.said(envelope), **more}
     return _element(envelope), written(said) if said else b""
 
 
@@ -117,9 +120,3 @@ def written(said: Mapping[str, str]) -> bytes:
     """Write headers (XEP-0131)."""
     inside = "".join(f"<header name='{escaped(name)}'>{escaped(value)}</header>" for name, value in said.items())
     return f"<headers xmlns='{ns.SHIM}'>{inside}</headers>".encode()
-
-
-def _has_text(item: Element) -> bool:
-    """Tell whether there is text other than blanks beside the elements."""
-    texts = [item.text, *[each.tail for each in item]]
-    return "".join(filter(None, texts)).strip() != ""
