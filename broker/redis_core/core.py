@@ -132,10 +132,10 @@ class RedisCore:
         owed = Answer(answer)
         try:
             if work := self._work.get(type(command)):
-                # What it has begun has its place among its sender's commands already.
+                # The handler has already queued its first command, so it keeps the sender's order.
                 self._tasks.answer(work(command), owed)
             else:
-                # One that concerns no node has a handler.
+                # A command without a node has a handler.
                 self.routes(getattr(command, "node", "")).submit(command, owed)
         except Exception:
             log.exception("a command failed", command=type(command).__name__)
