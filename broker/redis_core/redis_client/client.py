@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
@@ -69,7 +68,7 @@ class Server:
         keys: Sequence[str],
         fixed: Mapping[str, Value],
         rows: Iterable[Mapping[str, Value]] = (),
-        shared: Mapping[str, Value] = MappingProxyType({}),
+        shared: Mapping[str, Value] | None = None,
     ) -> Line:
         """Write the call of an operation: named values in the order of its header, with those of `shared` that it names.
 
