@@ -54,8 +54,7 @@ def kind(envelope: Envelope) -> str:
 
 def said(envelope: Envelope) -> Mapping[str, str]:
     """Return the headers to show, without the service's own."""
-    headers = envelope.headers
-    return {name: text for name, text in headers.items() if name not in INNER} if headers else headers
+    return {name: text for name, text in envelope.headers.items() if name not in INNER}
 
 
 def is_json(envelope: Envelope) -> bool:
@@ -90,9 +89,8 @@ def _element(body: bytes) -> str:
 
     A third number is where the name of its root ends, if elements without a namespace need `xmlns=''` there.
     """
-    parser = expat.ParserCreate("UTF-8", namespace_separator=" ")
-    start = -1
-    depth = elements = 0
+    parser = expat.ParserCreate(namespace_separator=" ")
+    start = depth = elements = 0
     bare = declared = False
 
     def declares(prefix: str | None, _uri: str | None) -> None:
@@ -125,7 +123,8 @@ def _element(body: bytes) -> str:
     # RFC 6120 §11.1 forbids these in a stream.
     parser.StartDoctypeDeclHandler = parser.CommentHandler = parser.ProcessingInstructionHandler = refuse
     try:
-        parser.Parse(body, True)  # noqa: FBT003  (expat's: all of it)
+        # As text: in bytes expat would follow the mark of another encoding.
+        parser.Parse(body.decode(), True)  # noqa: FBT003  (expat's: all of it)
     except (expat.ExpatError, ValueError):
         return ""
     place = f"{start} {len(body.rstrip())}"

@@ -38,6 +38,11 @@ def _said(root: ET.Element) -> list[tuple[str, dict[str, str], str | None]]:
         ("<a/>", "<a xmlns=''/>"),
         ("<x:a xmlns:x='urn:x'><b/></x:a>", "<x:a xmlns='' xmlns:x='urn:x'><b/></x:a>"),
         ("<x:a xmlns:x='urn:x'/>", "<x:a xmlns:x='urn:x'/>"),
+        (
+            "<x:a xmlns:x='urn:x'><b/><c xmlns='urn:y'/></x:a>",
+            "<x:a xmlns='' xmlns:x='urn:x'><b/><c xmlns='urn:y'/></x:a>",
+        ),
+        ("<a><b xmlns='urn:y'/></a>", "<a xmlns=''><b xmlns='urn:y'/></a>"),
     ],
 )
 def test_elements(content_type: str, document: str, element: str) -> None:
@@ -64,14 +69,56 @@ def test_elements(content_type: str, document: str, element: str) -> None:
         (XML, b"<!DOCTYPE a [<!ENTITY b 'bbbb'>]><a xmlns='urn:x'>&b;</a>"),
         (XML, b"<a xmlns='urn:x'><!-- c --></a>"),
         (XML, b"<?p i?><a xmlns='urn:x'/>"),
-        (XML, IN_X * 300 + b"</a>" * 300),
-        (XML, IN_X + b"<b/>" * 20_001 + b"</a>"),
+        (XML, "<a xmlns='urn:x'/>".encode("utf-16")),
+        (XML, IN_X * 251 + b"</a>" * 251),
+        (XML, IN_X + b"<b/>" + IN_X * 250 + b"</a>" * 251),
+        (XML, IN_X + b"<b/>" * 20_000 + b"</a>"),
     ],
 )
 def test_what_is_no_element(content_type: str, document: bytes) -> None:
     """Issue 10: what no stanza could hold, or is not well-formed, stays bytes of its type."""
     kept = payloads.kept(document, content_type, {})
     assert payloads.element(kept) is None and payloads.kind(kept) == content_type
+
+
+@pytest.mark.parametrize(
+    "document",
+    [IN_X * 250 + b"</a>" * 250, IN_X + b"<b/>" * 19_999 + b"</a>", IN_X + b"<b/>" + IN_X * 249 + b"</a>" * 250],
+)
+def test_the_largest_elements(document: bytes) -> None:
+    """Q31: 250 levels and 20 000 elements are still one that a stanza can hold."""
+    assert payloads.element(payloads.kept(document, XML, {})) == document
+
+
+@pytest.mark.parametrize(
+    ("content_type", "json"),
+    [
+        ("application/json", True),
+        ("Application/JSON ; charset=utf-8", True),
+        ("application/json;profile=a;b=c", True),
+        ("application/vnd.x+json", False),
+        ("text/plain;application/json", False),
+    ],
+)
+def test_json(content_type: str, json: bool) -> None:  # noqa: FBT001
+    """What is said to be JSON is so with any parameters."""
+    assert payloads.is_json(payloads.kept(b"{}", content_type, {})) is json
+
+
+@pytest.mark.parametrize(
+    ("text", "one"),
+    [
+        ("a/b", True),
+        (f"a/{'b' * 253}", True),
+        (f"a/{'b' * 254}", False),
+        ("a", False),
+        ("a/b\r\nc: d", False),
+        ("", False),
+    ],
+)
+def test_is_type(text: str, one: bool) -> None:  # noqa: FBT001
+    """RFC 9110 §8.3.1: a media type has two names, and here at most 255 characters."""
+    assert payloads.is_type(text) is one
 
 
 @given(st.binary(max_size=40) | st.text("<>/a&;='\"x:mlns ?!-\n[]", max_size=40).map(str.encode))
