@@ -62,6 +62,7 @@ image-test: .venv/.dev ## Build the image on a local base and run it, where buil
 soak: .venv/.dev ## Run the tests that take minutes
 	@$(SETUP) packages ejabberd redis-server faketime java
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
+	REDIS_LATENCY=$$(date +%s) $(PYTEST) tests/contract tests/doors $(ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check

@@ -11,6 +11,7 @@ from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
 from frontends.tools.servers.sentinels import RedisSentinels
+from tests.redis_latency import SEED, late
 
 # A loaded machine makes single examples slow, which says nothing of the code; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -22,6 +23,13 @@ def _no_certificates_of_the_machine() -> Iterator[None]:
     """Trust no authority of the machine: none is needed, and slixmpp reads them all twice for each stream, in 50 ms."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda _context: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=bool(SEED))
+def _late_redis() -> Iterator[None]:
+    """Have the cores of this process wait for Redis as `REDIS_LATENCY` says."""
+    with late(SEED):
         yield
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import bcrypt
 
 from frontends.tools.servers.process import Process, Server, free_port
+from tests.redis_latency import FRONTEND
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 PASSWORD = "secret"
@@ -59,7 +60,7 @@ class DoorFrontend(Server):
     def _launch(self) -> Process:
         own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
         return Process(
-            [sys.executable, "-m", "frontends.cli", "serve", self.door],
+            [sys.executable, "-m", FRONTEND, "serve", self.door],
             directory=Path.cwd(),
             log=self.directory / "frontend.log",
             environment=own | {f"STANZAQ_{name}": value for name, value in self._settings.items()},

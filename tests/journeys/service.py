@@ -14,6 +14,7 @@ from typing import Final
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import Process, Server, free_port
 from frontends.tools.servers.redis import RedisServer
+from tests.redis_latency import FRONTEND
 
 DOMAIN: Final = "journeys.localhost"
 PATIENCE_SECONDS: Final = 20.0
@@ -81,7 +82,7 @@ class Frontend(Server):
     def _launch(self) -> Process:
         own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
         return Process(
-            [sys.executable, "-m", "frontends.cli", "serve", "xmpp"],
+            [sys.executable, "-m", FRONTEND, "serve", "xmpp"],
             directory=Path.cwd(),
             log=self._log,
             environment=own | {f"STANZAQ_{name}": value for name, value in self._settings.items()},
