@@ -11,11 +11,18 @@ from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
 from frontends.tools.servers.sentinels import RedisSentinels
+from tests.failure_report import FailureReport
 from tests.redis_latency import SEED, late
 
 # A loaded machine makes single examples slow, which says nothing of the code; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("stanzaq")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have what fails say what a person needs."""
+    report = FailureReport()
+    config.pluginmanager.register(report, "stanzaq-failure-report")
 
 
 @pytest.fixture(scope="session", autouse=True)

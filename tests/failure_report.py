@@ -1,0 +1,112 @@
+"""What a person needs who sees a test fail: how to play it again, the servers' logs since it began, and the last stanzas.
+
+A plugin of pytest, which tests/conftest.py takes in. Must not know any one test or server.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Generator, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from frontends.tools.servers.process import Process, Server
+from tests import redis_latency
+
+LINES: Final = 40
+STANZAS: Final = 30
+CHARACTERS: Final = 1_000
+
+_STREAMS: Final = logging.getLogger("slixmpp.xmlstream.xmlstream")
+_MARKS: Final = ("SEND:", "RECV:")
+
+
+class FailureReport:
+    """Remembers the logs of all servers that this process starts, and what its XMPP clients send and hear."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._places: set[Path] = set()
+        self._read: dict[Path, int] = {}
+        self._kept: dict[Path, str] = {}
+        self._stanzas: deque[tuple[str, Any]] = deque(maxlen=STANZAS)
+        self._patch = pytest.MonkeyPatch()
+
+    def pytest_configure(self) -> None:
+        """Listen to servers that start, and to slixmpp."""
+        begin, end = Process.__init__, Server.__exit__
+
+        @wraps(begin)
+        def begun(process: Process, command: Sequence[str], *, log: Path, **how: object) -> None:
+            self._places.add(log.parent)
+            begin(process, command, log=log, **how)  # type: ignore[arg-type]
+
+        @wraps(end)
+        def ended(server: Server, *fault: object) -> None:
+            if any(fault):
+                # Its directory goes before the report of the test is made.
+                self._kept.update(self._said(server.directory))
+            end(server, *fault)
+
+        self._patch.setattr(Process, "__init__", begun)
+        self._patch.setattr(Server, "__exit__", ended)
+        self._patch.setattr(_STREAMS, "level", logging.DEBUG)
+        _STREAMS.addFilter(self._hear)
+
+    def pytest_unconfigure(self) -> None:
+        """Listen no more."""
+        _STREAMS.removeFilter(self._hear)
+        self._patch.undo()
+
+    def pytest_runtest_logstart(self) -> None:
+        """Forget what belongs to the tests before."""
+        self._stanzas.clear()
+        self._kept.clear()
+        self._places = {place for place in self._places if place.exists()}
+        self._read = {log: log.stat().st_size for log in _logs(*self._places)}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Add to the report of what has failed."""
+        report = yield
+        if report.failed:
+            report.sections.append(("how to play it again", _again(item)))
+            found = self._kept | self._said(*self._places)
+            report.sections += [(f"log of a server: {log}", said) for log, said in sorted(found.items())]
+            if self._stanzas:
+                stanzas = [f"{mark} {str(stanza)[:CHARACTERS]}" for mark, stanza in self._stanzas]
+                report.sections.append(("the last stanzas", "\n".join(stanzas)))
+        return report
+
+    def _hear(self, record: logging.LogRecord) -> bool:
+        """Keep stanzas as they are, to be written when they are needed; what else slixmpp says below INFO is for nobody."""
+        if record.levelno > logging.DEBUG:
+            return True
+        mark, _, rest = str(record.msg).partition(" ")
+        if mark in _MARKS and rest == "%s" and isinstance(record.args, tuple):
+            self._stanzas.append((mark, record.args[0]))
+        return False
+
+    def _said(self, *places: Path) -> dict[Path, str]:
+        """Give the last lines of what servers have logged there since the test began, of each that has logged anything."""
+        found: dict[Path, str] = {}
+        for log in _logs(*places):
+            with log.open("rb") as file:
+                file.seek(self._read.get(log, 0))
+                lines = file.read().decode(errors="replace").splitlines()
+            if lines:
+                found[log] = "\n".join(lines[-LINES:])
+        return found
+
+
+def _logs(*places: Path) -> list[Path]:
+    """Find what servers write there: their standard output, and logs of their own."""
+    return [log for place in places for log in place.glob("*.log")]
+
+
+def _again(item: pytest.Item) -> str:
+    """Give the command that repeats a test with the same choices."""
+    latency = f"{redis_latency.NAME}={redis_latency.SEED} " if redis_latency.SEED else ""
+    return f"{latency}.venv/bin/pytest '{item.nodeid}' -n 0 -p randomly --randomly-seed={item.config.getoption('randomly_seed')}"
