@@ -79,7 +79,7 @@ def unmet(record: "NodeRecord", options: Mapping[str, tuple[str, ...]]) -> str |
 
 def _as_forced(name: str, values: tuple[str, ...]) -> bool:
     text = values[0] if values else ""
-    return FORCED[name] in {text, {"true": "1", "false": "0"}.get(text)}
+    return FORCED[name] in {text, {"true": "1"}.get(text)}
 
 
 def _option(name: str) -> Option:

@@ -16,7 +16,6 @@ EARLIEST: Final = "@earliest"
 LATEST: Final = "@latest"
 
 _OFFSET: Final = re.compile(r"([0-9]{20})([0-9]{20})([0-9]{4})([0-9a-f]{8})", re.ASCII)
-_LENGTH: Final = 52
 _MOST: Final = 2**64 - 1
 """Largest number in either part of a Redis stream id."""
 _MOMENT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -58,8 +57,7 @@ def spelled(start: str, partition: Partition) -> str:
 
 
 def _parsed(text: str) -> re.Match[str]:
-    # Check the length first: the text may have megabytes.
-    found = _OFFSET.fullmatch(text) if len(text) == _LENGTH else None
+    found = _OFFSET.fullmatch(text)
     if found is None:
         raise MalformedRequest(
             Problem.OFFSET_INVALID,

@@ -35,7 +35,9 @@ def test_what_is_no_partition(text: str) -> None:
         Partition.parse(text)
 
 
-@pytest.mark.parametrize("text", ["a@x", "x", "a@x.org/b@c /d", "a@[::1]", "engine.example.org.", "ü@xn--bcher-kva.ch"])
+@pytest.mark.parametrize(
+    "text", ["a@x", "x", "a@x.org/b@c /d", "a@[::1]", "engine.example.org.", "ü@xn--bcher-kva.ch", "a" * 1023]
+)
 def test_what_is_a_jid(text: str) -> None:
     """RFC 7622 §3.1: a domain, and parts around it that are not empty."""
     assert is_jid(text)

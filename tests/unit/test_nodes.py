@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.model.fields import Option
-from broker.model.nodes import NodeRecord, configured, restored, shown, stored, unmet
+from broker.model.names import Jid
+from broker.model.nodes import Affiliation, NodeRecord, configured, restored, shown, stored, unmet
 from broker.model.options import FORCED, MAX_ITEMS, OPTIONS, AccessModel, Dedupe, NodeConfig, PublishModel, WhenFull
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.tree import NodeType
 
 configs = st.builds(
     NodeConfig,
@@ -18,7 +20,7 @@ configs = st.builds(
     notify_config=st.booleans(),
     lock_seconds=st.integers(1, 43_200),
     max_deliveries=st.integers(0, 1_000),
-    dead_letter_node=st.sampled_from(["", "n/dead", "elsewhere"]),
+    dead_letter_node=st.sampled_from([None, "", "n/dead", "elsewhere"]),
     dedupe=st.sampled_from(Dedupe),
     dedupe_seconds=st.integers(1, 604_800),
     max_items=st.integers(1, MAX_ITEMS),
@@ -63,6 +65,7 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
         ("pubsub#title", ("x" * 2_000,), Problem.NOT_ACCEPTABLE),
         ("pubsub#nothing", ("1",), Problem.NOT_ACCEPTABLE),
         ("pubsub#deliver_payloads", ("0",), Problem.NOT_ACCEPTABLE),
+        ("pubsub#deliver_payloads", (), Problem.NOT_ACCEPTABLE),
         ("pubsub#queueing", ("no",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_items", ("-1",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_seconds", ("1e3",), Problem.NOT_ACCEPTABLE),
@@ -82,6 +85,14 @@ def test_accepted() -> None:
     fields |= {"pubsub#notify_retract": ("0",), "pubsub#max_items": ("max",)}
     fields |= {"pubsub#publish_full_node": ("retract-oldest",), "pubsub#deliver_payloads": ("true",)}
     assert configured(NodeConfig(), fields) == NodeConfig(node_full=WhenFull.RETRACT_OLDEST, notify_retract=False)
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.choices], ids=lambda option: option.name)
+def test_a_refusal_names_the_choices(option: Option) -> None:
+    """P23: who has chosen none of them reads which there are."""
+    with pytest.raises(MalformedRequest) as refused:
+        configured(NodeConfig(), {option.name: ("none of them",)})
+    assert refused.value.detail == f"{option.name} is one of {', '.join(option.choices)}"
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -122,14 +133,27 @@ def test_preconditions(config: NodeConfig) -> None:
 def test_unmet_preconditions(name: str, value: str) -> None:
     """P18: what a node is not is named."""
     record = NodeRecord("n", "i", 1, NodeConfig(partitions=2))
-    assert unmet(record, {"stanzaq#ordered": ("0",), name: (value,)}) == name
+    assert unmet(record, {"stanzaq#ordered": ("0",), "pubsub#deliver_payloads": ("1",), name: (value,)}) == name
 
 
-@pytest.mark.parametrize(("name", "value"), [("pubsub#nothing", "1"), ("pubsub#access_model", "roster")])
-def test_preconditions_that_nothing_meets(name: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("pubsub#nothing", ("1",)), ("pubsub#access_model", ("roster",)), ("stanzaq#lock_seconds", ("30", "30"))],
+)
+def test_preconditions_that_nothing_meets(name: str, values: tuple[str, ...]) -> None:
     """P18: a field that no node has is refused, and so is a value that it cannot have."""
     with pytest.raises(MalformedRequest, match=name):
-        unmet(NodeRecord("n", "i", 1, NodeConfig()), {name: (value,)})
+        unmet(NodeRecord("n", "i", 1, NodeConfig()), {name: values})
+
+
+def test_affiliations() -> None:
+    """P2: who has none is told so; an administrator owns every node, and nothing else of its record changes."""
+    alice, bob = Jid("alice@example.org"), Jid("bob@example.org")
+    record = NodeRecord("n", "i", 1, NodeConfig(), {alice: Affiliation.MEMBER, bob: Affiliation.OUTCAST})
+    assert (record.affiliation(alice), record.affiliation(Jid("x@y"))) == (Affiliation.MEMBER, Affiliation.NONE)
+    given = record.with_admins(frozenset({bob}))
+    assert given.affiliations == {alice: Affiliation.MEMBER, bob: Affiliation.OWNER}
+    assert (given.name, given.config, record.with_admins(frozenset())) == ("n", NodeConfig(), record)
 
 
 def test_a_log_keeps_what_it_is_told() -> None:
@@ -147,6 +171,54 @@ def test_dead_letters() -> None:
     assert NodeConfig(dead_letter_node="x").dead_letters_of("n") == "x"
     assert NodeConfig(dead_letter_node="").dead_letters_of("n") is None
     assert NodeConfig(max_deliveries=0).dead_letters_of("n") == "n/dead", "a worker may still send an item there"
+
+
+@given(st.text(min_size=1, max_size=400).filter(lambda name: len(name.encode()) <= 1_023), st.integers(1, 1_023))
+def test_dead_letters_of_long_names(name: str, size: int) -> None:
+    """P33: however long a name is, its dead letters have one, which no other node's have."""
+    node = (name * 1_023).encode()[:size].decode(errors="ignore") or "n"
+    dead = NodeConfig().dead_letters_of(node)
+    assert dead is not None and dead.endswith("/dead") and len(dead.encode()) <= 1_023
+    if len(node.encode()) <= 1_018:
+        assert dead == f"{node}/dead"
+    else:
+        assert dead != NodeConfig().dead_letters_of(node[:-1] + ("y" if node.endswith("x") else "x"))
+
+
+def test_dead_letters_of_the_longest_name() -> None:
+    """Where they are must not change: they would be lost to who looks for them."""
+    dead = NodeConfig().dead_letters_of("é" + "n" * 1_021)
+    assert dead == "é" + "n" * 999 + "~5de0cd8e0e86d6e1/dead"
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        ((), ""),
+        (("b", "", "a", "b"), "b\na"),
+        (("b\na", "a"), "b\na"),
+        (tuple(map(str, range(32))), "\n".join(map(str, range(32)))),
+        (("n" * 1_023,), "n" * 1_023),
+    ],
+)
+def test_destinations(names: tuple[str, ...], kept: str) -> None:
+    """R12: what is said twice counts once, and nothing does not count; 32 are taken, of up to 1023 bytes each."""
+    changed = configured(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
+    assert changed.destinations == kept
+
+
+@pytest.mark.parametrize("names", [tuple(map(str, range(33))), ("é" * 512,), ("a\n" + "n" * 1_024,)])
+def test_too_many_destinations(names: tuple[str, ...]) -> None:
+    """R12: more are refused, and longer ones."""
+    with pytest.raises(MalformedRequest) as refused:
+        configured(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
+    assert refused.value.detail == "stanzaq#destinations must be at most 32 lines of at most 1023 bytes"
+
+
+@pytest.mark.parametrize(("groups", "admitted"), [("", {"a", "b"}), (" \n", {"a", "b"}), ("a c", {"a"})])
+def test_groups(groups: str, admitted: set[str]) -> None:
+    """E26: a node without a list of groups takes any."""
+    assert {group for group in ("a", "b") if NodeConfig(groups=groups).admits(group)} == admitted
 
 
 def test_options_are_told() -> None:

@@ -11,7 +11,9 @@ from broker.model.problems import MalformedRequest, Problem
 HERE = Partition("jobs", "8e71964d", 3)
 numbers = st.integers(0, 2**64 - 1)
 
-ROLLOVERS = [(ms, seq) for ms in (0, 9, 10, 99, 100, 999_999, 1_000_000) for seq in (0, 9, 10, 99, 100, 2**64 - 1)]
+ROLLOVERS = [
+    (ms, seq) for ms in (0, 9, 10, 99, 100, 999_999, 1_000_000, 2**64 - 1) for seq in (0, 9, 10, 99, 100, 2**64 - 1)
+]
 
 
 def test_rollovers() -> None:
@@ -36,6 +38,18 @@ def test_of_another(there: Partition) -> None:
     with pytest.raises(MalformedRequest) as refused:
         offsets.read(offsets.written(there, "5-0"), HERE)
     assert refused.value.problem is Problem.OFFSET_NOT_FOUND
+    assert refused.value.detail == "the offset is not of this node and partition"
+
+
+@pytest.mark.parametrize("position", [f"{2**64}-0", f"0-{2**64}"])
+def test_beyond_any_position(position: str) -> None:
+    """E17: what no position can be is not found, though it has the right check; Redis would take it for an error of ours."""
+    with pytest.raises(MalformedRequest) as refused:
+        offsets.read(offsets.written(HERE, position), HERE)
+    assert (refused.value.problem, refused.value.detail) == (
+        Problem.OFFSET_NOT_FOUND,
+        "the offset lies in the future",
+    )
 
 
 def test_made_up() -> None:
@@ -55,7 +69,9 @@ def test_garbage(text: str) -> None:
     """What is no offset by its form is no offset, however long."""
     with pytest.raises(MalformedRequest) as refused:
         offsets.spelled(text, HERE)
-    assert refused.value.problem is Problem.OFFSET_INVALID
+    assert refused.value.problem is Problem.OFFSET_INVALID and refused.value.detail.startswith(
+        "an offset as the service"
+    )
 
 
 def test_starts() -> None:

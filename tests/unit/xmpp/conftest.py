@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker.model.names import Jid
-from broker.model.problems import MalformedRequest
+from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import requests, stanzas
 from frontends.xmpp.adhoc import commands
 from frontends.xmpp.stanzas import Answer, Iq, Question
@@ -41,7 +41,14 @@ def make_iq() -> MakeIq:
 @pytest.fixture
 def read() -> Callable[..., Question | Answer]:
     """Give the translator of an IQ's payload: `read(payload, kind, sender, request)`."""
-    return lambda *arguments, **named: requests.read(_make_iq(*arguments, **named), CONTEXT)
+
+    def asked(*arguments: str, **named: str) -> Question | Answer:
+        iq = _make_iq(*arguments, **named)
+        found = requests.read(iq, CONTEXT)
+        assert not isinstance(found, Question) or found.iq is iq, "what is answered is what was asked (QX7)"
+        return found
+
+    return asked
 
 
 @pytest.fixture
@@ -51,6 +58,8 @@ def fault() -> Fault:
     def refused(*arguments: str, **named: str) -> MalformedRequest:
         with pytest.raises(MalformedRequest) as caught:
             requests.read(_make_iq(*arguments, **named), CONTEXT)
+        # XEP-0254's own error for this one has no words.
+        assert caught.value.detail or caught.value.problem is Problem.OPTIONS_REQUIRED, "every refusal says why"
         return caught.value
 
     return refused

@@ -1,7 +1,7 @@
 """Replies: one for each request, to whom it came from, from whom it went to."""
 
 from collections.abc import Callable
-from typing import get_args
+from typing import Any, get_args
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -41,7 +41,9 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
+from broker.model.results.log import Stream
 from broker.model.subscriptions import State, Subscription
+from broker.model.tree import Kind, Scope
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests
 from frontends.xmpp.pubsub import paging
@@ -160,6 +162,65 @@ def test_options(make_iq: MakeIq) -> None:
     assert choices == ["unacknowledged", "acknowledged", "assured"]
 
 
+_KINDS = ("items", "nodes", "all")
+
+
+@pytest.mark.parametrize(
+    ("scope", "shown"),
+    [
+        (None, []),
+        *[
+            (
+                Scope(Kind.ALL, depth),
+                [
+                    ("pubsub#subscription_type", "list-single", ("all",), _KINDS, False),
+                    ("pubsub#subscription_depth", "text-single", (words,), (), False),
+                ],
+            )
+            for depth, words in ((None, "all"), (3, "3"))
+        ],
+    ],
+)
+def test_the_form_of_options(make_iq: MakeIq, scope: Scope | None, shown: list[tuple[Any, ...]]) -> None:
+    """P13, H5: each field of the form has its kind and its choices; of a collection also what it is for and how deep it goes."""
+    pubsub = _content(make_iq(""), Options("jobs", _ME, _ME, "s"), Subscribed(_ME, "s", 9, scope=scope))
+    (form,) = pubsub.iter(f"{{{ns.FORM}}}x")
+    fields = [
+        (
+            field.get("var"),
+            field.get("type"),
+            tuple(value.text for value in field.iterfind(f"{{{ns.FORM}}}value")),
+            tuple(option[0].text for option in field.iterfind(f"{{{ns.FORM}}}option")),
+            field.find(f"{{{ns.FORM}}}required") is not None,
+        )
+        for field in form
+    ]
+    assert form.get("type") == "form"
+    assert fields[:4] == [
+        ("FORM_TYPE", "hidden", (ns.PUBSUB_SUBSCRIBE_OPTIONS,), (), False),
+        ("pubsub#queue_requests", "text-single", ("9",), (), True),
+        ("stanzaq#qos", "list-single", ("unacknowledged",), ("unacknowledged", "acknowledged", "assured"), False),
+        ("pubsub#expire", "text-single", ("presence",), (), False),
+    ]
+    assert [field for field in fields if str(field[0]).startswith("pubsub#subscription_")] == shown
+
+
+def test_streams(make_iq: MakeIq) -> None:
+    """E11, EX7: who reads a log is told which partitions, after which offset, and where it has come too late."""
+    granted = Subscribed(_ME, "s", 9, reads=True, streams=(Stream(0, "o1", gap=False), Stream(3, "o2", gap=True)))
+    pubsub = _content(make_iq(""), commands.Subscribe("jobs", _ME, _ME, 9), granted)
+    values = {field.get("var"): [value.text for value in field] for field in pubsub.iter(f"{{{ns.FORM}}}field")}
+    assert values["stanzaq#partition"] == ["0", "3"]
+    assert values["stanzaq#start"] == [">o1", ">o2"] and values["stanzaq#gap"] == ["0", "1"]
+
+
+def test_an_error_with_the_form(make_iq: MakeIq) -> None:
+    """Q5: also who has said neither node nor JID is shown the form that it lacks."""
+    iq = make_iq(f"<pubsub xmlns='{ns.PUBSUB}'><subscribe/></pubsub>")
+    error = ET.fromstring(replies.refused(iq, MalformedRequest(Problem.OPTIONS_REQUIRED)))
+    assert [child.attrib for child in error[0]] == [{"jid": "", "node": ""}] * 2
+
+
 @pytest.mark.parametrize(("qos", "shown"), [(Qos.UNACKNOWLEDGED, None), (Qos.ASSURED, "assured")])
 def test_subscribed_at_a_level(make_iq: MakeIq, qos: Qos, shown: str | None) -> None:
     """Who asked for a quality of service reads that it is granted; who did not is answered as XEP-0254 shows it."""
@@ -217,6 +278,19 @@ def test_a_browse_fits_a_stanza(make_iq: MakeIq) -> None:
         items, page = _content(make_iq(""), browse, Browsed(found, more=False))
         assert [item.get("id") for item in items] == [shown]
         assert {page[0].text, page[1].text} == {f"0-1-{shown}"}
+
+
+@pytest.mark.parametrize(("sizes", "shown"), [([], 0), ([262_144, 262_144, 1], 2), ([262_144, 262_145, 1], 1)])
+def test_as_many_as_fit(make_iq: MakeIq, sizes: list[int], shown: int) -> None:
+    """P21: a browse shows items whole, and as many of them as half a MiB has room for."""
+    empty = b"<a xmlns=''></a>"
+    bodies = [empty.replace(b"><", b">%b<" % (b"x" * (size - len(empty)))) for size in sizes]
+    found = tuple(_listed(str(n), codec.pack(Envelope(body))) for n, body in enumerate(bodies))
+    reply = replies.answer(Question(make_iq(""), Browse("jobs", _ME, (), 9)), Browsed(found, more=False))
+    items = "".join(f"<item id='{n}' publisher='p@x'>{body.decode()}</item>" for n, body in enumerate(bodies[:shown]))
+    before, _, after = reply.decode().partition(items or "</items>")
+    assert before.endswith(f"<pubsub xmlns='{ns.PUBSUB}'><items node='jobs'>")
+    assert after.startswith("</items><set " if sizes else "</pubsub></iq>")
 
 
 def test_pages_of_items(make_iq: MakeIq) -> None:

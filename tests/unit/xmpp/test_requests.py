@@ -169,6 +169,8 @@ def test_the_wrong_kind_or_half_a_request(fault: Fault, payload: str, kind: str,
         ("", "max_items='7'", Browse("jobs", _WORKER, (), 7, backwards=True)),
         ("", "max_items='100000'", Browse("jobs", _WORKER, (), 500, backwards=True)),
         ("<item id='a'/><item id='b'/>", "max_items='9'", Browse("jobs", _WORKER, ("a", "b"), 9)),
+        ("<item id='a'/>" * 500, "", Browse("jobs", _WORKER, ("a",) * 500, 50)),
+        ("", f"max_items='{10**9}'", Browse("jobs", _WORKER, (), 500, backwards=True)),
     ],
 )
 def test_browse(read: Read, inside: str, about: str, asked: Browse) -> None:

@@ -1,0 +1,37 @@
+"""Headers that a publisher gives its item: which there may be."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from broker.model import headers
+from broker.model.problems import MalformedRequest, Problem
+
+MANY = [(f"h{number}", "") for number in range(33)]
+
+
+def test_as_they_are() -> None:
+    """P14: any others are kept as they are, however they are written, up to 32; their bytes count."""
+    said = {"Content-Language": "de", "x-é": "ä", "stanza": "", "amqp-x": "y"}
+    assert headers.named(said.items()) == said
+    assert headers.size({"x-é": "ä", "b": ""}) == 7
+    assert len(headers.named(MANY[:32])) == 32
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ([("", "x")], "each header has a name of its own, and a text"),
+        ([("a", "x"), ("a", "x")], "each header has a name of its own, and a text"),
+        ([("Stanzaq-element", "")], "the header Stanzaq-element is the service's to give"),
+        ([("pubsub#x", "")], "the header pubsub#x is the service's to give"),
+        *[([(name, "")], f"the header {name} is the service's to give") for name in ("AMQP", "Collection", "SubID")],
+        ([("stanzaq-" + "x" * 100, "")], f"the header stanzaq-{'x' * 72} is the service's to give"),
+        (MANY, "an item has at most 32 headers"),
+    ],
+)
+def test_refused(said: Iterable[tuple[str, str]], why: str) -> None:
+    """P14, H6: a name that is none, comes twice or is the service's own, and too many of them, each with its reason."""
+    with pytest.raises(MalformedRequest) as refused:
+        headers.named(said)
+    assert (refused.value.problem, refused.value.detail) == (Problem.PAYLOAD_INVALID, why)

@@ -1,0 +1,57 @@
+"""The tree of nodes: what requests say of it, how far a subscription reaches, and what is a lease's own."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.model import leases
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.tree import Kind, Scope, TreeRequest, tree_request
+
+TITLE = {"pubsub#title": ("t",)}
+
+
+@given(st.sampled_from(Kind), st.none() | st.integers(1, 10), st.integers(1, 12))
+def test_scopes(kind: Kind, depth: int | None, level: int) -> None:
+    """H5: a scope is read back as it was written; it reaches so many levels, or all."""
+    scope = Scope(kind, depth)
+    assert Scope.parse(str(scope)) == scope and str(scope) == f"{kind.value} {depth or 'all'}"
+    assert scope.reaches(level) is (depth is None or level <= depth) and scope.works is (kind is not Kind.NODES)
+
+
+@pytest.mark.parametrize(
+    ("about", "where"),
+    [
+        ({}, TreeRequest()),
+        ({"pubsub#collection": ()}, TreeRequest("")),
+        ({"pubsub#collection": ("",)}, TreeRequest("")),
+        ({"pubsub#collection": ("", "all")}, TreeRequest("all")),
+        ({"pubsub#children": ()}, TreeRequest(None, ())),
+        ({"pubsub#children": ("b", "", "a", "b")}, TreeRequest(None, ("b", "a"))),
+        ({"pubsub#collection": ("all",), "pubsub#children": ("a",)}, TreeRequest("all", ("a",))),
+    ],
+)
+def test_where_a_node_stands(about: dict[str, tuple[str, ...]], where: TreeRequest) -> None:
+    """H4: the two fields are no options of the node; nothing is the root, and a child counts once."""
+    assert tree_request({**TITLE, **about}) == (TITLE, where)
+
+
+def test_two_parents() -> None:
+    """H2: the graph is a tree here."""
+    with pytest.raises(MalformedRequest) as refused:
+        tree_request({"pubsub#collection": ("a", "b")})
+    assert (refused.value.problem, refused.value.detail) == (
+        Problem.NOT_ACCEPTABLE,
+        "pubsub#collection takes one value: the graph is a tree",
+    )
+
+
+def test_leases() -> None:
+    """R11: a lease is told by its JID alone, and so is the collection that ends with it."""
+    name = "0123456789abcdef"
+    lease = leases.lease_jid(Jid("a@x"), name)
+    others = ("a@x", f"a@x/lease-{name}0", f"a@x/lease-{name[:-1]}", f"a@x/lease-{name.upper()}", f"lease-{name}@x")
+    assert lease == f"a@x/lease-{name}" and leases.is_lease(lease) and not any(map(leases.is_lease, others))
+    assert leases.own_view(f"lease-{name}", lease)
+    assert not leases.own_view("jobs", lease) and not leases.own_view("desk", Jid("a@x/desk"))
