@@ -13,7 +13,7 @@ ONLY ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo report-demo report-picture test durations retry check lint bench soak helm-docs image-test
+.PHONY: help install demo report-demo report-picture test durations retry check lint bench soak mutants helm-docs image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -63,6 +63,10 @@ soak: .venv/.dev ## Run the tests that take minutes
 	@$(SETUP) packages ejabberd redis-server faketime java
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
 	REDIS_LATENCY=$$(date +%s) $(PYTEST) tests/contract tests/doors $(ARGS)
+
+mutants: .venv/.dev ## Change the pure modules in small ways and see that tests notice; what has not changed is not played again
+	CI=1 $(BIN)/mutmut run --max-children 1 $(ARGS)
+	$(BIN)/python -m tests.mutation_report
 
 lint: .venv/.dev
 	$(BIN)/ruff check

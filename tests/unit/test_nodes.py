@@ -92,7 +92,7 @@ def test_a_refusal_names_the_choices(option: Option) -> None:
     """P23: who has chosen none of them reads which there are."""
     with pytest.raises(MalformedRequest) as refused:
         configured(NodeConfig(), {option.name: ("none of them",)})
-    assert refused.value.detail == f"{option.name} is one of {', '.join(option.choices)}"
+    assert option.name in refused.value.detail and ", ".join(option.choices) in refused.value.detail
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -212,7 +212,7 @@ def test_too_many_destinations(names: tuple[str, ...]) -> None:
     """R12: more are refused, and longer ones."""
     with pytest.raises(MalformedRequest) as refused:
         configured(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
-    assert refused.value.detail == "stanzaq#destinations must be at most 32 lines of at most 1023 bytes"
+    assert all(each in refused.value.detail for each in ("stanzaq#destinations", "32", "1023"))
 
 
 @pytest.mark.parametrize(("groups", "admitted"), [("", {"a", "b"}), (" \n", {"a", "b"}), ("a c", {"a"})])

@@ -41,10 +41,7 @@ def test_two_parents() -> None:
     """H2: the graph is a tree here."""
     with pytest.raises(MalformedRequest) as refused:
         tree_request({"pubsub#collection": ("a", "b")})
-    assert (refused.value.problem, refused.value.detail) == (
-        Problem.NOT_ACCEPTABLE,
-        "pubsub#collection takes one value: the graph is a tree",
-    )
+    assert refused.value.problem is Problem.NOT_ACCEPTABLE and "pubsub#collection" in refused.value.detail
 
 
 def test_leases() -> None:
