@@ -1,1 +1,1 @@
-"""What a frontend does by itself: heartbeats, sweeps, taking over from the dead."""
+"""Background work of a frontend: heartbeats, sweeps and takeovers from dead frontends."""
