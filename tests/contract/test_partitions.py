@@ -313,7 +313,7 @@ async def test_what_a_dead_frontend_did_not_tell(make_core: MakeCore, node: str)
     await doomed.ask(item(node, "i", partition=1))
     await door.until(lambda: len(door.deliveries) == 1)
     await free_but(doomed, node, 3)
-    doomed.routes(node).balancer.tell = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
+    doomed.routes(node).balancer.report = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
     await doomed.ask(Retract(node, W1, "i"))
     await free_but(core, node, 3)
     doomed.link(up=False)

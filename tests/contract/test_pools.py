@@ -47,7 +47,7 @@ from broker.model.tree import Kind, Scope
 from broker.redis_core.commands.credit import Demand, Holding
 from broker.redis_core.commands.internal import Outcome, Sweep
 from broker.redis_core.core import RedisCore
-from broker.redis_core.credit.collections import LOOK_SECONDS
+from broker.redis_core.credit.collections import CHECK_SECONDS
 from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
 from broker.tasks import FAILED
@@ -412,7 +412,7 @@ async def test_what_gets_lost_comes_back(make_core: MakeCore, tag: str) -> None:
     await door.until(lambda: len(door.deliveries) == 1)
     # It is told of the lock, and of its end no more.
     await free(core, top, 2)
-    core.routes(top).balancer.tell = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
+    core.routes(top).balancer.report = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
     await core.ask(Retract(leaf, W1, "a"))
     await free(core, top, 2)
     await other.routes(top).audit()
@@ -425,15 +425,15 @@ async def test_a_want_comes_again(core: RedisCore, door: Door, tag: str, monkeyp
     top, (leaf,) = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 3, scope=ALL))
     balancer, asked, go_on = core.routes(top).balancer, asyncio.Event(), asyncio.Event()
-    want = balancer.want
+    want = balancer.request_credit
 
     async def lost(_: Demand) -> int | None:
-        monkeypatch.setattr(balancer, "want", want)
+        monkeypatch.setattr(balancer, "request_credit", want)
         asked.set()
         await go_on.wait()
         return None
 
-    monkeypatch.setattr(balancer, "want", lost)
+    monkeypatch.setattr(balancer, "request_credit", lost)
     await core.ask(item(leaf, "a"))
     await asked.wait()
     # Nothing is asked for it: it is being asked for already.
@@ -450,18 +450,18 @@ async def test_a_want_of_a_partition_comes_again(
     node = await made(core, f"q{tag}", partitions="2")
     await core.ask(Subscribe(node, W1, W1, 3))
     balancer, lost = core.routes(node).balancer, asyncio.Event()
-    tell = balancer.tell
+    tell = balancer.report
 
     def refused(holdings: Sequence[Holding] = (), demand: Demand | None = None) -> asyncio.Future[Outcome]:
         if demand is None:
             return tell(holdings)
-        monkeypatch.setattr(balancer, "tell", tell)
+        monkeypatch.setattr(balancer, "report", tell)
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         answer.set_result(FAILED)
         lost.set()
         return answer
 
-    monkeypatch.setattr(balancer, "tell", refused)
+    monkeypatch.setattr(balancer, "report", refused)
     await core.ask(item(node, "a", partition=1))
     await lost.wait()
     await door.until(lambda: len(door.deliveries) == 1)
@@ -487,7 +487,7 @@ async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:
     record = await core._store.read(top)
     assert record is not None
     await core._store.delete(record)
-    await asyncio.sleep(LOOK_SECONDS)
+    await asyncio.sleep(CHECK_SECONDS)
     await core.ask(item(leaf, "b"))
     async with asyncio.timeout(5):
         while True:

@@ -37,30 +37,30 @@ class Balancer:
         """Send commands to partitions by `ask`."""
         self._node = node
         self._ask = ask
-        self._untold: dict[tuple[int, str], Holding] = {}
+        self._unreported: dict[tuple[int, str], Holding] = {}
 
-    def tell(self, holdings: Sequence[Holding] = (), demand: Demand | None = None) -> asyncio.Future[Outcome]:
+    def report(self, holdings: Sequence[Holding] = (), demand: Demand | None = None) -> asyncio.Future[Outcome]:
         """Report to the coordinator; returns its answer."""
-        told = self._ask(COORDINATOR, GrantCredit(self._node, tuple(holdings), demand))
-        told.add_done_callback(partial(self._told, holdings))
-        return told
+        reported = self._ask(COORDINATOR, GrantCredit(self._node, tuple(holdings), demand))
+        reported.add_done_callback(partial(self._reported, holdings))
+        return reported
 
-    async def want(self, demand: Demand) -> int | None:
+    async def request_credit(self, demand: Demand) -> int | None:
         """Report a partition's demand; returns the amount granted now, or None when the report failed."""
-        outcome = await self.tell(demand=demand)
+        outcome = await self.report(demand=demand)
         return outcome.amount if isinstance(outcome, Granted) else None
 
-    def carry(self, grants: Iterable[Grant]) -> None:
+    def deliver(self, grants: Iterable[Grant]) -> None:
         """Carry grants to their partitions."""
         for each in grants:
-            carried = self._ask(each.number, HandOut(self._node, each.subid, each.grant, each.amount))
-            carried.add_done_callback(partial(self._carried, each))
+            delivered = self._ask(each.number, HandOut(self._node, each.subid, each.grant, each.amount))
+            delivered.add_done_callback(partial(self._delivered, each))
 
     def tick(self) -> None:
         """Send failed reports again."""
-        if self._untold:
-            untold, self._untold = self._untold, {}
-            self.tell(tuple(untold.values()))
+        if self._unreported:
+            unreported, self._unreported = self._unreported, {}
+            self.report(tuple(unreported.values()))
 
     async def audit(self, others: Sequence[int]) -> tuple[str, ...]:
         """Compare the coordinator's ledger with what the partitions hold; returns subids unknown where they should be known.
@@ -73,7 +73,7 @@ class Balancer:
             usage = await self._ask(COORDINATOR, ListUsage(self._node, scan))
             if not isinstance(usage, Usage):
                 return ()
-            await self._checked(usage, set(others))
+            await self._check_usage(usage, set(others))
             unknown |= dict.fromkeys(subid for subid, _number, shut in usage.pairs if shut)
             scan, ended = usage.scan, usage.scan == "0"
         for number in others:
@@ -83,11 +83,11 @@ class Balancer:
                 if not isinstance(held, Holdings):
                     break
                 if held.rows:
-                    await self.tell(_full(number, held))
+                    await self.report(_full(number, held))
                 past, more = held.past, held.past != ""
         return tuple(unknown)
 
-    async def _checked(self, usage: Usage, others: set[int]) -> None:
+    async def _check_usage(self, usage: Usage, others: set[int]) -> None:
         asked: dict[int, list[str]] = {}
         for subid, number, _shut in usage.pairs:
             asked.setdefault(number, []).append(subid)
@@ -97,18 +97,18 @@ class Balancer:
                 continue
             held = await self._ask(number, ListHoldings(self._node, tuple(subids))) if number != COORDINATOR else None
             if isinstance(held, Holdings):
-                await self.tell(_full(number, held))
+                await self.report(_full(number, held))
 
-    def _told(self, holdings: Sequence[Holding], told: asyncio.Future[Outcome]) -> None:
-        outcome = _outcome(told)
+    def _reported(self, holdings: Sequence[Holding], reported: asyncio.Future[Outcome]) -> None:
+        outcome = _outcome(reported)
         if isinstance(outcome, Refused) and outcome.problem not in GONE:
             for each in holdings:
-                before = self._untold.get((each.number, each.subid))
+                before = self._unreported.get((each.number, each.subid))
                 if before is None or before.version < each.version:
-                    self._untold[each.number, each.subid] = each
+                    self._unreported[each.number, each.subid] = each
 
-    def _carried(self, grant: Grant, carried: asyncio.Future[Outcome]) -> None:
-        outcome = _outcome(carried)
+    def _delivered(self, grant: Grant, delivered: asyncio.Future[Outcome]) -> None:
+        outcome = _outcome(delivered)
         if isinstance(outcome, Refused) and outcome.problem in GONE:
             self._ask(COORDINATOR, GrantCredit(self._node, gone=((grant.number, grant.subid),)))
 

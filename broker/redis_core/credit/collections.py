@@ -35,17 +35,17 @@ from broker.redis_core.commands.credit import (
 from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, Scanned, fulfil
 from broker.redis_core.commands.repeated import leave_empty, subscribers
 from broker.redis_core.credit.balancer import Balancer
-from broker.redis_core.operations.operation import above, below, collection, pool
+from broker.redis_core.operations.operation import above, below, collection, pool_of
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.tasks import start
 
-ASKED_SECONDS = 10.0
+DEMAND_SECONDS = 10.0
 """How long a coordinator is trusted to remember a partition's demand: a failover may have lost it."""
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 """Shortest interval between checks that a collection still exists after a report for it."""
 
 FIND_SECONDS = 2.0
@@ -99,25 +99,25 @@ class CollectionCredit:
         self._tree = tree
         self._gates = gates
         self._background = background
-        self._units: dict[int, CollectionPartition] = {}
+        self._by_number: dict[int, CollectionPartition] = {}
         self._numbers: dict[Partition, int] = {}
-        self._text = ""
+        self._pool = ""
         self._lock = asyncio.Lock()
-        self._awaited: asyncio.Task[None] | None = None
-        self._looked = 0.0
+        self._next_read: asyncio.Task[None] | None = None
+        self._checked_at = 0.0
         self._known_at = 0.0
         self._evicting: set[tuple[Partition, str]] = set()
 
     async def numbers(self) -> Sequence[int]:
         """Return the present numbers; callers that come during a read wait for the next one."""
-        awaited = self._awaited
-        if awaited is None:
-            awaited = self._awaited = start(self._read_next())
-        await asyncio.shield(awaited)
-        return sorted(self._units)
+        reading = self._next_read
+        if reading is None:
+            reading = self._next_read = start(self._read_next())
+        await asyncio.shield(reading)
+        return sorted(self._by_number)
 
     @property
-    def known(self) -> Iterable[Partition]:
+    def cached(self) -> Iterable[Partition]:
         """The cached partitions."""
         return self._numbers
 
@@ -129,54 +129,54 @@ class CollectionCredit:
 
     def ask(self, number: int, command: AnyCommand) -> asyncio.Future[Any]:
         """Send a command that is addressed to the coordinator's numbers and subids to a partition below."""
-        return start(self._asked(self._units.get(number), command))
+        return start(self._ask_leaf(self._by_number.get(number), command))
 
     async def _read_next(self) -> None:
         async with self._lock:
-            self._awaited = None
+            self._next_read = None
             await self._read()
 
     async def _read(self) -> None:
         self._known_at = time.monotonic()
         record = await self._cache.renew()
         if record is None or not record.config.collects:
-            self._text, self._units, self._numbers = "", {}, {}
+            self._pool, self._by_number, self._numbers = "", {}, {}
             return
         levels = await self._tree.leaves(record)
-        reached = await self._coordinated(RegisterPoolPartitions(record.name, tuple(levels), ()))
+        reached = await self._ask_coordinator(RegisterPoolPartitions(record.name, tuple(levels), ()))
         gone = await self._tree.gone([each for each in reached.partitions.values() if each not in levels])
         if gone:
-            reached = await self._coordinated(RegisterPoolPartitions(record.name, (), gone))
-        self._text = pool(record.partition(COORDINATOR))
-        self._units = {
+            reached = await self._ask_coordinator(RegisterPoolPartitions(record.name, (), gone))
+        self._pool = pool_of(record.partition(COORDINATOR))
+        self._by_number = {
             number: CollectionPartition(each, levels.get(each)) for number, each in reached.partitions.items()
         }
         self._numbers = {each: number for number, each in reached.partitions.items()}
 
-    async def _coordinated(self, command: RegisterPoolPartitions) -> PoolPartitions:
-        reached = await awaited(self._gates(command.node).pipeline(COORDINATOR), command)
+    async def _ask_coordinator(self, command: RegisterPoolPartitions) -> PoolPartitions:
+        reached = await ask_pipeline(self._gates(command.node).pipeline(COORDINATOR), command)
         if not isinstance(reached, PoolPartitions):
             msg = "the coordinator of a collection did not answer"
             raise CoreUnavailable(msg)
         return reached
 
-    async def _asked(self, unit: CollectionPartition | None, command: AnyCommand) -> Outcome:
+    async def _ask_leaf(self, unit: CollectionPartition | None, command: AnyCommand) -> Outcome:
         if unit is None:
             return _NOT_THERE
-        leaf, text = unit.partition, self._text
+        leaf, pool = unit.partition, self._pool
         pipeline = self._gates(leaf.node).pipeline(leaf.number)
         match command:
             case RegisterSubscription():
-                return await self._registered(unit, pipeline, command)
+                return await self._register(unit, pipeline, command)
             case HandOut():
-                whose = below(text, command.subid)
-                given = replace(command, node=leaf.node, subid=whose, pool=text, incarnation=leaf.incarnation)
-                carried: Outcome = await awaited(pipeline, given)
+                whose = below(pool, command.subid)
+                given = replace(command, node=leaf.node, subid=whose, pool=pool, incarnation=leaf.incarnation)
+                carried: Outcome = await ask_pipeline(pipeline, given)
                 return carried
             case ListHoldings():
                 return await self._holdings(leaf, pipeline, command)
             case Leave():
-                outcome: Outcome = await awaited(pipeline, self._leave(leaf, command))
+                outcome: Outcome = await ask_pipeline(pipeline, self._leave(leaf, command))
                 gone = isinstance(outcome, Refused) and outcome.problem in _GONE
                 # The coordinator does not know the subids of a leaf.
                 return replace(outcome, ended=()) if isinstance(outcome, Left) else Left((), 0) if gone else outcome
@@ -185,25 +185,25 @@ class CollectionCredit:
 
     def _leave(self, leaf: Partition, leave: Leave) -> Leave:
         """Translate a command from the coordinator's subids to the leaf's."""
-        text = self._text
-        whose = leave.subid and below(text, leave.subid)
-        return replace(leave, node=leaf.node, pool=text, subid=whose, incarnation=leaf.incarnation)
+        pool = self._pool
+        whose = leave.subid and below(pool, leave.subid)
+        return replace(leave, node=leaf.node, pool=pool, subid=whose, incarnation=leaf.incarnation)
 
     async def _holdings(self, leaf: Partition, pipeline: PartitionPipeline, command: ListHoldings) -> Outcome:
         """Ask a leaf what subscribers of the collection hold there, and translate to the coordinator's subids."""
-        text = self._text
-        subids = tuple(below(text, subid) for subid in command.subids)
+        pool = self._pool
+        subids = tuple(below(pool, subid) for subid in command.subids)
         asked = replace(command, node=leaf.node, subids=subids, incarnation=leaf.incarnation)
-        found: Outcome = await awaited(pipeline, asked)
+        found: Outcome = await ask_pipeline(pipeline, asked)
         if not isinstance(found, Holdings):
             return found
         # A row that was asked for by its subid belongs to this collection, even after its subscription has ended.
         rows = [
-            replace(each, subid=above(text, each.subid)) for each in found.rows if each.pool == text or command.subids
+            replace(each, subid=above(pool, each.subid)) for each in found.rows if each.pool == pool or command.subids
         ]
         return replace(found, rows=tuple(rows))
 
-    async def _registered(
+    async def _register(
         self, unit: CollectionPartition, pipeline: PartitionPipeline, register: RegisterSubscription
     ) -> Outcome:
         """Register a subscriber if its scope includes the leaf and the leaf admits it; otherwise remove it from the leaf."""
@@ -213,83 +213,87 @@ class CollectionCredit:
             join = RegisterPoolSubscription(
                 leaf.node,
                 register.jid,
-                below(self._text, register.subid),
+                below(self._pool, register.subid),
                 register.jid,
                 register.qos,
                 register.registration,
-                self._text,
+                self._pool,
                 register.several,
                 leaf.incarnation,
                 register.selector,
             )
-            outcome = await awaited(pipeline, join)
+            outcome = await ask_pipeline(pipeline, join)
         if isinstance(outcome, Refused) and outcome.problem in _SHUT:
             born = register.registration
             leave = self._leave(leaf, Leave(register.node, register.jid, subid=register.subid, born=born, told=True))
-            _ended, outcome = await leave_empty(partial(awaited, pipeline), leave)
+            _ended, outcome = await leave_empty(partial(ask_pipeline, pipeline), leave)
             return Registered(0, int(born), shut=True) if isinstance(outcome, Left) else outcome
         return outcome
 
-    def hear(self, text: str, partition: Partition, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
-        """Handle a leaf's report of held credit; `text` names the collection, which may be an earlier incarnation."""
-        self._look_sometimes()
-        if text == self._text and partition in self._numbers:
-            self._told(self._numbers[partition], report, rows)
+    def on_report(self, pool: str, partition: Partition, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
+        """Handle a leaf's report of held credit; `pool` names the collection, which may be an earlier incarnation."""
+        self._check_sometimes()
+        if pool == self._pool and partition in self._numbers:
+            self._report(self._numbers[partition], report, rows)
         else:
-            self._background(partial(self._hear_of, text, partition, report, rows))
+            self._background(partial(self._report_later, pool, partition, report, rows))
 
-    async def want(self, text: str, partition: Partition, demand: Demand) -> int | None:
+    async def request_credit(self, pool: str, partition: Partition, demand: Demand) -> int | None:
         """Report a leaf's demand to the coordinator; returns the amount granted now, or None when the report failed."""
-        self._look_sometimes()
-        number = await self._number(text, partition)
+        self._check_sometimes()
+        number = await self._number(pool, partition)
         if number is None:
             return 0
         kind, *names = demand.whom.split()
-        whom = [kind, *(above(text, name) if name.isdigit() else name for name in names)]
+        whom = [kind, *(above(pool, name) if name.isdigit() else name for name in names)]
         wants = Demand(number, demand.version, demand.wanted, " ".join(whom))
-        return await self._gates(self._cache.node).balancer.want(wants)
+        return await self._gates(self._cache.node).balancer.request_credit(wants)
 
-    async def _hear_of(self, text: str, partition: Partition, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
-        number = await self._number(text, partition)
+    async def _report_later(
+        self, pool: str, partition: Partition, report: CreditReport, rows: Sequence[HeldCredit]
+    ) -> None:
+        number = await self._number(pool, partition)
         if number is not None:
-            self._told(number, report, rows)
+            self._report(number, report, rows)
 
-    async def _number(self, text: str, partition: Partition) -> int | None:
+    async def _number(self, pool: str, partition: Partition) -> int | None:
         """Return the number of a leaf's partition; subscribers that came through a deleted collection are removed from it."""
-        if text != self._text or partition not in self._numbers:
+        if pool != self._pool or partition not in self._numbers:
             await self.numbers()
-        if text != self._text:
-            await self._evict(text, partition)
+        if pool != self._pool:
+            await self._evict(pool, partition)
             return None
         return self._numbers.get(partition)
 
-    def _told(self, number: int, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
-        named = [replace(each, subid=above(self._text, each.subid)) for each in rows]
-        self._gates(self._cache.node).balancer.tell(holdings(number, report.version, named), sated(number, report))
+    def _report(self, number: int, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
+        named = [replace(each, subid=above(self._pool, each.subid)) for each in rows]
+        self._gates(self._cache.node).balancer.report(
+            holdings(number, report.version, named), no_demand(number, report)
+        )
 
-    def _look_sometimes(self) -> None:
-        if time.monotonic() - self._looked > LOOK_SECONDS:
-            self._looked = time.monotonic()
-            self._background(self._look)
+    def _check_sometimes(self) -> None:
+        if time.monotonic() - self._checked_at > CHECK_SECONDS:
+            self._checked_at = time.monotonic()
+            self._background(self._check)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         """Check that the collection is still the same incarnation: reports for a deleted one are ignored."""
         record = await self._cache.renew()
-        if record is None or pool(record.partition(COORDINATOR)) != self._text:
+        if record is None or pool_of(record.partition(COORDINATOR)) != self._pool:
             await self.numbers()
 
-    async def _evict(self, text: str, leaf: Partition) -> None:
+    async def _evict(self, pool: str, leaf: Partition) -> None:
         """Remove subscribers that came through a deleted collection from a leaf, with all that they hold there."""
-        if (leaf, text) in self._evicting:
+        if (leaf, pool) in self._evicting:
             return
-        self._evicting.add((leaf, text))
+        self._evicting.add((leaf, pool))
         try:
-            ask = partial(awaited, self._gates(leaf.node).pipeline(leaf.number))
+            ask = partial(ask_pipeline, self._gates(leaf.node).pipeline(leaf.number))
             async for part in subscribers(ask, leaf.node, leaf.number):
                 for jid in part.jids if isinstance(part, Scanned) else ():
-                    await leave_empty(ask, Leave(leaf.node, jid, pool=text, incarnation=leaf.incarnation, told=True))
+                    await leave_empty(ask, Leave(leaf.node, jid, pool=pool, incarnation=leaf.incarnation, told=True))
         finally:
-            self._evicting.discard((leaf, text))
+            self._evicting.discard((leaf, pool))
 
 
 OWN = ""
@@ -299,96 +303,96 @@ OWN = ""
 class CreditReports:
     """Carries the credit reports of scripts to the coordinators of the node and of the collections above it."""
 
-    def __init__(self, own: Balancer, gates: Gates, background: Background, visit: Callable[[int], None]) -> None:
-        """Begin with no demand reported; `own` reports to the node's coordinator, `visit` sweeps a partition to report anew."""
+    def __init__(self, own: Balancer, gates: Gates, background: Background, sweep: Callable[[int], None]) -> None:
+        """Begin with no demand reported; `own` reports to the node's coordinator, `sweep` sweeps a partition to report anew."""
         self._own = own
         self._gates = gates
         self._background = background
-        self._visit = visit
+        self._sweep = sweep
         self._turns = count()
         # By partition: the report since which it has its demand, when it was reported, and the coordinators that know it.
         # A coordinator remembers a demand until it has granted it.
-        self._asked: dict[int, tuple[str, float, set[str]]] = {}
+        self._reported: dict[int, tuple[str, float, set[str]]] = {}
         self._asking: set[int] = set()
         # Partitions whose demand may not have reached a coordinator: without a sweep, no script may run there for long.
-        self._untold: set[int] = set()
+        self._unreported: set[int] = set()
 
     @property
     def idle(self) -> bool:
         """Whether all reports have reached their coordinators."""
-        return not self._untold
+        return not self._unreported
 
     def tick(self) -> None:
         """Sweep the partitions whose demand did not reach a coordinator."""
-        untold, self._untold = self._untold, set()
-        for number in untold:
-            self._visit(number)
+        unreported, self._unreported = self._unreported, set()
+        for number in unreported:
+            self._sweep(number)
 
-    def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
+    def handle(self, partition: Partition, partitions: int, report: CreditReport) -> None:
         """Carry one credit report of a partition."""
-        self._own.carry(report.grants)
+        self._own.deliver(report.grants)
         rows: dict[str, list[HeldCredit]] = defaultdict(list)
         for each in report.holdings:
             rows[each.pool].append(each)
         if not report.wanted:
-            self._asked.pop(partition.number, None)
-            self._untold.discard(partition.number)
-        known = self._known(partition.number, report.since) if report.wanted else set()
+            self._reported.pop(partition.number, None)
+            self._unreported.discard(partition.number)
+        known = self._informed(partition.number, report.since) if report.wanted else set()
         # A coordinator that has granted credit may have forgotten the demand.
         known.difference_update(rows)
         own = holdings(partition.number, report.version, rows.pop(OWN, []))
-        for text, theirs in rows.items():
-            self._gates(collection(text)).pool.hear(text, partition, report, theirs)
+        for pool, theirs in rows.items():
+            self._gates(collection(pool)).pool.on_report(pool, partition, report, theirs)
         # The first partition is the coordinator itself.
         coordinated = partitions > 1 and partition.number != COORDINATOR
-        whom = whose(report, OWN) if report.wanted and coordinated and OWN not in known else ""
+        whom = wanted_of(report, OWN) if report.wanted and coordinated and OWN not in known else ""
         demand = Demand(partition.number, report.version, report.wanted, whom) if whom else None
         if demand and not report.pools:
             known.add(OWN)
-            self._own.tell(own, demand).add_done_callback(partial(self._wanted, partition.number, known))
+            self._own.report(own, demand).add_done_callback(partial(self._demand_reported, partition.number, known))
         elif own and coordinated:
-            self._own.tell(own, sated(partition.number, report))
+            self._own.report(own, no_demand(partition.number, report))
         if report.pools:
             self._ask(partition, report, known, [OWN] if demand else [])
 
-    def _known(self, number: int, since: str) -> set[str]:
+    def _informed(self, number: int, since: str) -> set[str]:
         """Return the coordinators that know a partition's demand since a report."""
-        before, asked_at, known = self._asked.get(number, ("", 0.0, set[str]()))
-        if since != before or time.monotonic() - asked_at > ASKED_SECONDS:
+        before, asked_at, known = self._reported.get(number, ("", 0.0, set[str]()))
+        if since != before or time.monotonic() - asked_at > DEMAND_SECONDS:
             known = set()
-            self._asked[number] = since, time.monotonic(), known
+            self._reported[number] = since, time.monotonic(), known
         return known
 
-    def _wanted(self, number: int, known: set[str], told: asyncio.Future[Outcome]) -> None:
-        if told.cancelled() or told.exception() or isinstance(told.result(), Refused):
+    def _demand_reported(self, number: int, known: set[str], reported: asyncio.Future[Outcome]) -> None:
+        if reported.cancelled() or reported.exception() or isinstance(reported.result(), Refused):
             known.discard(OWN)
-            self._untold.add(number)
+            self._unreported.add(number)
 
     def _ask(self, partition: Partition, report: CreditReport, known: set[str], own: list[str]) -> None:
         """Ask the coordinators for credit one by one until there is enough; the first one rotates."""
         if partition.number in self._asking:
             return
-        texts = own + [text for text in report.pools if text not in known and whose(report, text)]
-        if texts:
-            first = next(self._turns) % len(texts)
+        pools = own + [pool for pool in report.pools if pool not in known and wanted_of(report, pool)]
+        if pools:
+            first = next(self._turns) % len(pools)
             self._asking.add(partition.number)
-            self._background(partial(self._asked_in_turn, partition, report, known, [*texts[first:], *texts[:first]]))
+            self._background(partial(self._ask_in_turn, partition, report, known, [*pools[first:], *pools[:first]]))
 
-    async def _asked_in_turn(
-        self, partition: Partition, report: CreditReport, known: set[str], texts: Sequence[str]
+    async def _ask_in_turn(
+        self, partition: Partition, report: CreditReport, known: set[str], pools: Sequence[str]
     ) -> None:
         wanted = report.wanted
         try:
-            for text in texts:
-                demand = Demand(partition.number, report.version, wanted, whose(report, text))
-                known.add(text)
-                if text == OWN:
-                    granted = await self._own.want(demand)
+            for pool in pools:
+                demand = Demand(partition.number, report.version, wanted, wanted_of(report, pool))
+                known.add(pool)
+                if pool == OWN:
+                    granted = await self._own.request_credit(demand)
                 else:
-                    granted = await self._gates(collection(text)).pool.want(text, partition, demand)
+                    granted = await self._gates(collection(pool)).pool.request_credit(pool, partition, demand)
                 if granted is None:
-                    known.discard(text)
-                    self._untold.add(partition.number)
+                    known.discard(pool)
+                    self._unreported.add(partition.number)
                 wanted -= granted or 0
                 if wanted <= 0:
                     return
@@ -401,20 +405,20 @@ def holdings(number: int, version: int, rows: Sequence[HeldCredit]) -> list[Hold
     return [Holding(number, each.subid, version, each.held, each.last, each.state) for each in rows]
 
 
-def sated(number: int, report: CreditReport) -> Demand | None:
+def no_demand(number: int, report: CreditReport) -> Demand | None:
     """Return an empty demand if the partition wants no more credit."""
     return None if report.wanted else Demand(number, report.version, 0, "A")
 
 
-def whose(report: CreditReport, text: str) -> str:
+def wanted_of(report: CreditReport, pool: str) -> str:
     """Return whose credit of one collection, or of the node itself, is wanted; empty when none of it is useful."""
     if isinstance(report.whom, str):
         return report.whom
-    names = [subid for subid, pool in report.whom if pool == text]
+    names = [subid for subid, theirs in report.whom if theirs == pool]
     return f"W {' '.join(names)}" if names else ""
 
 
-def awaited(pipeline: PartitionPipeline, command: AnyCommand) -> asyncio.Future[Any]:
+def ask_pipeline(pipeline: PartitionPipeline, command: AnyCommand) -> asyncio.Future[Any]:
     """Submit a command to a pipeline and return its outcome as a future."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     pipeline.submit(command, partial(fulfil, future))

@@ -244,7 +244,7 @@ def kin(whose: str) -> int:
     return int(whose) // MOST_OF_ONE
 
 
-def pool(collection: Partition) -> str:
+def pool_of(collection: Partition) -> str:
     """Return the name of a collection's credit pool in scripts (lua/lib/credit/pools.lua), by its own partition."""
     life = f"{collection.node}@{collection.incarnation}"
     return f"{subid(life)}:{keys.escaped(life)}"

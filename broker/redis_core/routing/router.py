@@ -31,7 +31,7 @@ from broker.redis_core.commands.internal import (
 )
 from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.credit.balancer import Balancer
-from broker.redis_core.credit.collections import CollectionCredit, CreditReports, Gates, awaited
+from broker.redis_core.credit.collections import CollectionCredit, CreditReports, Gates, ask_pipeline
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.partitions.pipeline import PartitionPipeline
@@ -102,7 +102,7 @@ class NodeRouter:
         """Send a command to one partition; in a collection, to one below it."""
         if number != COORDINATOR and self._collects:
             return self.pool.ask(number, command)
-        return awaited(self.pipeline(number), command)
+        return ask_pipeline(self.pipeline(number), command)
 
     async def audit(self) -> None:
         """Compare the coordinator's ledger with the partitions: credit that crashes have lost comes back."""
@@ -126,7 +126,7 @@ class NodeRouter:
 
     def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
         """Carry a partition's credit report."""
-        self._reports.heard(partition, partitions, report)
+        self._reports.handle(partition, partitions, report)
 
     def ended(self, jid: Jid) -> None:
         """End a subscription in all partitions that has ended in one of them."""
@@ -326,9 +326,11 @@ class NodeRouter:
         def part(of: Partition) -> asyncio.Future[Any]:
             after = command.after.get(of, 0)
             found = PullItems(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes)
-            return awaited((self if of.node == coordinator.node else self._gates(of.node)).pipeline(of.number), found)
+            return ask_pipeline(
+                (self if of.node == coordinator.node else self._gates(of.node)).pipeline(of.number), found
+            )
 
-        before = set(self.pool.known)
+        before = set(self.pool.cached)
         others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]
         if record.config.destinations and not before.issuperset(others):
             # A new destination node does not know its subscribers: register a pulling one there now.
