@@ -248,8 +248,8 @@ class RedisCore:
         """Hand a notice to the door; a lost partition is assigned to others."""
         self.tell(notice)
         if isinstance(notice, OwnershipLost):
-            self._handlers.subscriptions.ended(notice.node, notice.subscriber)
-            self.background(partial(self.owners.lost, notice))
+            self._handlers.subscriptions.note_ended(notice.node, notice.subscriber)
+            self.background(partial(self.owners.handle_loss, notice))
 
     def congested(self) -> bool:
         """Return whether the door has too much to write."""
@@ -279,12 +279,12 @@ class RedisCore:
 
     def lapsed(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease has expired."""
-        self.background(partial(self._handlers.lapse, Subscription(node, jid, subid, State.NONE)))
+        self.background(partial(self._handlers.expire_subscription, Subscription(node, jid, subid, State.NONE)))
 
     def gone(self, node: str, jid: Jid) -> None:
         """End a subscription in all partitions that has ended by itself in one of them, and check its index entries."""
         self.routes(node).ended(jid)
-        self._handlers.subscriptions.ended(node, jid)
+        self._handlers.subscriptions.note_ended(node, jid)
 
     def filled(self, jid: Jid) -> None:
         """Wake the long polls of a pull subscription."""
@@ -308,7 +308,7 @@ class RedisCore:
             with contextlib.suppress(CoreUnavailable):
                 await self._door.beat()
         await self._sweeper.act(visits)
-        if self._handlers.subscriptions.untidy:
+        if self._handlers.subscriptions.has_ended:
             self.background(self._handlers.subscriptions.tidy)
 
     def tell(self, notice: Notice) -> None:
@@ -352,7 +352,7 @@ class RedisCore:
         """Handle a changed node record."""
         self.forget(node)
         # The node may have more partitions, or members that it no longer admits.
-        self.background(partial(self.owners.settle, node))
+        self.background(partial(self.owners.rebalance, node))
 
     def forget(self, node: str) -> None:
         """Drop a node's cached record; its next command reads it again."""

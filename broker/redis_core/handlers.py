@@ -88,12 +88,12 @@ class Handlers:
 
     # Commands that several handlers share.
 
-    async def lapse(self, over: Subscription) -> None:
+    async def expire_subscription(self, expired: Subscription) -> None:
         """End a subscription whose lease has expired, and a collection that was made for it."""
-        if own_view(over.node, over.jid):
-            await self.nodes.delete(Delete(over.node, bare(over.jid)))
+        if own_view(expired.node, expired.jid):
+            await self.nodes.delete(Delete(expired.node, bare(expired.jid)))
         else:
-            await self.subscriptions.lapse(over)
+            await self.subscriptions.expire(expired)
 
     def browse(self, command: Browse) -> Coroutine[Any, Any, Result]:
         """Return a page of items."""

@@ -194,7 +194,7 @@ async def test_made_as_it_was_asked_for(core: RedisCore, door: Door, node: str) 
         Subscribe(node, BOB, BOB, 2, group="g"),
     )
     for command in asked_for:
-        assert pending_requests.read(node, command.jid, pending_requests.written(command)) == replace(
+        assert pending_requests.decode(node, command.jid, pending_requests.encode(command)) == replace(
             command, again=True
         )
         assert (await core.ask(command)) == waiting(command.jid, command.credit or 0, command.qos)
@@ -291,7 +291,7 @@ async def test_a_frontend_that_died(
     assert record is not None
     # The affiliation is stored, the subscription taken up, and then nothing.
     await core._store.affiliate(record, {bare(W1): "member"})
-    assert await core.approvals._pending.take(node, W1) is not None
+    assert await core.approvals._pending.claim(node, W1) is not None
     core.forget(node)
     await core.approvals.settle(node)
     assert told(door) == []

@@ -200,7 +200,7 @@ async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store,
     attendance, index = core._handlers.subscriptions, core._store.subscribed
     for number in range(MOST):
         await index.note([SubscriptionRef(node, worker(number)).entry], attendance._occupied)
-    attendance.ended(node, worker(0))
+    attendance.note_ended(node, worker(0))
     await attendance.tidy()
     refused = await subscribed(core, node, worker(MOST))
     assert isinstance(refused, Refused)

@@ -266,8 +266,8 @@ async def test_a_member_that_shares(pair: Pair, node: str) -> None:
     await attach(one, node, A)
     await attach(two, node, B)
     assert isinstance(await two.ask(Subscribe(node, B, B, 10)), Subscribed)
-    assert await one.owners.takes_part(node, A)
-    assert not await one.owners.takes_part(node, B)
+    assert await one.owners.is_member(node, A)
+    assert not await one.owners.is_member(node, B)
     assert await numbers(one, node, A) == {0, 1}
 
 
@@ -477,7 +477,7 @@ async def test_too_many_nodes(pair: Pair, node: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(jid_indexes, "MOST_PER_JID", 0)
     await declared(core, node)
     assert problem(await attach(core, node, A)) is Problem.TOO_MANY_SUBSCRIPTIONS
-    await core.owners.settle(node)
+    await core.owners.rebalance(node)
     assert await numbers(core, node, A) == set()
 
 
@@ -528,14 +528,14 @@ async def test_many_lost_at_once(pair: Pair, node: str, monkeypatch: pytest.Monk
     await declared(core, node, 32)
     await attach(core, node, A)
     spreads = Counter[str]()
-    settle = ownership.Ownership._settle
+    rebalance = ownership.Ownership._rebalance
 
     async def counted(self: ownership.Ownership, of: str) -> None:
         spreads[of] += 1
-        await settle(self, of)
+        await rebalance(self, of)
 
-    monkeypatch.setattr(ownership.Ownership, "_settle", counted)
-    await asyncio.gather(*(core.owners.settle(node) for _ in range(32)))
+    monkeypatch.setattr(ownership.Ownership, "_rebalance", counted)
+    await asyncio.gather(*(core.owners.rebalance(node) for _ in range(32)))
     assert 1 <= spreads[node] <= 2
 
 

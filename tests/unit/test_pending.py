@@ -8,7 +8,7 @@ from broker.model.commands import Subscribe
 from broker.model.names import Jid
 from broker.model.qos import Qos
 from broker.model.tree import Kind, Scope
-from broker.redis_core.records.pending_requests import read, written
+from broker.redis_core.records.pending_requests import decode, encode
 
 _ME = Jid("worker@example.org/a")
 
@@ -24,10 +24,10 @@ _ME = Jid("worker@example.org/a")
 )
 def test_reads_back(asked: Subscribe) -> None:
     """P5: an approved subscription is the one that was asked for, with its selector (issue 9)."""
-    assert read(asked.node, _ME, written(asked)) == replace(asked, again=True)
+    assert decode(asked.node, _ME, encode(asked)) == replace(asked, again=True)
 
 
 def test_of_earlier_versions() -> None:
     """What waits from before collections and selectors has neither."""
     plain = Subscribe("jobs", _ME, _ME, 5, again=True)
-    assert read("jobs", _ME, "5 unacknowledged - - - - 0") == read("jobs", _ME, "5 unacknowledged - - - - 0 -") == plain
+    assert decode("jobs", _ME, "5 unacknowledged - - - - 0") == decode("jobs", _ME, "5 unacknowledged - - - - 0 -") == plain

@@ -20,7 +20,7 @@ from broker.model.problems import Problem
 from broker.model.results import Kept, Refused, Result, Subscribed
 from broker.redis_core.commands.internal import GONE, AcquirePartition, Ask, Leave, ReleasePartition, RenewOwnership
 from broker.redis_core.commands.repeated import leave_empty
-from broker.redis_core.groups.rebalancing import Move, handing_over, moves
+from broker.redis_core.groups.rebalancing import Move, acquisition, plan_rebalance
 from broker.redis_core.operations.operation import subid, subids
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.records.group_members import GroupMembers, Member, PartitionOwnership
@@ -43,7 +43,7 @@ def owns(command: Subscribe) -> bool:
     return bool(command.partitions and not command.start) or bool(command.group) or command.epoch is not None
 
 
-Attend = Callable[[Subscribe, "asyncio.Future[Any]"], Awaitable[Result]]
+Finish = Callable[[Subscribe, "asyncio.Future[Any]"], Awaitable[Result]]
 """Finishes a subscription that is under way and records it for presence."""
 
 
@@ -64,10 +64,10 @@ class Ownership:
         self._members = members
         self._ask = ask
         self._changed = changed
-        self._spreads: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._awaited: dict[str, asyncio.Task[None]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._next: dict[str, asyncio.Task[None]] = {}
 
-    async def hindrance(self, command: Subscribe) -> Refused | None:
+    async def validate(self, command: Subscribe) -> Refused | None:
         """Refuse an invalid request before anything is changed (E7, E26)."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
@@ -76,16 +76,16 @@ class Ownership:
         self._changed(command.node)
         if log_readers.reads(command, record):
             return _STREAM if command.group or command.epoch is not None else None
-        return refusal(command, record) or _misfit(command, record)
+        return refusal(command, record) or _invalid_options(command, record)
 
-    async def subscribe(self, command: Subscribe, attend: Attend) -> Result:
+    async def subscribe(self, command: Subscribe, finish: Finish) -> Result:
         """Acquire all named partitions or none; without names, join the group and take a share.
 
-        A valid request is subscribed through `attend`.
+        A valid request is subscribed through `finish`.
         """
-        return await self.hindrance(command) or await attend(command, start(self._attach(command)))
+        return await self.validate(command) or await finish(command, start(self._acquire(command)))
 
-    async def _attach(self, command: Subscribe) -> Result:
+    async def _acquire(self, command: Subscribe) -> Result:
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
@@ -93,19 +93,19 @@ class Ownership:
             # Partitions of a log are read by name and have no owners.
             return await self._ask(command)  # type: ignore[return-value]
         whose = subid(command.jid)
-        had = {each.partition for each in await self._members.standings(record) if each.subid == whose}
+        had = {each.partition for each in await self._members.ownerships(record) if each.subid == whose}
         return await (
-            self._attach_named(command, record, had) if command.partitions else self._joined(command, record, had)
+            self._acquire_named(command, record, had) if command.partitions else self._join_group(command, record, had)
         )
 
-    async def keep(self, command: Keep) -> Result:
+    async def renew(self, command: Keep) -> Result:
         """Renew all ownerships of the sender (EX16)."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
             return refused
-        return Kept(await self._kept(record, command.sender, subids(command.sender).split()))
+        return Kept(await self._renew_all(record, command.sender, subids(command.sender).split()))
 
     async def options(self, command: Options, outcome: asyncio.Future[Any]) -> Result:
         """Return what a subscription owns; `outcome` is the coordinator's answer, for a subscription that shares the node."""
@@ -114,33 +114,35 @@ class Ownership:
         if record is None or (isinstance(known, Refused) and known.problem is not Problem.NOT_SUBSCRIBED):
             return known
         member = await self._members.member(command.node, command.jid)
-        owned = await self._kept(record, command.jid, [subid(command.jid)])
+        owned = await self._renew_all(record, command.jid, [subid(command.jid)])
         if not (member or owned):
             return known
         group = member.group if member else owned[0].group
         credit = member.credit if member else sum(each.credit for each in owned)
         return Subscribed(command.jid, subid(command.jid), credit, group=group, owned=owned)
 
-    async def _kept(self, record: NodeRecord, sender: Jid, whose: Sequence[str]) -> tuple[Owned, ...]:
-        mine = [each for each in await self._members.standings(record) if each.subid in whose]
-        kept = await asyncio.gather(*(self._ask(RenewOwnership(record.name, sender, each.partition)) for each in mine))
-        return tuple(owned for owned in kept if isinstance(owned, Owned))
+    async def _renew_all(self, record: NodeRecord, sender: Jid, whose: Sequence[str]) -> tuple[Owned, ...]:
+        mine = [each for each in await self._members.ownerships(record) if each.subid in whose]
+        renewed = await asyncio.gather(
+            *(self._ask(RenewOwnership(record.name, sender, each.partition)) for each in mine)
+        )
+        return tuple(owned for owned in renewed if isinstance(owned, Owned))
 
-    async def takes_part(self, node: str, jid: Jid) -> bool:
+    async def is_member(self, node: str, jid: Jid) -> bool:
         """Return whether a JID is a member of a group."""
         return await self._members.member(node, jid) is not None
 
-    async def left(self, node: str, jid: Jid) -> bool:
+    async def remove_member(self, node: str, jid: Jid) -> bool:
         """Remove a member that left and reassign its partitions; returns whether it was a member."""
         record = await self._store.read_with_admins(node)
         if record is None:
             return False
-        struck = await self._members.strike(record, jid)
-        if struck.others:
-            await self.settle(node)
-        return struck.was
+        removed = await self._members.remove(record, jid)
+        if removed.others:
+            await self.rebalance(node)
+        return removed.was_member
 
-    async def lost(self, notice: OwnershipLost) -> None:
+    async def handle_loss(self, notice: OwnershipLost) -> None:
         """Handle the involuntary loss of a partition."""
         record = await self._store.read_with_admins(notice.node)
         if record is None:
@@ -148,30 +150,30 @@ class Ownership:
         member = await self._members.member(notice.node, notice.subscriber)
         if member is not None and notice.reason in {"lapsed", "gone"}:
             # A member that stops renewing leaves its group: otherwise the group would keep assigning partitions to it.
-            await self._members.strike(record, notice.subscriber)
+            await self._members.remove(record, notice.subscriber)
             whose = subid(notice.subscriber)
-            theirs = [each.partition for each in await self._members.standings(record) if each.subid == whose]
+            theirs = [each.partition for each in await self._members.ownerships(record) if each.subid == whose]
             asked = [ReleasePartition(notice.node, notice.subscriber, number, notice.reason) for number in theirs]
             await asyncio.gather(*map(self._ask, asked))
         if notice.reason != "moved":
-            await self.settle(notice.node)
+            await self.rebalance(notice.node)
 
-    async def settle(self, node: str) -> None:
+    async def rebalance(self, node: str) -> None:
         """Rebalance partitions over group members until nothing is left to hand over.
 
         Callers that come during a rebalance share the next one: a thousand lost partitions must not cause a thousand of them.
         """
-        awaited = self._awaited.get(node)
-        if awaited is None:
-            awaited = self._awaited[node] = start(self._settle_next(node))
-        await asyncio.shield(awaited)
+        waiting = self._next.get(node)
+        if waiting is None:
+            waiting = self._next[node] = start(self._rebalance_next(node))
+        await asyncio.shield(waiting)
 
-    async def _settle_next(self, node: str) -> None:
-        async with self._spreads.setdefault(node, asyncio.Lock()):
-            del self._awaited[node]
-            await self._settle(node)
+    async def _rebalance_next(self, node: str) -> None:
+        async with self._locks.setdefault(node, asyncio.Lock()):
+            del self._next[node]
+            await self._rebalance(node)
 
-    async def _settle(self, node: str) -> None:
+    async def _rebalance(self, node: str) -> None:
         planned: list[Move] = []
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -180,19 +182,19 @@ class Ownership:
             members = await self._members.members(node)
             # A member that left while a partition was being assigned to it may never have received it: take it back.
             late = [move for move in planned if subid(move.member.jid) not in members]
-            await asyncio.gather(*(self._take_away(node, move) for move in late))
+            await asyncio.gather(*(self._release(node, move) for move in late))
             record = await self._store.read_with_admins(node) if members else None
             if record is None:
                 return
-            standings = await self._members.standings(record)
-            if await self._divided(record, members, standings):
+            ownerships = await self._members.ownerships(record)
+            if await self._divide_credit(record, members, ownerships):
                 continue
-            planned = moves(members, standings)
+            planned = plan_rebalance(members, ownerships)
             if not any(await asyncio.gather(*(self._hand_over(record, move) for move in planned))):
                 return
 
-    async def _divided(
-        self, record: NodeRecord, members: Mapping[str, Member], standings: Sequence[PartitionOwnership]
+    async def _divide_credit(
+        self, record: NodeRecord, members: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]
     ) -> bool:
         """Divide the credit of members anew if the node has grown; returns False when no member is affected.
 
@@ -203,18 +205,18 @@ class Ownership:
         outgrown = [name for name, member in members.items() if member.share > share(member.credit, count)]
         for name in outgrown:
             member = replace(members[name], share=share(members[name].credit, count))
-            theirs = [each for each in standings if each.subid == name and each.group == member.group]
-            await asyncio.gather(*(self._hand_over(record, Move(member, standing)) for standing in theirs))
+            theirs = [each for each in ownerships if each.subid == name and each.group == member.group]
+            await asyncio.gather(*(self._hand_over(record, Move(member, ownership)) for ownership in theirs))
             await self._members.join(record, member)
         return bool(outgrown)
 
     async def _hand_over(self, record: NodeRecord, move: Move) -> bool:
         """Assign a partition to a member; returns whether another rebalancing attempt is worthwhile."""
-        if not move.given:
-            await self._take_away(record.name, move)
+        if not move.acquires:
+            await self._release(record.name, move)
             # A member of another group may be waiting for it.
             return True
-        outcome = await self._ask(handing_over(record.name, move))
+        outcome = await self._ask(acquisition(record.name, move))
         match outcome:
             case Owned():
                 self._notify(OwnershipGained(record.name, move.member.jid, outcome))
@@ -225,17 +227,17 @@ class Ownership:
                 | Problem.APPROVAL_REQUIRED
                 | Problem.TOO_MANY_SUBSCRIPTIONS
             ):
-                await self._members.strike(record, move.member.jid)
+                await self._members.remove(record, move.member.jid)
                 return True
         # Stale: the partition has changed hands meanwhile, so plan anew.
         return isinstance(outcome, Refused) and outcome.problem is Problem.UNAVAILABLE
 
-    async def _take_away(self, node: str, move: Move) -> None:
-        await self._ask(ReleasePartition(node, move.member.jid, move.standing.partition, "moved"))
+    async def _release(self, node: str, move: Move) -> None:
+        await self._ask(ReleasePartition(node, move.member.jid, move.ownership.partition, "moved"))
 
-    async def _attach_named(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
+    async def _acquire_named(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         numbers = sorted(set(command.partitions))
-        attaches = [
+        acquisitions = [
             AcquirePartition(
                 command.node,
                 command.sender,
@@ -246,39 +248,39 @@ class Ownership:
                 command.epoch,
                 number,
             )
-            for number, credit in zip(numbers, _parts(_credit(command), len(numbers)), strict=True)
+            for number, credit in zip(numbers, _divide(_credit(command), len(numbers)), strict=True)
         ]
         # A dry run first: a request that cannot be met as a whole takes nothing from others and gives up nothing.
-        for outcome in await asyncio.gather(*(self._ask(replace(attach, dry=True)) for attach in attaches)):
+        for outcome in await asyncio.gather(*(self._ask(replace(wanted, dry=True)) for wanted in acquisitions)):
             if isinstance(outcome, Refused):
                 return outcome
         # A subscriber that names its partitions leaves automatic assignment.
         member = await self._members.member(command.node, command.jid)
-        await self._members.strike(record, command.jid)
+        await self._members.remove(record, command.jid)
         # Release partitions that are no longer asked for first: their credit moves to the others.
-        await self._detach(command, had.difference(numbers))
-        await self._unshare(command, had)
-        less, rest = await self._parted(command, record, attaches)
+        await self._release_all(command, had.difference(numbers))
+        await self._end_shared(command, had)
+        less, rest = await self._lowered_first(command, record, acquisitions)
         outcomes = [*await asyncio.gather(*map(self._ask, less)), *await asyncio.gather(*map(self._ask, rest))]
         owned = tuple(sorted((each for each in outcomes if isinstance(each, Owned)), key=lambda each: each.partition))
         refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
         if refused:
-            await self._detach(command, {each.partition for each in owned} - had)
+            await self._release_all(command, {each.partition for each in owned} - had)
             if member is not None:
                 await self._members.join(record, member)
-        await self.settle(command.node)
+        await self.rebalance(command.node)
         return refused or self._subscribed(command, owned)
 
-    async def _parted(
-        self, command: Subscribe, record: NodeRecord, attaches: Sequence[AcquirePartition]
+    async def _lowered_first(
+        self, command: Subscribe, record: NodeRecord, acquisitions: Sequence[AcquirePartition]
     ) -> tuple[list[AcquirePartition], list[AcquirePartition]]:
         """Split off acquisitions that lower their credit: they go first, so the sum never exceeds the request (guarantee 3)."""
-        kept = await self._kept(record, command.sender, [subid(command.jid)])
-        credit = {owned.partition: owned.credit for owned in kept}
-        less = [attach for attach in attaches if attach.credit < credit.get(attach.partition, 0)]
-        return less, [attach for attach in attaches if attach not in less]
+        renewed = await self._renew_all(record, command.sender, [subid(command.jid)])
+        credit = {owned.partition: owned.credit for owned in renewed}
+        less = [wanted for wanted in acquisitions if wanted.credit < credit.get(wanted.partition, 0)]
+        return less, [wanted for wanted in acquisitions if wanted not in less]
 
-    async def _joined(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
+    async def _join_group(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         credit = _credit(command)
         each = share(credit, record.config.partitions)
         member = Member(command.group, credit, each, command.qos, command.jid)
@@ -288,27 +290,27 @@ class Ownership:
         if before is None or before.group != member.group:
             # Partitions acquired by name or in another group do not count for the new group, nor does their credit.
             had = set()
-        await self._unshare(command, had)
-        await self.settle(command.node)
+        await self._end_shared(command, had)
+        await self.rebalance(command.node)
         whose = subid(command.jid)
-        mine = [found for found in await self._members.standings(record) if found.subid == whose]
+        mine = [found for found in await self._members.ownerships(record) if found.subid == whose]
         # Without an epoch: a partition that the member already owns keeps its epoch and gets the new credit.
-        attaches = [
+        acquisitions = [
             AcquirePartition(
-                command.node, command.sender, command.jid, each, command.qos, command.group, None, standing.partition
+                command.node, command.sender, command.jid, each, command.qos, command.group, None, ownership.partition
             )
-            for standing in mine
-            if standing.group == command.group
+            for ownership in mine
+            if ownership.group == command.group
         ]
-        outcomes = await asyncio.gather(*map(self._ask, attaches))
+        outcomes = await asyncio.gather(*map(self._ask, acquisitions))
         return self._subscribed(command, tuple(outcome for outcome in outcomes if isinstance(outcome, Owned)))
 
-    async def _unshare(self, command: Subscribe, had: set[int]) -> None:
+    async def _end_shared(self, command: Subscribe, had: set[int]) -> None:
         """End the subscription of one that shared the node until now: a JID has one subscription, and its credit once."""
         if not had:
             await leave_empty(self._ask, Leave(command.node, command.jid))
 
-    async def _detach(self, command: Subscribe, partitions: set[int]) -> None:
+    async def _release_all(self, command: Subscribe, partitions: set[int]) -> None:
         asked = [ReleasePartition(command.node, command.jid, number) for number in sorted(partitions)]
         await asyncio.gather(*map(self._ask, asked))
 
@@ -322,7 +324,7 @@ def _credit(command: Subscribe) -> int:
     return command.credit or 0
 
 
-def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
+def _invalid_options(command: Subscribe, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
     group, count = command.group or DEFAULT_GROUP, record.config.partitions
     unknown = [number for number in command.partitions if not 0 <= number < count]
     if not record.config.admits(group):
@@ -340,7 +342,7 @@ def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:  # noqa: 
     return None
 
 
-def _parts(credit: int, count: int) -> list[int]:
+def _divide(credit: int, count: int) -> list[int]:
     """Divide an owner's credit over its partitions, at least one each."""
     least, over = divmod(credit, count)
     return [least + (place < over) for place in range(count)]

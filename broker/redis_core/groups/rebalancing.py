@@ -10,35 +10,37 @@ from broker.redis_core.records.group_members import Member, PartitionOwnership
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that a member is to acquire, or (`given` False) to release for want of credit."""
+    """A partition that a member is to acquire, or (`acquires` False) to release for want of credit."""
 
     member: Member
-    standing: PartitionOwnership
-    given: bool = True
+    ownership: PartitionOwnership
+    acquires: bool = True
 
 
-def moves(members: Mapping[str, Member], standings: Sequence[PartitionOwnership]) -> list[Move]:
+def plan_rebalance(members: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]) -> list[Move]:
     """Return the moves that spread each group's partitions evenly over its members."""
     found = []
     for group in sorted({member.group for member in members.values()}):
         most = {name: member.most for name, member in members.items() if member.group == group}
         # Partitions that were acquired by name, or that another group owns, stay where they are (E26).
         theirs = {
-            each.partition: each for each in standings if not each.subid or (each.subid in most and each.group == group)
+            each.partition: each
+            for each in ownerships
+            if not each.subid or (each.subid in most and each.group == group)
         }
-        given = spread(most, {number: each.subid or None for number, each in theirs.items()})
-        for number, standing in theirs.items():
-            name = given.get(number)
-            if name is not None and name != standing.subid:
-                found.append(Move(members[name], standing))
-            elif name is None and standing.subid:
-                found.append(Move(members[standing.subid], standing, given=False))
+        assigned = spread(most, {number: each.subid or None for number, each in theirs.items()})
+        for number, ownership in theirs.items():
+            name = assigned.get(number)
+            if name is not None and name != ownership.subid:
+                found.append(Move(members[name], ownership))
+            elif name is None and ownership.subid:
+                found.append(Move(members[ownership.subid], ownership, acquires=False))
     return found
 
 
-def handing_over(node: str, move: Move) -> AcquirePartition:
+def acquisition(node: str, move: Move) -> AcquirePartition:
     """Word a move as a command that only succeeds while the partition's fence is still the same."""
-    member, standing = move.member, move.standing
+    member, ownership = move.member, move.ownership
     return AcquirePartition(
         node,
         member.jid,
@@ -47,7 +49,7 @@ def handing_over(node: str, move: Move) -> AcquirePartition:
         member.qos,
         member.group,
         EPOCH_NEXT,
-        standing.partition,
-        standing.fence,
+        ownership.partition,
+        ownership.fence,
         "moved",
     )

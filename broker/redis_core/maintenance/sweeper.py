@@ -196,7 +196,7 @@ class Sweeper:
 
     def _scanned(self, partition: Partition, _: Outcome) -> None:
         if partition.number == 0:
-            self._core.background(partial(self._core.owners.settle, partition.node))
+            self._core.background(partial(self._core.owners.rebalance, partition.node))
             # A frontend may have died between an owner's approval and the subscription.
             self._core.background(partial(self._core.approvals.settle, partition.node))
             # A crash may have lost credit between two partitions, and a failover may have brought some back.

@@ -48,9 +48,9 @@ class PartitionOwnership:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Whether the JID `was` a member, and how many `others` there are."""
+    """Whether the JID `was_member` a member, and how many `others` there are."""
 
-    was: bool
+    was_member: bool
     others: int
 
 
@@ -73,15 +73,15 @@ class GroupMembers:
 
     async def join(self, record: NodeRecord, member: Member) -> bool:
         """Add or change a member; False when the node has no room for it or was created again."""
-        members, _ = await self._enlist(record, "joined", member.jid, str(member))
+        members, _ = await self._change(record, "joined", member.jid, str(member))
         return members > 0
 
-    async def strike(self, record: NodeRecord, jid: Jid) -> Removed:
+    async def remove(self, record: NodeRecord, jid: Jid) -> Removed:
         """Remove a member."""
-        others, was = await self._enlist(record, "left", jid, "")
-        return Removed(was=bool(was), others=others)
+        others, was_member = await self._change(record, "left", jid, "")
+        return Removed(was_member=bool(was_member), others=others)
 
-    async def standings(self, record: NodeRecord) -> list[PartitionOwnership]:
+    async def ownerships(self, record: NodeRecord) -> list[PartitionOwnership]:
         """Return the ownership of each partition."""
         asked = [("HMGET", keys.of_partition("meta", partition), "fence", "owner") for partition in record.partitions]
         found = []
@@ -91,7 +91,7 @@ class GroupMembers:
             found.append(PartitionOwnership(number, int(fence or 0), whose, group))
         return found
 
-    async def _enlist(self, record: NodeRecord, kind: str, jid: Jid, member: str) -> tuple[int, int]:
+    async def _change(self, record: NodeRecord, kind: str, jid: Jid, member: str) -> tuple[int, int]:
         fixed: dict[str, Value] = {
             "incarnation": record.incarnation,
             "kind": kind,

@@ -31,19 +31,19 @@ MOST_OF_ONE = 20
 LATE_MS = 5_000
 """How long a frontend may take to make an approved subscription before another one does."""
 
-_FULL = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, f"{MOST} subscriptions wait for approval here, the most that may")
+_TOO_MANY = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, f"{MOST} subscriptions wait for approval here, the most that may")
 _WAITS = Refused(Problem.PENDING_SUBSCRIPTION, "your subscription waits for an owner's approval")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimedRequest:
     """A subscription that a frontend has claimed to make; `stamp` says when, and so identifies the claim."""
 
     command: Subscribe
     stamp: str
 
 
-def written(command: Subscribe) -> str:
+def encode(command: Subscribe) -> str:
     """Encode a subscribe request; no part of it has a blank."""
     credit, epoch = ("-" if number is None else str(number) for number in (command.credit, command.epoch))
     partitions = ",".join(map(str, command.partitions))
@@ -54,8 +54,8 @@ def written(command: Subscribe) -> str:
     return " ".join(word or "-" for word in words)
 
 
-def read(node: str, jid: Jid, request: str) -> Subscribe:
-    """Decode what `written` wrote, as the subscriber's own request."""
+def decode(node: str, jid: Jid, request: str) -> Subscribe:
+    """Decode what `encode` wrote, as the subscriber's own request."""
     words = ("" if word == "-" else word for word in request.split(" "))
     # Scope and selector are missing in requests from before these existed.
     credit, qos, group, epoch, start, partitions, until, *later = words
@@ -87,7 +87,7 @@ class PendingList:
         self._store = store
         self._index = store.asking
 
-    async def apply(self, record: NodeRecord, command: Subscribe) -> Refused | bool:
+    async def add(self, record: NodeRecord, command: Subscribe) -> Refused | bool:
         """Store a pending subscription; returns whether it is the first of its bare JID at the node."""
         entry = SubscriptionRef(record.name, command.jid).entry
         (noted,) = await self._index.note([entry], self._waiting)
@@ -101,7 +101,7 @@ class PendingList:
             now="",
             incarnation=record.incarnation,
             jid=command.jid,
-            request=written(command),
+            request=encode(command),
             most=MOST,
             most_each=MOST_OF_ONE,
         )
@@ -115,19 +115,19 @@ class PendingList:
             await self._index.settle([entry])
             return _WAITS
         await self._index.strike([entry], noted.at_ms)
-        return _FULL if code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)
+        return _TOO_MANY if code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)
 
     async def all(self, node: str) -> dict[Jid, Subscribe]:
         """Return all pending subscriptions of a node, oldest first."""
         found = await self._server.command("HGETALL", keys.of_node("pending", node))
         lines = sorted((int(line.split(b" ", 1)[0]), jid.decode(), line.decode()) for jid, line in found.items())
-        return {Jid(jid): read(node, Jid(jid), line.split(" ", 2)[2]) for _since, jid, line in lines}
+        return {Jid(jid): decode(node, Jid(jid), line.split(" ", 2)[2]) for _since, jid, line in lines}
 
     async def waits(self, node: str, jid: Jid) -> bool:
         """Return whether a JID has a pending subscription at a node."""
         return bool(await self._server.command("HEXISTS", keys.of_node("pending", node), jid))
 
-    async def counted(self, nodes: Sequence[str]) -> list[int]:
+    async def counts(self, nodes: Sequence[str]) -> list[int]:
         """Count the pending subscriptions of each node."""
         return await self._server.commands([("HLEN", keys.of_node("pending", node)) for node in nodes])
 
@@ -137,15 +137,15 @@ class PendingList:
         waiting = await self._waiting([ref.entry for ref in refs])
         return [ref for ref in refs if ref.entry in waiting]
 
-    async def take(self, node: str, jid: Jid) -> Taken | None:
+    async def claim(self, node: str, jid: Jid) -> ClaimedRequest | None:
         """Claim one to make the subscription; None when it no longer waits or another frontend has claimed it."""
         code, *found = await self._run("claim_pending", node, now="", jid=jid, late_ms=LATE_MS)
         if code != b"ok":
             return None
         stamp, request = found
-        return Taken(read(node, jid, request.decode()), stamp.decode())
+        return ClaimedRequest(decode(node, jid, request.decode()), stamp.decode())
 
-    async def dismiss(self, node: str, jid: Jid, stamp: str = "") -> bool | None:
+    async def remove(self, node: str, jid: Jid, stamp: str = "") -> bool | None:
         """Remove a pending subscription, unless another frontend has claimed it since `stamp`.
 
         Returns whether this call removed it; None when another has claimed it.

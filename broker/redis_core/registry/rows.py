@@ -180,7 +180,7 @@ ROWS: Final[Mapping[type, Row]] = {
         place=Place.DEPARTURE,
         merge=merge.left,
     ),
-    subscriptions.Keep: Row(handler=lambda do: do.owners.keep, judge=may.anybody),
+    subscriptions.Keep: Row(handler=lambda do: do.owners.renew, judge=may.anybody),
     subscriptions.Presence: Row(handler=lambda do: do.subscriptions.presence),
     subscriptions.Subscriptions: Row(handler=lambda do: do.lists.subscriptions),
     subscriptions.Affiliations: Row(handler=lambda do: do.lists.affiliations),

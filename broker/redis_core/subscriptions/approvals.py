@@ -71,7 +71,7 @@ class Approvals:
         record = await self._store.read(command.node)
         if record is None:
             return GONE
-        first = await self._pending.apply(record, command)
+        first = await self._pending.add(record, command)
         if isinstance(first, Refused):
             return first
         asked = _subscription(command.node, command.jid, State.PENDING)
@@ -91,7 +91,7 @@ class Approvals:
         result = await begun()
         if isinstance(result, Refused) and result.problem is not Problem.NOT_SUBSCRIBED:
             return result
-        if await self._pending.dismiss(command.node, command.jid):
+        if await self._pending.remove(command.node, command.jid):
             return Unsubscribed(command.jid, subid(command.jid))
         return result
 
@@ -121,21 +121,21 @@ class Approvals:
         if refused := refusal(command, record):
             return refused
         before = await self._lists.states(record, [change.jid for change in command.changes])
-        meant = {change: _meant(change, before[change.jid]) for change in command.changes}
-        for change, those in meant.items():
+        named = {change: _named_by(change, before[change.jid]) for change in command.changes}
+        for change, those in named.items():
             if change.state == State.NONE.value:
                 await self._end(command.node, change, those)
         approved = [
             change.jid
-            for change, those in meant.items()
+            for change, those in named.items()
             if change.state == State.SUBSCRIBED.value and any(each.state is State.PENDING for each in those)
         ]
         if approved:
             await self._admit(record, approved)
         after = await self._lists.states(record, [change.jid for change in command.changes])
         failed: list[Subscription] = []
-        for change, those in meant.items():
-            now = _meant(change, after[change.jid]) or (
+        for change, those in named.items():
+            now = _named_by(change, after[change.jid]) or (
                 Subscription(command.node, change.jid, change.subid, State.NONE),
             )
             kept = [each for each in now if each.state.value != change.state]
@@ -150,7 +150,7 @@ class Approvals:
         else:
             held = await self._store.standings(whose)
             names = [node for node, standing in held if standing is Affiliation.OWNER]
-        counts = await self._pending.counted(names)
+        counts = await self._pending.counts(names)
         return Listing(tuple(name for name, count in zip(names, counts, strict=True) if count))
 
     async def send(self, command: SendPending) -> Result:
@@ -179,7 +179,7 @@ class Approvals:
 
     async def end_all(self, node: str) -> list[Jid]:
         """Remove all pending requests without notices; returns their JIDs."""
-        return [jid for jid in await self._pending.all(node) if await self._pending.dismiss(node, jid)]
+        return [jid for jid in await self._pending.all(node) if await self._pending.remove(node, jid)]
 
     async def _admit(self, record: NodeRecord, jids: list[Jid]) -> Refused | None:
         """Make JIDs without an affiliation members; that settles their requests too."""
@@ -191,24 +191,24 @@ class Approvals:
         return None
 
     async def _make(self, node: str, jid: Jid) -> None:
-        taken = await self._pending.take(node, jid)
-        if taken is None:
+        claimed = await self._pending.claim(node, jid)
+        if claimed is None:
             return
-        result = await self._subscribers.make(taken.command)
+        result = await self._subscribers.make(claimed.command)
         if isinstance(result, Refused) and (result.problem.retryable or result.problem is Problem.APPROVAL_REQUIRED):
             # It stays pending and is tried again.
             return
-        ended = await self._pending.dismiss(node, jid, taken.stamp)
+        ended = await self._pending.remove(node, jid, claimed.stamp)
         if ended:
             made = isinstance(result, Subscribed)
-            self._tell(node, jid, State.SUBSCRIBED if made else State.NONE)
+            self._notify_state(node, jid, State.SUBSCRIBED if made else State.NONE)
         elif ended is False and isinstance(result, Subscribed):
             # The subscriber withdrew the request while the subscription was being made.
             await self._subscribers.remove(node, jid, result.subid)
 
     async def _refuse(self, node: str, jid: Jid) -> None:
-        if await self._pending.dismiss(node, jid):
-            self._tell(node, jid, State.NONE)
+        if await self._pending.remove(node, jid):
+            self._notify_state(node, jid, State.NONE)
 
     async def _end(self, node: str, change: Change, those: Sequence[Subscription]) -> None:
         if any(each.state is State.PENDING for each in those):
@@ -217,11 +217,11 @@ class Approvals:
             for ended in await self._subscribers.remove(node, change.jid, change.subid):
                 self._notify(SubscriptionChanged(Subscription(node, change.jid, ended, State.NONE)))
 
-    def _tell(self, node: str, jid: Jid, state: State) -> None:
+    def _notify_state(self, node: str, jid: Jid, state: State) -> None:
         self._notify(SubscriptionChanged(_subscription(node, jid, state)))
 
 
-def _meant(change: Change, those: Sequence[Subscription]) -> tuple[Subscription, ...]:
+def _named_by(change: Change, those: Sequence[Subscription]) -> tuple[Subscription, ...]:
     """Return the subscriptions that a change names: without a subid all of the JID."""
     return tuple(each for each in those if change.subid in {"", each.subid})
 

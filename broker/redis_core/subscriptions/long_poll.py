@@ -44,7 +44,7 @@ class _Waiting:
         # Aligned to common moments, so that polls are read together in one call.
         return max(LOOK_SECONDS, own - (time.monotonic() + own) % _TOGETHER_SECONDS)
 
-    def seen(self, one: object, stamp: int) -> None:
+    def note(self, one: object, stamp: int) -> None:
         """Note what a poll found: if the first one finds a new delivery, wake all."""
         if next(iter(self.events)) is one and stamp != self._stamp:
             self._stamp = stamp
@@ -106,23 +106,23 @@ class LongPoll:
             renewed = time.monotonic() if renews else renewed
             left = ends - time.monotonic()
             if isinstance(outcome, Fetched):
-                waiting.seen(one, outcome.stamp)
+                waiting.note(one, outcome.stamp)
             if isinstance(outcome, Fetched) and outcome.returned and not outcome.items:
                 # The sweep that hands out the returned items is already running.
                 continue
-            if _tells(outcome) or left <= 0:
+            if _is_answer(outcome) or left <= 0:
                 return outcome  # type: ignore[return-value]  # nothing of the core's own is asked
             if self._closing:
                 return Refused(Problem.UNAVAILABLE, "this process is going")
-            if not _cut(outcome):
+            if not _was_cut(outcome):
                 await _wait(event, min(waiting.pause(one, command.lease_ms), left))
 
 
-def _tells(outcome: Outcome) -> bool:
+def _is_answer(outcome: Outcome) -> bool:
     return not isinstance(outcome, Fetched) or bool(outcome.items)
 
 
-def _cut(outcome: Outcome) -> bool:
+def _was_cut(outcome: Outcome) -> bool:
     """Return whether there is more than one script could return to all that asked together."""
     return isinstance(outcome, Fetched) and outcome.more
 

@@ -54,10 +54,10 @@ class SubscriptionQueries:
         if command.node is not None and await self._store.read(command.node) is None:
             return GONE
         refs = [ref for ref in await self._store.subscription_refs(command.sender) if command.node in {None, ref.node}]
-        taken = await self._taken(refs)
-        found = [each for theirs in taken.values() for each in theirs]
+        existing = await self._existing(refs)
+        found = [each for theirs in existing.values() for each in theirs]
         waiting = [ref for ref in await self._pending.of(command.sender) if command.node in {None, ref.node}]
-        found += [_subscription(ref, State.PENDING) for ref in waiting if ref not in taken]
+        found += [_subscription(ref, State.PENDING) for ref in waiting if ref not in existing]
         return SubscriptionList(tuple(sorted(found, key=lambda each: (each.node, each.jid))))
 
     async def affiliations(self, command: Affiliations) -> Result:
@@ -103,19 +103,19 @@ class SubscriptionQueries:
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:
         """Return the subscriptions of these JIDs to a node with their states; a JID without any has one in state `none`."""
         refs = [SubscriptionRef(record.name, jid) for jid in dict.fromkeys(jids)]
-        taken = await self._taken(refs)
+        existing = await self._existing(refs)
         waiting = await self._pending.all(record.name)
 
         def other(ref: SubscriptionRef) -> tuple[Subscription, ...]:
             return (_subscription(ref, State.PENDING if ref.jid in waiting else State.NONE),)
 
-        return {ref.jid: tuple(taken.get(ref, ())) or other(ref) for ref in refs}
+        return {ref.jid: tuple(existing.get(ref, ())) or other(ref) for ref in refs}
 
     async def occupied(self, entries: Sequence[Entry]) -> set[Entry]:
         """Return the index entries whose JID is subscribed or still holds locks there (Q34)."""
         refs = {SubscriptionRef.of(entry): entry for entry in entries}
-        taken = await self._taken(list(refs))
-        rest = [ref for ref in refs if ref not in taken]
+        existing = await self._existing(list(refs))
+        rest = [ref for ref in refs if ref not in existing]
         partitions: dict[str, list[Partition]] = {ref.node: [] for ref in rest}
         for partition in await self._store.partitions(list(partitions)):
             partitions[partition.node].append(partition)
@@ -124,7 +124,7 @@ class SubscriptionQueries:
             ("ZCOUNT", keys.of_partition("locks_by_subscriber", each), *reach(subid(ref.jid))) for ref, each in held
         ]
         holding = {ref for (ref, _), count in zip(held, await self._commands(asked), strict=True) if count}
-        return {entry for ref, entry in refs.items() if ref in taken or ref in holding}
+        return {entry for ref, entry in refs.items() if ref in existing or ref in holding}
 
     async def _commands(self, lines: Sequence[Line]) -> list[Any]:
         replies: list[Any] = []
@@ -132,14 +132,14 @@ class SubscriptionQueries:
             replies += await self._server.commands(lines[first : first + _AT_ONCE])
         return replies
 
-    async def _taken(self, refs: Sequence[SubscriptionRef]) -> dict[SubscriptionRef, list[Subscription]]:
+    async def _existing(self, refs: Sequence[SubscriptionRef]) -> dict[SubscriptionRef, list[Subscription]]:
         """Return the subscriptions of the given JIDs; group members are looked up in `members`, others in each partition."""
         nodes = list(dict.fromkeys(ref.node for ref in refs))
         partitions: dict[str, list[Partition]] = {node: [] for node in nodes}
         for partition in await self._store.partitions(nodes):
             partitions[partition.node].append(partition)
         there = [ref for ref in refs if partitions[ref.node]]
-        members = await self._known(there, lambda ref: keys.of_node("members", ref.node), _first)
+        members = await self._having(there, lambda ref: keys.of_node("members", ref.node), _first)
         found = await self._shared(there, lambda ref: partitions[ref.node][0])
         # All partitions know a subscriber that shares or reads the node; an owner is known in its own partitions only.
         others = [(ref, each) for ref in there if not (members[ref] or found[ref]) for each in partitions[ref.node][1:]]
@@ -160,13 +160,13 @@ class SubscriptionQueries:
         """Return the subids that a node's first partition knows; `multi` is set where a JID ever had more than one."""
         asked = [("HGET", keys.of_partition("meta", coordinator(ref)), "multi") for ref in refs]
         several = {ref for ref, multi in zip(refs, await self._commands(asked), strict=True) if multi}
-        return await self._known(
+        return await self._having(
             refs,
             lambda ref: keys.of_partition("subscribers", coordinator(ref)),
             lambda ref: family(ref.jid) if ref in several else _first(ref),
         )
 
-    async def _known(
+    async def _having(
         self,
         refs: Sequence[SubscriptionRef],
         key: Callable[[SubscriptionRef], str],

@@ -29,10 +29,10 @@ _AT_ONCE: Final = 1_000
 class Groups(Protocol):
     """The interface of group ownership that subscriptions use."""
 
-    async def takes_part(self, node: str, jid: Jid) -> bool:
+    async def is_member(self, node: str, jid: Jid) -> bool:
         """Return whether a JID is a member of a group of the node."""
 
-    async def left(self, node: str, jid: Jid) -> bool:
+    async def remove_member(self, node: str, jid: Jid) -> bool:
         """Reassign the partitions of a JID that left the node; returns whether it was a group member."""
 
 
@@ -53,28 +53,28 @@ class SubscriptionService:
         # Each call uses its own connection, so without a queue two changes of one JID could change places. A single queue
         # for all JIDs would add up their waits when Redis hangs.
         self._queues: WeakValueDictionary[Jid, asyncio.Lock] = WeakValueDictionary()
-        self._lapsing: set[Subscription] = set()
+        self._expiring: set[Subscription] = set()
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a subscription whose change in the partition is under way; most subscribes wait for nothing else."""
         entry = SubscriptionRef(command.node, command.jid).entry
         async with self._queue(command.jid):
             (noted,), member = await asyncio.gather(
-                self._index.note([entry], self._occupied), self._groups.takes_part(command.node, command.jid)
+                self._index.note([entry], self._occupied), self._groups.is_member(command.node, command.jid)
             )
         result: Result = await outcome
         if isinstance(result, Subscribed) and not result.group and member:
             # A JID that shares the node is no longer a member of a group.
-            await self._groups.left(command.node, command.jid)
+            await self._groups.remove_member(command.node, command.jid)
         if isinstance(result, Subscribed) and noted is None:
             await self._ask(Leave(command.node, command.jid, subid=result.subid))
-            await self._groups.left(command.node, command.jid)
+            await self._groups.remove_member(command.node, command.jid)
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
         # A refusal does not change an earlier subscription of this JID; a retryable one leaves the new one undecided. The index
         # entry stays in both cases.
         if isinstance(result, Subscribed) or (noted and noted.known):
             # The noted entry already counts, so nobody waits for this.
-            start(self._settled(entry))
+            start(self._settle_entry(entry))
         elif noted and isinstance(result, Refused) and not result.problem.retryable:
             await self._index.strike([entry], noted.at_ms)
         return result
@@ -88,10 +88,10 @@ class SubscriptionService:
             await self.remove(command.node, command.jid)
             result = replace(result, held=0)
         # No partition knows a group member that owns nothing.
-        subscribed = await self._groups.left(command.node, command.jid) or result.ended
+        subscribed = await self._groups.remove_member(command.node, command.jid) or result.ended
         # Locks outlive the subscription (Q34): presence must find a JID that still holds some.
         if result.held == 0 and not result.others:
-            await self._left(command.node, command.jid)
+            await self._remove_entry(command.node, command.jid)
         if not subscribed:
             return Refused(Problem.NOT_SUBSCRIBED, "there is no such subscription")
         return Unsubscribed(command.jid, next(iter(result.ended), subid(command.jid)))
@@ -104,16 +104,16 @@ class SubscriptionService:
             await self.remove(ref.node, ref.jid)
         return Done()
 
-    async def lapse(self, over: Subscription) -> None:
+    async def expire(self, expired: Subscription) -> None:
         """End a subscription whose lease expired, and notify its owner (P31); each sweep asks again until that is done."""
-        if over in self._lapsing:
+        if expired in self._expiring:
             return
-        self._lapsing.add(over)
+        self._expiring.add(expired)
         try:
-            for ended in await self.remove(over.node, over.jid, over.subid, lapsed=True):
-                self._notify(SubscriptionChanged(replace(over, subid=ended)))
+            for ended in await self.remove(expired.node, expired.jid, expired.subid, lapsed=True):
+                self._notify(SubscriptionChanged(replace(expired, subid=ended)))
         finally:
-            self._lapsing.discard(over)
+            self._expiring.discard(expired)
 
     async def remove(
         self, node: str, jid: Jid, whose: str = "", *, lapsed: bool = False, told: bool = False
@@ -125,18 +125,18 @@ class SubscriptionService:
         ended, left = await leave_empty(self._ask, Leave(node, jid, lapsed, subid=whose, told=told))
         if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
             if not (isinstance(left, Left) and left.others):
-                await self._left(node, jid)
+                await self._remove_entry(node, jid)
             # No partition knows a group member that owns nothing.
-            was = await self._groups.left(node, jid)
-            ended = ended or ((subid(jid),) if was else ())
+            was_member = await self._groups.remove_member(node, jid)
+            ended = ended or ((subid(jid),) if was_member else ())
         return ended
 
-    def ended(self, node: str, jid: Jid) -> None:
+    def note_ended(self, node: str, jid: Jid) -> None:
         """Note that a subscription ended by itself in some partition; `tidy` checks what is left of it."""
         self._ended.add(SubscriptionRef(node, jid).entry)
 
     @property
-    def untidy(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether `tidy` has something to check."""
         return bool(self._ended)
 
@@ -146,11 +146,11 @@ class SubscriptionService:
         for first in range(0, len(ended), _AT_ONCE):
             await self._index.check(ended[first : first + _AT_ONCE], self._occupied)
 
-    async def _settled(self, entry: Entry) -> None:
+    async def _settle_entry(self, entry: Entry) -> None:
         async with self._queue(entry[0]):
             await self._index.settle([entry])
 
-    async def _left(self, node: str, jid: Jid) -> None:
+    async def _remove_entry(self, node: str, jid: Jid) -> None:
         async with self._queue(jid):
             await self._index.strike([SubscriptionRef(node, jid).entry])
 
