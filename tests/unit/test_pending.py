@@ -30,4 +30,8 @@ def test_reads_back(asked: Subscribe) -> None:
 def test_of_earlier_versions() -> None:
     """What waits from before collections and selectors has neither."""
     plain = Subscribe("jobs", _ME, _ME, 5, again=True)
-    assert decode("jobs", _ME, "5 unacknowledged - - - - 0") == decode("jobs", _ME, "5 unacknowledged - - - - 0 -") == plain
+    assert (
+        decode("jobs", _ME, "5 unacknowledged - - - - 0")
+        == decode("jobs", _ME, "5 unacknowledged - - - - 0 -")
+        == plain
+    )
