@@ -40,7 +40,7 @@ class AmqpSettings(BaseSettings):
         description="lines of JID:HASH for SASL PLAIN, as HTTP_PASSWORDS has them; not set: no PLAIN",
     )
     amqp_anonymous: Annotated[Jid | None, BeforeValidator(bare_jid)] = Field(
-        default=None, description="a bare JID for connections of SASL ANONYMOUS, or of none; not set: they are refused"
+        default=None, description="a bare JID for connections with SASL ANONYMOUS or without SASL; not set: they are refused"
     )
     amqp_event_hubs_keys: Annotated[SecretStr, AfterValidator(_shared_keys)] = Field(
         default=SecretStr(""),
@@ -54,7 +54,7 @@ class AmqpSettings(BaseSettings):
     )
     amqp_client_ca: Path | None = Field(
         default=None,
-        description="a file with the authorities in PEM whose certificates SASL EXTERNAL believes; not set: no EXTERNAL",
+        description="a file with the authorities in PEM whose client certificates SASL EXTERNAL accepts; not set: no EXTERNAL",
     )
     amqp_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")
 

@@ -57,12 +57,12 @@ class HttpSettings(BaseSettings):
     )
     http_jwt_keys: Annotated[str, AfterValidator(_keys)] = Field(
         default="",
-        description="what tokens are signed with: the https URL of a JWKS, or a JWKS or a public key in PEM itself; not"
+        description="keys that verify tokens: the https URL of a JWKS, or a JWKS or a public key in PEM itself; not"
         " set: no tokens",
     )
-    http_jwt_issuer: str = Field(default="", description="who issues the tokens, e.g. https://login.example.org")
-    http_jwt_audience: str = Field(default="", description="for whom the tokens are, e.g. stanzaq")
-    http_jwt_claim: str = Field(default="sub", description="the claim that has the bare JID, e.g. sub")
+    http_jwt_issuer: str = Field(default="", description="the issuer of the tokens, e.g. https://login.example.org")
+    http_jwt_audience: str = Field(default="", description="the audience of the tokens, e.g. stanzaq")
+    http_jwt_claim: str = Field(default="sub", description="the claim with the bare JID, e.g. sub")
     http_anonymous: Annotated[Jid | None, BeforeValidator(bare_jid)] = Field(
         default=None, description="a bare JID for requests without credentials; not set: they are refused"
     )
@@ -82,6 +82,6 @@ class HttpSettings(BaseSettings):
         default=1000.0, ge=0, description="requests a second of one JID at one frontend, 0 for no limit, e.g. 1000"
     )
     http_leases: int = Field(
-        default=1_000, ge=1, le=100_000, description="most leases of one JID on a queue or a collection, e.g. 1000"
+        default=1_000, ge=1, le=100_000, description="most subscriptions of one JID to a queue or a collection, e.g. 1000"
     )
     http_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")

@@ -117,20 +117,20 @@ class RedisSettings(BaseSettings):
         default="redis://127.0.0.1:6379/0",
         repr=False,
         description="redis://, rediss://, unix:// or embedded://[DIRECTORY], e.g. redis://127.0.0.1:6379/0;"
-        " redis+cluster://HOST:PORT,HOST:PORT for a cluster, redis+sentinel://HOST:PORT,HOST:PORT/SERVICE for what"
-        " sentinels watch; with rediss+ over TLS",
+        " redis+cluster://HOST:PORT,HOST:PORT for a cluster, redis+sentinel://HOST:PORT,HOST:PORT/SERVICE for a"
+        " master that sentinels watch; rediss+… for TLS",
     )
     redis_timeout: float = Field(
         default=2.0, gt=0, le=60, description="seconds that Redis may take to answer, e.g. 2.0"
     )
     redis_packaging: Packaging = Field(
         default=Packaging.AUTO,
-        description="auto, functions or scripts: how Redis is given the operations; auto takes scripts where it has no"
-        " functions or forbids them to this user",
+        description="auto, functions or scripts: how operations are loaded into Redis; auto uses scripts where"
+        " functions are missing or forbidden",
     )
     allow_eviction: bool = Field(
         default=False,
-        description="true or false: serve though Redis may drop what it holds (a maxmemory-policy that is not noeviction)",
+        description="true or false: serve even if Redis may evict keys (a maxmemory-policy other than noeviction)",
     )
 
     @classmethod
@@ -150,7 +150,7 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
     """All settings; the description of each says what to write."""
 
     xmpp_server: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
-        default=Address("127.0.0.1", 5347), description="where the XMPP server takes components, e.g. 127.0.0.1:5347"
+        default=Address("127.0.0.1", 5347), description="where the XMPP server accepts components, e.g. 127.0.0.1:5347"
     )
     xmpp_domain: Annotated[str, BeforeValidator(_domain)] = Field(
         description="the component's domain, e.g. queue.example.org"
@@ -159,33 +159,33 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         description="the secret that the XMPP server expects of the component"
     )
     admins: Annotated[tuple[Jid, ...], NoDecode, BeforeValidator(_jids)] = Field(
-        default=(), description="bare JIDs, with commas between, e.g. romeo@example.org,juliet@example.org"
+        default=(), description="bare JIDs, separated by commas, e.g. romeo@example.org,juliet@example.org"
     )
     metrics_bind: Annotated[Address | None, NoDecode, BeforeValidator(read_address)] = Field(
         default=None, description="where to serve /livez, /readyz and /metrics, e.g. 127.0.0.1:9464; not set: nowhere"
     )
     log_format: LogFormat = Field(default=LogFormat.CONSOLE, description="console or json")
     traces: bool = Field(
-        default=False, description="true or false: spans of each item's way by OTLP, as OTEL_… says (the extra otel)"
+        default=False, description="true or false: export spans of each item by OTLP, configured by OTEL_… (needs the extra otel)"
     )
     node_creation: NodeCreation = Field(
         default=NodeCreation.ANYONE, description="who may create nodes: anyone or admins"
     )
     node_quota: int = Field(default=100, ge=0, le=1_000_000, description="most nodes that one owner may have, e.g. 100")
     default_queueing: bool = Field(
-        default=True, description="true or false: is a node a queue when its maker does not say"
+        default=True, description="true or false: whether a node is a queue by default"
     )
     qos_retry_seconds: float = Field(
         default=5.0,
         ge=0.1,
         le=3600,
-        description="seconds until a delivery that is to be confirmed is sent again, e.g. 5",
+        description="seconds until an unconfirmed delivery is sent again, e.g. 5",
     )
     qos_retry_most_seconds: float = Field(
         default=20.0,
         ge=0.1,
         le=3600,
-        description="most seconds between two tries: the pause doubles each time, e.g. 20",
+        description="most seconds between two attempts; the pause doubles each time, e.g. 20",
     )
     qos_retries: int = Field(
         default=3, ge=0, le=20, description="how often it is sent again before its lock is ended, e.g. 3"
@@ -197,10 +197,10 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         description="records that a partition's journal keeps, about 160 bytes each, for at most a week, e.g. 10000",
     )
     watchdog_seconds: float = Field(
-        default=10.0, gt=0, le=3600, description="seconds of standstill after which the process is killed, e.g. 10"
+        default=10.0, gt=0, le=3600, description="seconds after which a process with a hung event loop is killed, e.g. 10"
     )
     drain_seconds: float = Field(
-        default=5.0, ge=0, le=600, description="seconds for going quietly after SIGTERM, e.g. 5"
+        default=5.0, ge=0, le=600, description="seconds for a graceful shutdown after SIGTERM, e.g. 5"
     )
     legacy_unlock_ns: bool = Field(
         default=False, description="true: unlock notifications in the namespace of XEP-0254's examples (QX4)"
@@ -211,35 +211,35 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
 
     qos_trusted: Annotated[tuple[Jid, ...], NoDecode, BeforeValidator(_trusted)] = Field(
         default=(),
-        description="domains and bare JIDs that may send assured messages, with commas between, e.g."
+        description="domains and bare JIDs that may send assured messages, separated by commas, e.g."
         " example.org,bot@example.com; not set: the domain above the component's",
     )
     qos_window_seconds: float = Field(
         default=7200.0,
         gt=0,
         le=604_800,
-        description="seconds that an assured message is held, and its delivery remembered, e.g. 7200",
+        description="seconds that an assured message is stored, and its delivery remembered, e.g. 7200",
     )
     qos_source_messages: int = Field(
-        default=100, ge=1, le=1_000_000, description="most assured messages held for one bare JID, e.g. 100"
+        default=100, ge=1, le=1_000_000, description="most assured messages stored for one bare JID, e.g. 100"
     )
     qos_source_bytes: int = Field(
-        default=1_048_576, ge=1, description="most bytes of assured messages held for one bare JID, e.g. 1048576"
+        default=1_048_576, ge=1, description="most bytes of assured messages stored for one bare JID, e.g. 1048576"
     )
     qos_total_messages: int = Field(
-        default=100_000, ge=1, description="most assured messages held for all together, e.g. 100000"
+        default=100_000, ge=1, description="most assured messages stored in all, e.g. 100000"
     )
     qos_total_bytes: int = Field(
-        default=268_435_456, ge=1, description="most bytes of assured messages held for all, e.g. 268435456"
+        default=268_435_456, ge=1, description="most bytes of assured messages stored in all, e.g. 268435456"
     )
     qos_remembered: int = Field(
         default=1_000_000, ge=1, description="most deliveries of assured messages remembered at once, e.g. 1000000"
     )
     reservation_seconds: float = Field(
-        default=300.0, gt=0, le=86_400, description="seconds for which the place of a message may be reserved, e.g. 300"
+        default=300.0, gt=0, le=86_400, description="seconds that a reservation is valid, e.g. 300"
     )
     event_log: Annotated[Jid | None, BeforeValidator(_jid)] = Field(
-        default=None, description="a JID that is told of invalid use of QoS (XEP-0337); not set: nobody"
+        default=None, description="a JID that gets events of invalid use of QoS (XEP-0337); not set: none"
     )
 
     @property
