@@ -40,7 +40,8 @@ class AmqpSettings(BaseSettings):
         description="lines of JID:HASH for SASL PLAIN, as HTTP_PASSWORDS has them; not set: no PLAIN",
     )
     amqp_anonymous: Annotated[Jid | None, BeforeValidator(bare_jid)] = Field(
-        default=None, description="a bare JID for connections with SASL ANONYMOUS or without SASL; not set: they are refused"
+        default=None,
+        description="a bare JID for connections with SASL ANONYMOUS or without SASL; not set: they are refused",
     )
     amqp_event_hubs_keys: Annotated[SecretStr, AfterValidator(_shared_keys)] = Field(
         default=SecretStr(""),

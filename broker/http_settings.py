@@ -82,6 +82,9 @@ class HttpSettings(BaseSettings):
         default=1000.0, ge=0, description="requests a second of one JID at one frontend, 0 for no limit, e.g. 1000"
     )
     http_leases: int = Field(
-        default=1_000, ge=1, le=100_000, description="most subscriptions of one JID to a queue or a collection, e.g. 1000"
+        default=1_000,
+        ge=1,
+        le=100_000,
+        description="most subscriptions of one JID to a queue or a collection, e.g. 1000",
     )
     http_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")

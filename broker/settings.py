@@ -166,15 +166,14 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
     )
     log_format: LogFormat = Field(default=LogFormat.CONSOLE, description="console or json")
     traces: bool = Field(
-        default=False, description="true or false: export spans of each item by OTLP, configured by OTEL_… (needs the extra otel)"
+        default=False,
+        description="true or false: export spans of each item by OTLP, configured by OTEL_… (needs the extra otel)",
     )
     node_creation: NodeCreation = Field(
         default=NodeCreation.ANYONE, description="who may create nodes: anyone or admins"
     )
     node_quota: int = Field(default=100, ge=0, le=1_000_000, description="most nodes that one owner may have, e.g. 100")
-    default_queueing: bool = Field(
-        default=True, description="true or false: whether a node is a queue by default"
-    )
+    default_queueing: bool = Field(default=True, description="true or false: whether a node is a queue by default")
     qos_retry_seconds: float = Field(
         default=5.0,
         ge=0.1,
@@ -197,7 +196,10 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         description="records that a partition's journal keeps, about 160 bytes each, for at most a week, e.g. 10000",
     )
     watchdog_seconds: float = Field(
-        default=10.0, gt=0, le=3600, description="seconds after which a process with a hung event loop is killed, e.g. 10"
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="seconds after which a process with a hung event loop is killed, e.g. 10",
     )
     drain_seconds: float = Field(
         default=5.0, ge=0, le=600, description="seconds for a graceful shutdown after SIGTERM, e.g. 5"
