@@ -15,7 +15,7 @@ def is_wildcard(destination: str) -> bool:
     return "*" in steps or steps[-1] == "**"
 
 
-def meets(destination: str, name: str) -> bool:
+def matches(destination: str, name: str) -> bool:
     """Return whether a destination matches the name of a queue."""
     wanted, steps = destination.split("/"), name.split("/")
     if wanted[-1] == "**":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.model.destinations import is_wildcard, meets
+from broker.model.destinations import is_wildcard, matches
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from broker.model.destinations import is_wildcard, meets
 def test_meets(destination: str, met: list[str], not_met: list[str]) -> None:
     """A star is a whole step, two at the end are any number of them, and a dot is a dot."""
     assert is_wildcard(destination) == (met != [destination])
-    assert [name for name in (*met, *not_met) if meets(destination, name)] == met
+    assert [name for name in (*met, *not_met) if matches(destination, name)] == met

@@ -241,7 +241,7 @@ class Handovers:
                 publish_model=PublishModel.PUBLISHERS,
                 access_model=source.config.access_model,
             )
-            if await self._nodes.counted(owners[0], name):
+            if await self._nodes.count_to_quota(owners[0], name):
                 await self._nodes.make(name, owners[0], config)
                 taker = await self._store.read(name)
                 if taker is not None and len(owners) > 1:

@@ -25,13 +25,13 @@ from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree, moved
-from broker.redis_core.records.validation import Rules, Terms, converted, unfit
+from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
 from broker.redis_core.registry.rows import refusal
 
 _RETRIES = 5
 _PURGE_CHUNKS = 10_000
-_TOLD_AT_ONCE = 200
-_MOST_RELEASED = 200
+_NOTICE_BATCH = 200
+_MAX_RELEASED = 200
 
 
 class Subscribers(Protocol):
@@ -56,44 +56,44 @@ class NodeService:
         """Send commands to partitions through `core` and report changed nodes to it; `subscribers` apply changes."""
         self._store = store
         self._tree = tree
-        self.placement = TreeMoves(tree, store, self._store.read_with_admins, self._renewed)
+        self.placement = TreeMoves(tree, store, self._store.read_with_admins, self._record_changed)
         self._rules = rules
-        self._terms = Terms(rules, self._store.read_with_admins)
+        self._node_rules = NodeRules(rules, self._store.read_with_admins)
         self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
         self._changed = core.node_changed
         self._register_all = core.register_all
         self._notify = core.tell
-        self._news = TreeEvents(tree, self._store.read_with_admins, self._ask, core.register_all, core.tell)
+        self._tree_events = TreeEvents(tree, self._store.read_with_admins, self._ask, core.register_all, core.tell)
         self._subscriptions = subscribers
 
     async def declare(self, command: Declare) -> Result:
         """Create a node with its partitions at its place in the tree."""
         owner = bare(command.sender)
         node = secrets.token_hex(8) if command.node is None else command.node
-        wanted = self._terms.wanted(command, node)
-        if isinstance(wanted, Refused):
-            return wanted
-        config, tree = wanted
-        refused = await self._terms.misdirected(node, config, owner)
+        declared = self._node_rules.new_config(command, node)
+        if isinstance(declared, Refused):
+            return declared
+        config, tree = declared
+        refused = await self._node_rules.check_dead_letter_node(node, config, owner)
         if refused is not None:
             return refused
-        place = await self.placement.judge(command.sender, node, None, config, tree)
+        place = await self.placement.check_place(command.sender, node, None, config, tree)
         if isinstance(place, Refused):
             return place
-        if not await self.counted(owner, node):
+        if not await self.count_to_quota(owner, node):
             return Refused(Problem.TOO_MANY_NODES, "you have created as many nodes as you may: delete one first")
         made = await self.make(node, owner, config, place.parent)
         if isinstance(made, Refused):
             return made
-        return await self.placement.settle(command.sender, node, place) or made
+        return await self.placement.place_children(command.sender, node, place) or made
 
-    async def counted(self, owner: Jid, node: str) -> bool:
+    async def count_to_quota(self, owner: Jid, node: str) -> bool:
         """Count a node to its owner's quota; returns False when it is used up. Administrators have no quota."""
         return owner in self._rules.admins or await self._store.own(owner, node)
 
     async def make(self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None) -> Result:
         """Create a node without access checks; nodes for dead letters are created by this too."""
-        refused = None if parent is None else await self._tree.adopt(parent, node)
+        refused = None if parent is None else await self._tree.note_child(parent, node)
         if refused is not None:
             await self._disown(owner, node)
             return refused
@@ -103,8 +103,8 @@ class NodeService:
             return Refused(Problem.NODE_EXISTS, "a node of this name exists")
         await self._store.open(record)
         self._changed(node)
-        await self._news.register_above(record)
-        await self._news.tell(record, came=True)
+        await self._tree_events.register_above(record)
+        await self._tree_events.tell(record, came=True)
         return Declared(node)
 
     async def _disown(self, owner: Jid, node: str) -> None:
@@ -135,12 +135,12 @@ class NodeService:
             record = await self._store.read_with_admins(command.node)
             if record is None:
                 return GONE
-            outcome = refusal(command, record) or await self._configured(command, record)
+            outcome = refusal(command, record) or await self._try_configure(command, record)
             if outcome is not None:
                 return outcome
         return Refused(Problem.UNAVAILABLE, "the node is being changed by others")
 
-    async def _configured(self, command: Configure, record: NodeRecord) -> Result | None:
+    async def _try_configure(self, command: Configure, record: NodeRecord) -> Result | None:
         """Change a node as it was read; None when it has changed since."""
         try:
             options, tree = tree_request(command.options)
@@ -148,32 +148,32 @@ class NodeService:
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         sender = command.sender
-        refused = converted(record.config, config) or unfit(config)
-        refused = refused or await self._terms.misdirected(command.node, config, bare(sender))
+        refused = check_conversion(record.config, config) or check_options(config)
+        refused = refused or await self._node_rules.check_dead_letter_node(command.node, config, bare(sender))
         if refused is not None:
             return refused
-        place = await self.placement.judge(sender, command.node, record, config, tree)
+        place = await self.placement.check_place(sender, command.node, record, config, tree)
         if isinstance(place, Refused):
             return place
         changed = await self.placement.change(record, config, place.parent)
         if changed is None or isinstance(changed, Refused):
             return changed
-        return await self.placement.settle(sender, command.node, place) or Done()
+        return await self.placement.place_children(sender, command.node, place) or Done()
 
-    async def _renewed(self, record: NodeRecord, renewed: NodeRecord) -> None:
+    async def _record_changed(self, record: NodeRecord, renewed: NodeRecord) -> None:
         """Bring partitions and subscribers up to a changed record."""
-        await self._follow(record.config, renewed)
+        await self._apply_config(record.config, renewed)
         places = {
             (each.parent, each.parent_life, each.config.partitions, each.config.access_model)
             for each in (record, renewed)
         }
         if len(places) > 1:
-            await self._news.register_above(record, renewed)
+            await self._tree_events.register_above(record, renewed)
         if (record.parent, record.parent_life) != (renewed.parent, renewed.parent_life):
-            await self._news.tell(record, came=False)
-            await self._news.tell(renewed, came=True)
+            await self._tree_events.tell(record, came=False)
+            await self._tree_events.tell(renewed, came=True)
 
-    async def _follow(self, before: NodeConfig, record: NodeRecord) -> None:
+    async def _apply_config(self, before: NodeConfig, record: NodeRecord) -> None:
         """Apply a changed configuration."""
         config = record.config
         await self._store.open(record)
@@ -181,14 +181,14 @@ class NodeService:
         if config.partitions > before.partitions:
             await self._register_all(record.name)
         if before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED:
-            await self._visit(record)
+            await self._sweep(record)
         if config.access_model is not before.access_model:
-            await self._expel(record, await self._subscribers(record.name))
+            await self._end_forbidden(record, await self._subscribers(record.name))
         if config.notify_config and config != before:
-            await self._tell_all(record.name, partial(NodeConfigured, record=record))
+            await self._notify_all(record.name, partial(NodeConfigured, record=record))
         await self._subscriptions.settle(record.name)
 
-    async def _visit(self, record: NodeRecord) -> None:
+    async def _sweep(self, record: NodeRecord) -> None:
         """Sweep all partitions of a node, which hands out its waiting items."""
         await asyncio.gather(*(self._ask(Sweep(record.name, each.number)) for each in record.partitions))
 
@@ -222,12 +222,12 @@ class NodeService:
         if renewed is not None:
             await self._store.open(renewed)
             jids = [each for jid in changes for each in await self._store.subscribed_jids(jid, node)]
-            await self._expel(renewed, jids)
-            await self._news.register_above(renewed)
+            await self._end_forbidden(renewed, jids)
+            await self._tree_events.register_above(renewed)
             await self._subscriptions.settle(node)
         return None
 
-    async def _expel(self, record: NodeRecord, jids: list[Jid]) -> None:
+    async def _end_forbidden(self, record: NodeRecord, jids: list[Jid]) -> None:
         """End the subscriptions of JIDs that may no longer subscribe, with all that they hold, and notify them."""
         for jid in jids:
             if refusal(LogExtent(record.name, jid, 0), record) is None:
@@ -253,10 +253,10 @@ class NodeService:
         above = await self._tree.above(record)
         jids = await self._store.delete(record)
         if record.parent:
-            await self._tree.abandon(record.parent, record.name)
-        await self.placement.orphan(record, children)
-        await self._news.register_in(above)
-        await self._news.tell(record, came=False)
+            await self._tree.remove_child(record.parent, record.name)
+        await self.placement.detach_children(record, children)
+        await self._tree_events.register_in(above)
+        await self._tree_events.tell(record, came=False)
         self._changed(command.node)
         if record.config.notify_delete:
             for jid in dict.fromkeys((*through, *jids, *waited)):
@@ -276,15 +276,15 @@ class NodeService:
                 # The rest was published after the request.
                 break
         if record is not None and record.config.notify_retract:
-            await self._tell_all(command.node, lambda jid: NodeEvent(command.node, jid, "purge"))
+            await self._notify_all(command.node, lambda jid: NodeEvent(command.node, jid, "purge"))
         return Purged(dropped)
 
     async def release(self, command: Release) -> Result:
         """End locks by force, in batches."""
-        if len(command.item_ids) > _MOST_RELEASED:
-            return Refused(Problem.BAD_REQUEST, f"name at most {_MOST_RELEASED} items at once")
+        if len(command.item_ids) > _MAX_RELEASED:
+            return Refused(Problem.BAD_REQUEST, f"name at most {_MAX_RELEASED} items at once")
         if command.holder is None:
-            outcome = await self._released(command)
+            outcome = await self._release(command)
             if isinstance(outcome, Released) and not outcome.count:
                 return Refused(Problem.ITEM_NOT_FOUND, "nobody holds an item of this id")
             return outcome
@@ -292,13 +292,13 @@ class NodeService:
         resources = () if resource(command.holder) else await self._store.subscribed_jids(command.holder, command.node)
         count = 0
         for jid in dict.fromkeys((command.holder, *resources)):
-            outcome = await self._released(replace(command, holder=jid))
+            outcome = await self._release(replace(command, holder=jid))
             if not isinstance(outcome, Released):
                 return outcome
             count += outcome.count
         return Released(count)
 
-    async def _released(self, command: Release) -> Result:
+    async def _release(self, command: Release) -> Result:
         """End all locks that one command names, in as many calls as that takes."""
         count, left = 0, 1
         while left:
@@ -308,12 +308,12 @@ class NodeService:
             count, left = count + outcome.count, outcome.left
         return Released(count)
 
-    async def _tell_all(self, node: str, notice: Callable[[Jid], Notice]) -> None:
+    async def _notify_all(self, node: str, notice: Callable[[Jid], Notice]) -> None:
         for number, jid in enumerate(await self._subscribers(node), 1):
             self._notify(notice(jid))
-            if number % _TOLD_AT_ONCE == 0:
+            if number % _NOTICE_BATCH == 0:
                 # There may be tens of thousands of notices: let other tasks run.
                 await asyncio.sleep(0)
 
     async def _subscribers(self, node: str) -> list[Jid]:
-        return list(dict.fromkeys(jid for jid, _whose in await self._news.scopes(node)))
+        return list(dict.fromkeys(jid for jid, _whose in await self._tree_events.scopes(node)))

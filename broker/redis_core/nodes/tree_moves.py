@@ -30,11 +30,11 @@ _NOT_YOURS = Refused(Problem.FORBIDDEN, "only owners of the collection, or of th
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node's place: below `parent` (None: the root), with the children `come` added and the children `go` removed."""
+    """A node's place: below `parent` (None: the root), with the children `added` and without those `removed`."""
 
     parent: NodeRecord | None
-    come: tuple[str, ...] = ()
-    go: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 class TreeMoves:
@@ -53,14 +53,14 @@ class TreeMoves:
         self._read = read
         self._renewed = renewed
 
-    async def judge(
+    async def check_place(
         self, sender: Jid, node: str, record: NodeRecord | None, config: NodeConfig, tree: TreeRequest
     ) -> Place | Refused:
         """Check a node's new place before anything is changed."""
         parent = None if record is None else await self.parent(record)
         if tree.parent is not None:
             parent = await self._read(tree.parent) if tree.parent else None
-            refused = await self._tree.hindrance(sender, node, record, parent) if tree.parent else None
+            refused = await self._tree.check_move(sender, node, record, parent) if tree.parent else None
             if refused is not None:
                 return refused
         if tree.children is None or (not tree.children and not config.collects):
@@ -73,11 +73,11 @@ class TreeMoves:
         here = record or NodeRecord(node, "", 0, config, {bare(sender): Affiliation.OWNER})
         here = moved(replace(here, config=config), parent)
         had = () if record is None else await self._tree.children(record)
-        come = tuple(child for child in tree.children if child not in had)
-        refused = await self._uprooted(sender, come, here)
-        return refused or Place(parent, come, tuple(child for child in had if child not in tree.children))
+        added = tuple(child for child in tree.children if child not in had)
+        refused = await self._check_children(sender, added, here)
+        return refused or Place(parent, added, tuple(child for child in had if child not in tree.children))
 
-    async def _uprooted(self, sender: Jid, names: Sequence[str], parent: NodeRecord) -> Refused | None:
+    async def _check_children(self, sender: Jid, names: Sequence[str], parent: NodeRecord) -> Refused | None:
         """Refuse children that the sender may not move or that cannot be below the collection."""
         for name in names:
             child = await self._read(name)
@@ -85,7 +85,7 @@ class TreeMoves:
                 return Refused(Problem.NODE_NOT_FOUND, f"there is no node {name!r}")
             if child.affiliation(bare(sender)) is not Affiliation.OWNER:
                 return Refused(Problem.FORBIDDEN, f"only its owners move the node {name!r}")
-            if refused := await self._tree.hindrance(sender, name, child, parent):
+            if refused := await self._tree.check_move(sender, name, child, parent):
                 return refused
         return None
 
@@ -102,7 +102,7 @@ class TreeMoves:
         former = (*record.former, record.config.partitions) if grows else record.former
         renewed = moved(replace(record, config=config, former=former), parent)
         stays = (record.parent, record.parent_life) == (renewed.parent, renewed.parent_life)
-        refused = None if stays or parent is None else await self._tree.adopt(parent, record.name)
+        refused = None if stays or parent is None else await self._tree.note_child(parent, record.name)
         if refused is not None:
             return refused
         revision = await self._store.configure(record, renewed)
@@ -110,17 +110,17 @@ class TreeMoves:
             return None
         renewed = replace(renewed, revision=revision)
         if record.parent and record.parent != renewed.parent:
-            await self._tree.abandon(record.parent, record.name)
+            await self._tree.remove_child(record.parent, record.name)
         await self._renewed(record, renewed)
-        if not stays and config.collects and await self._tree.went_round(renewed):
+        if not stays and config.collects and await self._tree.has_cycle(renewed):
             await self.change(renewed, config, None)
             return _CROSSED
         return renewed
 
-    async def settle(self, sender: Jid, node: str, place: Place) -> Refused | None:
+    async def place_children(self, sender: Jid, node: str, place: Place) -> Refused | None:
         """Add and remove the children of a place, one by one."""
-        for name in (*place.go, *place.come):
-            command = (Dissociate if name in place.go else Associate)(node, sender, name)
+        for name in (*place.removed, *place.added):
+            command = (Dissociate if name in place.removed else Associate)(node, sender, name)
             outcome = await (self.dissociate(command) if isinstance(command, Dissociate) else self.associate(command))
             # A child that has left by itself need not be removed.
             if isinstance(outcome, Refused) and outcome.problem is not Problem.NOT_ASSOCIATED:
@@ -135,7 +135,7 @@ class TreeMoves:
                 return GONE
             if child.affiliation(bare(command.sender)) is not Affiliation.OWNER:
                 return Refused(Problem.FORBIDDEN, f"only its owners move the node {command.child!r}")
-            if refused := await self._tree.hindrance(command.sender, command.child, child, parent):
+            if refused := await self._tree.check_move(command.sender, command.child, child, parent):
                 return refused
             changed = await self.change(child, child.config, parent)
             if changed is not None:
@@ -159,7 +159,7 @@ class TreeMoves:
                 return changed if isinstance(changed, Refused) else Done()
         return _BUSY
 
-    async def orphan(self, record: NodeRecord, children: Sequence[str]) -> None:
+    async def detach_children(self, record: NodeRecord, children: Sequence[str]) -> None:
         """Store in the children of a deleted collection that they are below the root, as they already are (XEP-0248 §7.2)."""
         for name in children:
             child = await self._read(name)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from broker import keys
-from broker.model.destinations import is_wildcard, meets
+from broker.model.destinations import is_wildcard, matches
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
@@ -64,20 +64,22 @@ class Tree:
     async def first_level(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names of nodes that are below no collection: the root shows them (H3)."""
         placed = await self._placed(names)
-        lives = await self._lives({parent for parent, _life in placed if parent})
+        incarnations = await self._incarnations({parent for parent, _life in placed if parent})
         return tuple(
-            name for name, (parent, life) in zip(names, placed, strict=True) if not parent or lives.get(parent) != life
+            name
+            for name, (parent, incarnation) in zip(names, placed, strict=True)
+            if not parent or incarnations.get(parent) != incarnation
         )
 
     async def below(self, record: NodeRecord) -> list[list[str]]:
         """Return the nodes below a collection by level, at most `MOVED` in all."""
         levels: list[list[str]] = []
-        met = {record.name}
+        seen = {record.name}
         collections = [record] if record.config.collects else []
         while collections and len(levels) < DEPTH:
-            names = [name for each in collections for name in await self.children(each) if name not in met]
-            names = names[: MOVED + 1 - len(met)]
-            met.update(names)
+            names = [name for each in collections for name in await self.children(each) if name not in seen]
+            names = names[: MOVED + 1 - len(seen)]
+            seen.update(names)
             if names:
                 levels.append(names)
             collections = await self._collections(names)
@@ -86,20 +88,20 @@ class Tree:
     async def leaves(self, record: NodeRecord) -> dict[Partition, int]:
         """Return the partitions of all leaves below a collection, and the level of each."""
         found: dict[Partition, int] = {}
-        met = await self._met(record)
-        for level, names in enumerate([*await self.below(record), *([met] if met else [])], 1):
+        named = await self._by_destinations(record)
+        for level, names in enumerate([*await self.below(record), *([named] if named else [])], 1):
             leaves = [name for name, kind in zip(names, await self._kinds(names), strict=True) if kind != _COLLECTION]
             found = dict.fromkeys(await self._store.partitions(leaves), level) | found
         return found
 
-    async def _met(self, record: NodeRecord) -> list[str]:
+    async def _by_destinations(self, record: NodeRecord) -> list[str]:
         """Return the nodes that belong to a collection by its destinations, at most `MOVED`."""
         wanted = record.config.destinations.split("\n") if record.config.destinations else []
         wild = [each for each in wanted if is_wildcard(each)]
         found = [each for each in wanted if each not in wild]
         first = 0
         while wild and len(found) < MOVED and (names := await self._store.names(first)):
-            found += [name for name in names if any(meets(each, name) for each in wild)]
+            found += [name for name in names if any(matches(each, name) for each in wild)]
             first += len(names)
         return [name for name in dict.fromkeys(found) if name != record.name][:MOVED]
 
@@ -110,7 +112,7 @@ class Tree:
         there = set(await self._store.partitions(sorted({each.node for each in partitions})))
         return tuple(each for each in partitions if each not in there)
 
-    async def hindrance(
+    async def check_move(
         self, sender: Jid, child: str, record: NodeRecord | None, parent: NodeRecord | None
     ) -> Refused | None:
         """Refuse to put a node below a collection; `record` is the node's own, None when it is about to be created."""
@@ -122,9 +124,9 @@ class Tree:
             return _CLOSED
         if record is not None and (record.parent, record.parent_life) == (parent.name, parent.incarnation):
             return None
-        return await self._misplaced(child, record, parent)
+        return await self._check_shape(child, record, parent)
 
-    async def _misplaced(self, child: str, record: NodeRecord | None, parent: NodeRecord) -> Refused | None:
+    async def _check_shape(self, child: str, record: NodeRecord | None, parent: NodeRecord) -> Refused | None:
         above = (parent, *await self.above(parent))
         if any(child == each.name for each in above):
             return _CYCLE
@@ -133,7 +135,7 @@ class Tree:
             return _LARGE
         return _DEEP if len(above) + len(levels) > DEPTH else None
 
-    async def adopt(self, parent: NodeRecord, child: str) -> Refused | None:
+    async def note_child(self, parent: NodeRecord, child: str) -> Refused | None:
         """Note a child in its collection before its record says so: readers skip a note without a child."""
         for tidied in (False, True):
             fixed: dict[str, Value] = {
@@ -152,20 +154,20 @@ class Tree:
                 await self._tidy(parent)
         return _FULL
 
-    async def abandon(self, parent: str, child: str) -> None:
+    async def remove_child(self, parent: str, child: str) -> None:
         """Remove a former child from a collection's list."""
         await self._server.command("ZREM", keys.of_node("children", parent), child)
 
-    async def went_round(self, record: NodeRecord) -> bool:
+    async def has_cycle(self, record: NodeRecord) -> bool:
         """Return whether two concurrent moves have put a collection below itself; at least one of the two sees it."""
-        below, met = record, {record.name}
+        below, seen = record, {record.name}
         while below.parent:
             parent = await self._store.read(below.parent)
             if parent is None or parent.incarnation != below.parent_life:
                 return False
-            if parent.name in met:
+            if parent.name in seen:
                 return True
-            met.add(parent.name)
+            seen.add(parent.name)
             below = parent
         return False
 
@@ -184,13 +186,13 @@ class Tree:
     async def _placed(self, names: Sequence[str]) -> list[tuple[str, str]]:
         asked = [("HMGET", keys.of_node("node", name), "parent", "parent_life") for name in names]
         found = await self._server.commands(asked) if asked else []
-        return [((parent or b"").decode(), (life or b"").decode()) for parent, life in found]
+        return [((parent or b"").decode(), (incarnation or b"").decode()) for parent, incarnation in found]
 
-    async def _lives(self, names: set[str]) -> dict[str, str]:
+    async def _incarnations(self, names: set[str]) -> dict[str, str]:
         listed = sorted(names)
         asked = [("HGET", keys.of_node("node", name), "incarnation") for name in listed]
         found = await self._server.commands(asked) if asked else []
-        return {name: life.decode() for name, life in zip(listed, found, strict=True) if life}
+        return {name: incarnation.decode() for name, incarnation in zip(listed, found, strict=True) if incarnation}
 
     async def _collections(self, names: Sequence[str]) -> list[NodeRecord]:
         kinds = zip(names, await self._kinds(names), strict=True)

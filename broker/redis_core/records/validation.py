@@ -23,7 +23,7 @@ class Rules:
     default_queueing: bool
 
 
-class Terms:
+class NodeRules:
     """Checks requests for nodes."""
 
     def __init__(self, rules: Rules, read: Callable[[str], Awaitable[NodeRecord | None]]) -> None:
@@ -31,7 +31,7 @@ class Terms:
         self._rules = rules
         self._read = read
 
-    def wanted(self, command: Declare, node: str) -> tuple[NodeConfig, TreeRequest] | Refused:
+    def new_config(self, command: Declare, node: str) -> tuple[NodeConfig, TreeRequest] | Refused:
         """Return a new node's configuration and place in the tree, or why it is refused."""
         if self._rules.admins_only and bare(command.sender) not in self._rules.admins:
             return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
@@ -44,19 +44,19 @@ class Terms:
             return Refused(wrong.problem, wrong.detail)
         # A collection is neither a queue nor a log: the option has the same value in all of them.
         config = replace(config, queueing=True) if config.collects else config
-        return unfit(config) or (config, tree)
+        return check_options(config) or (config, tree)
 
-    async def misdirected(self, node: str, config: NodeConfig, sender: Jid) -> Refused | None:
+    async def check_dead_letter_node(self, node: str, config: NodeConfig, sender: Jid) -> Refused | None:
         """Refuse a dead-letter node of another owner: dead letters would flood it, or show their content to its owner."""
         target = config.dead_letters_of(node)
         if target == node:
             return Refused(Problem.NOT_ACCEPTABLE, "a node cannot take its own dead letters")
         if target is not None and not _nameable(target):
             return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#dead_letter_node is no name for a node: {_NAMES}")
-        taker = None if target is None else await self._read(target)
-        if taker is not None and taker.config.collects:
+        target_record = None if target is None else await self._read(target)
+        if target_record is not None and target_record.config.collects:
             return Refused(Problem.NOT_ACCEPTABLE, f"the node for dead letters, {target!r}, is a collection")
-        if taker is None or taker.affiliation(sender) is Affiliation.OWNER:
+        if target_record is None or target_record.affiliation(sender) is Affiliation.OWNER:
             return None
         return Refused(
             Problem.NOT_ACCEPTABLE,
@@ -64,14 +64,14 @@ class Terms:
         )
 
 
-def unfit(config: NodeConfig) -> Refused | None:
+def check_options(config: NodeConfig) -> Refused | None:
     """Refuse options that exclude each other: a reader of a log is known by its JID."""
     if config.queueing or not config.multi_subscribe:
         return None
     return Refused(Problem.NOT_ACCEPTABLE, "stanzaq#multi_subscribe: a log has one subscription for each JID")
 
 
-def converted(before: NodeConfig, after: NodeConfig) -> Refused | None:
+def check_conversion(before: NodeConfig, after: NodeConfig) -> Refused | None:
     """Refuse to turn a queue into a log or back, or a leaf into a collection or back."""
     if before.collects is not after.collects:
         return Refused(Problem.TREE_INVALID, "a leaf stays a leaf and a collection a collection: make another node")

@@ -21,7 +21,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.core import Core
-from broker.model.destinations import is_wildcard, meets
+from broker.model.destinations import is_wildcard, matches
 from broker.model.leases import is_lease
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
@@ -217,7 +217,7 @@ async def _collects(core: Core, request: Request, destination: str) -> bool | No
     after = ""
     for _ in range(_LOOKS):
         listing = await result(core, Nodes(request.sender, after=after), Listing)
-        if any(meets(destination, name) for name in listing.nodes):
+        if any(matches(destination, name) for name in listing.nodes):
             return None
         if not listing.more or not listing.nodes:
             raise fault(MalformedRequest(Problem.NODE_NOT_FOUND, f"destinations: {destination[:200]} matches nothing"))
