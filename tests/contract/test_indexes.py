@@ -35,7 +35,7 @@ from broker.model.results import (
 )
 from broker.redis_core.core import RedisCore
 from broker.redis_core.records import jid_indexes
-from broker.redis_core.records.jid_indexes import Entry, Noted, Truth
+from broker.redis_core.records.jid_indexes import Entry, Noted, TrueEntries
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
@@ -140,7 +140,7 @@ async def test_of_deleted_nodes(core: RedisCore, store: Store, node: str, monkey
     async def crashed(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(core._store.subscribed, "strike", crashed)
+    monkeypatch.setattr(core._store.subscribed, "remove", crashed)
     for number in range(1, MOST):
         await core.ask(Delete(f"{node}-{number}", ALICE))
     await aged(store, "nodes", worker(0))
@@ -213,9 +213,9 @@ async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, mon
     index, attendance = core._store.subscribed, core._handlers.subscriptions
     note = index.note
 
-    async def meanwhile(entries: Sequence[Entry], so: Truth) -> list[Noted | None]:
+    async def meanwhile(entries: Sequence[Entry], so: TrueEntries) -> list[Noted | None]:
         noted = await note(entries, so)
-        await index.strike(entries, soon(10_000))
+        await index.remove(entries, soon(10_000))
         return noted
 
     monkeypatch.setattr(index, "note", meanwhile)
@@ -253,8 +253,8 @@ async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Stor
         for name in names[:-1]:
             await client.hset(keys.of_node("node", name), "creator", bare(ALICE))
         await client.zadd(keys.of_jid("owned", bare(ALICE)), {name: place + 1 for place, name in enumerate(names)})
-    assert await directory.own(bare(ALICE), f"{node}-coming")
-    assert not await directory.own(bare(ALICE), f"{node}-late")
+    assert await directory.count_owned(bare(ALICE), f"{node}-coming")
+    assert not await directory.count_owned(bare(ALICE), f"{node}-late")
     assert set(await entries(store, "owned", ALICE)) == {*names[:-1], f"{node}-coming"}
 
 

@@ -187,9 +187,9 @@ async def test_rescue_passes_idle_nodes_over(make_core: MakeCore, node: str) -> 
     await core.ask(Retract(f"{node}-done", W1, "a"))
     directory = core._store
     partitions = await directory.partitions([f"{node}-idle", f"{node}-done", f"{node}-owed", f"{node}-gone"])
-    assert [each.node for each in await directory.concerned(partitions, doomed.frontend)] == [f"{node}-owed"]
+    assert [each.node for each in await directory.with_deliveries_of(partitions, doomed.frontend)] == [f"{node}-owed"]
     await doomed.drain(2)
-    assert [each.node for each in await directory.concerned(partitions, "another")] == [f"{node}-owed"]
+    assert [each.node for each in await directory.with_deliveries_of(partitions, "another")] == [f"{node}-owed"]
 
 
 async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> None:

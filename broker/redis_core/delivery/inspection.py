@@ -93,7 +93,7 @@ class Inspection:
             total = await self._store.count()
             names = await self._store.names(command.first, command.limit)
         else:
-            found = await self._store.standings(asker)
+            found = await self._store.affiliations_of(asker)
             standings = {name: standing for name, standing in found if standing is not Affiliation.OUTCAST}
             total = len(standings)
             names = tuple(standings)[command.first : command.first + command.limit]

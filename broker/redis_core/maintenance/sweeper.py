@@ -164,7 +164,7 @@ class Sweeper:
         # When Redis is away, each sweep fails by itself.
         with contextlib.suppress(CoreUnavailable, ScriptDefect):
             for record in await self._store.read_all(unknown) if unknown else ():
-                routes[record.name].known.met(record)
+                routes[record.name].known.store_record(record)
 
     def _sweep(self, partition: Partition, reply: Callable[[Outcome], None], *, passing: bool = False) -> None:
         self._core.routes(partition.node).submit(Sweep(partition.node, partition.number, passing), reply)
@@ -251,7 +251,7 @@ class Sweeper:
             self._taking_over.discard(frontend)
 
     async def _take_over_all(self, partitions: Sequence[Partition], frontend: str) -> bool:
-        found = await self._store.concerned(partitions, frontend)
+        found = await self._store.with_deliveries_of(partitions, frontend)
         return await self._in_batches(found, TAKEOVER_BATCH, partial(self.take_over_partition, frontend=frontend))
 
     async def take_over_partition(self, partition: Partition, frontend: str) -> bool:
@@ -306,15 +306,15 @@ class Sweeper:
         some, self._to_compare = self._to_compare[:most], self._to_compare[most:]
         if not some:
             return
-        lives = await self._store.lives([routes.known.node for routes in some])
+        incarnations = await self._store.incarnations([routes.known.node for routes in some])
         there = []
         for routes in some:
             record = routes.known.record
-            if record and record.incarnation == lives.get(record.name):
+            if record and record.incarnation == incarnations.get(record.name):
                 there.append(record)
             elif record:
                 routes.forget()
-        await self._store.list_again(there)
+        await self._store.relist(there)
 
     async def _names(self) -> AsyncIterator[tuple[str, ...]]:
         first = 0

@@ -89,17 +89,17 @@ class NodeService:
 
     async def count_to_quota(self, owner: Jid, node: str) -> bool:
         """Count a node to its owner's quota; returns False when it is used up. Administrators have no quota."""
-        return owner in self._rules.admins or await self._store.own(owner, node)
+        return owner in self._rules.admins or await self._store.count_owned(owner, node)
 
     async def make(self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None) -> Result:
         """Create a node without access checks; nodes for dead letters are created by this too."""
         refused = None if parent is None else await self._tree.note_child(parent, node)
         if refused is not None:
-            await self._disown(owner, node)
+            await self._uncount(owner, node)
             return refused
         record = await self._store.create(node, owner, config, parent)
         if record is None:
-            await self._disown(owner, node)
+            await self._uncount(owner, node)
             return Refused(Problem.NODE_EXISTS, "a node of this name exists")
         await self._store.open(record)
         self._changed(node)
@@ -107,11 +107,11 @@ class NodeService:
         await self._tree_events.tell(record, came=True)
         return Declared(node)
 
-    async def _disown(self, owner: Jid, node: str) -> None:
+    async def _uncount(self, owner: Jid, node: str) -> None:
         """Take a node that was not created off its owner's quota, unless the owner has one of that name."""
         known = await self._store.read(node)
         if known is None or known.affiliation(owner) is not Affiliation.OWNER:
-            await self._store.disown(owner, node)
+            await self._store.uncount_owned(owner, node)
 
     async def describe(self, command: Describe) -> Result:
         """Return a node's record and its place in the tree."""

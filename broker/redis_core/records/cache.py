@@ -24,7 +24,7 @@ class NodeCache:
     async def renew(self) -> NodeRecord | None:
         """Read the record from Redis."""
         found = await self.store.read(self.node)
-        if found and self._newest and _went_back(self._newest, found):
+        if found and self._newest and _is_older(self._newest, found):
             # Either this read is older than the newest one, or Redis has lost the last change: the script decides which.
             await self.store.advance(found, self._newest.revision, self._newest.config.partitions)
             found = await self.store.read(self.node)
@@ -33,7 +33,7 @@ class NodeCache:
         # Return this read: another task may forget the record while others wait for Redis.
         return self.record
 
-    def met(self, record: NodeRecord) -> None:
+    def store_record(self, record: NodeRecord) -> None:
         """Cache a record that was just read elsewhere."""
         self.record = record.with_admins(self.store.admins)
 
@@ -42,7 +42,7 @@ class NodeCache:
         self.record = None
 
 
-def _went_back(newest: NodeRecord, found: NodeRecord) -> bool:
+def _is_older(newest: NodeRecord, found: NodeRecord) -> bool:
     """Return whether a record is older than one of the same incarnation; a node never gets fewer partitions."""
     if newest.incarnation != found.incarnation:
         return False

@@ -24,14 +24,14 @@ CHECKED_MS: Final = 5_000
 IDLE_PRESENCE_SECONDS: Final = 3_600
 """How long the presence of a JID without subscriptions is kept."""
 
-_PIECE: Final = 200
-_LOOKED_THROUGH: Final = 1_000
-_AT_ONCE: Final = 1_000
+_CHECK_BATCH: Final = 200
+_MAX_CHECKED: Final = 1_000
+_BATCH: Final = 1_000
 
 Entry = tuple[Jid, str]
 """A bare JID and one entry of its index."""
 
-Truth = Callable[[Sequence[Entry]], Awaitable[set[Entry]]]
+TrueEntries = Callable[[Sequence[Entry]], Awaitable[set[Entry]]]
 """Returns the entries that are true by the records of nodes and partitions."""
 
 
@@ -46,44 +46,44 @@ class Noted:
 class Index:
     """One of the indexes, for all JIDs."""
 
-    def __init__(self, server: Server, name: str, most: int | None = None, *, gives_way: bool = False) -> None:
-        """Keep `most` entries of a JID; beyond them the oldest one `gives_way`, or new ones are refused."""
+    def __init__(self, server: Server, name: str, most: int | None = None, *, evicts: bool = False) -> None:
+        """Keep `most` entries of a JID; beyond them, `evicts` drops the oldest one, else new ones are refused."""
         self._server = server
         self._name = name
         self._most = most
-        self._gives_way = gives_way
+        self._evicts = evicts
 
-    async def note(self, entries: Sequence[Entry], so: Truth) -> list[Noted | None]:
+    async def note(self, entries: Sequence[Entry], true_entries: TrueEntries) -> list[Noted | None]:
         """Note entries before their change; returns None for an entry without room, when all others are true."""
         noted = await self._note(entries, "coming")
         for place, entry in enumerate(entries):
-            if noted[place] is None and (await self._tidied(entry[0], so) or self._gives_way):
-                noted[place] = (await self._note([entry], "evict" if self._gives_way else "coming"))[0]
+            if noted[place] is None and (await self._tidy(entry[0], true_entries) or self._evicts):
+                noted[place] = (await self._note([entry], "evict" if self._evicts else "coming"))[0]
         return noted
 
     async def settle(self, entries: Sequence[Entry]) -> None:
         """Note that a change is done, even if its entry was removed meanwhile."""
         await self._note(entries, "settled")
 
-    async def strike(self, entries: Iterable[Entry], upto_ms: int | None = None) -> None:
+    async def remove(self, entries: Iterable[Entry], upto_ms: int | None = None) -> None:
         """Remove outdated entries: those noted up to a time, or without one all that are not just being made."""
         upto = "" if upto_ms is None else upto_ms
-        await self._strike([(jid, member, upto) for jid, member in entries])
+        await self._remove([(jid, member, upto) for jid, member in entries])
 
     async def members(self, jid: Jid) -> list[str]:
         """Return all entries of a bare JID; some may be outdated."""
         found = await self._server.command("ZRANGE", keys.of_jid(self._name, jid), 0, -1)
         return [member.decode() for member in found]
 
-    async def check(self, entries: Sequence[Entry], so: Truth) -> None:
+    async def check(self, entries: Sequence[Entry], true_entries: TrueEntries) -> None:
         """Remove those entries that are outdated, except those that are just being made."""
         asked = [("ZSCORE", keys.of_jid(self._name, jid), member) for jid, member in entries]
         scores = dict(zip(entries, await self._server.commands(asked), strict=True)) if entries else {}
         settled = {entry: int(float(score)) for entry, score in scores.items() if score and float(score) > 0}
-        true = await so(list(settled)) if settled else set()
-        await self._strike([(*entry, score) for entry, score in settled.items() if entry not in true])
+        true = await true_entries(list(settled)) if settled else set()
+        await self._remove([(*entry, score) for entry, score in settled.items() if entry not in true])
 
-    async def _tidied(self, jid: Jid, so: Truth) -> bool:
+    async def _tidy(self, jid: Jid, true_entries: TrueEntries) -> bool:
         """Check entries that were not checked lately, oldest first, until one is removed; returns whether one was.
 
         Checked entries are stamped, so the next caller without room continues after them.
@@ -91,18 +91,18 @@ class Index:
         seconds, micros = await self._server.command("TIME")
         now_ms = int(seconds) * 1000 + int(micros) // 1000
         key = keys.of_jid(self._name, jid)
-        oldest = ("ZRANGEBYSCORE", key, COMING_MS - now_ms, now_ms - CHECKED_MS, "WITHSCORES", "LIMIT", 0, _PIECE)
-        for _ in range(_LOOKED_THROUGH // _PIECE):
+        oldest = ("ZRANGEBYSCORE", key, COMING_MS - now_ms, now_ms - CHECKED_MS, "WITHSCORES", "LIMIT", 0, _CHECK_BATCH)
+        for _ in range(_MAX_CHECKED // _CHECK_BATCH):
             found = {(jid, member.decode()): abs(int(score)) for member, score in await self._server.command(*oldest)}
             if not found:
                 return False
-            true = await so(list(found))
+            true = await true_entries(list(found))
             over = [(*entry, noted) for entry, noted in found.items() if entry not in true]
             if true:
                 stamps = [value for _jid, member in true for value in (now_ms, member)]
                 await self._server.command("ZADD", key, "XX", "GT", *stamps)
             if over:
-                await self._strike(over)
+                await self._remove(over)
                 return True
         return False
 
@@ -114,16 +114,16 @@ class Index:
         )
         return [Noted(int(reply[1]), known=bool(reply[2])) if reply[0] == b"ok" else None for reply in replies]
 
-    async def _strike(self, struck: Sequence[tuple[Jid, str, Value]]) -> None:
+    async def _remove(self, removed: Sequence[tuple[Jid, str, Value]]) -> None:
         rows: dict[Jid, list[dict[str, Value]]] = {}
-        for jid, member, upto in struck:
+        for jid, member, upto in removed:
             rows.setdefault(jid, []).append({"member": member, "upto": upto})
         await self._run([self._call("remove_from_index", jid, {}, theirs) for jid, theirs in rows.items()])
 
     async def _run(self, calls: Sequence[Line]) -> list[Any]:
         replies: list[Any] = []
-        for first in range(0, len(calls), _AT_ONCE):
-            replies += await self._server.run_all(calls[first : first + _AT_ONCE])
+        for first in range(0, len(calls), _BATCH):
+            replies += await self._server.run_all(calls[first : first + _BATCH])
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply

@@ -109,12 +109,12 @@ class PendingList:
             waited, evicted = found
             await self._index.settle([entry])
             if evicted:
-                await self._index.strike([SubscriptionRef(record.name, Jid(evicted.decode())).entry])
+                await self._index.remove([SubscriptionRef(record.name, Jid(evicted.decode())).entry])
             return not waited
         if code == b"pending-subscription":
             await self._index.settle([entry])
             return _WAITS
-        await self._index.strike([entry], noted.at_ms)
+        await self._index.remove([entry], noted.at_ms)
         return _TOO_MANY if code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)
 
     async def all(self, node: str) -> dict[Jid, Subscribe]:
@@ -152,7 +152,7 @@ class PendingList:
         """
         code, *_ = await self._run("remove_pending", node, jid=jid, stamp=stamp)
         if code == b"ok":
-            await self._index.strike([SubscriptionRef(node, jid).entry])
+            await self._index.remove([SubscriptionRef(node, jid).entry])
             return True
         return None if code == b"waiting" else False
 

@@ -64,7 +64,7 @@ class NodeStore:
         self._journal_records = journal_records
         self.subscribed, self.asking = Index(server, "nodes"), Index(server, "pending_nodes")
         self.owned = Index(server, "owned", node_quota)
-        self.affiliated = Index(server, "affiliated", gives_way=True)
+        self.affiliated = Index(server, "affiliated", evicts=True)
 
     async def read(self, node: str) -> NodeRecord | None:
         """Read a node's record; None when there is no such node."""
@@ -146,7 +146,7 @@ class NodeStore:
         """Create a node's record with one owner, below a collection; None when the node exists."""
         # The name first: readers skip a name without a record, but a record without a name would never be swept.
         await self._list([int(time.time() * 1000), node])
-        noted = await self.affiliated.note([(owner, node)], self._stands)
+        noted = await self.affiliated.note([(owner, node)], self._has_affiliation)
         incarnation = secrets.token_hex(4)
         rows = [{"name": name, "value": value} for name, value in stored(config).items()]
         created = int(time.time() * 1000)
@@ -155,7 +155,7 @@ class NodeStore:
         fixed |= {"parent": name, "parent_life": life}
         reply = await self._server.run(self._call("create_node", node, fixed, rows))
         if reply[0] != b"ok":
-            await self._unnote([(owner, node)], noted)
+            await self._remove_noted([(owner, node)], noted)
             return None
         await self.affiliated.settle([(owner, node)])
         return NodeRecord(node, incarnation, 1, config, {owner: Affiliation.OWNER}, created, owner, name, life)
@@ -173,14 +173,14 @@ class NodeStore:
     async def affiliate(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
         """Store changed affiliations; refuses to remove the last owner."""
         gained = [(jid, record.name) for jid, affiliation in changes.items() if affiliation != "none"]
-        noted = await self.affiliated.note(gained, self._stands)
+        noted = await self.affiliated.note(gained, self._has_affiliation)
         rows = [{"jid": jid, "affiliation": affiliation} for jid, affiliation in changes.items()]
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "most": MAX_AFFILIATIONS}
         code = (await self._server.run(self._call("set_affiliations", record.name, fixed, rows)))[0]
         if code == b"ok":
             await self.affiliated.settle(gained)
             return None
-        await self._unnote(gained, noted)
+        await self._remove_noted(gained, noted)
         match code:
             case b"no-owner":
                 return Refused(Problem.NOT_ACCEPTABLE, "a node keeps at least one owner")
@@ -197,10 +197,10 @@ class NodeStore:
             jids.update(dict.fromkeys(await self._delete(partition)))
         await self._forget(record)
         # Keep the indexes short: entries that a crash leaves there are removed when room is needed or when they are read.
-        await self.subscribed.strike([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
-        await self.affiliated.strike([(jid, record.name) for jid in record.affiliations], before_ms)
+        await self.subscribed.remove([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
+        await self.affiliated.remove([(jid, record.name) for jid in record.affiliations], before_ms)
         if record.creator is not None:
-            await self.owned.strike([(record.creator, record.name)], before_ms)
+            await self.owned.remove([(record.creator, record.name)], before_ms)
         return list(jids)
 
     async def _forget(self, record: NodeRecord) -> None:
@@ -269,7 +269,7 @@ class NodeStore:
             if scan == b"0":
                 return jids
 
-    async def list_again(self, records: Sequence[NodeRecord]) -> None:
+    async def relist(self, records: Sequence[NodeRecord]) -> None:
         """Add nodes to the list of names again: Redis may have lost an entry alone, and an unlisted node is never swept."""
         pairs = [part for record in records for part in (record.created_ms, record.name)]
         if pairs:
@@ -285,7 +285,7 @@ class NodeStore:
         found = await self._server.command("ZRANGE", keys.of_service("names"), first, first + count - 1)
         return tuple(name.decode() for name in found)
 
-    async def lives(self, names: Sequence[str]) -> dict[str, str]:
+    async def incarnations(self, names: Sequence[str]) -> dict[str, str]:
         """Return the incarnations of those nodes that exist."""
         found = await self._server.commands([("HGET", keys.of_node("node", name), "incarnation") for name in names])
         return {name: life.decode() for name, life in zip(names, found, strict=True) if life}
@@ -295,15 +295,15 @@ class NodeStore:
         lived = [("HGET", keys.of_node("node", name), "incarnation") for name in names]
         counted = [("HGET", keys.of_node("options", name), _PARTITIONS) for name in names]
         found = await self._server.commands([*lived, *counted])
-        lives, counts = found[: len(names)], found[len(names) :]
+        incarnations, counts = found[: len(names)], found[len(names) :]
         return [
             Partition(name, life.decode(), number)
-            for name, life, count in zip(names, lives, counts, strict=True)
+            for name, life, count in zip(names, incarnations, counts, strict=True)
             if life
             for number in range(int(count or 1))
         ]
 
-    async def concerned(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
+    async def with_deliveries_of(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
         """Return the partitions where a frontend may have left deliveries: those with locks, readers, or its sent mark."""
         held = [("EXISTS", *keys.all_of_partition(("inflight", "uncommitted"), partition)) for partition in partitions]
         marked = [("HEXISTS", keys.of_partition("send_marks", partition), frontend) for partition in partitions]
@@ -311,21 +311,21 @@ class NodeStore:
         found = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
         return [partition for partition, *signs in found if any(signs)]
 
-    async def own(self, jid: Jid, node: str) -> bool:
+    async def count_owned(self, jid: Jid, node: str) -> bool:
         """Count a node to its creator's quota; False when the quota is used up."""
         (noted,) = await self.owned.note([(jid, node)], self._created)
         return noted is not None
 
-    async def disown(self, jid: Jid, node: str) -> None:
+    async def uncount_owned(self, jid: Jid, node: str) -> None:
         """Take a node that was not created off a quota."""
-        await self.owned.strike([(jid, node)], await self.now_ms())
+        await self.owned.remove([(jid, node)], await self.now_ms())
 
     async def _created(self, entries: Sequence[Entry]) -> set[Entry]:
         asked = [("HGET", keys.of_node("node", node), "creator") for _jid, node in entries]
         found = zip(entries, await self._server.commands(asked), strict=True)
         return {entry for entry, creator in found if creator is not None and creator.decode() == entry[0]}
 
-    async def attend(self, jid: Jid, *, here: bool) -> list[SubscriptionRef]:
+    async def track_presence(self, jid: Jid, *, here: bool) -> list[SubscriptionRef]:
         """Record that a resource came or went; returns the subscriptions to end."""
         whose = bare(jid)
         fixed: dict[str, Value] = {
@@ -349,20 +349,20 @@ class NodeStore:
         """Return the JIDs of one bare JID that are subscribed to a node."""
         return tuple(ref.jid for ref in await self.subscription_refs(jid) if ref.node == node)
 
-    async def standings(self, jid: Jid) -> list[tuple[str, Affiliation]]:
+    async def affiliations_of(self, jid: Jid) -> list[tuple[str, Affiliation]]:
         """Return a bare JID's affiliations, at most `MOST_PER_JID`; outdated entries are removed from its index."""
         entries = [(jid, name) for name in await self.affiliated.members(jid)]
         found = dict(zip(entries, await self._affiliations(entries), strict=True))
-        await self.affiliated.check([entry for entry, value in found.items() if value is None], self._stands)
+        await self.affiliated.check([entry for entry, value in found.items() if value is None], self._has_affiliation)
         return sorted((name, Affiliation(value.decode())) for (_, name), value in found.items() if value is not None)
 
-    async def _unnote(self, entries: Sequence[Entry], noted: Sequence[Noted | None]) -> None:
+    async def _remove_noted(self, entries: Sequence[Entry], noted: Sequence[Noted | None]) -> None:
         """Remove noted entries whose change failed; entries known before stay."""
         for entry, each in zip(entries, noted, strict=True):
             if each is not None and not each.known:
-                await self.affiliated.strike([entry], each.at_ms)
+                await self.affiliated.remove([entry], each.at_ms)
 
-    async def _stands(self, entries: Sequence[Entry]) -> set[Entry]:
+    async def _has_affiliation(self, entries: Sequence[Entry]) -> set[Entry]:
         found = zip(entries, await self._affiliations(entries), strict=True)
         return {entry for entry, standing in found if standing is not None}
 

@@ -148,7 +148,7 @@ class Approvals:
         if whose in self._store.admins:
             names = list(await self._store.names())
         else:
-            held = await self._store.standings(whose)
+            held = await self._store.affiliations_of(whose)
             names = [node for node, standing in held if standing is Affiliation.OWNER]
         counts = await self._pending.counts(names)
         return Listing(tuple(name for name, count in zip(names, counts, strict=True) if count))

@@ -64,7 +64,7 @@ class SubscriptionQueries:
         """List the sender's affiliations (P10)."""
         whose = bare(command.sender)
         if command.node is None:
-            return AffiliationList(tuple(await self._store.standings(whose)))
+            return AffiliationList(tuple(await self._store.affiliations_of(whose)))
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE

@@ -19,7 +19,7 @@ from broker.model.subscriptions import Subscription
 from broker.redis_core.commands.internal import Ask, Leave, Left
 from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.operations.operation import subid
-from broker.redis_core.records.jid_indexes import Entry, Truth
+from broker.redis_core.records.jid_indexes import Entry, TrueEntries
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.tasks import start
 
@@ -40,7 +40,7 @@ class SubscriptionService:
     """Carries out subscribes, unsubscribes and presence."""
 
     def __init__(
-        self, store: NodeStore, occupied: Truth, ask: Ask, groups: Groups, notify: Callable[[Notice], None]
+        self, store: NodeStore, occupied: TrueEntries, ask: Ask, groups: Groups, notify: Callable[[Notice], None]
     ) -> None:
         """Change subscriptions by `ask`; `occupied` returns who is subscribed or still holds locks."""
         self._notify = notify
@@ -76,7 +76,7 @@ class SubscriptionService:
             # The noted entry already counts, so nobody waits for this.
             start(self._settle_entry(entry))
         elif noted and isinstance(result, Refused) and not result.problem.retryable:
-            await self._index.strike([entry], noted.at_ms)
+            await self._index.remove([entry], noted.at_ms)
         return result
 
     async def unsubscribe(self, command: Unsubscribe, outcome: asyncio.Future[Any]) -> Result:
@@ -99,7 +99,7 @@ class SubscriptionService:
     async def presence(self, command: Presence) -> Result:
         """Record a JID's presence, and end its subscriptions when it goes offline (Q33)."""
         async with self._queue(command.sender):
-            refs = await self._store.attend(command.sender, here=command.available)
+            refs = await self._store.track_presence(command.sender, here=command.available)
         for ref in refs:
             await self.remove(ref.node, ref.jid)
         return Done()
@@ -152,7 +152,7 @@ class SubscriptionService:
 
     async def _remove_entry(self, node: str, jid: Jid) -> None:
         async with self._queue(jid):
-            await self._index.strike([SubscriptionRef(node, jid).entry])
+            await self._index.remove([SubscriptionRef(node, jid).entry])
 
     def _queue(self, jid: Jid) -> asyncio.Lock:
         return self._queues.setdefault(bare(jid), asyncio.Lock())
