@@ -20,7 +20,7 @@ Reply = Callable[[Any], None]
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
+class Waiting:
     """A command that waits for its partition; `ready` after the last former partition answered, without a command when done."""
 
     command: AnyCommand | None
@@ -39,62 +39,62 @@ class FormerPartitions:
         self._pipeline = pipeline
         self._submit = submit
         self._growth: tuple[str, tuple[int, ...]] = ("", ())
-        self._over: set[tuple[type, int]] = set()
-        self._turns: dict[int, deque[Turn]] = {}
+        self._exhausted: set[tuple[type, int]] = set()
+        self._queues: dict[int, deque[Waiting]] = {}
 
-    def learn(self, record: NodeRecord | None) -> None:
+    def set_growth(self, record: NodeRecord | None) -> None:
         """Note how many partitions the node had before."""
         if record is None:
             return
         growth = (record.incarnation, () if record.config.collects else record.former)
         if growth != self._growth:
             self._growth = growth
-            self._over.clear()
+            self._exhausted.clear()
 
-    def bring(self, command: AnyCommand, reply: Reply, number: int) -> None:
+    def submit(self, command: AnyCommand, reply: Reply, number: int) -> None:
         """Send a command to its partition, after the former partitions of its item."""
         former = self._growth[1]
         left = _former_places(command, former, number) if former else []
-        left = [each for each in left if (type(command), each) not in self._over]
-        if not left and number not in self._turns:
+        left = [each for each in left if (type(command), each) not in self._exhausted]
+        if not left and number not in self._queues:
             self._pipeline(number).submit(command, reply)
             return
-        turn = Turn(command, reply, not left, self._growth)
-        self._turns.setdefault(number, deque()).append(turn)
+        waiting = Waiting(command, reply, not left, self._growth)
+        self._queues.setdefault(number, deque()).append(waiting)
         if left:
-            self._ask(turn, number, left)
+            self._ask(waiting, number, left)
 
-    def _ask(self, turn: Turn, number: int, left: list[int]) -> None:
-        assert turn.command is not None
-        self._pipeline(left[0]).submit(_if_known(turn.command), partial(self._asked, turn, number, left))
+    def _ask(self, waiting: Waiting, number: int, left: list[int]) -> None:
+        assert waiting.command is not None
+        self._pipeline(left[0]).submit(_if_known(waiting.command), partial(self._asked, waiting, number, left))
 
-    def _asked(self, turn: Turn, number: int, left: list[int], outcome: Outcome | Unknown) -> None:
+    def _asked(self, waiting: Waiting, number: int, left: list[int], outcome: Outcome | Unknown) -> None:
         if not isinstance(outcome, Unknown):
-            turn.command = None
+            waiting.command = None
         else:
             # The answer holds for the growth at the time of the question only.
-            if outcome.over and turn.growth == self._growth:
-                self._over.add((type(turn.command), left[0]))
+            if outcome.over and waiting.growth == self._growth:
+                self._exhausted.add((type(waiting.command), left[0]))
             if left[1:]:
-                self._ask(turn, number, left[1:])
+                self._ask(waiting, number, left[1:])
                 return
-        turn.ready = True
-        self._go_on(number)
-        if turn.command is None:
-            turn.reply(outcome)
+        waiting.ready = True
+        self._submit_ready(number)
+        if waiting.command is None:
+            waiting.reply(outcome)
 
-    def _go_on(self, number: int) -> None:
-        turns = self._turns[number]
-        while turns and turns[0].ready:
-            turn = turns.popleft()
-            if turn.command is None:
+    def _submit_ready(self, number: int) -> None:
+        queue = self._queues[number]
+        while queue and queue[0].ready:
+            waiting = queue.popleft()
+            if waiting.command is None:
                 continue
-            if turn.growth == self._growth:
-                self._pipeline(number).submit(turn.command, turn.reply)
+            if waiting.growth == self._growth:
+                self._pipeline(number).submit(waiting.command, waiting.reply)
             else:
-                self._submit(turn.command, turn.reply)
-        if not turns:
-            del self._turns[number]
+                self._submit(waiting.command, waiting.reply)
+        if not queue:
+            del self._queues[number]
 
 
 def _former_places(command: AnyCommand, former: Sequence[int], number: int) -> list[int]:
@@ -107,7 +107,7 @@ def _former_places(command: AnyCommand, former: Sequence[int], number: int) -> l
 
 def _if_known(command: AnyCommand) -> AnyCommand:
     """Turn a command into the one for a former partition of its item."""
-    worded = ROWS[type(command)].before_growth
-    assert worded is not None
-    known: AnyCommand = worded(*(getattr(command, each.name) for each in fields(command)))
+    turned = ROWS[type(command)].before_growth
+    assert turned is not None
+    known: AnyCommand = turned(*(getattr(command, each.name) for each in fields(command)))
     return known

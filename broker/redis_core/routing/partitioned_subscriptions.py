@@ -39,7 +39,7 @@ class PartitionedSubscriptions:
         self._queues: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._waiting: set[str] = set()
 
-    async def take(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
+    async def subscribe(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
         """Make, change or register a subscription; a waiting registration serves all callers that ask for one."""
         whose = command.subid if isinstance(command, ReregisterSubscription) else subid(command.jid)
         if isinstance(command, ReregisterSubscription):
@@ -59,24 +59,24 @@ class PartitionedSubscriptions:
             # Read the partitions now: one that is added later registers subscriptions itself.
             return await self._registered(command.node, begun, await self._others(partitions))
 
-    async def follow(self, command: Subscribe, partitions: int) -> Outcome:
+    async def subscribe_log(self, command: Subscribe, partitions: int) -> Outcome:
         """Start a log reader in the partitions that it reads, then let the other partitions know it."""
         try:
-            chosen = log_readers.chosen(command, partitions)
+            chosen = log_readers.partitions_to_read(command, partitions)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         others = [number for number in range(partitions) if number not in chosen]
         async with self._queue(subid(command.jid)):
             # The last partition comes first and alone: if it refuses, nothing has changed (E7).
             *others_read, last = chosen
-            begun = [await self._ask(last, log_readers.follow(command, last, reading=True))]
+            begun = [await self._ask(last, log_readers.subscribe_command(command, last, reading=True))]
             if isinstance(begun[0], Subscribed):
-                asked = [log_readers.follow(command, number, reading=True) for number in others_read]
+                asked = [log_readers.subscribe_command(command, number, reading=True) for number in others_read]
                 begun = [*await self._all(others_read, asked), *begun]
-            outcome = log_readers.followed(begun)
+            outcome = log_readers.merged(begun)
             if isinstance(outcome, Subscribed):
                 told = await self._all(
-                    others, [log_readers.follow(command, number, reading=False) for number in others]
+                    others, [log_readers.subscribe_command(command, number, reading=False) for number in others]
                 )
                 # The coordinator knows the expiry, whether it is read or not.
                 ends = [each.until_ms for each in told if isinstance(each, Subscribed)]
@@ -86,7 +86,7 @@ class PartitionedSubscriptions:
     async def leave(self, command: Unsubscribe | Leave, partitions: int) -> list[Outcome]:
         """End a subscription in every partition; returns the outcomes in order."""
         if isinstance(command, Leave) and command.lapsed:
-            return await self._lapse(command, partitions)
+            return await self._expire(command, partitions)
         async with self._queue(subid(command.jid)):
             # The coordinator decides; nothing else changes if it refuses.
             outcomes: list[Outcome] = [await self._ask(COORDINATOR, command)]
@@ -103,7 +103,7 @@ class PartitionedSubscriptions:
                 asked.update(more)
         return outcomes
 
-    async def _lapse(self, command: Leave, partitions: int) -> list[Outcome]:
+    async def _expire(self, command: Leave, partitions: int) -> list[Outcome]:
         """End a subscription whose lease expired, in the coordinator last: until then it remembers the expiry."""
         async with self._queue(subid(command.jid)):
             others = await self._others(partitions)
@@ -113,7 +113,7 @@ class PartitionedSubscriptions:
             ended = await self._ask(COORDINATOR, command)
         if isinstance(ended, Refused) and ended.problem is Problem.SUPERSEDED:
             # The lease was renewed while the other partitions removed it: register it there again.
-            await self.take(ReregisterSubscription(command.node, command.subid or subid(command.jid)), partitions)
+            await self.subscribe(ReregisterSubscription(command.node, command.subid or subid(command.jid)), partitions)
         return [ended, *outcomes]
 
     async def _registered(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:

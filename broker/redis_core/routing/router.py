@@ -81,12 +81,12 @@ class NodeRouter:
         self._partitioned = PartitionedSubscriptions(self.ask, self._others)
         self.balancer = Balancer(known.node, self.ask)
         self.pool = CollectionCredit(known, tree, gates, tasks.background)
-        self._reports = CreditReports(self.balancer, gates, tasks.background, self._visit)
+        self._reports = CreditReports(self.balancer, gates, tasks.background, self._sweep)
         self._turns = count()
         self._collected = False
         self._pipelines: dict[int, PartitionPipeline] = {}
         self._former_partitions = FormerPartitions(self.pipeline, self.submit)
-        self._learnt: NodeRecord | None = None
+        self._last_record: NodeRecord | None = None
         self._queued: list[tuple[AnyCommand, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
 
@@ -118,7 +118,7 @@ class NodeRouter:
                 if not isinstance(part, Scanned):
                     return
                 whose = [ReregisterSubscription(self.known.node, each) for each in part.subids if each]
-                await asyncio.gather(*(self._partitioned.take(each, self._count) for each in whose))
+                await asyncio.gather(*(self._partitioned.subscribe(each, self._count) for each in whose))
 
     async def _others(self, partitions: int) -> Sequence[int]:
         """Return the numbers of the partitions besides the coordinator that share its credit."""
@@ -175,7 +175,7 @@ class NodeRouter:
         self.balancer.tick()
         self._reports.tick()
 
-    def _visit(self, number: int) -> None:
+    def _sweep(self, number: int) -> None:
         self.pipeline(number).mark()
 
     def _queue(self, command: AnyCommand, reply: Reply) -> None:
@@ -184,14 +184,14 @@ class NodeRouter:
             self._reading = start(self._read())
 
     async def _read(self) -> None:
-        hindrance: Refused | None = FAILED
+        refused: Refused | None = FAILED
         partitions = 0
         try:
             record = await self.known.read()
-            hindrance = GONE if record is None else None
+            refused = GONE if record is None else None
             partitions = 0 if record is None else record.config.partitions
         except CoreUnavailable as error:
-            hindrance = Refused(error.problem, error.detail)
+            refused = Refused(error.problem, error.detail)
         except Exception:
             log.exception("record not read", node=self.known.node)
         finally:
@@ -199,50 +199,50 @@ class NodeRouter:
             self._reading = None
             queued, self._queued = self._queued, []
             for command, reply in queued:
-                then(reply, self._read_for, command, partitions)(hindrance)
+                then(reply, self._read_for, command, partitions)(refused)
 
-    def _read_for(self, command: AnyCommand, partitions: int, reply: Reply, hindrance: Refused | None) -> None:
-        if hindrance is None:
+    def _read_for(self, command: AnyCommand, partitions: int, reply: Reply, refused: Refused | None) -> None:
+        if refused is None:
             self._route(command, reply, partitions, cached=False)
         else:
-            reply(hindrance)
+            reply(refused)
 
     def _route(self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> None:
         """Route a command; a cached record never refuses one, for the node may have grown."""
         record = self.known.record
-        if record is not self._learnt:
-            self._learnt = record
-            self._former_partitions.learn(record)
+        if record is not self._last_record:
+            self._last_record = record
+            self._former_partitions.set_growth(record)
         where = place(command, partitions)
         if isinstance(where, int):
             searched = ROWS[type(command)].searched
             if searched and searched(command):
-                reply = then(reply, self._unless_elsewhere, command, where)
-            self._former_partitions.bring(command, reply, where)
+                reply = then(reply, self._search_elsewhere, command, where)
+            self._former_partitions.submit(command, reply, where)
         elif where is Place.ANY:
             self.pipeline(next(self._turns) % partitions).submit(command, reply)
         elif where is Place.NOWHERE and cached:
             self.known.forget()
             self._queue(command, reply)
         else:
-            self._spread(command, reply, partitions, where)
+            self._route_to_several(command, reply, partitions, where)
 
-    def _spread(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
+    def _route_to_several(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
         """Send a command to the several partitions that it is for."""
         match where:
             case Place.ALL:
-                self._everywhere(command, reply, partitions)
+                self._send_to_all(command, reply, partitions)
             case Place.SUBSCRIPTION:
                 assert isinstance(command, Subscribe | Adjust | ReregisterSubscription)
                 self._subscribe(command, reply, partitions)
             case Place.DEPARTURE if partitions > 1 or self._collects:
                 assert isinstance(command, Unsubscribe | Leave)
-                self._tasks.answer(self._left(command, partitions), reply)
+                self._tasks.answer(self._end_subscription(command, partitions), reply)
             case Place.DEPARTURE:
-                self._everywhere(command, reply, partitions)
+                self._send_to_all(command, reply, partitions)
             case Place.LEASE:
                 assert isinstance(command, Fetch)
-                self._tasks.answer(self._fetched(command), reply)
+                self._tasks.answer(self._pull(command), reply)
             case Place.NOWHERE:
                 reply(_NOWHERE)
             case _:
@@ -251,42 +251,42 @@ class NodeRouter:
     def _subscribe(self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, partitions: int) -> None:
         record = self.known.record
         if not (isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record)):
-            self._hand_subscription(command, reply, partitions)
+            self._send_subscription(command, reply, partitions)
         elif command.selector:
             reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
         else:
-            self._tasks.answer(self._followed(command), reply)
+            self._tasks.answer(self._subscribe_log(command), reply)
 
-    def _hand_subscription(
+    def _send_subscription(
         self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, partitions: int
     ) -> None:
         if partitions > 1 or self._collects:
             self._tasks.answer(self._subscribed(command, partitions), reply)
         else:
-            self.pipeline(COORDINATOR).submit(command, then(reply, self._coordinator_told, command))
+            self.pipeline(COORDINATOR).submit(command, then(reply, self._subscription_answered, command))
 
-    def _coordinator_told(
+    def _subscription_answered(
         self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, outcome: Outcome
     ) -> None:
         if isinstance(outcome, Begun):
             # The node has grown: the subscription is now in several partitions.
-            self._hand_subscription(command, reply, self._count)
+            self._send_subscription(command, reply, self._count)
         else:
             reply(outcome)
 
-    def _everywhere(self, command: AnyCommand, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
+    def _send_to_all(self, command: AnyCommand, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
         """Send a command to all partitions and merge their outcomes; `had` are the outcomes of the first ones."""
         part = ROWS[type(command)].part
         left = {number: part(command, number) if part else command for number in range(len(had), partitions)}
-        self._ask_each(left, then(reply, self._everywhere_told, command, had))
+        self._ask_each(left, then(reply, self._merge_all, command, had))
 
-    def _everywhere_told(
+    def _merge_all(
         self, command: AnyCommand, had: Sequence[Outcome], reply: Reply, outcomes: Mapping[int, Outcome]
     ) -> None:
         known = [*had, *outcomes.values()]
         if len(known) < self._count:
             # The scripts have reported that the node has grown.
-            self._everywhere(command, reply, self._count, known)
+            self._send_to_all(command, reply, self._count, known)
         else:
             alone = len(known) == 1 and ROWS[type(command)].part is None
             reply(known[0] if alone else gathered(command, known))
@@ -309,9 +309,9 @@ class NodeRouter:
             self.pipeline(number).submit(command, partial(taken, number))
 
     async def _subscribed(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
-        return await self._partitioned.take(command, partitions)
+        return await self._partitioned.subscribe(command, partitions)
 
-    async def _fetched(self, command: Fetch) -> Outcome:
+    async def _pull(self, command: Fetch) -> Outcome:
         """Check a pull subscription's lease, then read what it holds in all partitions of the queue or below the collection."""
         record = await self.known.read()
         if record is None:
@@ -339,15 +339,15 @@ class NodeRouter:
         parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
         return fetched(first, parts)
 
-    async def _left(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
+    async def _end_subscription(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
         return gathered(command, await self._partitioned.leave(command, partitions))
 
-    async def _followed(self, command: Subscribe) -> Outcome:
+    async def _subscribe_log(self, command: Subscribe) -> Outcome:
         # The partition to read depends on their number, so read the record first.
         record = await self.known.renew()
-        return GONE if record is None else await self._partitioned.follow(command, record.config.partitions)
+        return GONE if record is None else await self._partitioned.subscribe_log(command, record.config.partitions)
 
-    def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
+    def _search_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
         """Answer, unless another partition may have the item or an answer to the same request: then search them."""
         if not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
             reply(outcome)

@@ -19,7 +19,7 @@ def reads(command: Subscribe, record: NodeRecord) -> bool:
     return bool(command.start) or not record.config.queueing
 
 
-def chosen(command: Subscribe, count: int) -> tuple[int, ...]:
+def partitions_to_read(command: Subscribe, count: int) -> tuple[int, ...]:
     """Choose the partitions to read: the named ones, that of the start offset, or one by the JID's hash (E10).
 
     Raises MalformedRequest when the start offset does not fit all of them.
@@ -34,7 +34,7 @@ def chosen(command: Subscribe, count: int) -> tuple[int, ...]:
     return (hashed(command.jid, count) if named is None else named,)
 
 
-def follow(command: Subscribe, partition: int, *, reading: bool) -> SubscribeLog:
+def subscribe_command(command: Subscribe, partition: int, *, reading: bool) -> SubscribeLog:
     """Build the command for one partition; by default reading starts after the newest entry (E3)."""
     start = (command.start or offsets.LATEST) if reading else ""
     credit = STREAM_CREDIT if command.credit is None else command.credit
@@ -43,7 +43,7 @@ def follow(command: Subscribe, partition: int, *, reading: bool) -> SubscribeLog
     )
 
 
-def followed(outcomes: list[Outcome]) -> Outcome:
+def merged(outcomes: list[Outcome]) -> Outcome:
     """Merge the outcomes of the partitions that are read."""
     granted = [outcome for outcome in outcomes if isinstance(outcome, Subscribed)]
     if len(granted) < len(outcomes):
