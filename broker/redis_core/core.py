@@ -271,7 +271,7 @@ class RedisCore:
         if self._relay and not self._running:
             self._relay.announce(partition, 0)
         else:
-            self._heartbeat.report_changed(partition.node)
+            self._heartbeat.changed.add(partition.node)
 
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a counter."""

@@ -143,8 +143,9 @@ class Door:
         csrf.judge(http_request.method, fields)
         sender = Jid("") if operation.public else await self._admitted(fields.get("authorization", ""))
         about["subscriber"] = sender
-        query = _query(http_request.scope["query_string"], operation)
-        kinds = _kinds(operation)
+        raw = http_request.scope["query_string"]
+        query = _query(raw, operation) if raw else {}
+        kinds = _MEDIA_TYPES[operation.name]
         wants = negotiation.wanted(fields.get("accept", ""), kinds) if kinds else ""
         coding = fields.get("content-encoding", "")
         body = await self._body(http_request, coding) if operation.body is not Body.NONE else b""
@@ -167,7 +168,7 @@ class Door:
         try:
             answers = [
                 await OPERATIONS[operation.name](self._core, replace(shown, wants=kind))
-                for kind in _kinds(operation) or ("",)
+                for kind in _MEDIA_TYPES[operation.name] or ("",)
                 if kind != negotiation.EVENTS
             ]
         except Fault as refusal:
@@ -223,6 +224,10 @@ def _kinds(operation: Operation) -> tuple[str, ...]:
     if _AS_THEY_ARE & set(operation.answers.values()):
         return ()
     return next((_KINDS[each] for each in operation.answers.values() if each in _KINDS), (negotiation.JSON,))
+
+
+_MEDIA_TYPES: Final = {each.name: _kinds(each) for methods in routes.ROUTES.values() for each in methods.values()}
+"""The media types of each operation's answer, by its name."""
 
 
 def _tag(answer: Response) -> str:

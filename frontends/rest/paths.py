@@ -6,6 +6,7 @@ are one resource. A dot is an ordinary character.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -66,6 +67,7 @@ class Place:
     lease: str = ""
 
 
+@lru_cache(maxsize=256)
 def read(raw: bytes) -> Place | None:
     """Parse a raw path; None when no resource has this form. Raises MalformedRequest."""
     if raw in _ALONE:

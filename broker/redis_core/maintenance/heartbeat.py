@@ -71,7 +71,8 @@ class Heartbeat:
         self._announced: dict[Partition, int] = {}
         self._unsent_due: dict[Partition, int] = {}
         self._taken_over: list[str] = []
-        self._changed: set[str] = set()
+        self.changed: set[str] = set()
+        """The nodes that have changed: one of the next heartbeats reports them."""
         self._changes_sent_at = 0.0
         self._skew_ms = 0.0
         self._last_beat_ms = 0
@@ -105,10 +106,6 @@ class Heartbeat:
     def report_taken_over(self, frontend: str) -> None:
         """Report with the next heartbeat that all deliveries of a dead frontend are taken over."""
         self._taken_over.append(frontend)
-
-    def report_changed(self, node: str) -> None:
-        """Report with one of the next heartbeats that a node has changed."""
-        self._changed.add(node)
 
     async def run(self, act: Act) -> None:
         """Send heartbeats until cancelled."""
@@ -189,7 +186,7 @@ class Heartbeat:
         self._unsent_due, self._taken_over = {}, []
         changed: set[str] = set()
         if time.monotonic() - self._changes_sent_at > CHANGES_SECONDS:
-            changed, self._changed = self._changed, set()
+            changed, self.changed = self.changed, set()
         early, self._beat_early = self._beat_early, False
         most = self.free_sweeps
         try:
@@ -200,7 +197,7 @@ class Heartbeat:
             self._announced = {}
             self._unsent_due = due_times | self._unsent_due
             self._taken_over += taken_over
-            self._changed |= changed
+            self.changed |= changed
             raise
         if changed:
             self._changes_sent_at = time.monotonic()
@@ -242,7 +239,7 @@ class Heartbeat:
 
     async def deregister(self) -> None:
         """Report the last due times and leave the list of frontends: others have nothing to take over."""
-        await self._call(self._unsent_due, self._taken_over, self._changed, 0)
+        await self._call(self._unsent_due, self._taken_over, self.changed, 0)
         await self._server.commands(
             [
                 ("ZREM", keys.of_service("frontends"), self._frontend),

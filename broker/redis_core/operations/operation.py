@@ -118,7 +118,7 @@ class Reply:
             due_ms,
             bool(more),
             token,
-            _credit_report(*told),
+            _credit_report(told[0]) if any(told) else None,
         )
 
 
@@ -173,10 +173,8 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
     raise ScriptDefect(msg)
 
 
-def _credit_report(report: list[Any] | None = None) -> CreditReport | None:
-    """Read a report on shared credit; None where no credit is shared."""
-    if not report:
-        return None
+def _credit_report(report: list[Any]) -> CreditReport:
+    """Read a report on shared credit."""
     version, wanted, since, whom, held, pools, grants = report
     return CreditReport(
         version,

@@ -6,7 +6,7 @@ redis-py opens, uses and closes them; its own pool costs more than sending a com
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import hiredis
 from redis.asyncio import ConnectionPool
@@ -27,7 +27,14 @@ UNKNOWN: Final = -1
 MOST: Final = 64
 """Connections to one Redis, and so calls under way there, at most."""
 
+_encode = cast("Callable[[Line], bytes]", hiredis.pack_command)
+
 Greet = Callable[[AbstractConnection], Awaitable[None]]
+
+
+def split_name(line: Line) -> Line:
+    """Return a command in single words: some names have two."""
+    return (*str(line[0]).split(), *line[1:])
 
 
 class Connection:
@@ -61,12 +68,11 @@ class Connection:
             await self._write(command)
 
     def pack_command(self, *parts: Value) -> list[bytes]:
-        """Encode a command; some of redis-py's own names have two words."""
-        words: tuple[Any, ...] = (*str(parts[0]).split(), *parts[1:])
-        return [hiredis.pack_command(words)]
+        """Encode a command of redis-py's own."""
+        return [_encode(split_name(parts))]
 
     async def replies(self, lines: Sequence[Line]) -> list[Any]:
-        """Send commands and read their replies, each due within the time-out after the one before.
+        """Send commands, each of single words, and read their replies, each due within the time-out after the one before.
 
         One timer for all: redis-py's own timer for each reply costs more than reading it.
         """
@@ -74,7 +80,7 @@ class Connection:
         replies: list[Any] = []
         async with asyncio.timeout(patience) as timer:
             set_at = time()
-            await self._write([self.pack_command(*line)[0] for line in lines])
+            await self._write(list(map(_encode, lines)))
             for _line in lines:
                 if patience is not None and (now := time()) - set_at > patience / 10:
                     set_at = now

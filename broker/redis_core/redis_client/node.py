@@ -26,7 +26,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
-from broker.redis_core.redis_client.connections import Connections, Greet, Line
+from broker.redis_core.redis_client.connections import Connections, Greet, Line, split_name
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.packages import Loads, Package, Packages, is_forbidden, is_there, is_unknown
 from broker.redis_url import Address
@@ -307,8 +307,8 @@ class RedisNode:
         """Encode operations for the package that this master has."""
         package = self._package
         if package is None:
-            return lines
-        return [(*package.commands[str(line[1])], *line[2:]) if line[0] == CALL else line for line in lines]
+            return list(map(split_name, lines))
+        return [(*package.commands[str(line[1])], *line[2:]) if line[0] == CALL else split_name(line) for line in lines]
 
     async def _know_package(self, connection: Any, ends: float) -> None:
         """Load missing operations; raises Unsent when that fails.
@@ -356,7 +356,7 @@ class RedisNode:
         try:
             missing = await _missing(package, connection)
             # Without a transaction, so that Redis can serve others between two scripts.
-            replies = await connection.replies([*missing.operations, *missing.for_people])
+            replies = await connection.replies(list(map(split_name, (*missing.operations, *missing.for_people))))
         finally:
             self._loading.release()
         needed = len(missing.operations)
@@ -393,7 +393,7 @@ def _size(line: Line) -> int:
 
 
 async def _missing(package: Package, connection: Any) -> Loads:
-    return package.loads(await connection.replies(package.question))
+    return package.loads(await connection.replies(list(map(split_name, package.question))))
 
 
 def _parted(replies: list[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:

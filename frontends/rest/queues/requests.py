@@ -25,6 +25,7 @@ from frontends.rest.http_types import Request
 GROUP_KEY: Final = "group-key"
 HINTS: Final = {"delay": "Message-Delay", "priority": "Message-Priority", "ttl": "Message-TTL"}
 """The names of delivery hints in JSON, each with its header."""
+_HINT_FIELDS: Final = frozenset(map(str.lower, HINTS.values()))
 
 ITEM: Final = "item-"
 GUID: Final = "idempotency-key"
@@ -99,10 +100,12 @@ def message(request: Request, sent: Message, item_id: str | None, ticket: str) -
         # Messages may be delivered in XML, which has no control characters.
         if not is_printable(name + text):
             raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]!a} is not printable")
-    said = headers.named(sent.headers.items())
-    traced = trace.headers(request.headers.get(trace.PARENT), request.headers.get(trace.STATE))
+    said = headers.named(sent.headers.items()) if sent.headers else {}
+    traced: Mapping[str, str] = {}
+    if trace.PARENT in request.headers:
+        traced = trace.headers(request.headers[trace.PARENT], request.headers.get(trace.STATE))
     envelope = packed(sent.body, sent.content_type, {**said, **traced})
-    size = len(sent.body) + headers.size(said)
+    size = len(sent.body) + (headers.size(said) if said else 0)
     asked_hints, digest = hints(sent.asks), _digest(sent, said) if sent.exact else ""
     return Publish(
         request.place.node,
@@ -139,6 +142,8 @@ def _digest(sent: Message, said: Mapping[str, str]) -> str:
 
 def asks(fields: Mapping[str, str]) -> dict[str, str | int]:
     """Read the delivery hints from headers."""
+    if _HINT_FIELDS.isdisjoint(fields):
+        return {}
     return {header: fields[header.lower()] for header in HINTS.values() if header.lower() in fields}
 
 
