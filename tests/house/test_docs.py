@@ -91,7 +91,7 @@ def test_figures_agree() -> None:
         re.search(r"\| `two_frontends` .*\| ([\d.]+) \|", page),
     )
     assert jobs and ratio
-    assert f"one frontend carries {jobs[1]} whole jobs a second" in readme
+    assert f"one frontend carries {jobs[1]} complete jobs a second" in readme
     assert (
         f"{jobs[2]} times what ejabberd's own pubsub" in readme and f"two frontends carry {ratio[1]} of that" in readme
     )
