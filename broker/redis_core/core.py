@@ -292,7 +292,7 @@ class RedisCore:
 
     def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items to their other nodes."""
-        self._handovers.tell(record, partition, told)
+        self._handovers.begin(record, partition, told)
 
     # Used within the core.
 

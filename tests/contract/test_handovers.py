@@ -144,7 +144,7 @@ async def test_none_hides_another(
         await later(core, store, node)
     assert (await counted(core, f"{node}-open")).waiting == len(free)
     assert (await counted(core, node)).dying == len(stuck)
-    assert seen["bytes"] < visits * 20 * 20_500 and seen["read"] <= handovers.MOST_BYTES + 20_500
+    assert seen["bytes"] < visits * 20 * 20_500 and seen["read"] <= handovers.MAX_BYTES + 20_500
 
 
 async def _failed() -> Any:
@@ -206,7 +206,7 @@ async def test_read_within_a_bound(make_core: MakeCore, node: str, monkeypatch: 
     assert await sent(core, node, f"{node}-2") == 20
     await rested(core)
     assert (await counted(core, f"{node}-2")).waiting == 20
-    assert seen["read"] <= handovers.MOST_BYTES + size + 100 and seen["AcceptHandover"] == 20
+    assert seen["read"] <= handovers.MAX_BYTES + size + 100 and seen["AcceptHandover"] == 20
 
 
 async def test_without_a_node_for_dead_letters(make_core: MakeCore, store: Store, node: str) -> None:

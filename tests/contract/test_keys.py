@@ -192,7 +192,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
 def test_what_is_there_for_a_moment() -> None:
     """What a command has left for a frontend is gone in a moment: the example is compared with what is written."""
     assert wakeup.wakeup_commands()[0] == ("RPUSH", _BELL, EXAMPLES[_BELL].strip("`"))
-    written = relay.written(NodeEvent("jobs", WORKER, "purge")).decode()
+    written = relay.encode(NodeEvent("jobs", WORKER, "purge")).decode()
     assert shape(EXAMPLES[_NOTICES]).fullmatch(written)
 
 

@@ -8,7 +8,7 @@ from broker.model.commands import Hold, Publish
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.redis_core.delivery.exactly_once import Held, begun, name, sender_of
+from broker.redis_core.delivery.exactly_once import StoredMessage, message_key, new_message, sender_of
 
 ALICE = Jid("alice@x/my desk")
 
@@ -30,8 +30,8 @@ def _hold(
 @given(st.text(min_size=1), st.text(min_size=1), st.binary(), st.text(), st.none() | st.integers(0, 1023))
 def test_records(node: str, item: str, body: bytes, key: str, partition: int | None) -> None:
     """Whatever a node, an id, a key and a payload are made of, they come back, with a ticket that no publisher can write."""
-    held = begun(_hold(node, item, body, key=key, partition=partition))
-    read = Held.unpack(ALICE, held.pack())
+    held = new_message(_hold(node, item, body, key=key, partition=partition))
+    read = StoredMessage.unpack(ALICE, held.pack())
     assert (read.nonce, read.digest) == (held.nonce, held.digest)
     assert (read.publish.node, read.publish.item_id, read.publish.envelope) == (node, item, body)
     assert (read.publish.key, read.publish.partition) == (key, partition)
@@ -40,34 +40,34 @@ def test_records(node: str, item: str, body: bytes, key: str, partition: int | N
 
 def test_digests() -> None:
     """SX10: copies have one digest and each its own nonce; another node, place, id or payload is another message."""
-    first, copy = begun(_hold()), begun(_hold())
+    first, copy = new_message(_hold()), new_message(_hold())
     assert first.digest == copy.digest and first.nonce != copy.nonce
     assert first.publish.item_id == f"m1~{first.nonce}"
     others = (_hold("o"), _hold(item="m1"), _hold(body=b"c"), _hold(stem="m2"), _hold(key="k"), _hold(partition=0))
     asking = (_hold(hints=Hints(1)), _hold(hints=Hints(priority=1)))
-    assert len({begun(other).digest for other in (*others, *asking)} | {first.digest}) == 9
+    assert len({new_message(other).digest for other in (*others, *asking)} | {first.digest}) == 9
 
 
 def test_hints() -> None:
     """S9: what is held asks for the same when it is let go; a record without hints is as it always was."""
     for partition in (None, 3):
-        held = begun(_hold(partition=partition, hints=Hints(5_000, 9, 60_000)))
-        read = Held.unpack(ALICE, held.pack()).publish
+        held = new_message(_hold(partition=partition, hints=Hints(5_000, 9, 60_000)))
+        read = StoredMessage.unpack(ALICE, held.pack()).publish
         assert (read.hints, read.partition) == (Hints(5_000, 9, 60_000), partition)
     before = b"n d 1 - 1 1 1 n i k b".replace(b"n i k b", b"nikb")
-    assert Held.unpack(ALICE, before).publish.hints == NO_HINTS
-    assert b"/" not in begun(_hold()).pack()
+    assert StoredMessage.unpack(ALICE, before).publish.hints == NO_HINTS
+    assert b"/" not in new_message(_hold()).pack()
 
 
 def test_headers_are_no_part_of_a_message() -> None:
     """SX10: a copy may come by another way, and a trace names a new step of it each time."""
     plain, traced = (codec.pack(Envelope(b"b", headers=given)) for given in ({}, {"traceparent": "1"}))
-    first, copy = begun(_hold(body=plain)), begun(_hold(body=traced))
+    first, copy = new_message(_hold(body=plain)), new_message(_hold(body=traced))
     assert first.digest == copy.digest and copy.publish.envelope == traced
 
 
 def test_names() -> None:
     """S14: the sender is the full JID, and comes out of the name again."""
     for jid in ("alice@x/my desk", "alice@x", "x", "x/a/b"):
-        assert sender_of(name(Jid(jid), "m\0 1")) == jid
-    assert name(ALICE, "m1").startswith("alice@x\0")
+        assert sender_of(message_key(Jid(jid), "m\0 1")) == jid
+    assert message_key(ALICE, "m1").startswith("alice@x\0")

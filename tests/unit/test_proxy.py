@@ -33,6 +33,6 @@ def test_notices_as_text() -> None:
         gained,
         OwnershipLost("jobs", Jid("a@x/1"), 1, "g", 2, 3, "stolen"),
     ):
-        assert relay.read(relay.written(notice)) == notice
+        assert relay.decode(relay.encode(notice)) == notice
     for text in (b"", b"{}", b"[1]", b'["Other", {}]', b'["NodeEvent", {"more": 1}]', b'["NodeEvent", 1]', b"[[], {}]"):
-        assert relay.read(text) is None
+        assert relay.decode(text) is None

@@ -28,22 +28,22 @@ log = structlog.get_logger()
 LATE_MS = 5_000
 """A claim that is older and not ended belongs to a dead frontend; the ticket makes a second publish harmless anyway."""
 
-FINISHED_AT_ONCE = 50
+FINISH_BATCH = 50
 
-_TOO_MUCH = Refused(Problem.TOO_MUCH_HELD, "as much is held for you, or for all, as may be: deliver some first")
+_QUOTA_EXCEEDED = Refused(Problem.TOO_MUCH_HELD, "as much is held for you, or for all, as may be: deliver some first")
 _UNTRUSTED = Refused(Problem.NOT_TRUSTED, "assured messages are taken from those alone whom this service trusts")
 _GONE = Refused(Problem.NODE_GONE, "there is no such node (any more)")
-_REDEEMING = {
+_REDEEM_REFUSALS = {
     b"item-not-found": Refused(Problem.ITEM_NOT_FOUND, "nothing is reserved for you under this id"),
     b"reservation-expired": Refused(Problem.RESERVATION_EXPIRED, "the time of the reservation is over: make another"),
     b"reservation-used": Refused(Problem.RESERVATION_USED, "another body was sent to this reservation before"),
-    b"too-much-held": _TOO_MUCH,
+    b"too-much-held": _QUOTA_EXCEEDED,
 }
 _UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "nothing is held under this msgId: send the message again as assured")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredMessage:
     """A stored publish: `nonce digest body-bytes partition node-length item-length key-length node item key envelope`.
 
     The partition is `-` when none is named. Scheduling options follow it, each after a slash.
@@ -65,7 +65,7 @@ class Held:
         return b"".join((head.encode(), *names, publish.envelope))
 
     @staticmethod
-    def unpack(sender: Jid, record: bytes) -> "Held":
+    def unpack(sender: Jid, record: bytes) -> "StoredMessage":
         """Read the record; the publish carries its ticket."""
         nonce, digest, body_bytes, told, node_length, item_length, key_length, rest = record.split(b" ", 7)
         partition, _, hints = told.decode().partition("/")
@@ -84,10 +84,10 @@ class Held:
             key=rest[key_at:body_at].decode(),
             hints=Hints.parse(hints.replace("/", " ")),
         )
-        return Held(nonce.decode(), digest.decode(), publish)
+        return StoredMessage(nonce.decode(), digest.decode(), publish)
 
 
-def begun(command: Hold) -> Held:
+def new_message(command: Hold) -> StoredMessage:
     """Make the record of a new message; its nonce makes item id and ticket unique."""
     publish = command.publish
     item = publish.item_id
@@ -96,17 +96,17 @@ def begun(command: Hold) -> Held:
     digest = hashlib.sha256(b"\0".join(part if isinstance(part, bytes) else part.encode() for part in told))
     nonce = secrets.token_hex(12)
     named = replace(publish, item_id=f"{command.stem}~{nonce}" if item is None else item)
-    return Held(nonce, digest.hexdigest()[:32], named)
+    return StoredMessage(nonce, digest.hexdigest()[:32], named)
 
 
-def name(sender: Jid, msg_id: str) -> str:
+def message_key(sender: Jid, msg_id: str) -> str:
     """Return the key of a message: by full JID (S14), ordered so that messages of one bare JID are adjacent (SX11)."""
     return f"{bare(sender)}\0{resource(sender)}\0{msg_id}"
 
 
-def place(sender: Jid, node: str, item_id: str) -> str:
+def reservation_key(sender: Jid, node: str, item_id: str) -> str:
     """Return the key of a reservation: no msgId has a zero byte, so no prepared message has the same key."""
-    return name(sender, f"{node}\0{item_id}")
+    return message_key(sender, f"{node}\0{item_id}")
 
 
 def sender_of(named: str) -> Jid:
@@ -148,17 +148,17 @@ class ExactlyOnce:
         whose = bare(command.sender)
         if whose not in self._trusted and whose.rpartition("@")[2] not in self._trusted:
             return _UNTRUSTED
-        record = begun(command).pack()
-        named = name(command.sender, command.msg_id)
+        record = new_message(command).pack()
+        named = message_key(command.sender, command.msg_id)
         code, *_ = await self._run("prepare_message", name=named, record=record)
-        return Done() if code == b"ok" else _TOO_MUCH
+        return Done() if code == b"ok" else _QUOTA_EXCEEDED
 
     async def deliver(self, command: Deliver) -> Result:
         """Publish a stored message; a repeat of a finished delivery succeeds too."""
-        named = name(command.sender, command.msg_id)
+        named = message_key(command.sender, command.msg_id)
         code, *found = await self._run("begin_delivery", name=named)
         if code == b"ok":
-            return await self._conclude(named, found[0])
+            return await self._publish_claimed(named, found[0])
         return Done() if code == b"replayed" else _UNKNOWN
 
     async def reserve(self, command: Reserve) -> Result:
@@ -166,9 +166,9 @@ class ExactlyOnce:
         refused = await self._admits(Publish(command.node, command.sender, None, b"", 0))
         if refused is not None:
             return refused
-        whose = place(command.sender, command.node, "")
+        whose = reservation_key(command.sender, command.node, "")
         code, *made = await self._run("reserve", name=whose, nonce=secrets.token_hex(12), hold_ms=self._hold_ms)
-        return Reserved(made[0].decode(), made[1]) if code == b"ok" else _TOO_MUCH
+        return Reserved(made[0].decode(), made[1]) if code == b"ok" else _QUOTA_EXCEEDED
 
     async def redeem(self, command: Redeem) -> Result:
         """Publish to a reservation; a body that the node refuses leaves the reservation unused."""
@@ -185,32 +185,32 @@ class ExactlyOnce:
         refused = await self._admits(publish)
         if refused is not None:
             return refused
-        named = place(publish.sender, publish.node, item_id)
-        record = begun(Hold(publish.sender, item_id, publish, "")).pack()
+        named = reservation_key(publish.sender, publish.node, item_id)
+        record = new_message(Hold(publish.sender, item_id, publish, "")).pack()
         code, *found = await self._run("fulfil_reservation", name=named, record=record)
         if code == b"replayed":
             return Published(item_id, duplicate=True)
         if code != b"ok":
-            return _REDEEMING[code]
-        concluded = await self._conclude(named, found[0])
+            return _REDEEM_REFUSALS[code]
+        concluded = await self._publish_claimed(named, found[0])
         return Published(item_id) if isinstance(concluded, Done) else concluded
 
     async def finish(self) -> None:
         """Complete deliveries that were claimed and not ended, and drop messages that were stored for too long."""
-        _code, found = await self._run("claim_overdue", late_ms=LATE_MS, most=FINISHED_AT_ONCE)
+        _code, found = await self._run("claim_overdue", late_ms=LATE_MS, most=FINISH_BATCH)
         for named, record in found:
-            result = await self._conclude(named.decode(), record)
+            result = await self._publish_claimed(named.decode(), record)
             problem = result.problem.value if isinstance(result, Refused) else ""
             log.info("assured message taken up", subscriber=sender_of(named.decode()), problem=problem)
 
-    async def _conclude(self, named: str, record: bytes) -> Result:
-        held = Held.unpack(sender_of(named), record)
-        result = await self._publish(held.publish)
+    async def _publish_claimed(self, named: str, record: bytes) -> Result:
+        stored = StoredMessage.unpack(sender_of(named), record)
+        result = await self._publish(stored.publish)
         if isinstance(result, Refused) and result.problem.retryable:
             # It stays stored: its sender or `finish` tries again.
             return result
         delivered = isinstance(result, Published)
-        await self._run("end_delivery", name=named, nonce=held.nonce, delivered="1" if delivered else "")
+        await self._run("end_delivery", name=named, nonce=stored.nonce, delivered="1" if delivered else "")
         if isinstance(result, Refused):
             # Answered with another error than an unknown message, which the sender would send again for ever.
             return _GONE if result.problem is Problem.NODE_NOT_FOUND else result

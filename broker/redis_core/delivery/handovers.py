@@ -44,23 +44,23 @@ DEAD_NODE, DEAD_ITEM, DEAD_REASON = (f"stanzaq-dead-{name}" for name in ("node",
 MOVED_FROM, MOVED_ATTEMPTS, MOVED_TIMES = (f"stanzaq-moved-{name}" for name in ("from", "attempts", "times"))
 """What an item says about its last move: the old node, its deliveries there, and the number of its moves."""
 
-_MARK: Final = b">"
+_NODE_MARK: Final = b">"
 """Marks a node in the place of a holder. No JID begins with it (RFC 7622 §3.3)."""
 
 _TIMES_DIGITS: Final = 6
 
-FIRST: Final = 8
-MOST: Final = 50
+FIRST_ITEMS: Final = 8
+MAX_ITEMS: Final = 50
 """Batch sizes: the first batch shows whether the target accepts anything, the later ones are larger."""
 
 FIRST_BYTES: Final = 262_144
-MOST_BYTES: Final = 1_048_576
+MAX_BYTES: Final = 1_048_576
 """Payload that is read at once; a larger item is read alone."""
 
 PAUSE_SECONDS: Final = 4.5
 """How long a node that accepted nothing is skipped: a little less than the interval of its next announcement."""
 
-_NOT_THERE: Final = (
+_NOT_ARRIVED: Final = (
     Problem.NODE_FULL,
     Problem.NODE_NOT_FOUND,
     Problem.PARTITION_NOT_FOUND,
@@ -70,7 +70,7 @@ _NOT_THERE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Route:
     """The target of items: the node `to`, or dead letters; `note` is `PARTITIONS NODE` of where they may have arrived."""
 
     to: str
@@ -94,53 +94,53 @@ class Handovers:
         self._ask = ask
         self._background = background
         self._count = count
-        self._told: dict[tuple[str, str, int], list[tuple[str, _Way]]] = {}
+        self._announced: dict[tuple[str, str, int], list[tuple[str, _Route]]] = {}
         self._paused: dict[str, float] = {}
 
     @property
     def busy(self) -> bool:
         """Whether any hand-over is running."""
-        return bool(self._told)
+        return bool(self._announced)
 
-    def tell(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
+    def begin(self, record: NodeRecord, partition: int, announced: Sequence[Handover]) -> None:
         """Begin to hand over items that a script of the partition announced."""
         key = (record.name, record.incarnation, partition)
-        begun = key in self._told
-        waiting = self._told.setdefault(key, [])
-        waiting += [(each.position, _Way(each.to, each.note)) for each in told]
+        begun = key in self._announced
+        waiting = self._announced.setdefault(key, [])
+        waiting += [(each.position, _Route(each.to, each.note)) for each in announced]
         if not begun:
-            self._background(lambda: self._bring_all(record, partition))
+            self._background(lambda: self._hand_over_all(record, partition))
 
-    async def _bring_all(self, record: NodeRecord, partition: int) -> None:
+    async def _hand_over_all(self, record: NodeRecord, partition: int) -> None:
         """Hand over items as long as any arrive: an arrival may make room for items that were refused before."""
         key = (record.name, record.incarnation, partition)
         try:
             began_ms = await self._store.now_ms()
-            while self._told[key]:
-                ways: dict[_Way, list[str]] = {}
-                for position, way in self._told[key]:
-                    ways.setdefault(way, []).append(position)
-                self._told[key] = []
+            while self._announced[key]:
+                by_route: dict[_Route, list[str]] = {}
+                for position, route in self._announced[key]:
+                    by_route.setdefault(route, []).append(position)
+                self._announced[key] = []
                 left = await asyncio.gather(
-                    *(self._bring(record, partition, way, positions) for way, positions in ways.items())
+                    *(self._hand_over(record, partition, route, positions) for route, positions in by_route.items())
                 )
                 if any(left):
                     await self._ask(Sweep(record.name, partition, told_before_ms=began_ms))
         finally:
-            del self._told[key]
+            del self._announced[key]
 
-    async def _bring(self, record: NodeRecord, partition: int, way: _Way, positions: list[str]) -> int:
+    async def _hand_over(self, record: NodeRecord, partition: int, route: _Route, positions: list[str]) -> int:
         """Hand over items with one target; returns how many are left in all if any arrived, else 0."""
         # The stored record: a pipeline's record counts administrators as owners, and they are owners of every node.
         source = await self._store.read(record.name)
         if source is None or source.incarnation != record.incarnation:
             return 0
-        target, count = await self._target(source, way)
-        if way.note and target is None:
+        target, count = await self._target(source, route)
+        if route.note and target is None:
             # The noted target is deleted, with any item that had arrived there.
-            await asyncio.gather(*(self._handed(source, partition, each, arrived=False) for each in positions))
-            way = _Way(way.to, "")
-            target, count = await self._target(source, way)
+            await asyncio.gather(*(self._end_handover(source, partition, each, arrived=False) for each in positions))
+            route = _Route(route.to, "")
+            target, count = await self._target(source, route)
         if target is None:
             log.warning("dead letters kept back: their node is another's, or one too many", node=source.name)
             return 0
@@ -150,62 +150,62 @@ class Handovers:
         if until:
             # Where some partitions are full, a random order keeps items for a full one from blocking those for others.
             random.shuffle(positions)
-        left, size, most_bytes = 0, FIRST, FIRST_BYTES
+        left, size, most_bytes = 0, FIRST_ITEMS, FIRST_BYTES
         while positions:
             some = positions[:size]
             asked = ReadHandovers(
                 source.name, source.incarnation, partition, tuple(some), f"{count} {target.name}", most_bytes
             )
-            letters = await self._ask(asked)
-            if not isinstance(letters, tuple):
+            items = await self._ask(asked)
+            if not isinstance(items, tuple):
                 break
-            full = sum(len(letter.envelope) for letter in letters) >= most_bytes
-            read = some.index(letters[-1].position) + 1 if full else len(some)
+            full = sum(len(item.envelope) for item in items) >= most_bytes
+            read = some.index(items[-1].position) + 1 if full else len(some)
             positions = positions[read:]
-            here = [letter for letter in letters if letter.note == asked.note]
-            arrived = await self._admit(source, partition, target, count, here)
+            here = [item for item in items if item.note == asked.note]
+            arrived = await self._store_items(source, partition, target, count, here)
             if here and not arrived:
                 self._pause(target.name, began)
                 break
             if arrived:
                 self._paused.pop(target.name, None)
                 left = min((each for each in arrived if each is not None), default=left)
-            size, most_bytes = MOST, MOST_BYTES
+            size, most_bytes = MAX_ITEMS, MAX_BYTES
         return left
 
-    async def _admit(
-        self, source: NodeRecord, partition: int, target: NodeRecord, count: int, letters: Sequence[HandoverItem]
+    async def _store_items(
+        self, source: NodeRecord, partition: int, target: NodeRecord, count: int, items: Sequence[HandoverItem]
     ) -> list[int | None]:
         """Store items in their target; returns how many are left after each one, None if the old partition was not told."""
-        brought = [_brought(source, partition, target, count, letter) for letter in letters]
-        results = await asyncio.gather(*(self._ask(admit) for admit in brought))
-        pairs = list(zip(letters, brought, results, strict=True))
+        commands = [_acceptance(source, partition, target, count, item) for item in items]
+        results = await asyncio.gather(*(self._ask(command) for command in commands))
+        pairs = list(zip(items, commands, results, strict=True))
         refused = [result for result in results if isinstance(result, Refused)]
         if refused:
             about = {"node": source.name, "to": target.name, "count": len(refused)}
             log.warning("items not handed over yet", **about, problem=refused[0].problem.value)
         settled = [
-            (letter, admit, isinstance(result, Published))
-            for letter, admit, result in pairs
-            if isinstance(result, Published) or result.problem in _NOT_THERE
+            (item, command, isinstance(result, Published))
+            for item, command, result in pairs
+            if isinstance(result, Published) or result.problem in _NOT_ARRIVED
         ]
         left = await asyncio.gather(
-            *(self._handed(source, partition, letter.position, arrived=there) for letter, _, there in settled)
+            *(self._end_handover(source, partition, item.position, arrived=there) for item, _, there in settled)
         )
         known = [
-            (letter, admit, each)
-            for (letter, admit, there), each in zip(settled, left, strict=True)
+            (item, command, each)
+            for (item, command, there), each in zip(settled, left, strict=True)
             if there and each is not None
         ]
-        for letter, _, _ in known:
-            if not letter.holder.startswith(_MARK) and target.name != source.name:
+        for item, _, _ in known:
+            if not item.holder.startswith(_NODE_MARK) and target.name != source.name:
                 self._count("dead_lettered")
         await asyncio.gather(
-            *(self._ask(ExpireTickets(admit.node, admit.ticket, admit.partition)) for _, admit, _ in known)
+            *(self._ask(ExpireTickets(command.node, command.ticket, command.partition)) for _, command, _ in known)
         )
         return [each for (_, _, there), each in zip(settled, left, strict=True) if there]
 
-    async def _handed(self, source: NodeRecord, partition: int, position: str, *, arrived: bool) -> int | None:
+    async def _end_handover(self, source: NodeRecord, partition: int, position: str, *, arrived: bool) -> int | None:
         """Report a hand-over to the old partition; returns how many are left there, None when that failed."""
         outcome = await self._ask(EndHandover(source.name, source.incarnation, position, partition, arrived))
         return outcome.count if isinstance(outcome, Remaining) else None
@@ -215,24 +215,24 @@ class Handovers:
         self._paused = {each: until for each, until in self._paused.items() if until > began - 2 * PAUSE_SECONDS}
         self._paused[node] = began + PAUSE_SECONDS
 
-    async def _target(self, source: NodeRecord, way: _Way) -> tuple[NodeRecord | None, int]:
+    async def _target(self, source: NodeRecord, route: _Route) -> tuple[NodeRecord | None, int]:
         """Return the target node, and its partition count at the first try."""
-        count, _, noted = way.note.partition(" ")
-        name = noted or way.to or source.config.dead_letters_of(source.name) or source.name
+        count, _, noted = route.note.partition(" ")
+        name = noted or route.to or source.config.dead_letters_of(source.name) or source.name
         # An item without a usable target returns to its own node.
         target = source if name == source.name else await self._store.read(name)
-        if not way.to and name != source.name:
-            target = await self._of_its_owners(source, name, target, make=not noted)
+        if not route.to and name != source.name:
+            target = await self._dead_letter_node(source, name, target, make=not noted)
         elif not noted and (target is None or target.config.collects):
             target = source
         return target, int(count) if count else target.config.partitions if target else 0
 
-    async def _of_its_owners(
-        self, source: NodeRecord, name: str, taker: NodeRecord | None, *, make: bool
+    async def _dead_letter_node(
+        self, source: NodeRecord, name: str, candidate: NodeRecord | None, *, make: bool
     ) -> NodeRecord | None:
         """Return the dead-letter node if it shares an owner with the source: anyone may have created a node of that name."""
         owners = [jid for jid, affiliation in source.affiliations.items() if affiliation is Affiliation.OWNER]
-        if taker is None and make:
+        if candidate is None and make:
             # Unlimited attempts and no dead letters of its own: a dead letter that no worker can handle stays there.
             config = NodeConfig(
                 title=f"Dead letters of {source.name}"[:200],
@@ -243,34 +243,34 @@ class Handovers:
             )
             if await self._nodes.count_to_quota(owners[0], name):
                 await self._nodes.make(name, owners[0], config)
-                taker = await self._store.read(name)
-                if taker is not None and len(owners) > 1:
-                    await self._store.affiliate(taker, dict.fromkeys(owners[1:], Affiliation.OWNER.value))
-        shared = taker is not None and any(taker.affiliation(owner) is Affiliation.OWNER for owner in owners)
-        return taker if shared else None
+                candidate = await self._store.read(name)
+                if candidate is not None and len(owners) > 1:
+                    await self._store.affiliate(candidate, dict.fromkeys(owners[1:], Affiliation.OWNER.value))
+        shared = candidate is not None and any(candidate.affiliation(owner) is Affiliation.OWNER for owner in owners)
+        return candidate if shared else None
 
 
-def _brought(
-    source: NodeRecord, partition: int, target: NodeRecord, count: int, letter: HandoverItem
+def _acceptance(
+    source: NodeRecord, partition: int, target: NodeRecord, count: int, item: HandoverItem
 ) -> AcceptHandover:
     """Build the command that stores an item in its target."""
     # Unique for ever, and the same at each repetition.
-    ticket = f"{source.incarnation}-{partition}-{letter.position}"
-    opened = _opened(letter.envelope)
+    ticket = f"{source.incarnation}-{partition}-{item.position}"
+    unpacked = _unpack(item.envelope)
     if target.name == source.name:
-        item_id, envelope = letter.item_id, letter.envelope
-    elif letter.holder.startswith(_MARK):
+        item_id, envelope = item.item_id, item.envelope
+    elif item.holder.startswith(_NODE_MARK):
         # A dead letter that returns to its old node gets its old id.
-        home = opened.headers.get(DEAD_NODE) == target.name
-        item_id = (opened.headers.get(DEAD_ITEM, "") if home else letter.item_id) or ticket
-        envelope = codec.pack(_moved(opened, source.name, letter.attempts))
+        home = unpacked.headers.get(DEAD_NODE) == target.name
+        item_id = (unpacked.headers.get(DEAD_ITEM, "") if home else item.item_id) or ticket
+        envelope = codec.pack(_with_move_headers(unpacked, source.name, item.attempts))
     else:
-        item_id, envelope = ticket, codec.pack(_lettered(opened, source.name, letter))
-    place = arrival(item_id, letter.key, count)
-    return AcceptHandover(target.name, place, count, item_id, ticket, letter.key, letter.publisher, envelope)
+        item_id, envelope = ticket, codec.pack(_with_death_headers(unpacked, source.name, item))
+    place = arrival(item_id, item.key, count)
+    return AcceptHandover(target.name, place, count, item_id, ticket, item.key, item.publisher, envelope)
 
 
-def _opened(envelope: bytes) -> Envelope:
+def _unpack(envelope: bytes) -> Envelope:
     try:
         return codec.unpack(envelope)
     except CorruptRecord:
@@ -280,20 +280,20 @@ def _opened(envelope: bytes) -> Envelope:
 
 def headers(envelope: bytes) -> dict[str, str]:
     """Return the headers of an item."""
-    return dict(_opened(envelope).headers)
+    return dict(_unpack(envelope).headers)
 
 
-def _lettered(opened: Envelope, node: str, letter: HandoverItem) -> Envelope:
+def _with_death_headers(unpacked: Envelope, node: str, item: HandoverItem) -> Envelope:
     """Add headers that say why and where the item died."""
-    told = (letter.reason, letter.holder.decode(), str(letter.attempts), node, letter.item_id, letter.publisher)
-    named = {f"stanzaq-dead-{name}": text for name, text in zip(DEAD, told, strict=True)}
-    return replace(opened, headers={**opened.headers, **named})
+    values = (item.reason, item.holder.decode(), str(item.attempts), node, item.item_id, item.publisher)
+    named = {f"stanzaq-dead-{name}": text for name, text in zip(DEAD, values, strict=True)}
+    return replace(unpacked, headers={**unpacked.headers, **named})
 
 
-def _moved(opened: Envelope, node: str, attempts: int) -> Envelope:
+def _with_move_headers(unpacked: Envelope, node: str, attempts: int) -> Envelope:
     """Add headers that say where the item comes from; headers of an earlier death stay."""
-    before = opened.headers.get(MOVED_TIMES, "0")
+    before = unpacked.headers.get(MOVED_TIMES, "0")
     # A publisher may have written anything into this header.
     times = int(before) + 1 if before.isascii() and before.isdigit() and len(before) <= _TIMES_DIGITS else 1
-    told = {MOVED_FROM: node, MOVED_ATTEMPTS: str(attempts), MOVED_TIMES: str(times)}
-    return replace(opened, headers={**opened.headers, **told})
+    values = {MOVED_FROM: node, MOVED_ATTEMPTS: str(attempts), MOVED_TIMES: str(times)}
+    return replace(unpacked, headers={**unpacked.headers, **values})

@@ -21,13 +21,13 @@ from broker.redis_core.registry.merge import added_up
 if TYPE_CHECKING:
     from broker.model.items import Seen
 
-MOST_LOOKS: Final = 20
+MAX_SCRIPTS: Final = 20
 """Scripts that one survey runs at most: a kept log may have many acknowledged entries between items."""
 
-LOOKED_AT: Final = 200
+ENTRIES_PER_SCRIPT: Final = 200
 """Entries that one of these scripts reads."""
 
-MOST_NAMED: Final = 20
+MAX_NAMED: Final = 20
 """Items that may be named at once: each may have the largest payload."""
 
 _SCAN: Final = re.compile(r"([0-9]{1,4}) (\S+)", re.ASCII)
@@ -56,8 +56,8 @@ class Inspection:
             return Refused(Problem.BAD_REQUEST, "there is no such place to go on from (scan)")
         number, after = int(place[1]), place[2]
         found: tuple[Seen, ...] = ()
-        for _look in range(MOST_LOOKS):
-            left = min(command.limit - len(found), LOOKED_AT)
+        for _look in range(MAX_SCRIPTS):
+            left = min(command.limit - len(found), ENTRIES_PER_SCRIPT)
             if number >= record.config.partitions or left <= 0:
                 break
             part = await self._ask(InspectItems(command.node, command.sender, number, (), left, after, upto))
@@ -70,10 +70,10 @@ class Inspection:
 
     async def _named(self, command: Survey, partitions: int) -> Result:
         """Find items by their ids in all partitions."""
-        if len(command.item_ids) > MOST_NAMED:
-            return Refused(Problem.BAD_REQUEST, f"name at most {MOST_NAMED} items at once")
+        if len(command.item_ids) > MAX_NAMED:
+            return Refused(Problem.BAD_REQUEST, f"name at most {MAX_NAMED} items at once")
         asked = [
-            InspectItems(command.node, command.sender, number, command.item_ids, LOOKED_AT)
+            InspectItems(command.node, command.sender, number, command.item_ids, ENTRIES_PER_SCRIPT)
             for number in range(partitions)
         ]
         parts = await asyncio.gather(*map(self._ask, asked))
@@ -88,21 +88,21 @@ class Inspection:
     async def overview(self, command: Overview) -> Result:
         """Summarize nodes, in a few round trips for all."""
         asker = bare(command.sender)
-        standings: dict[str, Affiliation] = {}
+        affiliations: dict[str, Affiliation] = {}
         if asker in self._rules.admins:
             total = await self._store.count()
             names = await self._store.names(command.first, command.limit)
         else:
             found = await self._store.affiliations_of(asker)
-            standings = {name: standing for name, standing in found if standing is not Affiliation.OUTCAST}
-            total = len(standings)
-            names = tuple(standings)[command.first : command.first + command.limit]
+            affiliations = {name: standing for name, standing in found if standing is not Affiliation.OUTCAST}
+            total = len(affiliations)
+            names = tuple(affiliations)[command.first : command.first + command.limit]
         records = await self._store.records(names)
         counts = await self._store.counts([each for record in records for each in record.partitions])
         nodes = []
         for record in records:
             outcomes = [counts[each] for each in record.partitions if each in counts] or [NOTHING]
-            nodes.append(Summary(record, added_up(outcomes), standings.get(record.name, Affiliation.OWNER)))
+            nodes.append(Summary(record, added_up(outcomes), affiliations.get(record.name, Affiliation.OWNER)))
         return Overviewed(tuple(nodes), total)
 
 

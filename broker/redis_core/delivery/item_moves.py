@@ -18,11 +18,11 @@ from broker.model.results import Refused, Result, Surveyed, Transferred
 from broker.redis_core.commands.admin_parts import MovedItems, MoveItems
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.delivery.handovers import DEAD_NODE, DEAD_REASON, headers
-from broker.redis_core.delivery.inspection import MOST_NAMED, Inspection
+from broker.redis_core.delivery.inspection import MAX_NAMED, Inspection
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 
-_MOST: Final = 200
+_BATCH: Final = 200
 
 
 class ItemMoves:
@@ -44,38 +44,38 @@ class ItemMoves:
             return GONE
         if here.affiliation(bare(command.sender)) is not Affiliation.OWNER:
             return Refused(Problem.FORBIDDEN, "only the node's owners may do this")
-        refused = None if command.to is None else await self._barred(here, command)
+        refused = None if command.to is None else await self._move_refusal(here, command)
         if refused is not None:
             return Refused(Problem.NOT_ACCEPTABLE, refused)
         count, passed, scan = 0, Counter[str](), ""
-        for first in range(0, max(1, len(command.item_ids)), MOST_NAMED):
-            named = command.item_ids[first : first + MOST_NAMED]
-            survey = Survey(command.node, command.sender, named, min(command.limit, _MOST), place)
+        for first in range(0, max(1, len(command.item_ids)), MAX_NAMED):
+            named = command.item_ids[first : first + MAX_NAMED]
+            survey = Survey(command.node, command.sender, named, min(command.limit, _BATCH), place)
             found = await self._surveys.survey(survey, until)
             if not isinstance(found, Surveyed):
                 return found
             scan = found.scan
-            going, stayed = await self._sorted(here, command, found.items)
-            passed += stayed
-            for number, departures in going.items():
-                while departures:
-                    outcome = await self._ask(MoveItems(command.node, command.sender, number, tuple(departures)))
+            moving, staying = await self._sort_items(here, command, found.items)
+            passed += staying
+            for number, moves in moving.items():
+                while moves:
+                    outcome = await self._ask(MoveItems(command.node, command.sender, number, tuple(moves)))
                     if not isinstance(outcome, MovedItems):
                         assert isinstance(outcome, Refused)
                         return outcome
                     count += outcome.count
                     if outcome.count < outcome.tried:
                         passed["it has been handed out meanwhile"] += outcome.tried - outcome.count
-                    del departures[: outcome.tried]
+                    del moves[: outcome.tried]
         return Transferred(count, dict(passed), f"{until} {scan}" if scan else "")
 
-    async def _sorted(
+    async def _sort_items(
         self, here: NodeRecord, command: Transfer, items: tuple[Seen, ...]
     ) -> tuple[dict[int, list[tuple[str, str, str]]], Counter[str]]:
         """Group the items to move by partition, and count the others by the reason."""
-        going: dict[int, list[tuple[str, str, str]]] = {}
+        moving: dict[int, list[tuple[str, str, str]]] = {}
         passed: Counter[str] = Counter()
-        barred: dict[str, str | None] = {}
+        refusals: dict[str, str | None] = {}
         for item in items:
             told = headers(item.envelope)
             if command.reason and told.get(DEAD_REASON) != command.reason:
@@ -88,16 +88,16 @@ class ItemMoves:
             elif item.state not in {"waiting", "delayed"}:
                 why = f"it is {item.state}"
             else:
-                if to not in barred:
-                    barred[to] = await self._barred(here, replace(command, to=to))
-                why = barred[to]
+                if to not in refusals:
+                    refusals[to] = await self._move_refusal(here, replace(command, to=to))
+                why = refusals[to]
             if why is None and to is not None:
-                going.setdefault(item.partition, []).append((item.position, item.item_id, to))
+                moving.setdefault(item.partition, []).append((item.position, item.item_id, to))
             else:
                 passed[str(why)] += 1
-        return going, passed
+        return moving, passed
 
-    async def _barred(self, here: NodeRecord, command: Transfer) -> str | None:  # noqa: PLR0911  (a list of reasons)
+    async def _move_refusal(self, here: NodeRecord, command: Transfer) -> str | None:  # noqa: PLR0911  (a list of reasons)
         """Return why the sender may not move items to `to`, or None."""
         to = command.to or ""
         if to == here.name:

@@ -26,13 +26,13 @@ KEPT_SECONDS: Final = 3_600
 _KINDS: Final[dict[str, TypeAdapter[Notice]]] = {kind.__name__: TypeAdapter(kind) for kind in get_args(Notice)}
 
 
-def written(notice: Notice) -> bytes:
+def encode(notice: Notice) -> bytes:
     """Encode a notice as JSON, readable in redis-cli."""
     kind = type(notice).__name__
     return json.dumps([kind, _KINDS[kind].dump_python(notice, mode="json")]).encode()
 
 
-def read(text: bytes) -> Notice | None:
+def decode(text: bytes) -> Notice | None:
     """Decode a notice; None for one that another version of the program wrote."""
     try:
         name, values = json.loads(text)
@@ -42,10 +42,10 @@ def read(text: bytes) -> Notice | None:
         return None
 
 
-def understood(texts: Iterable[bytes]) -> Iterator[Notice]:
+def decode_all(texts: Iterable[bytes]) -> Iterator[Notice]:
     """Return the notices that this version understands."""
     for text in texts:
-        notice = read(text)
+        notice = decode(text)
         if notice is not None:
             yield notice
 
@@ -67,12 +67,12 @@ class Relay:
 
     def notify(self, notice: Notice) -> None:
         """Leave a notice for a frontend."""
-        self._soon()
+        self._schedule()
         self._notices.append(notice)
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Leave a due partition for a frontend."""
-        self._soon()
+        self._schedule()
         self._due[partition] = min(due_ms, self._due.get(partition, due_ms))
 
     def congested(self) -> bool:
@@ -83,7 +83,7 @@ class Relay:
         """Return True: nothing is left to send."""
         return True
 
-    def _soon(self) -> None:
+    def _schedule(self) -> None:
         # One write for all notices of one turn of the event loop.
         if not (self._due or self._notices):
             self._background(self._leave)
@@ -95,7 +95,7 @@ class Relay:
         lines: list[Sequence[Value]] = [("ZADD", visits, "LT", at, str(partition)) for partition, at in due.items()]
         if notices:
             lines += [
-                ("RPUSH", waiting, *map(written, notices[-MOST_NOTICES:])),
+                ("RPUSH", waiting, *map(encode, notices[-MOST_NOTICES:])),
                 ("LTRIM", waiting, -MOST_NOTICES, -1),
                 ("EXPIRE", waiting, KEPT_SECONDS),
             ]

@@ -102,18 +102,18 @@ class Sweeper:
         self._to_scan: list[Partition] = []
         self._to_compare: list[NodeRouter] = []
 
-    async def act(self, visits: HeartbeatResult) -> None:
+    async def act(self, found: HeartbeatResult) -> None:
         """Do the work that one heartbeat returned."""
-        if visits.disconnected_by:
-            self._core.disconnected(visits.disconnected_by)
+        if found.disconnected_by:
+            self._core.disconnected(found.disconnected_by)
             return
-        await self._sweep_due(visits.due)
-        for notice in relay.understood(visits.notices):
+        await self._sweep_due(found.due)
+        for notice in relay.decode_all(found.notices):
             self._core.notify(notice)
-        if visits.state_unknown:
+        if found.state_unknown:
             self._core.background(self.sweep_all)
-        self._begin_takeovers(visits.dead)
-        if visits.early:
+        self._begin_takeovers(found.dead)
+        if found.early:
             return
         self._report_sent()
         for routes in self._core.every():
