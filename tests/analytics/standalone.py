@@ -1,10 +1,9 @@
-"""A private Spark master with its workers on the loopback. Must not know what is run on it."""
+"""A private Spark master with a worker on the loopback. Must not know what is run on it."""
 
 import os
 import shutil
 import socket
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -20,12 +19,12 @@ _READY_SECONDS = 90.0
 
 
 class Standalone:
-    """A master and workers of one core each; runs inside a `with`."""
+    """A master, and a worker for two executors of one core each; runs inside a `with`."""
 
-    def __init__(self, directory: Path, workers: int = 2) -> None:
+    def __init__(self, directory: Path) -> None:
         """Choose where they keep what they are sent."""
         self._directory = directory
-        self._port, self._page, *self._pages = free_ports(2 + workers)
+        self._port, *self._pages = free_ports(3)
         self._stack = ExitStack()
 
     @property
@@ -34,15 +33,14 @@ class Standalone:
         return f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
-        """Start all and wait until each has registered."""
+        """Start both and wait until the worker has registered."""
+        page, other = map(str, self._pages)
         with ExitStack() as stack:
-            self._start(stack, "master", "Master", "--port", str(self._port), "--webui-port", str(self._page))
-            for number, page in enumerate(self._pages):
-                name = f"worker{number}"
-                options = ["--cores", "1", "--memory", "700m", "--webui-port", str(page)]
-                options += ["--work-dir", str(self._directory / name)]
-                worker = self._start(stack, name, "Worker", *options, self.url)
-                worker.wait_until(partial(self._registered, name), _READY_SECONDS)
+            self._start(stack, "master", "Master", "--port", str(self._port), "--webui-port", page)
+            options = ["--cores", "2", "--memory", "1400m", "--webui-port", other]
+            options += ["--work-dir", str(self._directory / "work")]
+            worker = self._start(stack, "worker", "Worker", *options, self.url)
+            worker.wait_until(self._registered, _READY_SECONDS)
             self._stack = stack.pop_all()
         return self
 
@@ -65,8 +63,8 @@ class Standalone:
             process.wait_until(self._listens, _READY_SECONDS)
         return process
 
-    def _registered(self, name: str) -> bool:
-        return "registered with master" in (self._directory / f"{name}.log").read_text()
+    def _registered(self) -> bool:
+        return "registered with master" in (self._directory / "worker.log").read_text()
 
     def _listens(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1.0):

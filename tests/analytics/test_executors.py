@@ -43,7 +43,7 @@ SETTINGS = {
 }
 
 
-def test_a_master_and_two_workers(journals: Journals, tmp_path: Path) -> None:
+def test_two_executors(journals: Journals, tmp_path: Path) -> None:
     """Two executors share the read; what they run of this program was sent to them."""
     for number in range(2):
         journals.write(Partition("jobs", "ab12", number), 500, first=1_000 * number)
