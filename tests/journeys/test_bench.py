@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-
 # tests/bounds plays each of them, and holds it.
 ONE_BOUND_OF_EACH_KIND = """
 from frontends.tools.bench import bounds
