@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from broker.model.commands import Publish, Renew, Retract, Stats, Unlock
 from broker.model.names import Jid
-from broker.redis_core.registry.partitioner import Place, home, unnamed
-from broker.redis_core.registry.rows import ROWS, place
+from broker.redis_core.registry.partitioner import Place, home
+from broker.redis_core.registry.rows import ROWS, place, unnamed
 
 ME = Jid("a@x/1")
 counts = st.integers(1, 1024)

@@ -12,8 +12,8 @@ from broker.model.results import Refused
 from broker.redis_core.commands.internal import Internal, PartitionCommand
 from broker.redis_core.core import RedisCore
 from broker.redis_core.registry import authorization as may
-from broker.redis_core.registry.partitioner import Place, unplaced
-from broker.redis_core.registry.rows import ROWS, Row, refusal
+from broker.redis_core.registry.partitioner import Place
+from broker.redis_core.registry.rows import ROWS, Row, refusal, unplaced
 from broker.settings import Settings
 
 

@@ -6,7 +6,7 @@ Pure; handlers are named by functions of the layer above, which only the type ch
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.model.commands import admin, items, log, nodes, subscriptions
 from broker.model.names import bare
@@ -24,16 +24,7 @@ from broker.redis_core.operations import subscriptions as subscription_scripts
 from broker.redis_core.operations.operation import Call
 from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry import merge
-from broker.redis_core.registry.partitioner import (
-    COORDINATOR,
-    Place,
-    named,
-    of_delivery,
-    of_item,
-    of_publish,
-    unnamed,
-    unplaced,
-)
+from broker.redis_core.registry.partitioner import COORDINATOR, Place, hashed, home
 
 if TYPE_CHECKING:
     from broker.redis_core.handlers import Handlers
@@ -68,6 +59,49 @@ def _unlocked(result: Result) -> str | None:
 
 def _bounced(result: Result) -> str | None:
     return "bounced" if isinstance(result, Done) else _refused(result)
+
+
+class NamesPartition(Protocol):
+    """A command that names its partition."""
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+
+
+def named(command: NamesPartition, _count: int) -> int:
+    """Return the partition that a command names."""
+    return command.partition
+
+
+def of_publish(command: items.Publish, count: int) -> int | Place:
+    """Return the partition of a publish: the one named, else by the group key, else by the id (E6, E8, E14)."""
+    if command.partition is not None:
+        return command.partition
+    if command.key:
+        return hashed(command.key, count)
+    return home(command.item_id, count) if command.item_id else Place.ANY
+
+
+def of_item(command: items.Retract | items.Unlock | items.Renew, count: int) -> int:
+    """Return the partition where an item is looked for first."""
+    return home(command.item_id, count) if command.partition is None else command.partition
+
+
+def unnamed(command: items.Retract | items.Unlock | items.Renew) -> bool:
+    """Return whether an item may be elsewhere, since its holder has not named the partition."""
+    return command.partition is None
+
+
+def of_delivery(command: items.Bounce | items.Confirm, _count: int) -> int:
+    """Return the partition that a delivery came from."""
+    return command.partition.number
+
+
+def unplaced(command: object, _count: int) -> Place:
+    """Raise TypeError: such a command is sent to a partition by its caller."""
+    msg = f"{type(command).__name__} has no place in a node: whoever gives it names the partition"
+    raise TypeError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
