@@ -105,8 +105,8 @@ from frontends.xmpp.pubsub.subscriptions import (
     defaults,
 )
 from frontends.xmpp.stanzas import DescribedNode, Iq, MoveBatch, Question, View
-from frontends.xmpp.xml import elements, forms
-from frontends.xmpp.xml.text import escaped, escaped_name, moment
+from frontends.xmpp.xml import forms
+from frontends.xmpp.xml.text import escaped, escaped_name, moment, serialise
 
 _ECHOED: Final = (f"{{{ns.PUBSUB}}}retract", f"{{{ns.PUBSUB}}}subscribe", f"{{{ns.QUEUEING}}}unlock")
 _ECHO_BYTES: Final = 8_192
@@ -361,7 +361,7 @@ def _echo(iq: Iq, problem: Problem) -> bytes:
     if problem is Problem.OPTIONS_REQUIRED:
         return _options_form(action)
     try:
-        echo = elements.serialise(pubsub)
+        echo = serialise(pubsub)
     except MalformedRequest:
         return b""
     return echo if len(echo) <= _ECHO_BYTES else b""

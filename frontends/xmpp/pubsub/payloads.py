@@ -13,8 +13,7 @@ from broker.model.items import Envelope
 from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.xml.elements import serialise
-from frontends.xmpp.xml.text import FORBIDDEN, escaped
+from frontends.xmpp.xml.text import FORBIDDEN, escaped, serialise
 
 _HEADERS: Final = f"{{{ns.SHIM}}}headers"
 _HEADER: Final = f"{{{ns.SHIM}}}header"

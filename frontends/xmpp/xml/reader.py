@@ -13,9 +13,9 @@ from xml.parsers import expat
 
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.xml import elements
+from frontends.xmpp.xml.text import DEPTH
 
-_DEPTH: Final = elements.DEPTH + 8
+_DEPTH: Final = DEPTH + 8
 """The deepest nesting of a stanza: that of a payload, and the elements around it."""
 
 _ELEMENTS: Final = 25_000
@@ -128,7 +128,7 @@ class Reader:
             self._skip(fault)
             return
         if len(scopes) > _DEPTH:
-            self._skip(MalformedRequest(Problem.PAYLOAD_INVALID, f"nested more than {elements.DEPTH} levels deep"))
+            self._skip(MalformedRequest(Problem.PAYLOAD_INVALID, f"nested more than {DEPTH} levels deep"))
             return
         self._elements += 1
         if self._elements > _ELEMENTS:

@@ -1,9 +1,18 @@
-"""Escapes text for hand-written XML, and formats times. Knows which characters XML forbids; must not know any element."""
+"""Writes XML: texts with their characters escaped, times, and parsed elements that stand alone. Must not know what they mean.
+
+An element is written with its names, namespaces, attributes and text. Prefixes, CDATA marks and the order of declarations are
+lost: ElementTree does not keep them. A document type or an undeclared entity has ended the stream before.
+"""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import namespaces as ns
 
 FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML document can contain, not even as a reference (XML 1.0 §2.2)."""
@@ -61,3 +70,75 @@ def moment(since_1970_ms: int) -> str:
     """Write a time (XEP-0082 §3.2): UTC, with milliseconds."""
     second, ms = divmod(since_1970_ms, 1000)
     return f"{_second(second)}.{ms:03d}Z"
+
+
+DEPTH: Final = 256
+"""The deepest nesting that is written: real documents stay far below, and the interpreter's stack holds four times as much."""
+
+_RESERVED: Final = (ns.XML, ns.XMLNS)
+"""Neither can be declared (Namespaces in XML §3), and neither defines elements."""
+
+
+def serialise(element: Element) -> bytes:
+    """Serialise an element without its tail; raises MalformedRequest when it is nested too deeply."""
+    pieces: list[str] = []
+    _write(element, None, DEPTH, pieces.append)
+    return "".join(pieces).encode()
+
+
+def _split(tag: str) -> tuple[str, str]:
+    """Split `{namespace}name`; only the name is known to contain no brace."""
+    if tag[0] != "{":
+        return "", tag
+    namespace, _, name = tag[1:].rpartition("}")
+    # A component's stream has a default namespace of its own; elsewhere such elements are a client's (XEP-0114 §4).
+    return (ns.CLIENT if namespace == ns.COMPONENT else namespace), name
+
+
+def _write(element: Element, inherited: str | None, room: int, put: Callable[[str], None]) -> None:
+    if not room:
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"nested more than {DEPTH} levels deep")
+    namespace, name = _split(element.tag)
+    if namespace == inherited:
+        put(f"<{name}")
+    elif namespace in _RESERVED:
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "an element in a namespace of XML itself")
+    else:
+        put(f"<{name} xmlns='{escaped_name(namespace)}'")
+    if element.attrib:
+        _write_attributes(element.attrib, put)
+    if not len(element) and not element.text:
+        put("/>")
+        return
+    put(">")
+    if element.text:
+        put(_content(element.text))
+    for child in element:
+        _write(child, namespace, room - 1, put)
+        if child.tail:
+            put(_content(child.tail))
+    put(f"</{name}>")
+
+
+def _write_attributes(attributes: dict[str, str], put: Callable[[str], None]) -> None:
+    for number, (key, value) in enumerate(attributes.items()):
+        namespace, name = _split(key)
+        if not namespace:
+            put(f" {name}='{escaped(value)}'")
+        elif namespace == ns.XML:
+            put(f" xml:{name}='{escaped(value)}'")
+        elif namespace == ns.XMLNS:
+            raise MalformedRequest(Problem.PAYLOAD_INVALID, "an attribute in a namespace of XML itself")
+        else:
+            put(f" xmlns:n{number}='{escaped(namespace)}' n{number}:{name}='{escaped(value)}'")
+
+
+def _content(text: str) -> str:
+    """Escape a parsed text, which has no forbidden characters; four searches take a tenth of a regular expression's time."""
+    if "&" in text:
+        text = text.replace("&", "&amp;")
+    if "<" in text:
+        text = text.replace("<", "&lt;")
+    if ">" in text:
+        text = text.replace(">", "&gt;")
+    return text.replace("\r", "&#13;") if "\r" in text else text

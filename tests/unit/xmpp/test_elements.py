@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.xml.elements import DEPTH, serialise
 from frontends.xmpp.xml.reader import Opened, Reader, Stanza
+from frontends.xmpp.xml.text import DEPTH, serialise
 
 _NAMES = st.from_regex(r"[A-Za-z_é][A-Za-z0-9_.é-]{0,8}", fullmatch=True).filter(
     lambda name: not name.lower().startswith("xml")

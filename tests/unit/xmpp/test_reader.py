@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from broker.model.problems import Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.xml import elements
 from frontends.xmpp.xml.reader import _INSIDE_ONLY, Broken, Closed, Opened, Reader, Stanza
+from frontends.xmpp.xml.text import DEPTH
 
 _HEADER = f"<?xml version='1.0'?><stream:stream xmlns='{ns.COMPONENT}' xmlns:stream='{ns.STREAM}' id='s1'>".encode()
 _IQ = "<iq type='set' id='i1' from='a@b/c' to='q'>{}</iq>"
@@ -70,7 +70,7 @@ def test_pieces_make_no_difference(cuts: list[int]) -> None:
         ("<a " + " ".join(f"xmlns:p{n}='urn:{n}'" for n in range(100)) + "/>", Problem.BAD_REQUEST),
         (f"<a>{'<b/>' * 25_000}</a>", Problem.PAYLOAD_INVALID),
         (f"<a>{'<b>' * 1_000_000}x{'</b>' * 1_000_000}</a>", Problem.PAYLOAD_INVALID),
-        ("<a>" * elements.DEPTH + "<p:b/>" + "</a>" * elements.DEPTH, Problem.BAD_REQUEST),
+        ("<a>" * DEPTH + "<p:b/>" + "</a>" * DEPTH, Problem.BAD_REQUEST),
     ],
 )
 def test_a_faulty_stanza_is_one_fault(inside: str, problem: Problem) -> None:

@@ -48,7 +48,7 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests
 from frontends.xmpp.pubsub import paging
 from frontends.xmpp.stanzas import DescribedNode, Iq, Question, View
-from frontends.xmpp.xml import elements
+from frontends.xmpp.xml.text import serialise
 
 _ME = Jid("worker@example.org/desk")
 _RECORD = NodeRecord("jobs", "1", 1, NodeConfig(), {Jid("o@x"): Affiliation.OWNER, Jid("n@x"): Affiliation.NONE})
@@ -382,7 +382,7 @@ def test_errors_echo_what_is_small(make_iq: MakeIq, payload: str, echoed: bool) 
     assert [child.tag for child in error][-1] == "error"
     assert (len(error) == 2) is echoed
     if echoed:
-        texts = (ET.tostring(error[0]), elements.serialise(iq.element[0]))
+        texts = (ET.tostring(error[0]), serialise(iq.element[0]))
         assert len({ET.canonicalize(text.decode(), rewrite_prefixes=True) for text in texts}) == 1
 
 
