@@ -23,7 +23,7 @@ from broker.model.results import Described, Refused, Result, Retracted, Unlocked
 from frontends.xmpp import refusal_log, replies, requests, stanzas
 from frontends.xmpp.adhoc import commands
 from frontends.xmpp.adhoc.move_batches import MoveBatches
-from frontends.xmpp.messages import confirmations, notifications, presence, publishing, qos
+from frontends.xmpp.messages import deliveries, notifications, presence, publishing, qos
 from frontends.xmpp.messages.misuse_log import EventLog
 from frontends.xmpp.pubsub import approvals
 from frontends.xmpp.stanzas import Answer, DescribedNode, Iq, MoveBatch, Question, View
@@ -87,7 +87,7 @@ class Component:
     def deliver(self, delivery: Delivery) -> None:
         """Send an item to the subscriber that holds it."""
         try:
-            self._stream.write(self._events.delivery(delivery))
+            self._stream.write(deliveries.written(self._domain, delivery))
         except CorruptRecord as fault:
             # Its lock expires like any other; after its last attempt it becomes a dead letter.
             where = {"node": delivery.partition.node, "item": delivery.item_id, "subscriber": delivery.subscriber}
@@ -134,7 +134,7 @@ class Component:
     def _receive_iq(self, element: Element, fault: MalformedRequest | None) -> None:
         iq = stanzas.asked(element)
         if iq is None:
-            answer = confirmations.answered(element)
+            answer = deliveries.answered(element)
             if answer is not None:
                 self._tell(answer)
         elif fault is not None:
@@ -204,7 +204,7 @@ class Component:
             self._stream.write(self._log.misuse(iq.element, problem, detail, int(time.time() * 1000)))
 
     def _receive_message(self, message: Element, fault: MalformedRequest | None) -> None:
-        bounce = notifications.bounced(message)
+        bounce = deliveries.bounced(message)
         if bounce is not None:
             self._tell(bounce)
         # An error must not be answered by an error, and without a sender nobody can be answered (RFC 6120 §8.3.1).

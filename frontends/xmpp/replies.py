@@ -82,7 +82,7 @@ from broker.model.tree import Kind
 from frontends.xmpp import disco, errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import admin, moves, pending
-from frontends.xmpp.messages import notifications, qos
+from frontends.xmpp.messages import deliveries, qos
 from frontends.xmpp.pubsub import (
     log_options,
     node_config,
@@ -226,7 +226,7 @@ def _renewed(node: str, item_id: str, token: int, deadline_ms: int) -> bytes:
 
 
 def _held(node: str, locks: tuple[Lock, ...]) -> bytes:
-    inside = "".join(notifications.lock(node, lock) for lock in locks)
+    inside = "".join(deliveries.lock(node, lock) for lock in locks)
     return f"<locks xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</locks>".encode()
 
 

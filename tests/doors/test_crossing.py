@@ -23,7 +23,7 @@ from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer, valkey_binary
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
-from frontends.xmpp.messages.notifications import Events
+from frontends.xmpp.messages import deliveries
 from frontends.xmpp.stanzas import Iq, Question
 from tests.contract.conftest import Door
 from tests.doors.amqp.served import AmqpFrontend, annotations, connected, consumer, one, producer
@@ -66,7 +66,6 @@ class Xmpp:
         """Begin."""
         self._core = core
         self._door = door
-        self._events = Events(SERVICE, "run", legacy_unlock_ns=False)
 
     async def _asked(self, inside: str) -> Result:
         iq = ET.fromstring(f"<iq xmlns='{ns.COMPONENT}' type='set'><pubsub xmlns='{ns.PUBSUB}'>{inside}</pubsub></iq>")
@@ -96,7 +95,7 @@ class Xmpp:
         assert isinstance(done, Subscribed)
         await self._door.until(lambda: len(self._door.deliveries) == len(items))
         for item, delivery in zip(items, self._door.deliveries, strict=True):
-            written = self._events.delivery(delivery)
+            written = deliveries.written(SERVICE, delivery)
             message = ET.fromstring(written.replace(b"<message", f"<message xmlns='{ns.CLIENT}'".encode(), 1))
             found, *_ = message.iter(f"{{{ns.PUBSUB_EVENT}}}item")
             (payload,) = found

@@ -12,7 +12,7 @@ from broker.model.fields import Option
 from broker.model.options import OPTIONS, NodeConfig
 from broker.settings import Settings
 from frontends.xmpp import requests, stanzas
-from frontends.xmpp.messages import confirmations, qos
+from frontends.xmpp.messages import deliveries, qos
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -28,7 +28,7 @@ def test_examples_are_understood(example: str) -> None:
         if not element.tag.endswith("}iq") or element.get("from", "").rpartition("@")[2] == "queue.example.org":
             continue
         if element.get("type") == "result":
-            assert confirmations.answered(element) is not None
+            assert deliveries.answered(element) is not None
             continue
         iq = stanzas.asked(element)
         assert iq is not None

@@ -12,7 +12,7 @@ from frontends.tools.demo import stanzas
 from frontends.tools.demo.stanzas import Delivered
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
-from frontends.xmpp.messages.notifications import Events
+from frontends.xmpp.messages import deliveries
 from frontends.xmpp.stanzas import Iq, Question
 
 _NODE = "a<'\"&b"
@@ -64,7 +64,7 @@ def test_delivered() -> None:
     envelope = codec.pack(Envelope(_PAYLOAD.encode()))
     partition = Partition(_NODE, "1")
     delivery = Delivery(partition, "1-1", _NODE, _SENDER, 7, 1, 20, 0, _SENDER, envelope, 7)
-    written = Events("queue.localhost", "run", legacy_unlock_ns=False).delivery(delivery).decode()
+    written = deliveries.written("queue.localhost", delivery).decode()
     assert stanzas.delivered(ET.fromstring(written)) == Delivered(_NODE, 7)
     assert stanzas.delivered(ET.fromstring("<message><body>hello</body></message>")) is None
 

@@ -13,9 +13,8 @@ from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid, Partition
 from broker.model.qos import Stage
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.messages import delivery_ids
-from frontends.xmpp.messages.confirmations import answered
-from frontends.xmpp.messages.notifications import Events, bounced
+from frontends.xmpp.messages import deliveries
+from frontends.xmpp.messages.deliveries import answered, bounced
 
 _WORKER = Jid("w@x/1")
 _DELIVERY = Delivery(
@@ -38,7 +37,7 @@ _CONFIRMED = (Stage.ACKNOWLEDGED, Stage.ASSURED, Stage.DELIVER)
 
 
 def _sent(stage: Stage, delivery: Delivery = _DELIVERY) -> ET.Element:
-    return ET.fromstring(Events("q.x", "run", legacy_unlock_ns=False).delivery(replace(delivery, stage=stage)))
+    return ET.fromstring(deliveries.written("q.x", replace(delivery, stage=stage)))
 
 
 def _reply(sent: ET.Element, inside: str = "", kind: str = "result") -> ET.Element:
@@ -90,8 +89,8 @@ def test_each_lock_has_its_own_message() -> None:
 def test_an_id_says_which_delivery(node: str, token: int, number: int, stage: Stage) -> None:
     """SX13: whatever the node is called, the id alone brings back the lock and the stage."""
     delivery = replace(_DELIVERY, partition=Partition(node, "i1", number), token=token)
-    named = delivery_ids.read(_sent(stage, delivery).get("id", ""))
-    assert named == delivery_ids.Named(delivery.partition, delivery.position, token, stage)
+    named = deliveries.read_id(_sent(stage, delivery).get("id", ""))
+    assert named == deliveries.Named(delivery.partition, delivery.position, token, stage)
 
 
 @pytest.mark.parametrize("stage", _CONFIRMED)

@@ -25,7 +25,8 @@ from broker.model.problems import CorruptRecord
 from broker.model.results import Retracted, Unlocked
 from broker.model.subscriptions import State, Subscription
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.messages.notifications import Events, bounced
+from frontends.xmpp.messages.deliveries import bounced, written
+from frontends.xmpp.messages.notifications import Events
 
 _WORKER = Jid("w@x/1")
 _DELIVERY = Delivery(
@@ -57,7 +58,7 @@ def _returned(message: ET.Element, inside: str) -> ET.Element:
 
 def test_a_delivery_says_what_its_holder_may_know() -> None:
     """Beside the event stand the lock's token, attempt and deadline (QX14), and hints to store and copy nothing (X2)."""
-    message = ET.fromstring(_events().delivery(_DELIVERY))
+    message = ET.fromstring(written("q.x", _DELIVERY))
     event, lock, *hints = message
     assert (message.get("from"), message.get("to"), message.get("type")) == ("q.x", _WORKER, None)
     assert event[0].get("node") == "jobs"
@@ -78,7 +79,7 @@ def test_a_delivery_says_what_its_holder_may_know() -> None:
 def test_a_bounce_names_its_delivery(node: str, token: int, number: int) -> None:
     """Whatever the node is called, its delivery that comes back says which lock it was (Q18, P30)."""
     delivery = replace(_DELIVERY, partition=Partition(node, "i1", number), token=token)
-    error = _returned(ET.fromstring(_events().delivery(delivery)), "<error type='wait'/>")
+    error = _returned(ET.fromstring(written("q.x", delivery)), "<error type='wait'/>")
     assert bounced(error) == Bounce(_WORKER, delivery.partition, delivery.position, token, gone=False)
 
 
@@ -96,7 +97,7 @@ def test_a_bounce_names_its_delivery(node: str, token: int, number: int) -> None
 )
 def test_only_some_bounces_are_final(inside: str, gone: bool) -> None:  # noqa: FBT001
     """`cancel` and `gone` end a subscription, other errors count (P30)."""
-    bounce = bounced(_returned(ET.fromstring(_events().delivery(_DELIVERY)), inside))
+    bounce = bounced(_returned(ET.fromstring(written("q.x", _DELIVERY)), inside))
     assert bounce is not None
     assert bounce.gone is gone
 
@@ -132,7 +133,7 @@ def test_no_id_raises_anything(name: str) -> None:
 @pytest.mark.parametrize("kind", ["normal", "chat", "headline", "groupchat"])
 def test_only_errors_bounce(kind: str) -> None:
     """A message that merely has a delivery's id, and one without sender, are none."""
-    message = ET.fromstring(_events().delivery(_DELIVERY))
+    message = ET.fromstring(written("q.x", _DELIVERY))
     message.set("type", kind)
     assert bounced(message) is None
     message.set("type", "error")
@@ -204,20 +205,20 @@ def test_nobody_held_it() -> None:
 def test_a_corrupt_item_is_not_sent() -> None:
     """An envelope that cannot be read never becomes half a stanza."""
     with pytest.raises(CorruptRecord):
-        _events().delivery(replace(_DELIVERY, envelope=b"?"))
+        written("q.x", replace(_DELIVERY, envelope=b"?"))
 
 
 def test_through_a_collection() -> None:
     """H6: what comes through a collection names the leaf, and the collection in one header beside those of the item."""
     envelope = codec.pack(Envelope(b"<a xmlns='urn:x'/>", headers={"stanzaq-dead-reason": "late"}))
-    message = ET.fromstring(_events().delivery(replace(_DELIVERY, envelope=envelope, collection="all & more")))
+    message = ET.fromstring(written("q.x", replace(_DELIVERY, envelope=envelope, collection="all & more")))
     (headers,) = message.iterfind(f"{{{ns.SHIM}}}headers")
     assert {each.get("name"): each.text for each in headers} == {
         "stanzaq-dead-reason": "late",
         "Collection": "all & more",
     }
     assert message[0][0].get("node") == "jobs"
-    assert ET.fromstring(_events().delivery(_DELIVERY)).find(f"{{{ns.SHIM}}}headers") is None
+    assert ET.fromstring(written("q.x", _DELIVERY)).find(f"{{{ns.SHIM}}}headers") is None
 
 
 def test_which_of_several() -> None:
@@ -225,7 +226,7 @@ def test_which_of_several() -> None:
     events, header = _events(), f"{{{ns.SHIM}}}headers/{{{ns.SHIM}}}header"
     retract, unlock = Retract("jobs", _WORKER, "a"), Unlock("jobs", _WORKER, "a")
     for message in (
-        events.delivery(replace(_DELIVERY, subid="7")),
+        written("q.x", replace(_DELIVERY, subid="7")),
         events.retracted(retract, Retracted(_WORKER, subid="7")),
         events.unlocked(unlock, Unlocked(_WORKER, subid="7")),
         events.notice(LockEnded("jobs", _WORKER, "a", 5, subid="7")),

@@ -9,7 +9,7 @@ from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests, stanzas
-from frontends.xmpp.messages import notifications, presence, publishing, qos
+from frontends.xmpp.messages import deliveries, presence, publishing, qos
 
 _SPACES = (
     *(ns.PUBSUB, ns.PUBSUB_OWNER, ns.QUEUEING, ns.STANZAQ, ns.FORM, ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QOS, ns.CLIENT),
@@ -174,6 +174,6 @@ def test_every_message_is_read_or_refused(message: ET.Element, node: str) -> Non
 def test_messages_and_presences_raise_nothing(element: ET.Element, attributes: dict[str, str]) -> None:
     """Whatever else arrives is understood or passed over."""
     element.attrib.update(attributes)
-    notifications.bounced(element)
+    deliveries.bounced(element)
     presence.heard(element)
     presence.reply(element)

@@ -18,7 +18,7 @@ from broker.model.problems import Problem
 from broker.model.results import Refused, Result, Retracted, Subscribed, Unlocked
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests, stanzas
-from frontends.xmpp.messages import notifications
+from frontends.xmpp.messages import deliveries, notifications
 from frontends.xmpp.stanzas import Iq, Question
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "xep0254"
@@ -120,7 +120,7 @@ def test_05_delivery() -> None:
         sequence=1,
     )
     example = _example("05_delivery")
-    assert _same(_message(_events().delivery(delivery), example), example)
+    assert _same(_message(deliveries.written("workflow.shakespeare.lit", delivery), example), example)
 
 
 @pytest.mark.parametrize("name", ["retract", "unlock"])

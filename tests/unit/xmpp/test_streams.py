@@ -14,7 +14,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Stage
 from broker.model.results import Event, Extents, Replay
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.messages import notifications
+from frontends.xmpp.messages import deliveries
 from frontends.xmpp.pubsub import attributes, log_options
 from frontends.xmpp.stanzas import Question
 
@@ -33,7 +33,7 @@ def _delivery(stage: Stage) -> Delivery:
 @pytest.mark.parametrize(("stage", "gap"), [(Stage.STREAM, None), (Stage.GAP, "true")])
 def test_an_entry(stage: Stage, gap: str | None) -> None:
     """E13, E16, EX7: a plain message with the entry's place, and no lock."""
-    message = ET.fromstring(notifications.Events("queue.x", "run", legacy_unlock_ns=False).delivery(_delivery(stage)))
+    message = ET.fromstring(deliveries.written("queue.x", _delivery(stage)))
     assert message.get("to") == _ME and message.find(f"{{{ns.STANZAQ}}}lock") is None
     position = message.find(f"{{{ns.STANZAQ}}}position")
     assert position is not None
@@ -45,12 +45,12 @@ def test_an_entry(stage: Stage, gap: str | None) -> None:
 @pytest.mark.parametrize("stage", [Stage.STREAM, Stage.GAP])
 def test_its_bounce(stage: Stage) -> None:
     """Q18: an entry that comes back names itself."""
-    message = ET.fromstring(notifications.Events("queue.x", "run", legacy_unlock_ns=False).delivery(_delivery(stage)))
+    message = ET.fromstring(deliveries.written("queue.x", _delivery(stage)))
     error = f"<error type='cancel'><service-unavailable xmlns='{ns.STANZAS}'/></error>"
     bounce = ET.fromstring(f"<message xmlns='{ns.COMPONENT}' type='error'>{error}</message>")
     bounce.set("from", _ME)
     bounce.set("id", message.get("id", ""))
-    assert notifications.bounced(bounce) == Bounce(_ME, _HERE, "1795232955075-0", 0, gone=True, stage=stage)
+    assert deliveries.bounced(bounce) == Bounce(_ME, _HERE, "1795232955075-0", 0, gone=True, stage=stage)
 
 
 @pytest.mark.parametrize(
