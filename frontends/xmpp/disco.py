@@ -124,6 +124,8 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
             *(forms.Field(name, (value,), "text-single") for name, value in _told(record).items() if value),
             forms.Field("pubsub#owner", owners, "jid-multi"),
             forms.Field("pubsub#num_subscribers", (str(counted.subscribers),), "text-single"),
+            # A worker renews its locks in time whatever its own clock says.
+            forms.Field("stanzaq#lock_seconds", (str(record.config.lock_seconds),), "text-single"),
             forms.Field("stanzaq#waiting", (str(counted.waiting),), "text-single"),
             forms.Field("stanzaq#eligible", (str(counted.eligible),), "text-single"),
             forms.Field("stanzaq#delayed", (str(counted.delayed),), "text-single"),

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-MODULES = sorted(path for package in ("broker", "frontends") for path in (ROOT / package).rglob("*.py"))
+MODULES = sorted(path for package in ("broker", "frontends", "stanzaq") for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
@@ -61,7 +61,7 @@ def test_model_is_shut_to_every_dependency(name: str) -> None:
     assert imported <= set(_contract("model")["forbidden_modules"])
 
 
-@pytest.mark.parametrize("package", ["broker", "frontends"])
+@pytest.mark.parametrize("package", ["broker", "frontends", "stanzaq"])
 def test_directories_are_packages(package: str) -> None:
     """Every directory with Python in it is a package: import-linter, mypy and the wheel pass others over."""
     directories = {path.parent for path in MODULES if path.is_relative_to(ROOT / package)}
@@ -76,6 +76,10 @@ STARTS_TASKS = {
     "frontends/xep_qos/plugin.py": "it is used without anything else of the project",
     "frontends/tools/demo/client.py": "awaited where it is started",
     "frontends/tools/demo/play.py": "whatever fails ends the play",
+    "stanzaq/publisher.py": "awaited where it is started",
+    "stanzaq/runs.py": "a run answers for its handler, and tells the service how it ended",
+    "stanzaq/worker.py": "awaited where it is started",
+    "stanzaq/xmpp/connection.py": "awaited where it is started",
 }
 """Where tasks may be started, and why."""
 

@@ -63,7 +63,7 @@ ALLOWED: Final = {
 
 def _files() -> list[Path]:
     kinds = {".py", ".md", ".lua", ".js", ".css", ".html", ".yml", ".yaml", ".json", ".sh", ".tpl"}
-    folders = ("broker", "frontends", "lua", "docs", "deploy")
+    folders = ("broker", "frontends", "lua", "stanzaq", "docs", "deploy")
     found = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
     return sorted([*found, *ROOT.glob("*.md")])
 

@@ -1,6 +1,7 @@
-"""The programs in README and protocol.md do what is said of them."""
+"""The programs in README, library.md and protocol.md do what is said of them."""
 
 import asyncio
+import os
 import re
 import secrets
 import sys
@@ -13,7 +14,7 @@ from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
 
 _ROOT = Path(__file__).parent.parent.parent
-PAGES = "".join((_ROOT / page).read_text() for page in ("README.md", "docs/protocol.md"))
+PAGES = "".join((_ROOT / page).read_text() for page in ("README.md", "docs/library.md", "docs/protocol.md"))
 PROGRAMS = dict(re.findall(r"```python\n# (\w+)\.py.*?\n(.*?)```", PAGES, re.DOTALL))
 
 # The test's server is on loopback and has no TLS, which slixmpp refuses unless it is told otherwise.
@@ -29,10 +30,59 @@ slixmpp.ClientXMPP = Plain
 """
 
 
+# The programs name an account of example.org, where DNS finds no server of ours.
+AT_HOME = """
+from stanzaq.account import Account
+read = Account.read.__func__
+here = {user!r}, {service!r}, None, "127.0.0.1:{port}", "disabled"
+Account.read = classmethod(lambda cls, *asked: read(cls, *here))
+"""
+
+
+async def _start_library(service: Service, program: str, user: str) -> asyncio.subprocess.Process:
+    code = AT_HOME.format(user=f"xmpp://{user}", service=DOMAIN, port=service.ejabberd.c2s_port) + PROGRAMS[program]
+    # Warnings are errors: the programs run without any.
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-c", code),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"STANZAQ_PASSWORD": "secret"},
+    )
+
+
+async def test_library(service: Service, join: Join) -> None:
+    """The worker does what the publisher sends, twice in a row, and ends in order at SIGTERM; both are as short as is said."""
+    assert (len(PROGRAMS["worker"].splitlines()), len(PROGRAMS["publisher"].splitlines())) <= (10, 8)
+    owner = await join()
+    for node in ("thumbnails", "orders"):
+        assert (await owner.create(node, {"pubsub#publish_model": "open", "stanzaq#dedupe": "ignore"})).error == ""
+    user = service.ejabberd.register(f"library-{secrets.token_hex(4)}", "secret")
+    worker = await _start_library(service, "worker", user)
+    try:
+        for _time in range(2):
+            publisher = await _start_library(service, "publisher", user)
+            output = await asyncio.wait_for(publisher.communicate(), PATIENCE_SECONDS)
+            assert (publisher.returncode, output) == (0, (b"", b""))
+        assert worker.stdout is not None
+        line = await asyncio.wait_for(worker.stdout.readline(), PATIENCE_SECONDS)
+        assert line == b"working on cat.png\n"
+        orders = await _start_library(service, "orders", user)
+        output = await asyncio.wait_for(orders.communicate(), PATIENCE_SECONDS)
+        assert (orders.returncode, output) == (0, (b"100\n", b""))
+        worker.terminate()
+        rest, log = await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
+        assert (worker.returncode, rest) == (0, b"") and b"Warning" not in log and b"Traceback" not in log
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+        for node in ("thumbnails", "orders"):
+            await owner.owner(f"<delete node='{node}'/>")
+
+
 async def _start(
     service: Service, program: str, node: str, *, user: str = "", directory: Path = _ROOT
 ) -> asyncio.subprocess.Process:
-    user = user or service.ejabberd.register(f"{program}-{secrets.token_hex(4)}", "secret")
+    user = user or service.ejabberd.register(f"{program.replace('_', '-')}-{secrets.token_hex(4)}", "secret")
     code = PLAIN.format(port=service.ejabberd.c2s_port) + PROGRAMS[program]
     return await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, user, "secret", DOMAIN, node, stdout=asyncio.subprocess.PIPE, cwd=directory
@@ -42,9 +92,9 @@ async def _start(
 async def test_publisher_and_worker(service: Service) -> None:
     """Ten jobs of the publisher's are printed, each once, by the worker."""
     node = f"readme-{secrets.token_hex(4)}"
-    publisher = await _start(service, "publisher", node)
+    publisher = await _start(service, "slixmpp_publisher", node)
     assert await asyncio.wait_for(publisher.wait(), PATIENCE_SECONDS) == 0
-    worker = await _start(service, "worker", node)
+    worker = await _start(service, "slixmpp_worker", node)
     try:
         assert worker.stdout is not None
         lines = [(await asyncio.wait_for(worker.stdout.readline(), PATIENCE_SECONDS)).decode() for _line in range(10)]

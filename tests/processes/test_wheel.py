@@ -49,10 +49,14 @@ def test_contents(wheel: Path) -> None:
     """All of lua/ is in it, every Python module, the page for people, and nothing from beside them."""
     names = set(zipfile.ZipFile(wheel).namelist())
     scripts = {f"broker/_lua/{path.relative_to(ROOT / 'lua')}" for path in (ROOT / "lua").rglob("*.lua")}
-    modules = {str(path.relative_to(ROOT)) for name in ("broker", "frontends") for path in (ROOT / name).rglob("*.py")}
+    modules = {
+        str(path.relative_to(ROOT))
+        for name in ("broker", "frontends", "stanzaq")
+        for path in (ROOT / name).rglob("*.py")
+    }
     page = {str(path.relative_to(ROOT)) for path in (ROOT / "frontends" / "rest" / "ui").iterdir()}
-    assert len(page) > 5 and scripts | modules | page | {"frontends/_local/ejabberd.yml"} <= names
-    assert {name.partition("/")[0] for name in names} <= {"broker", "frontends", "stanzaq-0.1.0.dist-info"}
+    assert len(page) > 5 and scripts | modules | page | {"frontends/_local/ejabberd.yml", "stanzaq/py.typed"} <= names
+    assert {name.partition("/")[0] for name in names} <= {"broker", "frontends", "stanzaq", "stanzaq-0.1.0.dist-info"}
 
 
 def test_scripts_are_found(python: Path) -> None:

@@ -1,0 +1,12 @@
+"""Workers and publishers for a stanzaq queue: `Worker` runs functions for items, `Publisher` sends items.
+
+The package needs an account at an XMPP server and nothing of the service itself. It must not import `broker` or `frontends`.
+"""
+
+from stanzaq.errors import StanzaqError
+from stanzaq.job import Job
+from stanzaq.publisher import Publisher
+from stanzaq.retry import Reject, Retry
+from stanzaq.worker import Worker
+
+__all__ = ["Job", "Publisher", "Reject", "Retry", "StanzaqError", "Worker"]

@@ -1,0 +1,74 @@
+"""Who connects, and where: read from a URL and from the environment. Must not connect."""
+
+import ipaddress
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import unquote, urlsplit
+
+Tls = Literal["required", "disabled"]
+Password = str | Callable[[], str] | None
+PASSWORD: Final = "STANZAQ_PASSWORD"  # noqa: S105  (the name of a variable)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A full JID, how its password is had, the service that it works with, and where its server is, if not where DNS says."""
+
+    jid: str
+    password: Callable[[], str]
+    service: str
+    address: tuple[str, int] | None
+    tls: Tls
+
+    @classmethod
+    def read(cls, url: str, service: str | None, password: Password, address: str | None, tls: Tls) -> "Account":
+        """Read what a worker or a publisher is given; raises ValueError with what is wrong and what to write."""
+        parts = urlsplit(url)
+        if parts.scheme != "xmpp" or not parts.username or not parts.hostname or parts.password:
+            msg = f"{url!r}: write xmpp://user@example.org, and give the password as STANZAQ_PASSWORD or password="
+            raise ValueError(msg)
+        at = _address(address) if address else None
+        if tls not in ("required", "disabled"):
+            msg = f"tls={tls!r}: it is 'required' or 'disabled'"
+            raise ValueError(msg)
+        if tls == "disabled" and not (at and _is_loopback(at[0])):
+            msg = "tls='disabled' is taken on loopback alone: give an address such as 127.0.0.1:5222, or leave TLS on"
+            raise ValueError(msg)
+        # Another connection of the same resource would end this one.
+        resource = unquote(parts.path.strip("/")) or f"stanzaq-{secrets.token_hex(8)}"
+        jid = f"{unquote(parts.username)}@{parts.hostname}/{resource}"
+        return cls(jid, _given(password), service or f"queue.{parts.hostname}", at, tls)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal()):
+        msg = f"address={text!r}: write host:port, e.g. 127.0.0.1:5222"
+        raise ValueError(msg)
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _given(password: Password) -> Callable[[], str]:
+    if callable(password):
+        return password
+    if password is not None:
+        return lambda: password
+    return _of_environment
+
+
+def _of_environment() -> str:
+    password = os.environ.get(PASSWORD)
+    if password is None:
+        msg = f"there is no password: set {PASSWORD}, or give password="
+        raise ValueError(msg)
+    return password

@@ -1,0 +1,42 @@
+"""What a handler is given. Must not know where it came from."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Generic, Self, TypeVar
+
+T = TypeVar("T")
+
+
+async def _nothing() -> None:
+    """Renew nothing: a copy in another process has no connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[T]):
+    """One item under one lock.
+
+    `token` is larger for every later lock of the item: a store that refuses lower tokens than it has seen refuses late workers.
+    `attempt` counts from 1. `published` is None where the service does not tell it. `deadline` is when the lock ends by the
+    service's clock, unless it is renewed; the worker renews it by itself.
+    """
+
+    payload: T
+    id: str
+    node: str
+    token: int
+    attempt: int
+    max_attempts: int
+    headers: Mapping[str, str]
+    key: str
+    published: datetime | None
+    deadline: datetime
+    _renew: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
+
+    def apart(self) -> Self:
+        """Give a copy for another process, where there is no connection to renew through."""
+        return replace(self, _renew=_nothing)
+
+    async def renew(self) -> None:
+        """Start the lock time anew now, e.g. before a step that blocks the event loop for long."""
+        await self._renew()

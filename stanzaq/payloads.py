@@ -1,0 +1,103 @@
+"""Payloads as Python values: what a handler's annotation asks for, and what a publisher gives. Pure.
+
+msgspec reads and writes JSON: it checks dataclasses, TypedDicts and containers against their annotations, and says where one does
+not fit. A pydantic model is read and written by its own methods.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any, Final, get_args, get_origin
+from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
+
+import msgspec
+
+from stanzaq.job import Job
+from stanzaq.transport import Content
+
+JSON: Final = "application/json"
+XML: Final = "application/xml"
+TEXT: Final = "text/plain;charset=utf-8"
+BYTES: Final = "application/octet-stream"
+
+
+class Unfit(ValueError):  # noqa: N818  (it names what is so)
+    """A payload is not what the handler's annotation says; the text tells where."""
+
+
+def annotated(handler: Callable[..., Any]) -> Any:  # noqa: ANN401  (any type may be asked for)
+    """Give the type that a handler's parameter asks for: `T` of `Job[T]`, Any where nothing is said. Raises TypeError."""
+    parameters = list(inspect.signature(handler).parameters.values())
+    wanted = [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
+    if len(wanted) != 1:
+        msg = f"{getattr(handler, '__qualname__', handler)} takes {len(wanted)} arguments: a handler takes one, the job"
+        raise TypeError(msg)
+    function = handler if inspect.isroutine(handler) else type(handler).__call__
+    hint = typing.get_type_hints(function).get(wanted[0].name, Any)
+    if hint is Any or hint is Job:
+        return Any
+    if get_origin(hint) is not Job:
+        msg = f"{getattr(handler, '__qualname__', handler)} takes {hint!r}: annotate its parameter as Job[…]"
+        raise TypeError(msg)
+    return get_args(hint)[0]
+
+
+def decoded(content: Content, wanted: Any) -> Any:  # noqa: ANN401
+    """Read a payload as the type that is wanted; raises Unfit."""
+    if wanted is bytes:
+        return content.body
+    try:
+        if wanted is Any:
+            return _by_content(content)
+        if wanted is Element:
+            return ET.fromstring(content.body)  # noqa: S314  (the XMPP server has taken it for a stanza, or the service for XML)
+        if wanted is str and _kind(content) != JSON:
+            return content.body.decode()
+        if _is_pydantic(wanted):
+            return wanted.model_validate_json(content.body)
+        return msgspec.json.decode(content.body, type=wanted)
+    except (ET.ParseError, msgspec.MsgspecError, ValueError) as error:
+        name = wanted.__name__ if inspect.isclass(wanted) else str(wanted)
+        msg = f"the payload ({content.type}) is no {name}: {error}"
+        raise Unfit(msg) from error
+
+
+def encoded(payload: Any) -> Content:  # noqa: ANN401
+    """Write a value as a payload; raises TypeError on a value of which no payload can be made."""
+    match payload:
+        case Content():
+            return payload
+        case bytes():
+            return Content(payload, BYTES)
+        case str():
+            return Content(payload.encode(), TEXT)
+        case Element():
+            return Content(ET.tostring(payload, "utf-8", xml_declaration=False), XML)
+        case _:
+            return Content(msgspec.json.encode(payload, enc_hook=_plain), JSON)
+
+
+def _by_content(content: Content) -> Any:  # noqa: ANN401
+    """Read a payload as its type says: JSON, an element, text, or bytes as they are."""
+    kind = _kind(content)
+    if kind == JSON:
+        return msgspec.json.decode(content.body)
+    if kind == XML:
+        return ET.fromstring(content.body)  # noqa: S314
+    return content.body.decode() if kind.startswith("text/") else content.body
+
+
+def _kind(content: Content) -> str:
+    return content.type.partition(";")[0].strip().lower()
+
+
+def _is_pydantic(wanted: Any) -> bool:  # noqa: ANN401
+    return inspect.isclass(wanted) and hasattr(wanted, "model_validate_json")
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    msg = f"a {type(value).__name__} is no payload: give bytes, text, an Element, or what JSON can say"
+    raise TypeError(msg)

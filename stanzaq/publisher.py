@@ -1,0 +1,112 @@
+"""A publisher: sends items, and waits until the service has each. Must not know stanzas."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from stanzaq import payloads
+from stanzaq.account import Account, Password, Tls
+from stanzaq.durations import Duration, seconds
+from stanzaq.errors import StanzaqError
+from stanzaq.xmpp.publisher import Hints, XmppSender
+
+_AT_ONCE: Final = 50
+"""How many items of `publish_many` are under way at once."""
+
+
+class Publisher:
+    """Sends items: `async with Publisher(...) as publisher: await publisher.publish("thumbnails", picture)`.
+
+    The arguments are those of `Worker`. A publish whose answer is lost is repeated under the same id until it is answered. While
+    the item waits, the repeat replaces it. Later, when a worker has the item or has done it, the repeat is ignored by a node with
+    `stanzaq#dedupe` = `ignore`; any other node takes it for new work.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        service: str | None = None,
+        password: Password = None,
+        address: str | None = None,
+        tls: Tls = "required",
+    ) -> None:
+        """Read what is given, as a worker does; raises ValueError. Nothing is connected before `async with`."""
+        self._account = Account.read(url, service, password, address, tls)
+        self._sender: XmppSender | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Begin to connect; the first publish waits for it."""
+        self._sender = XmppSender(self._account)
+        self._running = asyncio.create_task(self._sender.run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect."""
+        if self._sender is not None and self._running is not None:
+            await self._sender.close()
+            self._running.cancel()
+            await asyncio.wait({self._running})
+        self._sender = self._running = None
+
+    async def publish(  # noqa: PLR0913  (what a publisher may ask for)
+        self,
+        node: str,
+        payload: Any,  # noqa: ANN401  (whatever JSON can say, and more)
+        *,
+        id: str | None = None,  # noqa: A002  (the item's id, as everywhere)
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> str:
+        """Send an item, and give its id when the service has it.
+
+        A dict, a list, a dataclass and the like are sent as JSON, an Element as XML, a str as text, bytes as they are. `key` is
+        the group key. The item is not handed out before `delay`, nor after `ttl`, which are whole seconds to the service.
+        `priority` is 0 to 9, 4 if not given. Raises StanzaqError when the service refuses, TypeError on what is no payload.
+        """
+        if self._sender is None or self._running is None:
+            msg = "the publisher is not open: use it as `async with Publisher(...) as publisher`"
+            raise StanzaqError(msg)
+        hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
+        item = id or secrets.token_hex(16)
+        sending = asyncio.create_task(self._sender.publish(node, item, payloads.encoded(payload), headers or {}, hints))
+        # A connection that cannot be had ends everything that waits for it.
+        await asyncio.wait({sending, self._running}, return_when=asyncio.FIRST_COMPLETED)
+        if not sending.done():
+            sending.cancel()
+            self._running.result()
+        return await sending
+
+    async def publish_many(self, node: str, payloads: Iterable[Any] | AsyncIterable[Any]) -> list[str]:
+        """Send many items, some at once, so their order is not kept; gives their ids. Raises as `publish` does."""
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def send(payload: Any) -> str:  # noqa: ANN401
+            try:
+                return await self.publish(node, payload)
+            finally:
+                room.release()
+
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            async for payload in _each(payloads):
+                await room.acquire()
+                tasks.append(group.create_task(send(payload)))
+        return [task.result() for task in tasks]
+
+
+async def _each(values: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterable[Any]:
+    if isinstance(values, AsyncIterable):
+        async for value in values:
+            yield value
+    else:
+        for value in values:
+            yield value

@@ -1,0 +1,72 @@
+"""What becomes of an item whose handler fails: it is tried again after a delay, or goes to the dead letters. Pure."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from stanzaq.durations import Duration, seconds
+
+MAX_DELAY_SECONDS: Final = 43_200.0
+"""The longest delay that the service takes when an item is given back."""
+
+
+class Reject(Exception):  # noqa: N818  (it is raised to say what is to be done, as StopIteration is)
+    """Raised by a handler: the item goes to the dead letters at once, with this reason."""
+
+
+class Retry(Exception):  # noqa: N818
+    """How failed items are tried again, as a policy of a task; or raised by a handler, with a `delay` for this one time.
+
+    `attempts` is how often an item is tried at most; None leaves it to the node (`stanzaq#max_deliveries`). The first delay is
+    `delay`, each further one is `backoff` times as long, up to `limit`. With `jitter` each is cut at random, by half at most.
+    """
+
+    def __init__(
+        self,
+        attempts: int | None = None,
+        *,
+        delay: Duration = "1s",
+        backoff: float = 2.0,
+        limit: Duration = "10m",
+        jitter: bool = True,
+    ) -> None:
+        """Check the values; raises ValueError."""
+        if attempts is not None and attempts < 1:
+            msg = f"attempts={attempts}: an item is tried at least once"
+            raise ValueError(msg)
+        if backoff < 1:
+            msg = f"backoff={backoff}: each delay is at least as long as the one before"
+            raise ValueError(msg)
+        self.attempts = attempts
+        self.delay = seconds(delay)
+        self.backoff = backoff
+        self.limit = min(seconds(limit), MAX_DELAY_SECONDS)
+        self.jitter = jitter
+        super().__init__(f"again after {self.delay:g} s")
+
+    def delay_after(self, attempt: int, chance: Callable[[], float] = random.random) -> float:
+        """Give the delay in seconds after a failed attempt, the first of which is 1; `chance` gives 0 to 1."""
+        # The exponent is bounded: a float holds no more than 2^1023.
+        delay = min(self.limit, self.delay * self.backoff ** min(attempt - 1, 64))
+        return delay * (1 + chance()) / 2 if self.jitter else delay
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """How an item is given back: after `delay` seconds, or as a dead letter, with a reason."""
+
+    reason: str
+    delay: float = 0.0
+    dead: bool = False
+
+
+def after_failure(fault: BaseException, attempt: int, max_attempts: int, policy: Retry) -> Release:
+    """Decide what becomes of an item whose handler raised `fault`."""
+    cause = fault.__cause__ if isinstance(fault, Retry) and fault.__cause__ else fault
+    reason = f"{type(cause).__name__}: {cause}"
+    if isinstance(fault, Reject):
+        return Release(str(fault) or "rejected", dead=True)
+    if attempt >= max_attempts:
+        return Release(f"attempt {attempt} of {max_attempts} failed: {reason}", dead=True)
+    return Release(reason, fault.delay if isinstance(fault, Retry) else policy.delay_after(attempt))

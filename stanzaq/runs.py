@@ -1,0 +1,213 @@
+"""The runs of jobs: each delivery is worked once, its lock is renewed meanwhile, and its end is told to the service.
+
+A run ends in one of three ways: its handler ends, its lock is lost, or the worker stops. Must not know how stanzas look or who
+registered which handler.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from stanzaq import payloads
+from stanzaq.errors import StanzaqError
+from stanzaq.job import Job
+from stanzaq.retry import Release, after_failure
+from stanzaq.task import Callers, Task
+from stanzaq.transport import Delivery, Lock, Transport
+
+log = logging.getLogger("stanzaq")
+
+_RENEWALS: Final = 3
+"""A lock is renewed when a third of its time is over, so two renewals may fail before it ends."""
+
+_SETTLE_SECONDS: Final = 5.0
+"""So long a handler that was cancelled has to end."""
+
+_STOPPED: Final = Release("the worker stops")
+
+
+class Runs:
+    """All runs of one worker; takes what its transport tells."""
+
+    def __init__(self, transport: Transport, tasks: Mapping[str, Task], concurrency: int) -> None:
+        """Work `concurrency` items at once; what is delivered beyond that waits here, under its lock."""
+        self._transport = transport
+        self._tasks = tasks
+        self._room = asyncio.Semaphore(concurrency)
+        self._callers = Callers(concurrency)
+        self._runs: dict[Lock, _Run] = {}
+        self._finishing = False
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Work an item; the same lock is worked once, however often it is delivered."""
+        lock = delivery.lock
+        task = self._tasks.get(lock.node)
+        if lock in self._runs or task is None:
+            return
+        run = self._runs[lock] = _Run(self._transport, self._callers, self._room, task, delivery)
+        run.task.add_done_callback(lambda _: self._runs.pop(lock, None))
+        if self._finishing:
+            run.stop()
+
+    def lost(self, lock: Lock) -> None:
+        """Cancel a run whose lock has ended."""
+        if lock in self._runs:
+            self._runs[lock].lose()
+
+    def deleted(self, node: str, item: str) -> None:
+        """Cancel a run whose item somebody has deleted; what this worker acknowledges has no handler any more."""
+        for lock, run in list(self._runs.items()):
+            if (lock.node, lock.item) == (node, item):
+                run.lose()
+
+    def locks(self, node: str) -> set[Lock]:
+        """Give the locks of the runs on a node."""
+        return {lock for lock in self._runs if lock.node == node}
+
+    async def finish(self, grace: float) -> None:
+        """Let what runs end within `grace` seconds; give back the rest, and at once what has not begun."""
+        self._finishing = True
+        for run in list(self._runs.values()):
+            if not run.began:
+                run.stop()
+        tasks = [run.task for run in self._runs.values()]
+        if tasks:
+            log.info("waiting up to %g s for %d running jobs", grace, len(tasks))
+            await asyncio.wait(tasks, timeout=grace)
+        for run in list(self._runs.values()):
+            run.stop()
+        if tasks:
+            # A handler that ignores its cancellation is not waited for.
+            await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
+        self._callers.close()
+
+
+class _Run:
+    """One delivery, from its arrival to the service's answer to its end."""
+
+    def __init__(
+        self, transport: Transport, callers: Callers, room: asyncio.Semaphore, task: Task, delivery: Delivery
+    ) -> None:
+        self._transport = transport
+        self._callers = callers
+        self._room = room
+        self._task = task
+        self._delivery = delivery
+        self._lost = self._stopped = self._ended = False
+        self._deadline = delivery.deadline
+        self.began = False
+        self._handling = asyncio.create_task(self._handled())
+        self.task = asyncio.create_task(self._work())
+
+    def lose(self) -> None:
+        """Cancel the handler because the lock has ended; the service is told nothing."""
+        if not (self._lost or self._ended):
+            log.warning("lock lost: the job is cancelled", extra=self._about)
+            self._lost = True
+            self._handling.cancel()
+
+    def stop(self) -> None:
+        """Cancel the handler because the worker stops; the item is given back."""
+        if not self._ended:
+            self._stopped = True
+            self._handling.cancel()
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What a log record says beside its text."""
+        lock = self._delivery.lock
+        return {"node": lock.node, "item": lock.item, "attempt": self._delivery.attempt, "token": lock.token}
+
+    async def _work(self) -> None:
+        renewing = asyncio.create_task(self._keep())
+        try:
+            end = await self._handling
+        except asyncio.CancelledError:
+            # It was cancelled before its handler began.
+            end = _STOPPED
+        finally:
+            self._ended = True
+            renewing.cancel()
+        try:
+            await self._tell(end)
+        except StanzaqError:
+            log.exception("the end of a job could not be told: its lock will run out", extra=self._about)
+
+    async def _tell(self, end: Release | None) -> None:
+        """Acknowledge the item, or give it back; nothing when the lock has ended."""
+        lock = self._delivery.lock
+        if self._lost:
+            return
+        done = await (self._transport.acknowledge(lock) if end is None else self._transport.release(lock, end))
+        if not done:
+            log.warning("the lock had ended before the job did: another worker gets the item", extra=self._about)
+
+    async def _handled(self) -> Release | None:
+        """Wait for room and run the handler; gives None when the item is done, else how it is given back."""
+        delivery, task = self._delivery, self._task
+        attempts = min(delivery.max_attempts, task.retry.attempts or delivery.max_attempts)
+        limit = asyncio.timeout(task.timeout)
+        async with self._room:
+            self.began = True
+            try:
+                job = self._job(attempts)
+                async with limit:
+                    result = await self._callers.call(task, job)
+            except payloads.Unfit as error:
+                log.error("%s", error, extra=self._about)  # noqa: TRY400  (the text says it all)
+                return Release(str(error), dead=True)
+            except BaseException as error:
+                # Whatever a handler raises ends its job, not the worker.
+                if self._lost or self._stopped:
+                    return _STOPPED
+                fault = TimeoutError(f"not done in {task.timeout:g} s") if limit.expired() else error
+                end = after_failure(fault, delivery.attempt, attempts, task.retry)
+                log.warning(
+                    "job failed: %s", end.reason, extra=self._about, exc_info=None if limit.expired() else error
+                )
+                return end
+        if result is not None:
+            log.warning("a handler's result is dropped: %s", type(result).__name__, extra=self._about)
+        return None
+
+    def _job(self, attempts: int) -> Job[Any]:
+        delivery, lock = self._delivery, self._delivery.lock
+        payload = payloads.decoded(delivery.content, self._task.payload)
+        return Job(
+            payload,
+            lock.item,
+            lock.node,
+            lock.token,
+            delivery.attempt,
+            attempts,
+            delivery.headers,
+            delivery.key,
+            delivery.published,
+            delivery.deadline,
+            self._renew,
+        )
+
+    async def _keep(self) -> None:
+        """Renew the lock again and again, until it is lost."""
+        lasts = await self._transport.lock_seconds(self._delivery.lock.node)
+        loop = asyncio.get_running_loop()
+        at = loop.time()
+        while not self._lost:
+            await asyncio.sleep(lasts / _RENEWALS)
+            before = self._deadline
+            try:
+                await self._renew()
+            except StanzaqError:
+                log.exception("a lock could not be renewed", extra=self._about)
+                continue
+            # An owner may have changed how long locks last. Both deadlines are by the service's clock: ours need not agree.
+            elapsed, at = loop.time() - at, loop.time()
+            lasts = max(1.0, lasts + (self._deadline - before).total_seconds() - elapsed)
+
+    async def _renew(self) -> None:
+        deadline = await self._transport.renew(self._delivery.lock)
+        if deadline is None:
+            self.lose()
+        else:
+            self._deadline = deadline

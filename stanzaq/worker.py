@@ -1,0 +1,147 @@
+"""A worker: functions for nodes, and a process that runs them until it is told to stop. Must not know stanzas."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from stanzaq import payloads
+from stanzaq import task as tasks
+from stanzaq.account import Account, Password, Tls
+from stanzaq.durations import Duration, seconds
+from stanzaq.errors import StanzaqError
+from stanzaq.retry import Retry
+from stanzaq.runs import Runs
+from stanzaq.task import Handler, RunIn, Task
+from stanzaq.xmpp.worker import XmppTransport
+
+log = logging.getLogger("stanzaq")
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+MAX_CREDIT = 1_000
+
+
+class Worker:
+    """Works the items of nodes with functions.
+
+    `url` is the account, `xmpp://user@example.org`. `service` is the queue's domain; if it is not given, `queue.` before the
+    account's. The password is a text, or a callable that gives it at each login; if it is not given, `STANZAQ_PASSWORD`.
+    `address` is `host:port` of the XMPP server where DNS does not tell it. `concurrency` jobs run at once; `prefetch` more are
+    held ready. After `stop` or SIGTERM running jobs have `grace` seconds. `create` makes missing nodes. Raises ValueError.
+    """
+
+    def __init__(  # noqa: PLR0913  (what users may say)
+        self,
+        url: str,
+        *,
+        service: str | None = None,
+        password: Password = None,
+        address: str | None = None,
+        tls: Tls = "required",
+        concurrency: int = 1,
+        prefetch: int = 0,
+        grace: Duration = 30.0,
+        create: bool = False,
+    ) -> None:
+        """Read what is given; nothing is connected before `run` or `serve`."""
+        if not (concurrency >= 1 and prefetch >= 0 and concurrency + prefetch <= MAX_CREDIT):
+            msg = f"concurrency={concurrency}, prefetch={prefetch}: together 1 to {MAX_CREDIT} items are held at once"
+            raise ValueError(msg)
+        self._account = Account.read(url, service, password, address, tls)
+        self._concurrency = concurrency
+        self._credit = concurrency + prefetch
+        self._grace = seconds(grace)
+        self._create = create
+        self._tasks: dict[str, Task] = {}
+        self._stopping: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def task(
+        self, node: str, *, retry: Retry | None = None, timeout: Duration | None = None, run_in: RunIn | None = None
+    ) -> Callable[[H], H]:
+        """Have the decorated function work the items of a node.
+
+        A coroutine runs in the event loop, a plain function in a thread, or in a process with `run_in="process"`. It takes a
+        `Job[T]`, whose payload is a T. When it returns, the item is done. When it raises, the item is tried again as `retry`
+        says, or as the `Retry` that it raises; `Reject` sends it to the dead letters. After `timeout` it has failed.
+        Raises TypeError or ValueError where the function cannot be a handler.
+        """
+
+        def register(handler: H) -> H:
+            if node in self._tasks:
+                msg = f"{node} has a task already: {self._tasks[node].handler!r}"
+                raise ValueError(msg)
+            where = tasks.run_in(cast("Handler", handler), run_in)
+            limit = None if timeout is None else seconds(timeout)
+            wanted = payloads.annotated(handler)
+            self._tasks[node] = Task(node, cast("Handler", handler), wanted, retry or Retry(), limit, where)
+            return handler
+
+        return register
+
+    def run(self) -> None:
+        """Be a program: work until SIGTERM or SIGINT, a second of which ends running jobs at once.
+
+        Exits with one line when the service cannot be used. Logs to stderr, unless logging is set up already.
+        """
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        try:
+            asyncio.run(self._until_signalled())
+        except StanzaqError as error:
+            sys.exit(f"stanzaq: {error}")
+
+    async def serve(self) -> None:
+        """Work until `stop`, in the event loop that runs. Raises StanzaqError when the service cannot be used."""
+        if not self._tasks:
+            msg = "the worker has no task: decorate a function with @worker.task(node)"
+            raise ValueError(msg)
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        transport = XmppTransport(self._account, create=self._create)
+        runs = Runs(transport, self._tasks, self._concurrency)
+        working = asyncio.create_task(transport.run(runs, dict.fromkeys(self._tasks, self._credit)))
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                # Both wait for the service, which may be away.
+                leaving = asyncio.create_task(transport.pause())
+                await runs.finish(self._grace)
+                leaving.cancel()
+        finally:
+            stopping.cancel()
+            await transport.close()
+            if not working.done():
+                working.cancel()
+            await asyncio.wait({working})
+        if not working.cancelled():
+            working.result()
+
+    def stop(self) -> None:
+        """Have `serve` end: no new jobs, and running ones have their grace. May be called from any thread."""
+        if self._loop is not None and self._stopping is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
+    async def _until_signalled(self) -> None:
+        loop = asyncio.get_running_loop()
+        signalled = 0
+        serving = asyncio.create_task(self.serve())
+
+        def hear() -> None:
+            nonlocal signalled
+            signalled += 1
+            if signalled == 1:
+                log.info("stopping; a second signal ends running jobs at once")
+                self.stop()
+            else:
+                serving.cancel()
+
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, hear)
+        try:
+            await serving
+        except asyncio.CancelledError:
+            if signalled < 2:
+                raise

@@ -1,0 +1,1 @@
+"""The transport over XMPP: XEP-0254 with the extensions of `urn:stanzaq:0` (docs/protocol.md)."""

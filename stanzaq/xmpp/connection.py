@@ -1,0 +1,262 @@
+"""One account's connection to its XMPP server: it comes back by itself, and requests are repeated until they are answered.
+
+slixmpp connects and authenticates; stanzas go past its stanza classes as text and elements. Must not know what is in a stanza
+beyond its addresses.
+"""
+
+import asyncio
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+from xml.etree.ElementTree import Element
+from xml.sax.saxutils import quoteattr
+
+from slixmpp import ClientXMPP
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from stanzaq.account import Account
+from stanzaq.backoff import Backoff
+from stanzaq.errors import StanzaqError
+from stanzaq.xmpp.stanzas import CLIENT, refusal
+
+log = logging.getLogger("stanzaq")
+
+_LOGIN_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 15.0
+"""So long an answer is waited for before the same request is sent again under the same id: the service answers it once."""
+
+_LEAVE_SECONDS: Final = 2.0
+
+
+class Listener(Protocol):
+    """What a connection tells."""
+
+    async def connected(self) -> None:
+        """Begin to work on a new stream, each time that there is one; raises StanzaqError when that cannot be."""
+
+    def message(self, message: Element) -> None:
+        """Take a message of the service's."""
+
+
+class _StreamLostError(Exception):
+    """The stream broke before an answer came."""
+
+
+class Connection:
+    """Connects, and connects again after each loss, until it is closed."""
+
+    def __init__(self, account: Account) -> None:
+        """Make a connection that `run` opens."""
+        self._account = account
+        self._numbers = itertools.count(1)
+        self._run = secrets.token_hex(4)
+        self._asked: dict[str, asyncio.Future[Element]] = {}
+        self._stream: ClientXMPP | None = None
+        self._up = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._listener: Listener | None = None
+        self._heard_at = 0.0
+        self.jid = account.jid
+        """The full JID; the server may choose another resource than was asked for."""
+
+    async def run(self, listener: Listener) -> None:
+        """Stay connected until `close`; raises StanzaqError when that cannot be: no other try would end otherwise."""
+        self._listener = listener
+        backoff = Backoff(0.5, 60.0)
+        while not self._closed.is_set():
+            reason = await self._session(listener, backoff)
+            if self._closed.is_set():
+                return
+            delay = backoff.delay()
+            log.warning("no connection as %s: %s; next try in %.1f s", self.jid, reason, delay)
+            await asyncio.sleep(delay)
+
+    async def ask(self, what: str, kind: str, payload: str) -> Element:
+        """Send a request and give its result; raises StanzaqError on a lasting error, which says `what` cannot be done.
+
+        A request whose answer is lost is sent again under its id, also over the next stream.
+        """
+        name = f"{self._run}-{next(self._numbers)}"
+        backoff = Backoff(0.2, 10.0)
+        waiting = False
+        text = f"<iq type='{kind}' id='{name}' to={quoteattr(self._account.service)}>{payload}</iq>"
+        while True:
+            await self._up.wait()
+            answer: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
+            self._asked[name] = answer
+            try:
+                self.send(text)
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    element = await answer
+            except (TimeoutError, _StreamLostError):
+                self._drop_silent()
+            else:
+                told = refusal(element)
+                if told is None:
+                    return element
+                fault = told.fault(what)
+                if not told.passing:
+                    raise fault
+                log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", fault)
+                waiting = True
+                await asyncio.sleep(backoff.delay())
+            finally:
+                self._asked.pop(name, None)
+
+    def _drop_silent(self) -> None:
+        """End a stream on which nothing comes any more, though it looks open."""
+        if self._stream is not None and time.monotonic() - self._heard_at > 2 * _ANSWER_SECONDS:
+            self._stream.abort()
+
+    def send(self, text: str) -> None:
+        """Send a stanza now, on the stream that there is; without one it is lost."""
+        if self._stream is not None:
+            self._stream.send_raw(text)
+
+    async def close(self) -> None:
+        """Leave in order."""
+        self._closed.set()
+        if self._stream is not None:
+            await self._stream.disconnect(wait=_LEAVE_SECONDS)
+
+    async def _session(self, listener: Listener, backoff: Backoff) -> str:
+        """Connect once and stay until the stream ends; gives why it did."""
+        stream = _Stream(self._account, self._hear)
+        work: asyncio.Task[None] | None = None
+        try:
+            reason = await stream.opened()
+            if reason:
+                return reason
+            backoff.reset()
+            self._stream, self.jid = stream.xmpp, str(stream.xmpp.boundjid.full)
+            self._heard_at = time.monotonic()
+            self._up.set()
+            work = asyncio.create_task(listener.connected())
+            ended = asyncio.create_task(stream.ended())
+            await asyncio.wait((work, ended), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                # Raises what went wrong.
+                work.result()
+            return await ended
+        finally:
+            self._up.clear()
+            self._stream = None
+            if work is not None:
+                work.cancel()
+            for answer in self._asked.values():
+                if not answer.done():
+                    answer.set_exception(_StreamLostError())
+            await stream.drop()
+
+    def _hear(self, stanza: Element) -> bool:
+        """Take what the service sent; False of anything else."""
+        self._heard_at = time.monotonic()
+        if stanza.get("from") != self._account.service:
+            return False
+        if stanza.tag == f"{{{CLIENT}}}message":
+            if self._listener is not None:
+                self._listener.message(stanza)
+            return True
+        answer = self._asked.get(stanza.get("id", ""))
+        if answer is None or stanza.get("type") not in {"result", "error"}:
+            return False
+        if not answer.done():
+            answer.set_result(stanza)
+        return True
+
+
+class _Stream:
+    """One stream of slixmpp's, from its opening to its end."""
+
+    def __init__(self, account: Account, hear: Callable[[Element], bool]) -> None:
+        plain = account.tls == "disabled"
+        mechanisms = {"feature_mechanisms": {"unencrypted_scram": True, "unencrypted_plain": True}} if plain else {}
+        self._account = account
+        self._hear = hear
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._up = asyncio.Event()
+        self._fault = ""
+        self._final = False
+        self.xmpp = ClientXMPP(account.jid, account.password(), plugin_config=mechanisms)
+        self.xmpp.enable_direct_tls = self.xmpp.enable_starttls = not plain
+        self.xmpp.enable_plaintext = plain
+        self.xmpp.add_filter("in", self._filter)
+        self.xmpp.add_event_handler("session_start", lambda _: self._up.set())
+        self.xmpp.add_event_handler(
+            "disconnected", lambda reason: self._end(str(reason or "the server ended the stream"))
+        )
+        self.xmpp.add_event_handler("connection_failed", lambda reason: self._note(str(reason)))
+        self.xmpp.add_event_handler("ssl_invalid_chain", self._untrusted)
+        self.xmpp.add_event_handler("failed_auth", self._denied)
+        for name in ("failed_all_auth", "no_auth"):
+            self.xmpp.add_event_handler(name, self._unauthorised)
+
+    async def opened(self) -> str:
+        """Connect and log in; gives why that failed, or nothing. Raises StanzaqError where another try would fail too."""
+        attempt = self.xmpp.connect(*(self._account.address or (None, None)))
+        try:
+            async with asyncio.timeout(_LOGIN_SECONDS):
+                # A future in the place of a result is slixmpp's own next try: tries are ours.
+                if await attempt is not None:
+                    return self._fault or "the server cannot be reached"
+                up = asyncio.create_task(self._up.wait())
+                ended = asyncio.create_task(self.ended())
+                await asyncio.wait((up, ended), return_when=asyncio.FIRST_COMPLETED)
+                up.cancel()
+                ended.cancel()
+        except TimeoutError:
+            return f"no session after {_LOGIN_SECONDS:g} s"
+        if self._up.is_set():
+            return ""
+        if self._final:
+            raise StanzaqError(self._fault)
+        return self._fault or await self._ended
+
+    async def ended(self) -> str:
+        """Wait for the end of the stream; gives why it ended."""
+        return await asyncio.shield(self._ended)
+
+    async def drop(self) -> None:
+        """End it, however far it came."""
+        self.xmpp.cancel_connection_attempt()
+        if self.xmpp.is_connected():
+            self.xmpp.abort()
+        filters = self.xmpp._run_out_filters  # noqa: SLF001  (slixmpp ends this task never)
+        if filters is not None:
+            filters.cancel()
+
+    def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
+        return None if self._hear(stanza.xml) else stanza
+
+    def _end(self, reason: str) -> None:
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+    def _note(self, reason: str) -> None:
+        self._fault = f"the server cannot be reached ({reason})"
+
+    def _untrusted(self, error: object) -> None:
+        told = f"the server's certificate is not trusted ({error}): give the file of its authority in SSL_CERT_FILE"
+        self._give_up(told, final=True)
+
+    def _denied(self, failure: StanzaBase) -> None:
+        self._fault = failure["condition"]
+
+    def _unauthorised(self, _: object) -> None:
+        user = self._account.jid.partition("/")[0]
+        if self._fault == "temporary-auth-failure":
+            self._give_up(f"the server cannot check the password of {user} now", final=False)
+        elif self._fault:
+            self._give_up(f"the server refuses {user} ({self._fault}): correct the user or the password", final=True)
+        else:
+            self._give_up(
+                "the server offers no way to log in that is safe on this connection: it needs TLS", final=True
+            )
+
+    def _give_up(self, told: str, *, final: bool) -> None:
+        self._fault, self._final = told, final
+        self.xmpp.abort()
+        self._end(told)

@@ -1,0 +1,259 @@
+"""Stanzas of workers and publishers, written and read. Pure: must not know connections.
+
+Sources are XEP-0060, XEP-0254 and docs/protocol.md.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
+from xml.sax.saxutils import escape, quoteattr
+
+from stanzaq.errors import StanzaqError
+from stanzaq.payloads import BYTES, JSON, XML
+from stanzaq.retry import Release
+from stanzaq.transport import Content, Delivery, Lock
+
+CLIENT: Final = "jabber:client"
+STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
+PUBSUB: Final = "http://jabber.org/protocol/pubsub"
+EVENT: Final = f"{PUBSUB}#event"
+QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
+STANZAQ: Final = "urn:stanzaq:0"
+FORM: Final = "jabber:x:data"
+HEADERS: Final = "http://jabber.org/protocol/shim"
+JSON_ELEMENT: Final = "urn:xmpp:json:0"
+DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
+
+_UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_REASON_BYTES: Final = 1_024
+
+_AWAY: Final = {"remote-server-not-found", "remote-server-timeout", "service-unavailable", "recipient-unavailable"}
+"""The server answers so while the service is not connected to it."""
+
+ENDED: Final = frozenset({"item-not-found", "conflict", "forbidden", "unexpected-request"})
+"""What is answered about a lock, named by its token, that is the sender's no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error stanza."""
+
+    condition: str
+    kind: str
+    text: str
+
+    @property
+    def passing(self) -> bool:
+        """The same request may succeed later."""
+        return (self.kind == "wait" or self.condition in _AWAY) and self.condition not in ENDED
+
+    def fault(self, what: str) -> StanzaqError:
+        """Make the exception that tells what could not be done."""
+        return StanzaqError(f"cannot {what}: {self.condition}{f' ({self.text})' if self.text else ''}", self.condition)
+
+
+def refusal(iq: Element) -> Refusal | None:
+    """Read the error of an answer; None of a result."""
+    if iq.get("type") != "error":
+        return None
+    error = iq.find(f"{{{CLIENT}}}error")
+    if error is None:
+        return Refusal("undefined-condition", "cancel", "")
+    conditions = [child.tag.rpartition("}")[2] for child in error if child.tag.startswith(f"{{{STANZAS}}}")]
+    condition = next((name for name in conditions if name != "text"), "undefined-condition")
+    return Refusal(condition, error.get("type", "cancel"), error.findtext(f"{{{STANZAS}}}text", ""))
+
+
+def subscribe(node: str, jid: str, credit: int) -> str:
+    """Ask for items, `credit` of them at once at most."""
+    form = _form(f"{PUBSUB}#subscribe_options", {"pubsub#queue_requests": str(credit)})
+    return (
+        f"<pubsub xmlns='{PUBSUB}'><subscribe node={quoteattr(node)} jid={quoteattr(jid)}/>"
+        f"<options>{form}</options></pubsub>"
+    )
+
+
+def unsubscribe(node: str, jid: str) -> str:
+    """Ask for no further items."""
+    return f"<pubsub xmlns='{PUBSUB}'><unsubscribe node={quoteattr(node)} jid={quoteattr(jid)}/></pubsub>"
+
+
+def create(node: str, options: Mapping[str, str]) -> str:
+    """Ask for a new node."""
+    form = _form(f"{PUBSUB}#node_config", options)
+    return f"<pubsub xmlns='{PUBSUB}'><create node={quoteattr(node)}/><configure>{form}</configure></pubsub>"
+
+
+def acknowledge(lock: Lock) -> str:
+    """End an item's work."""
+    return f"<pubsub xmlns='{PUBSUB}'><retract node={quoteattr(lock.node)}>{_item(lock)}</retract></pubsub>"
+
+
+def release(lock: Lock, how: Release) -> str:
+    """Give an item back. A delay is whole seconds on the wire."""
+    dead = " dead-letter='true'" if how.dead else ""
+    hint = f"<hint xmlns='{STANZAQ}' delay='{round(how.delay)}' reason={quoteattr(_sayable(how.reason))}{dead}/>"
+    inside = f"<unlock xmlns='{QUEUEING}' node={quoteattr(lock.node)}>{_item(lock)}{hint}</unlock>"
+    return f"<pubsub xmlns='{PUBSUB}'>{inside}</pubsub>"
+
+
+def renew(lock: Lock) -> str:
+    """Start a lock's time anew."""
+    return f"<renew xmlns='{STANZAQ}' node={quoteattr(lock.node)}>{_item(lock)}</renew>"
+
+
+def locks(node: str) -> str:
+    """Ask which locks are held."""
+    return f"<locks xmlns='{STANZAQ}' node={quoteattr(node)}/>"
+
+
+def describe(node: str) -> str:
+    """Ask about a node (XEP-0030)."""
+    return f"<query xmlns='{DISCO_INFO}' node={quoteattr(node)}/>"
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a publisher asks for its item: the group key, and in seconds its delay and its time to live."""
+
+    key: str = ""
+    delay: float = 0.0
+    priority: int | None = None
+    ttl: float | None = None
+
+
+def publish(node: str, item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
+    """Send an item."""
+    asked = {
+        "key": hints.key,
+        "delay": str(round(hints.delay)) if hints.delay else "",
+        "priority": "" if hints.priority is None else str(hints.priority),
+        "ttl": "" if hints.ttl is None else str(max(1, round(hints.ttl))),
+    }
+    attributes = "".join(f" q:{name}={quoteattr(text)}" for name, text in asked.items() if text)
+    inside = "".join(f"<header name={quoteattr(name)}>{escape(text)}</header>" for name, text in headers.items())
+    beside = f"<headers xmlns='{HEADERS}'>{inside}</headers>" if inside else ""
+    return (
+        f"<pubsub xmlns='{PUBSUB}'><publish node={quoteattr(node)}>"
+        f"<item xmlns:q='{STANZAQ}' id={quoteattr(item)}{attributes}>{_payload(content)}{beside}</item></publish></pubsub>"
+    )
+
+
+def delivery(message: Element) -> Delivery | None:
+    """Read an item with its lock; None when the message is something else."""
+    lock = message.find(f"{{{STANZAQ}}}lock")
+    items = message.find(f"{{{EVENT}}}event/{{{EVENT}}}items")
+    item = None if items is None else items.find(f"{{{EVENT}}}item")
+    if lock is None or items is None or item is None:
+        return None
+    deadline = _moment(lock.get("expires", ""))
+    told = message.find(f"{{{HEADERS}}}headers")
+    headers = {each.get("name", ""): each.text or "" for each in told} if told is not None else {}
+    of, attempt = int(lock.get("of", "1")), int(lock.get("attempt", "1"))
+    published = _moment(lock.get("published", "")) if lock.get("published") else None
+    return Delivery(_lock(lock), attempt, of, deadline, _content(item), headers, lock.get("key", ""), published)
+
+
+def ended(message: Element) -> list[Lock]:
+    """Read which locks have ended without their holder's doing; an acknowledged one has not."""
+    found = message.iterfind(f"{{{EVENT}}}event/{{{EVENT}}}items")
+    return [
+        Lock(items.get("node", ""), unlock.get("id", ""), int(token))
+        for items in found
+        for unlock in items.iterfind(f"{{{QUEUEING}}}unlock")
+        if (token := unlock.get(f"{{{STANZAQ}}}token"))
+    ]
+
+
+def deleted(message: Element) -> list[tuple[str, str]]:
+    """Read which items are gone, as node and id: this worker has acknowledged them, or an owner has deleted them."""
+    found = message.iterfind(f"{{{EVENT}}}event/{{{EVENT}}}items")
+    return [
+        (items.get("node", ""), each.get("id", "")) for items in found for each in items.iterfind(f"{{{EVENT}}}retract")
+    ]
+
+
+def unsubscribed(message: Element) -> list[str]:
+    """Read from which nodes somebody else has removed the subscription, or which were deleted."""
+    event = message.find(f"{{{EVENT}}}event")
+    if event is None:
+        return []
+    return [
+        each.get("node", "")
+        for each in event
+        if each.tag == f"{{{EVENT}}}delete"
+        or (each.tag == f"{{{EVENT}}}subscription" and each.get("subscription") == "none")
+    ]
+
+
+def held(iq: Element) -> set[Lock]:
+    """Read the locks that a result lists."""
+    return {_lock(lock) for lock in iq.iter(f"{{{STANZAQ}}}lock")}
+
+
+def deadline(iq: Element) -> datetime:
+    """Read from the result of a renewal when the lock ends now."""
+    (item,) = iq.iter(f"{{{STANZAQ}}}item")
+    return _moment(item.get("expires", ""))
+
+
+def field(iq: Element, name: str) -> str:
+    """Read the first value of a field of the form in a result; empty when there is none."""
+    for each in iq.iter(f"{{{FORM}}}field"):
+        if each.get("var") == name:
+            return each.findtext(f"{{{FORM}}}value", "")
+    return ""
+
+
+def _form(kind: str, fields: Mapping[str, str]) -> str:
+    told = {"FORM_TYPE": kind, **fields}
+    inside = "".join(f"<field var='{name}'><value>{escape(value)}</value></field>" for name, value in told.items())
+    return f"<x xmlns='{FORM}' type='submit'>{inside}</x>"
+
+
+def _item(lock: Lock) -> str:
+    where = "" if lock.partition is None else f" partition='{lock.partition}'"
+    return f"<item id={quoteattr(lock.item)} token='{lock.token}'{where}/>"
+
+
+def _lock(element: Element) -> Lock:
+    partition = element.get("partition")
+    number = None if partition is None else int(partition)
+    return Lock(element.get("node", ""), element.get("item", ""), int(element.get("token", "0")), number)
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _sayable(text: str) -> str:
+    """Leave out what XML cannot hold, and more bytes than the service takes as a reason."""
+    return _UNSAYABLE.sub(" ", text).encode()[:_REASON_BYTES].decode(errors="ignore")
+
+
+def _payload(content: Content) -> str:
+    if content.type == JSON:
+        return f"<json xmlns='{JSON_ELEMENT}'>{escape(content.body.decode())}</json>"
+    if content.type == XML:
+        return content.body.decode()
+    return f"<data xmlns='{STANZAQ}' type={quoteattr(content.type)}>{base64.b64encode(content.body).decode()}</data>"
+
+
+def _content(item: Element) -> Content:
+    if not len(item):
+        return Content(b"", BYTES)
+    element = item[0]
+    if element.tag == f"{{{JSON_ELEMENT}}}json":
+        return Content((element.text or "").encode(), JSON)
+    if element.tag == f"{{{STANZAQ}}}data":
+        try:
+            return Content(base64.b64decode(element.text or ""), element.get("type", BYTES))
+        except binascii.Error:
+            return Content((element.text or "").encode(), BYTES)
+    return Content(ET.tostring(element, "utf-8", xml_declaration=False), XML)

@@ -1,0 +1,157 @@
+"""Items over XMPP: subscribes with credit, hears deliveries and the ends of locks, and answers them. Must not know handlers."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from stanzaq.account import Account
+from stanzaq.errors import StanzaqError
+from stanzaq.retry import Release
+from stanzaq.transport import Lock, Receiver
+from stanzaq.xmpp import stanzas
+from stanzaq.xmpp.connection import Connection
+
+log = logging.getLogger("stanzaq")
+
+_AGAIN_SECONDS: Final = 60.0
+"""How often a subscription is asked for again: one that was lost without a word is found missing so soon."""
+
+_CREATED: Final = {"stanzaq#dedupe": "ignore"}
+"""What a node is made with: a repeated publish is ignored, also when the item is done already."""
+
+_NO_NODE: Final = "item-not-found"
+
+
+class XmppTransport:
+    """The transport of a worker that has an XMPP account."""
+
+    def __init__(self, account: Account, *, create: bool) -> None:
+        """Use an account; `create` nodes that are not there."""
+        self._connection = Connection(account)
+        self._service = account.service
+        self._create = create
+        self._nodes: Mapping[str, int] = {}
+        self._receiver: Receiver | None = None
+        self._lock_seconds: dict[str, float] = {}
+        self._paused = False
+        self._wakeup = asyncio.Event()
+
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
+        """Receive items until `close`; raises StanzaqError."""
+        self._receiver, self._nodes = receiver, nodes
+        await self._connection.run(self)
+
+    async def connected(self) -> None:
+        """Be present, so that the service notices when this worker goes; subscribe, and again now and then."""
+        self._connection.send(f"<presence to='{self._service}'/>")
+        while not self._paused:
+            for node, credit in self._nodes.items():
+                await self._find(node)
+                await self._subscribe(node, credit)
+                await self._compare(node)
+            self._wakeup.clear()
+            try:
+                async with asyncio.timeout(_AGAIN_SECONDS * random.uniform(0.8, 1.2)):  # noqa: S311  (guards nothing)
+                    await self._wakeup.wait()
+            except TimeoutError:
+                continue
+
+    def message(self, message: Element) -> None:
+        """Hear deliveries, ends of locks and ends of subscriptions."""
+        if self._receiver is None:
+            return
+        delivery = stanzas.delivery(message)
+        if delivery is not None:
+            self._receiver.deliver(delivery)
+            return
+        for lock in stanzas.ended(message):
+            self._receiver.lost(lock)
+        for node, item in stanzas.deleted(message):
+            self._receiver.deleted(node, item)
+        for node in stanzas.unsubscribed(message):
+            log.warning("the subscription to %s has ended: subscribing again", node)
+            self._wakeup.set()
+
+    async def acknowledge(self, lock: Lock) -> bool:
+        """End an item's work; False when the lock had ended before."""
+        return await self._about(lock, "acknowledge", stanzas.acknowledge(lock)) is not None
+
+    async def release(self, lock: Lock, how: Release) -> bool:
+        """Give an item back; False when the lock had ended before."""
+        return await self._about(lock, "give back", stanzas.release(lock, how)) is not None
+
+    async def renew(self, lock: Lock) -> datetime | None:
+        """Start the lock time anew; gives the new deadline, None when the lock had ended before."""
+        answer = await self._about(lock, "renew the lock of", stanzas.renew(lock))
+        return None if answer is None else stanzas.deadline(answer)
+
+    async def lock_seconds(self, node: str) -> float:
+        """Give how long locks of a node last; it is asked for with each subscription."""
+        return self._lock_seconds[node]
+
+    async def pause(self) -> None:
+        """Unsubscribe; locks that are held last."""
+        self._paused = True
+        self._wakeup.set()
+        for node in self._nodes:
+            try:
+                ask = stanzas.unsubscribe(node, self._connection.jid)
+                await self._connection.ask(f"unsubscribe from {node}", "set", ask)
+            except StanzaqError as error:
+                log.warning("%s", error)
+
+    async def close(self) -> None:
+        """Leave; the service hears of it and gives what is held to others."""
+        await self._connection.close()
+
+    async def _find(self, node: str) -> None:
+        """Learn how long a node's locks last, before the first of them; make it if it is not there. Raises StanzaqError."""
+        ask, what = stanzas.describe(node), f"find {node}"
+        try:
+            found = await self._connection.ask(what, "get", ask)
+        except StanzaqError as error:
+            if error.condition != _NO_NODE:
+                raise
+            if not self._create:
+                msg = f"{error}: create the node, or give create=True"
+                raise StanzaqError(msg, error.condition) from None
+            await self._make(node)
+            found = await self._connection.ask(what, "get", ask)
+        self._lock_seconds[node] = float(stanzas.field(found, "stanzaq#lock_seconds"))
+
+    async def _subscribe(self, node: str, credit: int) -> None:
+        """Subscribe, or find the subscription as it was; raises StanzaqError."""
+        ask = stanzas.subscribe(node, self._connection.jid, credit)
+        answer = await self._connection.ask(f"subscribe to {node}", "set", ask)
+        if any(each.get("subscription") == "pending" for each in answer.iter(f"{{{stanzas.PUBSUB}}}subscription")):
+            log.warning("the subscription to %s waits for the approval of an owner", node)
+
+    async def _compare(self, node: str) -> None:
+        """Find the locks that have ended while nobody could tell this worker. Raises StanzaqError."""
+        assert self._receiver is not None
+        # Those that are known before the question: one that comes meanwhile may not be in the answer.
+        known = self._receiver.locks(node)
+        listed = stanzas.held(await self._connection.ask(f"list the locks at {node}", "get", stanzas.locks(node)))
+        for lock in known - listed:
+            self._receiver.lost(lock)
+
+    async def _make(self, node: str) -> None:
+        """Create a node, unless somebody else has just done so; raises StanzaqError."""
+        try:
+            await self._connection.ask(f"create {node}", "set", stanzas.create(node, _CREATED))
+        except StanzaqError as error:
+            if error.condition != "conflict":
+                raise
+
+    async def _about(self, lock: Lock, what: str, payload: str) -> Element | None:
+        """Make a request about a lock; gives its result, None when the lock had ended before. Raises StanzaqError."""
+        try:
+            return await self._connection.ask(f"{what} {lock.item}", "set", payload)
+        except StanzaqError as error:
+            if error.condition in stanzas.ENDED:
+                return None
+            raise

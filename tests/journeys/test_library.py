@@ -1,0 +1,365 @@
+"""The library `stanzaq` against a real ejabberd and two frontends: workers and publishers as their users write them."""
+
+import asyncio
+import logging
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
+
+import pytest
+
+from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker
+from tests.journeys.client import COMMANDS, STANZAQ, Client, Delivery, submitted
+from tests.journeys.conftest import Join
+from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
+
+Account = dict[str, Any]
+
+
+@dataclass
+class Picture:
+    """A payload."""
+
+    path: str
+    width: int = 100
+
+
+@dataclass
+class Seen:
+    """What handlers did, in order, whichever thread they ran in; and a way to wait for it."""
+
+    all: list[Any] = field(default_factory=list)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, what: Any) -> None:  # noqa: ANN401
+        """Note something."""
+        self.all.append(what)
+        self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def until(self, count: int) -> list[Any]:
+        """Wait until so much was seen; gives it."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(self.all) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.all
+
+
+@pytest.fixture
+def user(service: Service, account: tuple[str, str]) -> Account:
+    """Give what the worker or publisher of a new account is made with."""
+    address = f"127.0.0.1:{service.ejabberd.c2s_port}"
+    url, password = f"xmpp://{account[0]}", account[1]
+    return {"url": url, "service": DOMAIN, "password": password, "address": address, "tls": "disabled"}
+
+
+class Line:
+    """A line to a server on loopback that can be cut."""
+
+    def __init__(self, port: int) -> None:
+        """Lead to a port."""
+        self._port = port
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def cut(self) -> None:
+        """Cut all connections; new ones are let through."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[str]:
+        """Give the address that leads there."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        try:
+            yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        finally:
+            server.close()
+            self.cut()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers |= {writer, up_writer}
+        await asyncio.gather(_pump(reader, up_writer), _pump(up_reader, writer))
+        self._writers -= {writer, up_writer}
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    writer.close()
+
+
+@asynccontextmanager
+async def serving(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
+    """Let a worker work meanwhile, and stop it in order."""
+    task = asyncio.create_task(worker.serve())
+    try:
+        yield task
+    finally:
+        worker.stop()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await task
+
+
+def in_process(job: Job[dict[str, str]]) -> None:
+    """Work in another process, and leave a file there."""
+    with open(job.payload["path"], "x") as file:  # noqa: PTH123
+        file.write(f"{threading.current_thread().name} {job.attempt}")
+
+
+async def test_payloads_and_places(user: Account, join: Join, tmp_path: Any) -> None:  # noqa: ANN401
+    """Coroutines, functions in threads and in processes work items of the types that they say; what returns is done."""
+    seen, owner = Seen(), await join()
+    pictures, texts, files, elements = [await owner.queue() for _ in range(4)]
+    worker = Worker(grace=5, **user, concurrency=3)
+
+    @worker.task(pictures)
+    async def _picture(job: Job[Picture]) -> None:
+        seen.add((job.payload, job.id, job.attempt, dict(job.headers), job.key))
+
+    @worker.task(texts)
+    def _text(job: Job[str]) -> None:
+        seen.add((job.payload, threading.current_thread() is threading.main_thread()))
+
+    @worker.task(elements)
+    async def _element(job: Job[Element]) -> None:
+        seen.add(job.payload.get("kind"))
+
+    worker.task(files, run_in="process")(in_process)
+    async with serving(worker), Publisher(**user) as publisher:
+        await publisher.publish(pictures, Picture("ü<&>.png"), id="one", key="k", headers={"color": "red"})
+        assert await seen.until(1) == [(Picture("ü<&>.png"), "one", 1, {"color": "red"}, "k")]
+        ids = await publisher.publish_many(texts, ["x", "ü<&>\n"])
+        assert len(set(ids)) == 2
+        await publisher.publish(elements, ET.fromstring("<job xmlns='urn:x' kind='ä'/>"))
+        assert sorted(map(str, (await seen.until(4))[1:])) == ["('x', False)", "('ü<&>\\n', False)", "ä"]
+        await publisher.publish(files, {"path": str(tmp_path / "done")})
+        for node in (pictures, texts, files, elements):
+            await eventually_empty(owner, node)
+    assert (tmp_path / "done").read_text() == "MainThread 1"
+
+
+async def release(owner: Client, node: str, item: str) -> None:
+    """End a lock by force."""
+    form = submitted(f"{STANZAQ}#release", {"node": node, "items": item})
+    told = await owner.ask(f"<command xmlns='{COMMANDS}' node='{STANZAQ}#release'>{form}</command>")
+    assert told.error == ""
+
+
+async def eventually_empty(owner: Client, node: str) -> None:
+    """Wait until nothing is left in a node."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await owner.browse(node):  # noqa: ASYNC110  (nobody is told)
+            await asyncio.sleep(0.05)
+
+
+async def test_a_long_job_is_run_once(user: Account, join: Join) -> None:
+    """A job that takes longer than its lock keeps it: the lock is renewed, and the job is run once."""
+    seen, owner = Seen(), await join()
+    node = await owner.queue({"stanzaq#lock_seconds": "3"})
+    worker = Worker(grace=5, **user)
+
+    @worker.task(node)
+    async def _long(job: Job[Any]) -> None:
+        seen.add(job.attempt)
+        await asyncio.sleep((job.deadline - datetime.now(UTC)).total_seconds() + 1)
+        seen.add("done")
+
+    async with serving(worker), Publisher(**user) as publisher:
+        await publisher.publish(node, {})
+        assert await seen.until(2) == [1, "done"]
+        await eventually_empty(owner, node)
+    assert seen.all == [1, "done"]
+
+
+async def test_failures(user: Account, join: Join) -> None:
+    """What raises is tried again until its attempts are used up; Reject and a payload that does not fit are dead at once."""
+    seen, owner, reader = Seen(), await join(), await join()
+    node = await owner.queue()
+    assert (await owner.create(f"{node}/dead", {"pubsub#access_model": "open"})).error == ""
+    assert (await reader.subscribe(f"{node}/dead", 10)).error == ""
+    worker = Worker(grace=5, **user, concurrency=5)
+
+    @worker.task(node, retry=Retry(attempts=2, delay=0, jitter=False), timeout="200ms")
+    async def _job(job: Job[dict[str, str]]) -> None:
+        seen.add((job.id, job.attempt, job.max_attempts))
+        match job.id:
+            case "rejected":
+                raise Reject("no such picture")  # noqa: EM101, TRY003  (as users write it)
+            case "fails":
+                raise ZeroDivisionError("by zero")  # noqa: EM101, TRY003
+            case "slow":
+                await asyncio.sleep(60)
+            case "later" if job.attempt == 1:
+                raise Retry(delay="1s")
+
+    async with serving(worker), Publisher(**user) as publisher:
+        for name in ("rejected", "fails", "slow", "later"):
+            await publisher.publish(node, {}, id=name)
+        await publisher.publish(node, "text", id="unfit")
+        reasons = {}
+        for _ in range(4):
+            letter = await reader.next(Delivery)
+            headers = {
+                each.get("name"): each.text for each in letter.message.iter("{http://jabber.org/protocol/shim}header")
+            }
+            reasons[headers["stanzaq-dead-item"]] = headers["stanzaq-dead-reason"]
+        await seen.until(7)
+    assert str(reasons.pop("unfit")).startswith("the payload (text/plain;charset=utf-8) is no dict[str, str]: ")
+    assert reasons == {
+        "rejected": "no such picture",
+        "fails": "attempt 2 of 2 failed: ZeroDivisionError: by zero",
+        "slow": "attempt 2 of 2 failed: TimeoutError: not done in 0.2 s",
+    }
+    tried = [
+        ("fails", 1, 2),
+        ("fails", 2, 2),
+        ("later", 1, 2),
+        ("later", 2, 2),
+        ("rejected", 1, 2),
+        ("slow", 1, 2),
+        ("slow", 2, 2),
+    ]
+    assert sorted(seen.all) == tried
+
+
+async def test_a_lost_lock_cancels(user: Account, join: Join) -> None:
+    """A handler whose lock an owner ends is cancelled at once; the item is worked again under a larger token."""
+    seen, owner = Seen(), await join()
+    node = await owner.queue()
+    worker = Worker(grace=5, **user)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.token)
+        try:
+            await asyncio.sleep(3600 if job.attempt == 1 else 0)
+        except asyncio.CancelledError:
+            seen.add("cancelled")
+            raise
+
+    async with serving(worker), Publisher(**user) as publisher:
+        await publisher.publish(node, {}, id="one")
+        (first,) = await seen.until(1)
+        await release(owner, node, "one")
+        _first, cancelled, second = sorted(await seen.until(3), key=seen.all.index)
+        assert cancelled == "cancelled" and second > first
+        await eventually_empty(owner, node)
+
+
+async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that stops takes nothing new, lets what runs end within its grace, and gives back the rest at once."""
+    caplog.set_level(logging.INFO, "stanzaq")
+    seen, owner, other = Seen(), await join(), await join()
+    node, go_on = await owner.queue(), asyncio.Event()
+    worker = Worker(**user, concurrency=2, prefetch=1, grace=1)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.id)
+        await (go_on.wait() if job.id == "ends" else asyncio.sleep(3600))
+
+    async with serving(worker) as serve, Publisher(**user) as publisher:
+        for name in ("ends", "hangs", "waits"):
+            await publisher.publish(node, {}, id=name)
+        await seen.until(2)
+        worker.stop()
+        while "waiting up to 1 s" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
+            await asyncio.sleep(0.02)
+        go_on.set()
+        await asyncio.wait_for(serve, PATIENCE_SECONDS)
+    assert sorted(seen.all) == ["ends", "hangs"]
+    assert sorted(item.get("id", "") for item in await owner.browse(node)) == ["hangs", "waits"]
+    assert (await other.subscribe(node, 5)).error == ""
+    again = {delivery.item: delivery.attempt for delivery in (await other.next(Delivery), await other.next(Delivery))}
+    assert again == {"hangs": 2, "waits": 2}
+
+
+async def test_reconnects(user: Account, join: Join, service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker and a publisher whose connections are cut go on by themselves: no item is lost, none is done twice."""
+    caplog.set_level(logging.WARNING, "stanzaq")
+    seen, owner = Seen(), await join()
+    node = await owner.queue({"stanzaq#dedupe": "ignore"})
+    line = Line(service.ejabberd.c2s_port)
+    async with line.open() as address:
+        over = {**user, "address": address}
+        worker = Worker(grace=5, **over, concurrency=4)
+
+        @worker.task(node)
+        async def _job(job: Job[Any]) -> None:
+            seen.add((job.id, job.token))
+
+        async with serving(worker), Publisher(**over) as publisher:
+            for number in range(60):
+                if number % 20 == 10:
+                    line.cut()
+                await publisher.publish(node, {}, id=f"job-{number}")
+            await eventually_empty(owner, node)
+    assert {name for name, _token in seen.all} == {f"job-{number}" for number in range(60)}
+    assert len(set(seen.all)) == len(seen.all), "one lock is worked once"
+    assert "no connection as" in caplog.text
+
+
+async def test_refusals(user: Account, join: Join) -> None:
+    """A wrong password, a node that is not there and a service that is not there are told in one clear line."""
+    owner = await join()
+    node = await owner.queue()
+    wrong = Worker(**{**user, "password": "wrong"})
+    wrong.task(node)(in_process)
+    with pytest.raises(
+        StanzaqError, match=r"the server refuses \S+ \(not-authorized\): correct the user or the password"
+    ):
+        await wrong.serve()
+    with pytest.raises(StanzaqError, match="correct the user or the password"):
+        async with Publisher(**{**user, "password": "wrong"}) as publisher:
+            await publisher.publish(node, {})
+    nowhere = Worker(grace=5, **user)
+    nowhere.task("nowhere")(in_process)
+    with pytest.raises(
+        StanzaqError, match=r"cannot find nowhere: item-not-found.*: create the node, or give create=True"
+    ):
+        await nowhere.serve()
+    async with Publisher(**user) as publisher:
+        with pytest.raises(StanzaqError, match="cannot publish to nowhere: item-not-found") as refused:
+            await publisher.publish("nowhere", {})
+        assert refused.value.condition == "item-not-found"
+    lost = Worker(**{**user, "service": f"not-there.{DOMAIN}"})
+    lost.task(node)(in_process)
+    with pytest.raises(StanzaqError, match=f"cannot find {node}: (forbidden|remote-server-not-found)"):
+        await lost.serve()
+
+
+async def test_created(user: Account) -> None:
+    """With `create` a worker makes its node, which then ignores repeated publishes."""
+    seen, node = Seen(), f"library-{secrets.token_hex(4)}"
+    worker = Worker(grace=5, **user, create=True)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.id)
+
+    async with serving(worker), Publisher(**user) as publisher:
+        began = time.monotonic()
+        while True:
+            try:
+                await publisher.publish(node, {}, id="one")
+                break
+            except StanzaqError:
+                assert time.monotonic() < began + PATIENCE_SECONDS
+                await asyncio.sleep(0.05)
+        await seen.until(1)
+        await publisher.publish(node, {}, id="one")
+        await publisher.publish(node, {}, id="two")
+        assert await seen.until(2) == ["one", "two"]

@@ -1,0 +1,263 @@
+"""Runs of jobs against a service that is played: what is renewed, cancelled, acknowledged and given back, and when."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from stanzaq.errors import StanzaqError
+from stanzaq.job import Job
+from stanzaq.retry import Reject, Release, Retry
+from stanzaq.runs import Runs
+from stanzaq.task import Handler, Task, run_in
+from stanzaq.transport import Content, Delivery, Lock, Receiver
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""The service's clock is far from ours."""
+
+
+@dataclass
+class Service:
+    """Notes what it is told; locks that are in `gone` have ended."""
+
+    lasts: float = 60.0
+    told: list[tuple[str, Any]] = field(default_factory=list)
+    gone: set[Lock] = field(default_factory=set)
+    broken: bool = False
+
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
+        """Play no part here."""
+
+    async def acknowledge(self, lock: Lock) -> bool:
+        """Note it."""
+        self.told.append(("acknowledged", lock.item))
+        return lock not in self.gone
+
+    async def release(self, lock: Lock, how: Release) -> bool:
+        """Note it."""
+        if self.broken:
+            msg = "cannot give back"
+            raise StanzaqError(msg, "internal-server-error")
+        self.told.append((lock.item, how))
+        return lock not in self.gone
+
+    async def renew(self, lock: Lock) -> datetime | None:
+        """Note it; deadlines are by its clock."""
+        self.told.append(("renewed", lock.item))
+        return None if lock in self.gone else EPOCH + timedelta(seconds=asyncio.get_running_loop().time() + self.lasts)
+
+    async def lock_seconds(self, node: str) -> float:
+        """Give what a worker is told."""
+        assert node == "jobs"
+        return self.lasts
+
+    async def pause(self) -> None:
+        """Play no part here."""
+
+    async def close(self) -> None:
+        """Play no part here."""
+
+
+def delivery(item: str = "one", *, token: int = 1, attempt: int = 1, of: int = 20, body: bytes = b"{}") -> Delivery:
+    """Make a delivery of JSON."""
+    deadline = EPOCH + timedelta(seconds=asyncio.get_running_loop().time() + 60)
+    return Delivery(Lock("jobs", item, token), attempt, of, deadline, Content(body, "application/json"), {}, "")
+
+
+def runs(service: Service, handler: Handler, *, concurrency: int = 5, **more: Any) -> Runs:  # noqa: ANN401
+    """Make the runs of a worker with one task."""
+    given = {"retry": Retry(delay="2s", jitter=False), "timeout": None, "payload": Any, **more}
+    return Runs(service, {"jobs": Task("jobs", handler, run_in=run_in(handler, None), **given)}, concurrency)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for something that no event tells."""
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def nothing(_job: Job[Any]) -> None:
+    """Succeed."""
+
+
+async def test_done_once() -> None:
+    """What returns is acknowledged; the same lock that is delivered again meanwhile is not worked again."""
+    service, seen, go_on = Service(), [], asyncio.Event()
+
+    async def handler(job: Job[Any]) -> None:
+        seen.append(job.token)
+        await go_on.wait()
+
+    played = runs(service, handler)
+    for token in (1, 1, 2, 1):
+        played.deliver(delivery(token=token))
+    await until(lambda: len(seen) == 2)
+    go_on.set()
+    await until(lambda: not played.locks("jobs"))
+    assert seen == [1, 2] and service.told == [("acknowledged", "one")] * 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "attempt", "policy", "end"),
+    [
+        (ValueError("broken"), 1, Retry(delay="2s", jitter=False), Release("ValueError: broken", 2.0)),
+        (ValueError("broken"), 3, Retry(delay="2s", backoff=3, jitter=False), Release("ValueError: broken", 18.0)),
+        (ValueError("broken"), 9, Retry(limit="5s", jitter=False), Release("ValueError: broken", 5.0)),
+        (ValueError("x"), 4, Retry(attempts=4), Release("attempt 4 of 4 failed: ValueError: x", dead=True)),
+        (ValueError("x"), 20, Retry(attempts=50), Release("attempt 20 of 20 failed: ValueError: x", dead=True)),
+        (Retry(delay="1h"), 1, Retry(), Release("Retry: again after 3600 s", 3600.0)),
+        (
+            Retry(delay="1h"),
+            2,
+            Retry(attempts=2),
+            Release("attempt 2 of 2 failed: Retry: again after 3600 s", dead=True),
+        ),
+        (Reject("no such picture"), 1, Retry(), Release("no such picture", dead=True)),
+        (SystemExit(3), 1, Retry(delay=0), Release("RuntimeError: the handler raised SystemExit", 0.0)),
+        (asyncio.CancelledError(), 1, Retry(delay=0), Release("CancelledError: ", 0.0)),
+    ],
+)
+async def test_failures(fault: BaseException, attempt: int, policy: Retry, end: Release) -> None:
+    """Whatever a handler raises ends its job alone; the policy says when it is tried again."""
+    service = Service()
+
+    async def handler(_job: Job[Any]) -> None:
+        raise fault
+
+    runs(service, handler, retry=policy).deliver(delivery(attempt=attempt))
+    await until(lambda: service.told)
+    assert service.told == [("one", end)]
+
+
+async def test_a_thread_fails() -> None:
+    """A function that raises in its thread fails likewise."""
+    service = Service()
+
+    def handler(job: Job[dict[str, int]]) -> None:
+        raise KeyError(job.payload["a"])
+
+    runs(service, handler, payload=dict[str, int]).deliver(delivery(body=b'{"a": 1}'))
+    await until(lambda: service.told)
+    assert service.told == [("one", Release("KeyError: 1", 2.0))]
+
+
+async def test_unfit() -> None:
+    """A payload that is not what the handler takes goes to the dead letters, with what is wrong and where."""
+    service = Service()
+    runs(service, nothing, payload=dict[str, int]).deliver(delivery(body=b'{"a": "b"}'))
+    await until(lambda: service.told)
+    ((item, end),) = service.told
+    assert item == "one" and end.dead
+    assert end.reason == "the payload (application/json) is no dict[str, int]: Expected `int`, got `str` - at `$[...]`"
+
+
+async def test_renewed_while_it_runs_and_while_it_waits() -> None:
+    """Locks are renewed at a third of their time, also of what waits for its turn, and follow a time that has been changed."""
+    service, go_on = Service(lasts=0.3), asyncio.Event()
+
+    async def handler(_job: Job[Any]) -> None:
+        await go_on.wait()
+
+    played = runs(service, handler, concurrency=1)
+    for item in ("runs", "waits"):
+        played.deliver(delivery(item))
+    await until(lambda: {("renewed", "runs"), ("renewed", "waits")} <= set(service.told))
+    go_on.set()
+    await until(lambda: {("acknowledged", "runs"), ("acknowledged", "waits")} <= set(service.told))
+
+
+@pytest.mark.parametrize("how", ["told", "deleted", "renewal"])
+async def test_lost(how: str) -> None:
+    """A handler whose lock has ended is cancelled, however that comes out, and the service is told nothing of its end."""
+    service, cancelled, job = Service(lasts=0.05 if how == "renewal" else 60), [], delivery()
+    began = asyncio.Event()
+
+    async def handler(job: Job[Any]) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(job.token)
+            raise
+
+    played = runs(service, handler)
+    played.deliver(job)
+    await began.wait()
+    if how == "told":
+        played.lost(Lock("jobs", "one", 7))
+        played.lost(job.lock)
+    elif how == "deleted":
+        played.deleted("jobs", "other")
+        played.deleted("jobs", "one")
+    else:
+        service.gone.add(job.lock)
+    await until(lambda: not played.locks("jobs"))
+    assert cancelled == [1] and set(service.told) <= {("renewed", "one")}
+
+
+async def test_finish() -> None:
+    """What stops gives back at once what has not begun and what is delivered late, and after its grace what still runs."""
+    service, began = Service(), asyncio.Event()
+
+    async def handler(job: Job[Any]) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            # It ignores that it is cancelled, for a while.
+            await asyncio.sleep(0.01)
+            raise
+
+    played = runs(service, handler, concurrency=1)
+    played.deliver(delivery("runs"))
+    played.deliver(delivery("waits"))
+    await began.wait()
+    finishing = asyncio.create_task(played.finish(0.05))
+    await until(lambda: service.told)
+    played.deliver(delivery("late"))
+    await finishing
+    stopped = Release("the worker stops")
+    assert service.told == [("waits", stopped), ("late", stopped), ("runs", stopped)]
+
+
+async def test_an_end_that_cannot_be_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A service that refuses to hear of an end costs that job alone, and is logged with what the job was."""
+    service = Service(broken=True)
+
+    async def handler(_job: Job[Any]) -> None:
+        raise ValueError
+
+    played = runs(service, handler)
+    played.deliver(delivery())
+    await until(lambda: not played.locks("jobs"))
+    record = next(each for each in caplog.records if "could not be told" in each.message)
+    assert {"node": "jobs", "item": "one", "attempt": 1, "token": 1}.items() <= vars(record).items()
+
+
+async def test_a_result_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """A handler that returns something is done all the same, and its log says that nobody keeps it."""
+    service = Service()
+
+    async def handler(_job: Job[Any]) -> Any:  # noqa: ANN401
+        return 7
+
+    runs(service, handler).deliver(delivery())
+    await until(lambda: service.told)
+    assert service.told == [("acknowledged", "one")] and "a handler's result is dropped: int" in caplog.text
+
+
+def test_where_it_runs() -> None:
+    """Coroutines run in the loop, functions in threads or processes; anything else is refused when it is registered."""
+
+    def function(_job: Job[Any]) -> None:
+        pass
+
+    assert (run_in(nothing, None), run_in(function, None), run_in(function, "process")) == ("loop", "thread", "process")
+    with pytest.raises(TypeError, match=r"run_in='thread' for nothing: coroutines run in the loop"):
+        run_in(nothing, "thread")
+    with pytest.raises(TypeError, match="only coroutines run in the loop"):
+        run_in(function, "loop")

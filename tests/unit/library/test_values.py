@@ -1,0 +1,241 @@
+"""What users write and what is on the wire: accounts, times, policies, payloads and stanzas of the library."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypedDict
+from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from stanzaq import Job, Retry, Worker
+from stanzaq.account import Account
+from stanzaq.durations import seconds
+from stanzaq.payloads import Unfit, annotated, decoded, encoded
+from stanzaq.retry import Release
+from stanzaq.transport import Content, Lock
+from stanzaq.xmpp import stanzas
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn")))
+
+
+@dataclass
+class Size:
+    """A dataclass."""
+
+    width: int
+    names: list[str]
+
+
+class Point(TypedDict):
+    """A TypedDict."""
+
+    x: float
+
+
+class Model(BaseModel):
+    """A model of pydantic's."""
+
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("250ms", 0.25), ("1s", 1), ("1.5 m", 90), ("2h", 7200), ("7d", 604800), (3, 3), (0.5, 0.5)],
+)
+def test_durations(text: float | str, length: float) -> None:
+    """Times are seconds, or a number with a unit."""
+    assert seconds(text) == length
+
+
+@pytest.mark.parametrize("text", ["", "10", "1w", "-1s", "s", -1, float("nan"), float("inf"), "1e3s"])
+def test_no_durations(text: float | str) -> None:
+    """Anything else is refused with what to write."""
+    with pytest.raises(ValueError, match="give seconds, or a text such as '250ms'"):
+        seconds(text)
+
+
+@given(st.integers(1, 10_000), st.floats(1, 10), st.floats(0, 100), st.floats(0, 50_000), st.floats(0, 1))
+def test_delays(attempt: int, backoff: float, delay: float, limit: float, chance: float) -> None:
+    """A delay is never longer than its limit and what the service takes, nor is more than half of it cut off."""
+    policy = Retry(delay=delay, backoff=backoff, limit=limit)
+    whole = min(limit, 43_200, delay * backoff ** min(attempt - 1, 64))
+    assert whole / 2 <= policy.delay_after(attempt, lambda: chance) <= whole
+
+
+@pytest.mark.parametrize("more", [{"attempts": 0}, {"backoff": 0.5}, {"delay": "soon"}])
+def test_no_policies(more: dict[str, Any]) -> None:
+    """A policy that cannot be meant is refused."""
+    with pytest.raises(ValueError, match=r"tried at least once|at least as long|no length of time"):
+        Retry(**more)
+
+
+def test_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not said is taken from the account's domain and the environment; each worker has a resource of its own."""
+    monkeypatch.setenv("STANZAQ_PASSWORD", "secret")
+    one, two = (Account.read("xmpp://w%40x@example.org", None, None, None, "required") for _ in range(2))
+    assert re.fullmatch(r"w@x@example\.org/stanzaq-[0-9a-f]{16}", one.jid) and one.jid != two.jid
+    assert (one.password(), one.service, one.address) == ("secret", "queue.example.org", None)
+    named = Account.read("xmpp://w@example.org/a", "q.x", lambda: "other", "[::1]:5222", "disabled")
+    assert (named.jid, named.password(), named.service, named.address) == (
+        "w@example.org/a",
+        "other",
+        "q.x",
+        ("::1", 5222),
+    )
+    monkeypatch.delenv("STANZAQ_PASSWORD")
+    with pytest.raises(ValueError, match="set STANZAQ_PASSWORD"):
+        one.password()
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"url": "worker@example.org"}, "write xmpp://user@example.org"),
+        ({"url": "xmpp://w:secret@example.org"}, "give the password as STANZAQ_PASSWORD"),
+        ({"address": "example.org"}, "write host:port"),
+        ({"tls": "disabled"}, "on loopback alone"),
+        ({"tls": "disabled", "address": "example.org:5222"}, "on loopback alone"),
+        ({"tls": "maybe"}, "'required' or 'disabled'"),
+        ({"concurrency": 0}, "together 1 to 1000"),
+        ({"concurrency": 1000, "prefetch": 1}, "together 1 to 1000"),
+    ],
+)
+def test_no_workers(more: dict[str, Any], line: str) -> None:
+    """What a worker cannot be made of is told when it is made, with what to write."""
+    with pytest.raises(ValueError, match=line):
+        Worker(**{"url": "xmpp://w@example.org", "password": "x", **more})
+
+
+def test_tasks() -> None:
+    """A task's function takes one argument, a job; a node has one task."""
+    worker = Worker("xmpp://w@example.org")
+
+    async def fine(job: Job[Size]) -> None:
+        pass
+
+    async def two(job: Job[Size], more: int) -> None:
+        pass
+
+    async def other(job: dict[str, int]) -> None:
+        pass
+
+    assert worker.task("a")(fine) is fine
+    with pytest.raises(ValueError, match="a has a task already"):
+        worker.task("a")(fine)
+    with pytest.raises(TypeError, match="takes 2 arguments: a handler takes one, the job"):
+        worker.task("b")(two)
+    with pytest.raises(TypeError, match=r"annotate its parameter as Job\[…\]"):
+        worker.task("c")(other)
+    assert annotated(fine) is Size and annotated(lambda _job: None) is Any
+
+
+@pytest.mark.parametrize(
+    ("payload", "wanted"),
+    [
+        ({"a": [1, None, "ü"]}, dict[str, Any]),
+        ({"a": 1}, Any),
+        (Size(1, ["a"]), Size),
+        ({"x": 1.5}, Point),
+        (Model(a=1), Model),
+        (["a"], list[str]),
+        ("text ü", str),
+        ("text ü", Any),
+        (b"\x00\xff", bytes),
+        (b"\x00\xff", Any),
+    ],
+)
+def test_payloads(payload: Any, wanted: Any) -> None:  # noqa: ANN401
+    """What is published is what a handler of that type is given, through a stanza."""
+    content = encoded(payload)
+    iq = ET.fromstring(stanzas.publish("jobs", "one", content, {}, stanzas.Hints()))
+    (item,) = iq.iter(f"{{{stanzas.PUBSUB}}}item")
+    assert decoded(stanzas._content(item), wanted) == payload
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "wanted", "why"),
+    [
+        (
+            b'{"width": "1", "names": []}',
+            "application/json",
+            Size,
+            r"no Size: Expected `int`, got `str` - at `\$.width`",
+        ),
+        (b"{", "application/json", Any, "truncated"),
+        (b'{"a": "b"}', "application/json", Model, "(?s)no Model: .*valid integer"),
+        (b"<a", "application/xml", Element, "no Element"),
+        (b"\xff", "text/plain", str, "no str"),
+    ],
+)
+def test_unfit(body: bytes, kind: str, wanted: Any, why: str) -> None:  # noqa: ANN401
+    """A payload that does not fit says what it is, what it should be, and where it is not."""
+    with pytest.raises(Unfit, match=why):
+        decoded(Content(body, kind), wanted)
+
+
+def test_no_payload() -> None:
+    """What no payload can be made of is refused when it is published."""
+    with pytest.raises(TypeError, match="a object is no payload: give bytes, text, an Element, or what JSON can say"):
+        encoded({"a": object()})
+
+
+@given(TEXTS, TEXTS, TEXTS, TEXTS)
+def test_texts_survive(node: str, item: str, key: str, header: str) -> None:
+    """Whatever XML can hold comes through names, keys and headers as it was given."""
+    hints = stanzas.Hints(key, 1.4, 0, 0.2)
+    root = ET.fromstring(stanzas.publish(node, item, Content(b"{}", "application/json"), {"a": header}, hints))
+    (sent,) = root.iter(f"{{{stanzas.PUBSUB}}}item")
+    told = {name.removeprefix(f"{{{stanzas.STANZAQ}}}"): value for name, value in sent.attrib.items()}
+    assert told == {"id": item, **({"key": key} if key else {}), "delay": "1", "priority": "0", "ttl": "1"}
+    assert [each.text or "" for each in root.iter(f"{{{stanzas.HEADERS}}}header")] == [header]
+    assert root[0].get("node") == node
+
+
+@given(st.text(), st.floats(0, 43_200))
+def test_reasons_fit(reason: str, delay: float) -> None:
+    """Whatever an exception says can be told: what XML cannot hold is left out, and so is what is too long."""
+    root = ET.fromstring(stanzas.release(Lock("jobs", "one", 7, 3), Release(reason, delay)))
+    (hint,) = root.iter(f"{{{stanzas.STANZAQ}}}hint")
+    assert len(hint.get("reason", "").encode()) <= 1024 and float(hint.get("delay", "")) == round(delay)
+
+
+def test_a_delivery() -> None:
+    """A delivery is read whole; a message that is none is not taken for one."""
+    message = ET.fromstring("""
+        <message xmlns='jabber:client' from='queue.example.org'>
+          <event xmlns='http://jabber.org/protocol/pubsub#event'>
+            <items node='jobs'><item id='one'><json xmlns='urn:xmpp:json:0'>[1]</json></item></items>
+          </event>
+          <lock xmlns='urn:stanzaq:0' node='jobs' item='one' token='42' attempt='2' of='20' partition='3' key='k'
+                expires='2026-11-21T10:00:00.000Z'/>
+          <headers xmlns='http://jabber.org/protocol/shim'><header name='color'>red</header></headers>
+        </message>""")
+    read = stanzas.delivery(message)
+    assert read is not None
+    assert (read.lock, read.lock.partition, read.attempt, read.max_attempts) == (Lock("jobs", "one", 42), 3, 2, 20)
+    assert (read.content, read.headers, read.key) == (Content(b"[1]", "application/json"), {"color": "red"}, "k")
+    assert read.deadline == datetime(2026, 11, 21, 10, tzinfo=UTC)
+    assert stanzas.delivery(ET.fromstring("<message xmlns='jabber:client'><body>hello</body></message>")) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition", "passing"),
+    [
+        ("wait", "resource-constraint", True),
+        ("cancel", "remote-server-not-found", True),
+        ("cancel", "service-unavailable", True),
+        ("wait", "unexpected-request", False),
+        ("cancel", "item-not-found", False),
+        ("auth", "forbidden", False),
+    ],
+)
+def test_refusals(kind: str, condition: str, passing: bool) -> None:  # noqa: FBT001
+    """What may pass by itself is asked again: a service that is away, a limit. A lock that has ended stays so."""
+    error = f"<error type='{kind}'><{condition} xmlns='{stanzas.STANZAS}'/></error>"
+    told = stanzas.refusal(ET.fromstring(f"<iq xmlns='jabber:client' type='error'>{error}</iq>"))
+    assert told is not None and (told.condition, told.passing) == (condition, passing)
