@@ -148,7 +148,7 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
     up = asyncio.Event()
 
     def link(connected: bool) -> None:  # noqa: FBT001  (the component's one argument)
-        core.link(connected)
+        core.on_stream_state(connected)
         if connected:
             up.set()
 
@@ -252,7 +252,7 @@ def _unfed(
         return [*core.healthy(), *([] if server.serving else ["the server accepts no connections"])]
 
     async def drain(seconds: float) -> None:
-        core.hurry()
+        core.cancel_waits()
         await leave(seconds)
         await core.drain(seconds)
 

@@ -60,7 +60,7 @@ _SPARE_BYTES = 4_194_304
 
 _TOO_MUCH = Refused(Problem.OUT_OF_MEMORY, "too much waits for Redis already: ask again later")
 
-ALONE = "-"
+NO_FRONTEND = "-"
 """The frontend name in scripts of a core that cannot send, while no frontend lives."""
 
 
@@ -99,13 +99,13 @@ class RedisCore:
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._libraries = Libraries(self._server)
-        self._sweeper = Sweeper(self, self._store, self._heartbeat, self.ask_partition, self._in_passing)
-        self._routes: dict[str, NodeRouter] = {}
+        self._sweeper = Sweeper(self, self._store, self._heartbeat, self.ask_partition, self._occasional_work)
+        self._routers: dict[str, NodeRouter] = {}
         self._tasks = Tasks()
         self._waiting_bytes = 0
         self._running: list[asyncio.Task[None]] = []
 
-    async def _in_passing(self) -> None:
+    async def _occasional_work(self) -> None:
         await self._handlers.assured.finish()
         await self._libraries.tidy()
 
@@ -129,17 +129,17 @@ class RedisCore:
                 self.metrics.counters[name].inc()
             reply(result)
 
-        owed = Answer(answer)
+        once = Answer(answer)
         try:
             if work := self._work.get(type(command)):
                 # The handler has already queued its first command, so it keeps the sender's order.
-                self._tasks.answer(work(command), owed)
+                self._tasks.answer(work(command), once)
             else:
                 # A command without a node has a handler.
-                self.routes(getattr(command, "node", "")).submit(command, owed)
+                self.router(getattr(command, "node", "")).submit(command, once)
         except Exception:
             log.exception("a command failed", command=type(command).__name__)
-            owed(FAILED)
+            once(FAILED)
 
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""
@@ -166,7 +166,7 @@ class RedisCore:
         if self.frontend:
             self.background(self._sweeper.sweep_all)
 
-    def link(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
+    def on_stream_state(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Note that the door's stream is up or down: a frontend that cannot send must not look alive."""
         self._heartbeat.beating = up
         if up and self._running:
@@ -191,7 +191,7 @@ class RedisCore:
         await self._sweeper.measure()
         await self.memory.measure()
 
-    def hurry(self) -> None:
+    def cancel_waits(self) -> None:
         """End all long polls."""
         self._handlers.fetching.close()
 
@@ -203,30 +203,30 @@ class RedisCore:
             async with asyncio.timeout(seconds):
                 # As it ends, the heartbeat announces due partitions that it has not swept.
                 await asyncio.gather(*self._running, return_exceptions=True)
-                await self._rest()
+                await self._wait_idle()
                 for pipeline in self.pipelines():
-                    if pipeline.marked:
+                    if pipeline.may_be_marked:
                         pipeline.close()
-                await self._rest()
+                await self._wait_idle()
         except TimeoutError:
             log.warning("drained in part: what is not marked sent, others will send again")
 
-    async def _rest(self) -> None:
+    async def _wait_idle(self) -> None:
         # Polled: it waits for many small things of others, and a hundred checks a second cost nothing.
-        while not self._still():  # noqa: ASYNC110
+        while not self._is_idle():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _still(self) -> bool:
+    def _is_idle(self) -> bool:
         """Return whether nothing is under way and all that can be sent is sent."""
         written = self._outlet.flushed() or not self._heartbeat.beating
-        return written and not self._tasks and all(routes.quiet for routes in self._routes.values())
+        return written and not self._tasks and all(router.quiet for router in self._routers.values())
 
     async def stop(self) -> None:
         """Leave the list of frontends and close the connections."""
         for task in self._running:
             task.cancel()
         self._tasks.cancel()
-        if not self._relay and all(not pipeline.unmarked and pipeline.quiet for pipeline in self.pipelines()):
+        if not self._relay and all(not pipeline.unreported and pipeline.quiet for pipeline in self.pipelines()):
             try:
                 await self._heartbeat.deregister()
             except CoreUnavailable as error:
@@ -266,7 +266,7 @@ class RedisCore:
         else:
             self._heartbeat.announce(partition, due_ms)
 
-    def changed(self, partition: Partition) -> None:
+    def partition_changed(self, partition: Partition) -> None:
         """Note that a node must be measured again; a command of the shell, without a heartbeat, lets a frontend sweep it."""
         if self._relay and not self._running:
             self._relay.announce(partition, 0)
@@ -277,16 +277,16 @@ class RedisCore:
         """Add to a counter."""
         self.metrics.counters[what].inc(amount)
 
-    def lapsed(self, node: str, jid: Jid, subid: str) -> None:
+    def lease_expired(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease has expired."""
         self.background(partial(self._handlers.expire_subscription, Subscription(node, jid, subid, State.NONE)))
 
-    def gone(self, node: str, jid: Jid) -> None:
+    def subscription_ended(self, node: str, jid: Jid) -> None:
         """End a subscription in all partitions that has ended by itself in one of them, and check its index entries."""
-        self.routes(node).ended(jid)
+        self.router(node).on_subscription_ended(jid)
         self._handlers.subscriptions.note_ended(node, jid)
 
-    def filled(self, jid: Jid) -> None:
+    def wake_polls(self, jid: Jid) -> None:
         """Wake the long polls of a pull subscription."""
         self._handlers.fetching.filled(jid)
 
@@ -296,10 +296,10 @@ class RedisCore:
 
     # Used within the core.
 
-    async def _act(self, visits: HeartbeatResult) -> None:
+    async def _act(self, found: HeartbeatResult) -> None:
         """Do what a heartbeat returned; a core that cannot send sweeps all when the last frontend dies or the first one comes."""
         if self._relay:
-            before, self.frontend = self.frontend, ALONE if visits.no_live_frontend else ""
+            before, self.frontend = self.frontend, NO_FRONTEND if found.no_live_frontend else ""
             if before != self.frontend:
                 # Sweeps skip subscribers that nobody can send to: they must be served once a frontend lives.
                 self.background(self._sweeper.sweep_all)
@@ -307,20 +307,20 @@ class RedisCore:
             # When Redis has no memory left, the next heartbeat registers the door.
             with contextlib.suppress(CoreUnavailable):
                 await self._door.beat()
-        await self._sweeper.act(visits)
+        await self._sweeper.act(found)
         if self._handlers.subscriptions.has_ended:
             self.background(self._handlers.subscriptions.tidy)
 
     def tell(self, notice: Notice) -> None:
         """Hand a notice to the door, unless it is for a pull subscription."""
         # A pull subscription receives no notices.
-        if not is_lease(_told(notice)):
+        if not is_lease(_recipient(notice)):
             self._outlet.notify(notice)
 
     def begin(self, command: PartitionCommand) -> asyncio.Future[Any]:
         """Submit a command now, which fixes its order, and return its outcome as a future."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.routes(command.node).submit(command, partial(fulfil, future))
+        self.router(command.node).submit(command, partial(fulfil, future))
         return future
 
     async def ask_partition(self, command: PartitionCommand) -> Outcome:
@@ -328,25 +328,25 @@ class RedisCore:
         outcome: Outcome = await self.begin(command)
         return outcome
 
-    def routes(self, node: str) -> NodeRouter:
+    def router(self, node: str) -> NodeRouter:
         """Return the router of a node."""
-        routes = self._routes.get(node)
-        if routes is None:
+        router = self._routers.get(node)
+        if router is None:
             known = NodeCache(node, self._store)
             pipeline = partial(PartitionPipeline, known, server=self._server, core=self)
-            routes = self._routes[node] = NodeRouter(known, pipeline, self._tasks, self._tree, self.routes)
-        return routes
+            router = self._routers[node] = NodeRouter(known, pipeline, self._tasks, self._tree, self.router)
+        return router
 
-    def every(self) -> list[NodeRouter]:
+    def routers(self) -> list[NodeRouter]:
         """Return the routers of all nodes that are cached here."""
-        return list(self._routes.values())
+        return list(self._routers.values())
 
     def pipelines(self) -> list[PartitionPipeline]:
         """Return all open pipelines; idle ones are dropped when there are many."""
-        if len(self._routes) > IDLE_PIPELINES:
-            for node in [node for node, routes in self._routes.items() if routes.idle]:
-                del self._routes[node]
-        return [pipeline for routes in self._routes.values() for pipeline in routes.pipelines()]
+        if len(self._routers) > IDLE_PIPELINES:
+            for node in [node for node, router in self._routers.items() if router.idle]:
+                del self._routers[node]
+        return [pipeline for router in self._routers.values() for pipeline in router.pipelines()]
 
     def node_changed(self, node: str) -> None:
         """Handle a changed node record."""
@@ -356,22 +356,22 @@ class RedisCore:
 
     def forget(self, node: str) -> None:
         """Drop a node's cached record; its next command reads it again."""
-        if node in self._routes:
-            self._routes[node].forget()
+        if node in self._routers:
+            self._routers[node].forget()
 
     async def register_all(self, node: str) -> None:
         """Register subscriptions in all present partitions of a node."""
-        routes = self.routes(node)
-        await routes.known.read()
-        await routes.register_all()
-        await routes.audit()
+        router = self.router(node)
+        await router.known.read()
+        await router.register_all()
+        await router.audit()
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something in the background and log its errors. A core that stops may never begin it."""
         self._tasks.background(work)
 
 
-def _told(notice: Notice) -> Jid:
+def _recipient(notice: Notice) -> Jid:
     match notice:
         case SubscriptionChanged():
             return notice.subscription.jid

@@ -42,19 +42,19 @@ class CorePort(Protocol):
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when the partition is next due."""
 
-    def lapsed(self, node: str, jid: Jid, subid: str) -> None:
+    def lease_expired(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease has expired."""
 
-    def gone(self, node: str, jid: Jid) -> None:
+    def subscription_ended(self, node: str, jid: Jid) -> None:
         """Handle a subscription that ended by itself, since its subscriber cannot be reached."""
 
-    def filled(self, jid: Jid) -> None:
+    def wake_polls(self, jid: Jid) -> None:
         """Wake the long polls of a pull subscription that was handed items."""
 
     def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items of a partition to their other nodes."""
 
-    def changed(self, partition: Partition) -> None:
+    def partition_changed(self, partition: Partition) -> None:
         """Note that the counts of a partition may have changed."""
 
     def count(self, what: str, amount: int = 1) -> None:
@@ -67,7 +67,7 @@ class NodePort(Protocol):
     def submit(self, command: AnyCommand, reply: Reply) -> None:
         """Take a command that belongs to another partition."""
 
-    def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
+    def on_credit_report(self, partition: Partition, partitions: int, report: CreditReport) -> None:
         """Carry a script's report on shared credit."""
 
 

@@ -58,7 +58,7 @@ class Frontend:
     def quiet(self) -> bool:
         """Nothing is under way, and nothing ever will be in a dead one."""
         core = self.core
-        return not self.alive or (not core._tasks and all(routes.quiet for routes in core._routes.values()))
+        return not self.alive or (not core._tasks and all(routes.quiet for routes in core._routers.values()))
 
     async def end(self) -> None:
         """Let go of everything."""

@@ -57,7 +57,7 @@ async def look(core: RedisCore, node: str) -> Sight:
     """See all of a node; nothing may be under way."""
     record = await core._store.read(node)
     assert record is not None
-    routes = core.routes(node)
+    routes = core.router(node)
     await routes.known.renew()
     parts = [await _part(core, record, number) for number in range(record.config.partitions)]
     members = await core.owners._members.members(node)
@@ -76,7 +76,7 @@ async def _part(core: RedisCore, record: NodeRecord, number: int) -> Seen:
             ("HGETALL", keys.of_partition("usage", partition)),
         ]
     )
-    browsed = await core.routes(record.name).ask(number, Browse(record.name, OWNER, (), 1_000))
+    browsed = await core.router(record.name).ask(number, Browse(record.name, OWNER, (), 1_000))
     assert isinstance(browsed, Browsed) and not browsed.more, browsed
     names, limits = {}, {}
     for name, line in _texts(subscribers).items():

@@ -10,7 +10,7 @@ from broker.redis_core.operations.operation import Reply
 
 async def lost_grants(core: RedisCore, node: str, number: int, wanted: int) -> list[Grant]:
     """Let the coordinator of a node grant credit to a partition, and tell nobody."""
-    record = await core.routes(node).known.renew()
+    record = await core.router(node).known.renew()
     assert record is not None
     shared: dict[str, Any] = {
         "now": "",

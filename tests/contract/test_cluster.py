@@ -326,7 +326,7 @@ async def test_dead_letters_between_masters(
     # Five seconds later: they were told of that much longer ago.
     for position in redis_cluster.ask(here, "ZRANGE", tried, 0, -1):
         redis_cluster.ask(here, "ZINCRBY", tried, -5_000, position)
-    core.routes(name).pipeline().mark()
+    core.router(name).pipeline().sweep()
     async with asyncio.timeout(10):
         while True:
             counted = await core.ask(Stats(name, ALICE))

@@ -469,7 +469,7 @@ async def test_crash_between_the_steps(
             while failing["left"] or core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
                 await asyncio.sleep(0.005)
         await later(client, key)
-    core.routes(node).pipeline().mark()
+    core.router(node).pipeline().sweep()
     await empty(core, node)
     assert len(await letters_of(core, node)) == 1
 

@@ -74,7 +74,7 @@ async def waiting(core: RedisCore, node: str) -> int:
 def carried(core: RedisCore, command: Publish) -> "asyncio.Future[Any]":
     """Publish an item with a ticket or without."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    core.routes(command.node).submit(command, partial(fulfil, future))
+    core.router(command.node).submit(command, partial(fulfil, future))
     return future
 
 
@@ -229,7 +229,7 @@ async def test_not_all_can_be_asked(make_core: MakeCore, node: str) -> None:
     await core.ask(Subscribe(node, W1, W1, 1))
     await until(lambda: door.deliveries)
     (delivery,) = door.deliveries
-    lane = core.routes(node).pipeline(elsewhere)
+    lane = core.router(node).pipeline(elsewhere)
     taken = lane.submit
 
     def cut(command: Any, reply: Callable[[Any], None]) -> None:
@@ -252,7 +252,7 @@ async def test_changed_meanwhile(make_core: MakeCore, node: str, when: str) -> N
     await declared(core, node, partitions="2")
     name = next(f"i{n}" for n in range(100) if home(f"i{n}", 2) == 1)
     await waiting(core, node)
-    routes = core.routes(node)
+    routes = core.router(node)
     lane = routes.pipeline(1 if when == "refused" else 0)
     taken = lane.submit
 
@@ -376,7 +376,7 @@ async def test_over(make_core: MakeCore, node: str) -> None:
     await core.ask(item(node, "old"))
     await grow(core, node, 4)
     asked: list[Any] = []
-    lane = core.routes(node).pipeline(0)
+    lane = core.router(node).pipeline(0)
     taken = lane.submit
 
     def counted(command: Any, reply: Callable[[Any], None]) -> None:

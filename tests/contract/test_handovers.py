@@ -91,9 +91,9 @@ async def told_again(core: RedisCore, store: Store, node: str) -> None:
             if told := await client.zrange(key, 0, -1, withscores=True):
                 await client.zadd(key, {position: at - 5_000 for position, at in told})
     for number in range(record.config.partitions):
-        core.routes(node).pipeline(number).mark()
+        core.router(node).pipeline(number).sweep()
     async with asyncio.timeout(20):
-        while not all(lane.quiet for lane in core.routes(node).pipelines()):  # noqa: ASYNC110  (as above)
+        while not all(lane.quiet for lane in core.router(node).pipelines()):  # noqa: ASYNC110  (as above)
             await asyncio.sleep(0.005)
     await rested(core)
 

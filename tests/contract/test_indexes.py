@@ -119,7 +119,7 @@ async def test_ended_by_bounces(
     core: RedisCore, door: Door, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A3: subscriptions that bounces ended keep nobody out, though a crash left all of them in the index."""
-    monkeypatch.setattr(core, "gone", lambda _node, _jid: None)
+    monkeypatch.setattr(core, "subscription_ended", lambda _node, _jid: None)
     await declared(core, node)
     for number in range(MOST):
         await bounced(core, door, node, worker(number))

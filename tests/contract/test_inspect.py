@@ -90,7 +90,7 @@ async def life(service: tuple[RedisCore, Door], server: RedisServer) -> str:
     await door.until(lambda: len(door.deliveries) == 2)
     assert isinstance(await core.ask(Unlock("jobs", WORKER, "b", None, delay_ms=60_000)), Unlocked)
     await door.until(lambda: len(door.deliveries) == 3)
-    while not core._still():  # noqa: ASYNC110  (the dead letter is on its way, and tells nobody when it is there)
+    while not core._is_idle():  # noqa: ASYNC110  (the dead letter is on its way, and tells nobody when it is there)
         await asyncio.sleep(0.01)
     return lived(server, "jobs")
 

@@ -136,7 +136,7 @@ async def test_whoever_was_to_end_it_dies(make_core: MakeCore, node: str, store:
     await asyncio.sleep(1)
     if partitions > 1:
         # As far as the dead one came: it had left the last partition.
-        await one.routes(node).ask(2, Leave(node, W1))
+        await one.router(node).ask(2, Leave(node, W1))
         assert await known(one, node, partitions) == [1, 1, 0]
     _two, door = await make_core()
     await door.until(lambda: SubscriptionChanged(Subscription(node, W1, subid(W1), State.NONE)) in door.notices)

@@ -84,7 +84,7 @@ async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer
             while not isinstance(await core.ask(item(node, "b")), Published):  # noqa: ASYNC110  (asked, not told)
                 await asyncio.sleep(0.05)
             # The lane has looked, as often as it wants to.
-            while any(lane.doubtful or not lane.quiet for lane in core.pipelines()):  # noqa: ASYNC110
+            while any(lane.reply_lost or not lane.quiet for lane in core.pipelines()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             network.release()
             await network.late.wait()
@@ -202,9 +202,9 @@ async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> Non
         await core.ask(Adjust(node, W1, W1, "", 10))
     door.writes = False
     await core.ask(item(node, "unsent"))
-    core.link(up=False)
+    core.on_stream_state(up=False)
     door.writes = True
-    core.link(up=True)
+    core.on_stream_state(up=True)
     await door.until(lambda: len(door.deliveries) >= 3)
     assert [d.item_id for d in door.deliveries] == ["sent", "unsent", "unsent"]
     assert door.deliveries[1].token == door.deliveries[2].token
@@ -301,7 +301,7 @@ async def test_forgotten_while_renewing(
 
     async def opened(record: NodeRecord, numbers: tuple[int, ...]) -> bool:
         done = await unhindered(record, numbers)
-        core.routes(node).forget()
+        core.router(node).forget()
         return done
 
     monkeypatch.setattr(directory, "open", opened)

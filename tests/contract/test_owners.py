@@ -580,11 +580,11 @@ async def test_shared_and_owned_at_once(pair: Pair) -> None:
             # What it owns began while it was counted, and one that is refused asks again.
             assert shared.problem is Problem.NOT_SUBSCRIBED
             assert isinstance(await one.ask(Subscribe(node, A, A, 2)), Subscribed)
-        await one.routes(node).audit()
+        await one.router(node).audit()
         for number in range(3):
             for body in (b"a", b"b", b"c"):
                 await two.ask(Publish(node, ALICE, None, body, 1, partition=number))
-        while not (one._still() and two._still()):  # noqa: ASYNC110  (whoever is at rest tells nobody)
+        while not (one._is_idle() and two._is_idle()):  # noqa: ASYNC110  (whoever is at rest tells nobody)
             await asyncio.sleep(0.01)
         counted = await one.ask(Stats(node, ALICE))
         assert isinstance(counted, Counted) and counted.in_flight == 2, counted

@@ -298,7 +298,7 @@ async def test_credit_lost_on_its_way_comes_back(core: RedisCore, node: str) -> 
             await core._sweeper.sweep_all()
             await asyncio.sleep(0.1)
     for _ in range(2):
-        await core.routes(node).ask(1, HandOut(node, grant.subid, grant.grant, grant.amount))
+        await core.router(node).ask(1, HandOut(node, grant.subid, grant.grant, grant.amount))
     await free(core, node, 6)
     await core.ask(item(node, partition=1))
     await until(lambda: len(door_of(core).deliveries) == 1)
@@ -313,10 +313,10 @@ async def test_what_a_dead_frontend_did_not_tell(make_core: MakeCore, node: str)
     await doomed.ask(item(node, "i", partition=1))
     await door.until(lambda: len(door.deliveries) == 1)
     await free_but(doomed, node, 3)
-    doomed.routes(node).balancer.report = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
+    doomed.router(node).balancer.report = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
     await doomed.ask(Retract(node, W1, "i"))
     await free_but(core, node, 3)
-    doomed.link(up=False)
+    doomed.on_stream_state(up=False)
     async with asyncio.timeout(8):
         while (await stats(core, node)).credit_free < 4:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.1)
@@ -337,7 +337,7 @@ async def test_what_the_coordinator_has_lost(core: RedisCore, door: Door, node: 
         await core.ask(item(node, partition=number))
     await door.until(lambda: len(door.deliveries) == 3)
     await free_but(core, node, 0)
-    record = core.routes(node).known.record
+    record = core.router(node).known.record
     assert record is not None
     async with store.client() as client:
         await client.delete(*(keys.of_partition(name, record.partition(0)) for name in ("ledger", "usage")))

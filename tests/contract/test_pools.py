@@ -412,10 +412,10 @@ async def test_what_gets_lost_comes_back(make_core: MakeCore, tag: str) -> None:
     await door.until(lambda: len(door.deliveries) == 1)
     # It is told of the lock, and of its end no more.
     await free(core, top, 2)
-    core.routes(top).balancer.report = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
+    core.router(top).balancer.report = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
     await core.ask(Retract(leaf, W1, "a"))
     await free(core, top, 2)
-    await other.routes(top).audit()
+    await other.router(top).audit()
     await free(core, top, 3)
 
 
@@ -424,7 +424,7 @@ async def test_a_want_comes_again(core: RedisCore, door: Door, tag: str, monkeyp
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
     top, (leaf,) = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 3, scope=ALL))
-    balancer, asked, go_on = core.routes(top).balancer, asyncio.Event(), asyncio.Event()
+    balancer, asked, go_on = core.router(top).balancer, asyncio.Event(), asyncio.Event()
     want = balancer.request_credit
 
     async def lost(_: Demand) -> int | None:
@@ -449,7 +449,7 @@ async def test_a_want_of_a_partition_comes_again(
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
     node = await made(core, f"q{tag}", partitions="2")
     await core.ask(Subscribe(node, W1, W1, 3))
-    balancer, lost = core.routes(node).balancer, asyncio.Event()
+    balancer, lost = core.router(node).balancer, asyncio.Event()
     tell = balancer.report
 
     def refused(holdings: Sequence[Holding] = (), demand: Demand | None = None) -> asyncio.Future[Outcome]:
@@ -491,7 +491,7 @@ async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:
     await core.ask(item(leaf, "b"))
     async with asyncio.timeout(5):
         while True:
-            await core.routes(leaf).ask(0, Sweep(leaf))
+            await core.router(leaf).ask(0, Sweep(leaf))
             counted = await core.ask(Stats(leaf, ALICE))
             assert isinstance(counted, Counted)
             if (counted.subscribers, counted.in_flight, counted.waiting) == (0, 0, 2):

@@ -79,7 +79,7 @@ async def test_together(make_core: MakeCore, store: Store, node: str, monkeypatc
     due = await partitions_of(core, *nodes)
     for task in core._running:
         task.cancel()
-    core._routes.clear()
+    core._routers.clear()
     trips = Trips(monkeypatch)
     async with store.client() as client:
         await client.zadd(keys.of_service("due"), {str(partition): 1 for partition in due})
@@ -123,7 +123,7 @@ async def test_going(make_core: MakeCore, store: Store, node: str, monkeypatch: 
         return await asyncio.Future()
 
     monkeypatch.setattr(core._store, "read_all", read_all)
-    core._routes.clear()
+    core._routers.clear()
     async with store.client() as client, asyncio.timeout(10):
         await client.zadd(keys.of_service("due"), {str(partition): 1})
         core._heartbeat.beat_now()

@@ -29,7 +29,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.tree import Kind, Scope
-from broker.redis_core.core import ALONE, RedisCore
+from broker.redis_core.core import NO_FRONTEND, RedisCore
 from broker.settings import CommandSettings
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
@@ -216,7 +216,7 @@ async def test_not_alone_any_more(
     await declared(nameless, node)
     assert isinstance(await named.ask(Subscribe(node, W1, W1, 5)), Subscribed)
     # As it is until the heartbeat after the frontend's first.
-    nameless.frontend = ALONE
+    nameless.frontend = NO_FRONTEND
     await published(nameless, node, 3)
     await door.until(lambda: len(door.deliveries) == 3)
 

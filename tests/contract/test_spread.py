@@ -469,7 +469,7 @@ class SpreadMachine(RuleBasedStateMachine):
             for task in (
                 *core._tasks,
                 *(lane._running for lane in core.pipelines()),
-                *(r._reading for r in core.every()),
+                *(r._reading for r in core.routers()),
             ):
                 if task is not None:
                     task.cancel()
@@ -569,7 +569,7 @@ class SpreadMachine(RuleBasedStateMachine):
         for place, (front, command, at) in enumerate(commands):
             core = self.cores[front][0]
             if isinstance(command, Sweep):
-                core.routes(self.node).submit(command, partial(reply, place, command, at))
+                core.router(self.node).submit(command, partial(reply, place, command, at))
             else:
                 core.submit(command, partial(reply, place, command, at))
         async with asyncio.timeout(15):
@@ -594,7 +594,7 @@ class SpreadMachine(RuleBasedStateMachine):
         for breath in range(10):
             last = self.seen
             for core, _ in self.cores:
-                for routes in core.every():
+                for routes in core.routers():
                     routes.balancer.tick()
             await self._rest()
             self.seen = await look(self.observer, self.node)
@@ -606,7 +606,7 @@ class SpreadMachine(RuleBasedStateMachine):
     async def _rest(self) -> None:
         try:
             async with asyncio.timeout(15):
-                while not all(core._still() for core, _ in self.cores):  # noqa: ASYNC110  (many small things of others)
+                while not all(core._is_idle() for core, _ in self.cores):  # noqa: ASYNC110  (many small things of others)
                     await asyncio.sleep(0.001)
         except TimeoutError:
             never = [core._tasks for core, _ in self.cores]

@@ -60,7 +60,7 @@ class Frontend:
         self.component = Component(domain=DOMAIN, secret="s", host="127.0.0.1", port=port)
         self.core = RedisCore(self._settings, self.component)
         await self.core.start()
-        self.component.start(self.core, self.core.link)
+        self.component.start(self.core, self.core.on_stream_state)
         await self.server.up.wait()
 
     async def stop(self) -> None:
@@ -95,7 +95,7 @@ class Frontend:
     async def _settled(self) -> None:
         """Wait until nothing is under way: what came before a fence is read, and what it led to is done and written."""
         await self._fence()
-        while self.component._waiting or not self.core._still():  # noqa: ASYNC110  (the core has no event for it)
+        while self.component._waiting or not self.core._is_idle():  # noqa: ASYNC110  (the core has no event for it)
             await asyncio.sleep(_LOOK_SECONDS)
         await self._fence()
 

@@ -8,7 +8,7 @@ def test_what_was_just_flushed_is_not_sent() -> None:
     marks = SendMarks()
     marks.received = 5
     marks.flushed(10.0, closing=False)
-    assert marks.sent == 0 and marks.owed
+    assert marks.sent == 0 and marks.unreported
     marks.flushed(10.0 + READ_SECONDS / 2, closing=False)
     assert marks.sent == 0
     marks.received = 8
@@ -23,16 +23,16 @@ def test_a_stream_closed_in_order_is_read_to_its_end() -> None:
     marks = SendMarks()
     marks.received = 5
     marks.flushed(10.0, closing=True)
-    assert marks.tell() == 5
-    assert not marks.owed
+    assert marks.report() == 5
+    assert not marks.unreported
 
 
 def test_redis_is_told_once() -> None:
     """A mark is told once, and again after a call whose outcome is unknown."""
     marks = SendMarks()
     marks.received = 5
-    assert marks.tell() is None
+    assert marks.report() is None
     marks.flushed(1.0, closing=True)
-    assert (marks.tell(), marks.tell()) == (5, None)
-    marks.untold()
-    assert (marks.owed, marks.tell()) == (True, 5)
+    assert (marks.report(), marks.report()) == (5, None)
+    marks.forget_report()
+    assert (marks.unreported, marks.report()) == (True, 5)

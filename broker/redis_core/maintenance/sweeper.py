@@ -58,10 +58,10 @@ class Pipelines(Protocol):
     approvals: Approvals
     histories: Histories
 
-    def routes(self, node: str) -> NodeRouter:
+    def router(self, node: str) -> NodeRouter:
         """Return the router of a node."""
 
-    def every(self) -> list[NodeRouter]:
+    def routers(self) -> list[NodeRouter]:
         """Return the routers of all nodes that are cached here."""
 
     def pipelines(self) -> list[PartitionPipeline]:
@@ -116,8 +116,8 @@ class Sweeper:
         if found.early:
             return
         self._report_sent()
-        for routes in self._core.every():
-            routes.tick()
+        for router in self._core.routers():
+            router.tick()
         self._turns += 1
         if self._turns % SCAN_EVERY == 0:
             await self._scan_next()
@@ -139,8 +139,8 @@ class Sweeper:
             return
         room = self._heartbeat.free_sweeps
         for pipeline in self._core.pipelines():
-            if room > 0 and (pipeline.doubtful or pipeline.unmarked) and pipeline.quiet:
-                pipeline.mark()
+            if room > 0 and (pipeline.reply_lost or pipeline.unreported) and pipeline.quiet:
+                pipeline.sweep()
                 room -= 1
 
     async def _sweep_due(self, partitions: Sequence[Partition]) -> None:
@@ -159,15 +159,15 @@ class Sweeper:
 
     async def _read_records(self, partitions: Sequence[Partition]) -> None:
         """Read the missing node records in one round trip."""
-        routes = {partition.node: self._core.routes(partition.node) for partition in partitions}
-        unknown = [node for node, each in routes.items() if each.known.record is None]
+        routers = {partition.node: self._core.router(partition.node) for partition in partitions}
+        unknown = [node for node, each in routers.items() if each.known.record is None]
         # When Redis is away, each sweep fails by itself.
         with contextlib.suppress(CoreUnavailable, ScriptDefect):
             for record in await self._store.read_all(unknown) if unknown else ():
-                routes[record.name].known.store_record(record)
+                routers[record.name].known.store_record(record)
 
     def _sweep(self, partition: Partition, reply: Callable[[Outcome], None], *, passing: bool = False) -> None:
-        self._core.routes(partition.node).submit(Sweep(partition.node, partition.number, passing), reply)
+        self._core.router(partition.node).submit(Sweep(partition.node, partition.number, passing), reply)
 
     def _swept(self, partition: Partition, outcome: Outcome) -> None:
         """Announce a failed sweep again: the partition is on no list any more."""
@@ -200,12 +200,12 @@ class Sweeper:
             # A frontend may have died between an owner's approval and the subscription.
             self._core.background(partial(self._core.approvals.settle, partition.node))
             # A crash may have lost credit between two partitions, and a failover may have brought some back.
-            self._core.background(self._core.routes(partition.node).audit)
+            self._core.background(self._core.router(partition.node).audit)
 
     async def sweep_all(self) -> None:
         """Sweep every partition once: after a start, or when due partitions may have been lost."""
         try:
-            for _first in range(0, len(self._core.every()), LISTED):
+            for _first in range(0, len(self._core.routers()), LISTED):
                 await self._compare_records(LISTED)
             async for partitions in self._partitions():
                 await self._in_batches(partitions, SWEEP_BATCH, self._sweep_one)
@@ -216,7 +216,7 @@ class Sweeper:
     async def _sweep_one(self, partition: Partition) -> bool:
         await self._ask(Sweep(partition.node, partition.number, passing=True))
         if partition.number == COORDINATOR:
-            await self._core.routes(partition.node).audit()
+            await self._core.router(partition.node).audit()
         return True
 
     async def _in_batches(
@@ -302,18 +302,18 @@ class Sweeper:
         also have lost only the name in the list of all nodes: it is added again.
         """
         if not self._to_compare:
-            self._to_compare = [routes for routes in self._core.every() if routes.known.record]
+            self._to_compare = [router for router in self._core.routers() if router.known.record]
         some, self._to_compare = self._to_compare[:most], self._to_compare[most:]
         if not some:
             return
-        incarnations = await self._store.incarnations([routes.known.node for routes in some])
+        incarnations = await self._store.incarnations([router.known.node for router in some])
         there = []
-        for routes in some:
-            record = routes.known.record
+        for router in some:
+            record = router.known.record
             if record and record.incarnation == incarnations.get(record.name):
                 there.append(record)
             elif record:
-                routes.forget()
+                router.forget()
         await self._store.relist(there)
 
     async def _names(self) -> AsyncIterator[tuple[str, ...]]:

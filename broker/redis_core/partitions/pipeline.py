@@ -50,7 +50,7 @@ log = structlog.get_logger()
 _CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
 _COMMAND = attrgetter("command")
 _RETRIES = 5
-_RESIGNED = "-"
+_DEREGISTERED = "-"
 
 
 class PartitionPipeline:
@@ -72,7 +72,7 @@ class PartitionPipeline:
         self._partition = Partition(known.node, "", number)
         self._marks = SendMarks()
         self._closing = False
-        self._doubtful = False
+        self._reply_lost = False
         self._session = core.lost_replies
         self._began = False
 
@@ -82,14 +82,14 @@ class PartitionPipeline:
         if self._running is None:
             self._running = start(self._run())
 
-    def mark(self) -> None:
+    def sweep(self) -> None:
         """Sweep the partition, which also reports sent deliveries and looks for lost ones."""
         self.submit(Sweep(self.node, self.number), ignored)
 
     def close(self) -> None:
         """Sweep it for the last time before the stream is closed."""
         self._closing = True
-        self.mark()
+        self.sweep()
 
     def resume(self) -> None:
         """Send deliveries again that may not have been sent before the stream broke."""
@@ -103,20 +103,20 @@ class PartitionPipeline:
     @property
     def idle(self) -> bool:
         """Whether the pipeline may be dropped: it is quiet and has nothing to report or to look for."""
-        return self.quiet and not self.doubtful and not self.unmarked
+        return self.quiet and not self.reply_lost and not self.unreported
 
     @property
-    def doubtful(self) -> bool:
+    def reply_lost(self) -> bool:
         """Whether a reply was lost, so that its deliveries must still be looked for."""
-        return self._doubtful
+        return self._reply_lost
 
     @property
-    def unmarked(self) -> bool:
+    def unreported(self) -> bool:
         """Whether deliveries were handed out that are not yet reported to Redis as sent."""
-        return self._marks.owed
+        return self._marks.unreported
 
     @property
-    def marked(self) -> bool:
+    def may_be_marked(self) -> bool:
         """Whether Redis may hold a sent mark of this frontend, of its deliveries or of a session."""
         return self._marks.received > 0 or self._began
 
@@ -126,8 +126,8 @@ class PartitionPipeline:
                 if not self._batches:
                     self._batches.extend(batched(self._pending))
                     self._pending.clear()
-                if self._doubtful:
-                    self._doubtful = False
+                if self._reply_lost:
+                    self._reply_lost = False
                     # Look for lost deliveries before new ones. A process that cannot send has none: its clients pull.
                     if self._core.sends:
                         self._batches.appendleft(
@@ -139,9 +139,9 @@ class PartitionPipeline:
             self._running = None
             if self._batches or self._pending:
                 # This task was cancelled.
-                self._answer(self._gathered(), STOPPED)
+                self._answer(self._take_waiting(), STOPPED)
 
-    def _gathered(self) -> list[Ticket]:
+    def _take_waiting(self) -> list[Ticket]:
         """Remove and return all tickets behind the present batch."""
         tickets = [*(ticket for batch in self._batches for ticket in batch.tickets), *self._pending]
         self._batches.clear()
@@ -155,11 +155,11 @@ class PartitionPipeline:
             for attempt in range(_RETRIES):
                 if not batch.tickets:
                     break
-                batch = await self._turn(batch, last=attempt == _RETRIES - 1)
+                batch = await self._try_batch(batch, last=attempt == _RETRIES - 1)
         except Exception:
             # A defect of this program or of a record: the pipeline continues.
             log.exception("pipeline failed", node=self.node, partition=self.number, command=batch.kind.__name__)
-            self._lost()
+            self._note_lost_reply()
             self._fail(tickets)
         except BaseException:
             self._fail(tickets)
@@ -170,25 +170,25 @@ class PartitionPipeline:
         waiting = {id(ticket) for ticket in self._pending}
         self._answer((each for each in tickets if not each.answered and id(each) not in waiting), FAILED)
 
-    def _lost(self) -> None:
+    def _note_lost_reply(self) -> None:
         """Note that a reply was lost: the script may have run, or may run late."""
         # The next call begins a session: once it has run, Redis refuses late calls of an earlier session.
         self._core.lost_replies += 1
         self._session = self._core.lost_replies
-        self._doubtful = True
-        self._marks.untold()
+        self._reply_lost = True
+        self._marks.forget_report()
 
-    async def _turn(self, batch: Batch, *, last: bool) -> Batch:
+    async def _try_batch(self, batch: Batch, *, last: bool) -> Batch:
         """Carry out a batch; returns the part that was judged by an old record and must be repeated."""
         tickets = batch.tickets
         try:
             cached = self._cache.record
-            record = self._met(cached or await self._cache.renew())
-            allowed, refused = self._judged(record, tickets)
+            record = self._adopt(cached or await self._cache.renew())
+            allowed, refused = self._authorize(record, tickets)
             if refused and cached is not None:
                 # A refusal runs no script that would find the record old, so refuse by a fresh record only.
-                record = self._met(await self._cache.renew())
-                allowed, refused = self._judged(record, tickets)
+                record = self._adopt(await self._cache.renew())
+                allowed, refused = self._authorize(record, tickets)
             # Refused commands are answered; only the others still need an answer.
             tickets = allowed
             for ticket, reason in refused:
@@ -196,35 +196,35 @@ class PartitionPipeline:
             if record is None:
                 return Batch(batch.kind, batch.call)
             if record.former:
-                tickets = self._placed(record, tickets)
+                tickets = self._pass_on_moved(record, tickets)
             if not tickets:
                 return Batch(batch.kind, batch.call)
             batch = Batch(batch.kind, batch.call, tickets)
             reply = (await self._server.run_all([self._call(record, batch)]))[0]
         except CoreUnavailable as error:
-            self._lost()
+            self._note_lost_reply()
             # Commands that arrived during the call fail too: they have waited for Redis already.
-            self._answer([*tickets, *self._gathered()], Refused(error.problem, error.detail))
+            self._answer([*tickets, *self._take_waiting()], Refused(error.problem, error.detail))
             return Batch(batch.kind, batch.call)
         again = self._settle(record, batch, reply)
-        hindrance = await self._renewed(record) if again else None
-        if hindrance is not None or last:
-            self._answer(again, hindrance or _CHANGING)
+        refusal_of_all = await self._renewed(record) if again else None
+        if refusal_of_all is not None or last:
+            self._answer(again, refusal_of_all or _CHANGING)
             again = []
         return Batch(batch.kind, batch.call, again)
 
-    def _met(self, record: NodeRecord | None) -> NodeRecord | None:
+    def _adopt(self, record: NodeRecord | None) -> NodeRecord | None:
         """Start over when the node was created again under the same name."""
         if record is not None and record.incarnation != self._incarnation:
             self._incarnation = record.incarnation
             self._partition = record.partition(self.number)
-            self._marks, self._doubtful = SendMarks(), False
+            self._marks, self._reply_lost = SendMarks(), False
         return record
 
     async def _renewed(self, old: NodeRecord) -> Refused | None:
         """Read the record and bring the partition up to it; returns a refusal if that fails."""
         try:
-            record = self._met(await self._cache.renew())
+            record = self._adopt(await self._cache.renew())
             if record and await self._store.open(record, (self.number,)):
                 return None
             # The partition is deleted and the record is not: somebody's deletion was cut short, so finish it.
@@ -239,7 +239,7 @@ class PartitionPipeline:
         self._cache.forget()
         return GONE
 
-    def _judged(
+    def _authorize(
         self, record: NodeRecord | None, tickets: list[Ticket]
     ) -> tuple[list[Ticket], list[tuple[Ticket, Refused]]]:
         """Split tickets into allowed and refused ones; without a record all are refused."""
@@ -258,7 +258,7 @@ class PartitionPipeline:
                 refused.append((ticket, reason))
         return allowed, refused
 
-    def _placed(self, record: NodeRecord, tickets: list[Ticket]) -> list[Ticket]:
+    def _pass_on_moved(self, record: NodeRecord, tickets: list[Ticket]) -> list[Ticket]:
         """Pass on commands whose partition has changed since the node grew: items must be stored where they are looked for."""
         here = {self.number, Place.ANY}
         count = record.config.partitions
@@ -279,7 +279,7 @@ class PartitionPipeline:
             "now": "",
             "revision": record.revision,
             "frontend": f"{core.frontend}/{session}" if session and core.sends else core.frontend,
-            "sent": self._mark() if "sent" in operation.arguments else "",
+            "sent": self._sent_mark() if "sent" in operation.arguments else "",
             "number": self.number,
             "once_ms": core.once_ms,
             "retry": core.retry,
@@ -292,17 +292,17 @@ class PartitionPipeline:
         names = keys.all_of_partition(operation.keys, self._partition)
         return self._server.call(call.script, names, call.fixed(first, record), rows, shared)
 
-    def _mark(self) -> int | str:
+    def _sent_mark(self) -> int | str:
         """Tell how far deliveries are sent, where Redis does not know it yet."""
         now = time.monotonic()
         # Ask the door once a second at most, not with each call.
         if (self._closing or now >= self._marks.look_at) and self._core.flushed():
             self._marks.flushed(now, closing=self._closing)
             if self._closing:
-                self._marks.tell()
-                return _RESIGNED
+                self._marks.report()
+                return _DEREGISTERED
         marks = self._marks
-        return "" if marks.sent == marks.told else marks.tell() or ""
+        return "" if marks.sent == marks.reported else marks.report() or ""
 
     def _settle(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
         """Answer a batch and hand out its deliveries; returns its tickets when the record was old."""
@@ -325,8 +325,8 @@ class PartitionPipeline:
         rest = batch.tickets[len(tickets) :]
         if rest:
             self._pending.extendleft(reversed(postponed(rest, self._batches)))
-        if self._server.operations[call.script].writes and not _in_vain(tickets, read):
-            self._core.changed(self._partition)
+        if self._server.operations[call.script].writes and not _changed_nothing(tickets, read):
+            self._core.partition_changed(self._partition)
         self._hand_out(record, read)
         # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.
         if read.more and (call.row is not None or ROWS[batch.kind].hands_out) and not self._core.congested():
@@ -350,9 +350,9 @@ class PartitionPipeline:
             if outcome.scan != "0":
                 self._search(after, outcome.upto, outcome.scan)
         elif isinstance(outcome, Refused) and outcome.problem.retryable:
-            self._doubtful = True
+            self._reply_lost = True
 
-    def _tell(self, notice: ScriptNotice) -> None:
+    def _handle_notice(self, notice: ScriptNotice) -> None:
         match notice:
             case OwnershipLost():
                 self._core.notify(notice)
@@ -361,11 +361,11 @@ class PartitionPipeline:
                 if expired:
                     self._core.count("expired")
             case LeaseOver(jid, whose):
-                self._core.lapsed(self.node, jid, whose)
+                self._core.lease_expired(self.node, jid, whose)
             case SubscriptionOver(jid, collection):
-                self._core.gone(collection or self.node, jid)
+                self._core.subscription_ended(collection or self.node, jid)
             case LeaseFilled(jid):
-                self._core.filled(jid)
+                self._core.wake_polls(jid)
             case ToCount(counter, amount):
                 self._core.count(counter, amount)
             case _:
@@ -374,7 +374,7 @@ class PartitionPipeline:
     def _hand_out(self, record: NodeRecord, read: Reply) -> None:
         partition = self._partition
         for notice in read.notices:
-            self._tell(notice)
+            self._handle_notice(notice)
         for made in read.deliveries:
             self._marks.received = max(self._marks.received, made.sequence)
             try:
@@ -383,7 +383,7 @@ class PartitionPipeline:
                 # Send the other deliveries of the reply; the lock of this one expires.
                 log.exception("a delivery could not be sent", node=self.node, item=made.item_id)
         if read.credit is not None:
-            self._router.heard(partition, record.config.partitions, read.credit)
+            self._router.on_credit_report(partition, record.config.partitions, read.credit)
         if read.handovers:
             self._core.hand_over(record, self.number, read.handovers)
         if read.due_ms:
@@ -394,7 +394,7 @@ class PartitionPipeline:
             ticket(result)
 
 
-def _in_vain(tickets: list[Ticket], read: Reply) -> bool:
+def _changed_nothing(tickets: list[Ticket], read: Reply) -> bool:
     """Return whether a writing script has certainly changed nothing that is measured."""
     command = tickets[0].command
     quiet = isinstance(command, PullItems) or (isinstance(command, Sweep) and command.passing)

@@ -17,15 +17,15 @@ class SendMarks:
         """Begin with nothing handed out."""
         self.received = 0
         self.sent = 0
-        self.told = 0
+        self.reported = 0
         self._flushed = 0
         self.look_at = float("-inf")
         """Earliest time of the next flush check, in seconds of the clock of `flushed`."""
 
     @property
-    def owed(self) -> bool:
+    def unreported(self) -> bool:
         """Whether deliveries were received that are not yet reported as sent."""
-        return self.received > self.told
+        return self.received > self.reported
 
     def flushed(self, now: float, *, closing: bool) -> None:
         """Note that everything received has left the process, at `now` seconds of any steady clock.
@@ -38,13 +38,13 @@ class SendMarks:
             # What was flushed at the last check has been read by now; later deliveries may not have been.
             self.sent, self._flushed, self.look_at = self._flushed, self.received, now + READ_SECONDS
 
-    def tell(self) -> int | None:
+    def report(self) -> int | None:
         """Return the mark to report to Redis, None when Redis knows the latest."""
-        if self.sent == self.told:
+        if self.sent == self.reported:
             return None
-        self.told = self.sent
+        self.reported = self.sent
         return self.sent
 
-    def untold(self) -> None:
+    def forget_report(self) -> None:
         """Note that the last report may not have reached Redis."""
-        self.told = 0
+        self.reported = 0

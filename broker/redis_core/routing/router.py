@@ -124,11 +124,11 @@ class NodeRouter:
         """Return the numbers of the partitions besides the coordinator that share its credit."""
         return await self.pool.numbers() if self._collects else range(COORDINATOR + 1, max(partitions, self._count))
 
-    def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
+    def on_credit_report(self, partition: Partition, partitions: int, report: CreditReport) -> None:
         """Carry a partition's credit report."""
         self._reports.handle(partition, partitions, report)
 
-    def ended(self, jid: Jid) -> None:
+    def on_subscription_ended(self, jid: Jid) -> None:
         """End a subscription in all partitions that has ended in one of them."""
         if self.known.record is None or self._count > 1 or self._collects:
             self.submit(Leave(self.known.node, jid), ignored)
@@ -176,7 +176,7 @@ class NodeRouter:
         self._reports.tick()
 
     def _sweep(self, number: int) -> None:
-        self.pipeline(number).mark()
+        self.pipeline(number).sweep()
 
     def _queue(self, command: AnyCommand, reply: Reply) -> None:
         self._queued.append((command, reply))
