@@ -101,7 +101,7 @@ async def seconds_later(core: RedisCore, store: Store, node: str, partitions: in
             for position in await client.zrange(told, 0, -1):
                 await client.zincrby(told, -5_000, position)
     for number in range(partitions):
-        core.router(node).pipeline(number).mark()
+        core.router(node).pipeline(number).sweep()
 
 
 async def everything(core: RedisCore, command: Transfer) -> Transferred:
