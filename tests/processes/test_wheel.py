@@ -1,5 +1,6 @@
 """The wheel: what is installed from it works without the repository."""
 
+import importlib.metadata
 import os
 import runpy
 import subprocess
@@ -9,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,6 +59,57 @@ def test_contents(wheel: Path) -> None:
     page = {str(path.relative_to(ROOT)) for path in (ROOT / "frontends" / "rest" / "ui").iterdir()}
     assert len(page) > 5 and scripts | modules | page | {"frontends/_local/ejabberd.yml", "stanzaq/py.typed"} <= names
     assert {name.partition("/")[0] for name in names} <= {"broker", "frontends", "stanzaq", "stanzaq-0.1.0.dist-info"}
+
+
+@pytest.fixture(scope="module")
+def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel without extras: beside it there is what the base install brings, and nothing else."""
+    environment = tmp_path_factory.mktemp("library") / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(packages)
+    (found,) = importlib.metadata.distributions(name="stanzaq", path=[str(packages)])
+    wanted, known = [Requirement(line) for line in found.requires or ()], set[str]()
+    while wanted:
+        each = wanted.pop()
+        if each.name in known or not (each.marker is None or each.marker.evaluate({"extra": ""})):
+            continue
+        known.add(each.name)
+        borrowed = importlib.metadata.distribution(each.name)
+        wanted += [Requirement(line) for line in borrowed.requires or ()]
+        for name in {file.parts[0] for file in borrowed.files or () if file.parts[0] not in {"..", "__pycache__"}}:
+            (packages / name).symlink_to(str(borrowed.locate_file(name)))
+    assert not {"redis", "pydantic", "msgpack", "typer"} & known and {"slixmpp", "msgspec"} <= known
+    return environment / "bin" / "python"
+
+
+def test_library_alone(library: Path) -> None:
+    """The base install has what a worker needs; the command says what else there is to install."""
+    program = (
+        "import stanzaq; stanzaq.Worker('xmpp://w@example.org').task('jobs')(print); print(sorted(stanzaq.__all__))"
+    )
+    assert "'Worker'" in _run(library, program)
+    done = subprocess.run(
+        [library, "-I", "-c", "from frontends.launch import main; main()"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == (
+        "stanzaq: the command is part of the service, and typer is missing: pip install 'stanzaq[server]'\n"
+    )
+
+
+def test_library_is_soon_there(library: Path) -> None:
+    """Importing the library takes little more of the processor than slixmpp does alone."""
+
+    def seconds(module: str) -> float:
+        program = f"import {module}, time; print(time.process_time())"
+        return min(float(_run(library, program)) for _ in range(3))
+
+    assert seconds("stanzaq") < 2 * seconds("slixmpp")
 
 
 def test_scripts_are_found(python: Path) -> None:
