@@ -275,13 +275,14 @@ async def test_forgotten_by_one(make_core: MakeCore, redis_cluster: RedisCluster
     """A library that one master does not know is loaded there alone, with the one for people."""
     core, _ = await make_core()
     # Nobody else runs functions at this one.
-    busy = [redis_cluster.owner(slot_of_line(("GET", name("x")))) for name in (keys.of_service, keys.of_qos)]
+    names = (keys.of_service("frontends"), keys.of_qos("prepared"))
+    busy = [redis_cluster.owner(slot_of_line(("GET", name))) for name in names]
     other = next(each for each in redis_cluster.masters() if each not in busy)
     forgetful = next(each for each in redis_cluster.masters() if each is not other)
-    names = [await declared_at(core, redis_cluster, each) for each in (forgetful, other)]
+    nodes = [await declared_at(core, redis_cluster, each) for each in (forgetful, other)]
     for each in (forgetful, other):
         redis_cluster.ask(each, "FUNCTION FLUSH")
-    assert isinstance(await core.ask(item(names[0])), Published)
+    assert isinstance(await core.ask(item(nodes[0])), Published)
     assert [len(redis_cluster.ask(each, "FUNCTION LIST")) for each in (forgetful, other)] == [2, 0]
 
 
