@@ -113,9 +113,9 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def picture(self, name: str) -> None:
-        """Keep what is seen now."""
-        PICTURES.mkdir(exist_ok=True)
-        self.driver.save_screenshot(str(PICTURES / f"{name}.png"))
+        """Keep what is seen now, where somebody has made the directory to look at it."""
+        if PICTURES.is_dir():
+            self.driver.save_screenshot(str(PICTURES / f"{name}.png"))
 
     def barriers(self) -> list[str]:
         """Say what axe finds that somebody could not use."""

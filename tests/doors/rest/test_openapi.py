@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
 from frontends.rest import openapi
 from frontends.rest.operations import OPERATIONS
@@ -33,18 +34,30 @@ def test_one_truth(frontend: RestFrontend, alice: httpx.Client) -> None:
     assert {name for operation in operations for name in (*operation.query, *operation.headers)} == set(PARAMETERS)
 
 
-def test_as_described(tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [3, pytest.param(100, marks=pytest.mark.soak)])
+def test_as_described(tmp_path: Path, examples: int) -> None:
     """What schemathesis makes up by the description, or against it, one by one and in a row, is answered as it says."""
     tool, config = Path(sys.executable).with_name("schemathesis"), ROOT / "schemathesis.toml"
     with RedisServer(binary=valkey_binary()) as redis, RestFrontend(redis.url, HTTP_RATE="0") as frontend:
         asked = [f"{frontend.url}/openapi.json", "--auth", f"{ALICE}:{PASSWORD}", "--checks", "all", "--no-color"]
         done = subprocess.run(
-            [tool, "--config-file", config, "run", *asked, "--max-time", "20", "--seed", "1", "--no-shrink"],
+            [
+                tool,
+                "--config-file",
+                config,
+                "run",
+                *asked,
+                "--max-examples",
+                str(examples),
+                "--seed",
+                "1",
+                "--no-shrink",
+            ],
             cwd=tmp_path,
             capture_output=True,
             text=True,
             check=False,
-            timeout=110,
+            timeout=90 * examples,
         )
         assert done.returncode == 0, done.stdout
         tested = re.search(r"(\d+) passed", done.stdout)
