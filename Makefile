@@ -13,7 +13,7 @@ ONLY ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo report-demo report-picture test durations retry check lint bench soak mutants helm-docs image-test
+.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench soak mutants helm-docs image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -23,6 +23,10 @@ install: .venv/.dev ## Make .venv with everything for work on the project
 demo: .venv/.embedded ## Run a whole queue: Redis, ejabberd, frontends, publishers and workers
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq demo $(ARGS)
+
+dev: .venv/.dev ## Run a whole service on loopback to develop against, until Ctrl-C
+	@$(SETUP) packages ejabberd
+	$(BIN)/stanzaq dev $(ARGS)
 
 report-demo: .venv/.spark ## Make a capacity report of a fresh demo
 	@$(SETUP) packages ejabberd java

@@ -131,6 +131,21 @@ def demo(  # noqa: PLR0913  (an argument is an option of the command line)
     raise typer.Exit(served("The demo", work))
 
 
+@app.command()
+def dev(
+    data: Annotated[
+        Path | None, typer.Option(help="A directory that keeps the data. Default: nothing is kept.")
+    ] = None,
+) -> None:
+    """Run a whole service on loopback to develop against: Redis, ejabberd, a frontend of each door, accounts and a queue.
+
+    Example: stanzaq dev --data ~/stanzaq
+    """
+    from frontends.tools import dev as development  # noqa: PLC0415
+
+    raise typer.Exit(served("The service", partial(development.main, data)))
+
+
 @report.command("capacity")
 def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
     source: Annotated[
