@@ -27,7 +27,7 @@ from tests.contract.conftest import Door, Store
 
 ALICE, W1, W2 = Jid("alice@x/home"), Jid("w1@x/a"), Jid("w2@x/a")
 
-PROMPT_SECONDS = 1.5
+PROMPT_SECONDS = 10
 """From the end of a command until a frontend has acted on it: a turn of its pulse, and some for a busy machine."""
 
 
@@ -168,7 +168,7 @@ async def test_frontends(shell: Shell, core: RedisCore) -> None:
     assert lapsed.code == 1 and "00000000 is not in the list" in lapsed.err
     assert told.json == {"frontend": core.frontend, "listed": True}
     assert again.out.splitlines()[1].split("\t")[::2] == [core.frontend, "stanzaq"]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await core.ending.wait()
     assert core.ended_by == "stanzaq"
 
@@ -250,7 +250,7 @@ async def test_pause_and_resume(shell: Shell, core: RedisCore, door: Door, node:
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
     assert (await shell("node", "pause", node, "--json")).json == {"node": node, "state": "paused"}
     await published(core, node, "a", "b", "c", "d")
-    await asyncio.sleep(PROMPT_SECONDS)
+    await asyncio.sleep(1.5)
     assert door.deliveries == []
     assert (await shell("node", "resume", node)).code == 0
     ended = time.monotonic()

@@ -80,7 +80,7 @@ async def test_disconnected(patient: None, make_core: MakeCore, store: Store, no
     if hangs:
         assert not doomed.ending.is_set()
         await doomed._heartbeat.beat(doomed._sweeper.act)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await doomed.ending.wait()
     assert doomed.ended_by == "admin@x" and not other.ending.is_set()
     door.writes = True
@@ -115,7 +115,7 @@ def quick_lapse(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _scored(store: Store, frontend: str, holds: Callable[[float | None], bool]) -> None:
     """Wait until the list says so of a frontend."""
-    async with store.client() as client, asyncio.timeout(5):
+    async with store.client() as client, asyncio.timeout(20):
         while not holds(await client.zscore("sq:{service}:frontends", frontend)):  # noqa: ASYNC110  (Redis tells nobody)
             await asyncio.sleep(0.01)
 

@@ -58,7 +58,7 @@ async def test_each_at_its_time(make_core: MakeCore, node: str) -> None:
     await door.until(lambda: "late" in handed(door))
     assert time.monotonic() - began >= 0.4
     await core.ask(Unlock(node, W1, "held", held.token))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while counter(core, "perished") + ("over" in handed(door)) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)

@@ -97,10 +97,10 @@ async def test_it_ends(make_core: MakeCore, node: str, partitions: int) -> None:
 async def test_renewed(core: RedisCore, door: Door, node: str, partitions: int) -> None:
     """P31: it goes on as long as its options are set again in time."""
     await declared(core, node, partitions)
-    await subscribed(core, node, W1, 3, soon(SECOND))
-    for _ in range(4):
+    await subscribed(core, node, W1, 3, soon(2 * SECOND))
+    for _ in range(5):
         await asyncio.sleep(0.5)
-        until_ms = soon(SECOND)
+        until_ms = soon(2 * SECOND)
         renewed = await core.ask(Adjust(node, W1, W1, "", 3, until_ms=until_ms))
         assert isinstance(renewed, Subscribed) and renewed.until_ms == until_ms
     assert door.notices == []

@@ -80,7 +80,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def free(core: RedisCore, node: str, credit: int) -> None:
     """Wait until the node is empty and all credit is free; what is on its way arrives, and nothing has got lost."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while (counted := await stats(core, node)).credit_free < credit:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.01)
     assert (counted.waiting, counted.in_flight, counted.credit_free) == (0, 0, credit)
@@ -317,14 +317,14 @@ async def test_what_a_dead_frontend_did_not_tell(make_core: MakeCore, node: str)
     await doomed.ask(Retract(node, W1, "i"))
     await free_but(core, node, 3)
     doomed.on_stream_state(up=False)
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(20):
         while (await stats(core, node)).credit_free < 4:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.1)
 
 
 async def free_but(core: RedisCore, node: str, credit: int) -> None:
     """Wait until so much credit is free."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while (await stats(core, node)).credit_free != credit:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.01)
 
@@ -391,7 +391,7 @@ async def test_dead_letters_keep_their_group(core: RedisCore, door: Door, node: 
     for delivery in list(door.deliveries):
         given = Unlock(node, W1, delivery.item_id, dead_letter=True, partition=delivery.partition.number)
         assert await core.ask(given) == Unlocked(W1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not isinstance(await core.ask(Subscribe(f"{node}/dead", W2, W2, 3)), Subscribed):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await door.until(lambda: len(door.deliveries) == 6)
@@ -441,7 +441,7 @@ async def test_a_first_partition_more(make_core: MakeCore, node: str) -> None:
         await one.ask(item(queue, "i", partition=2))
         if asked is Subscribe:
             assert isinstance(await two.ask(Subscribe(queue, W1, W1, 3)), Subscribed)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while not (await stats(one, queue)).in_flight:  # noqa: ASYNC110  (nothing tells)
                     await asyncio.sleep(0.01)
         elif asked is Retract:

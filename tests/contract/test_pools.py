@@ -316,7 +316,7 @@ async def test_nothing_reaches_it(core: RedisCore, door: Door, tag: str) -> None
     await door.until(lambda: len(door.deliveries) == 1)
     sent = door.deliveries[0]
     assert await core.ask(Bounce(W1, sent.partition, sent.position, sent.token, gone=True)) == Done()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while isinstance(await core.ask(Options(top, W1, W1, "")), Subscribed):  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.01)
     for node in (top, leaf, _other):
@@ -469,7 +469,7 @@ async def test_a_want_of_a_partition_comes_again(
 
 async def free(core: RedisCore, node: str, credit: int) -> None:
     """Wait until so much credit of a collection is free."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while True:
             counted = await core.ask(Stats(node, ALICE))
             assert isinstance(counted, Counted)
@@ -489,7 +489,7 @@ async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:
     await core._store.delete(record)
     await asyncio.sleep(CHECK_SECONDS)
     await core.ask(item(leaf, "b"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while True:
             await core.router(leaf).ask(0, Sweep(leaf))
             counted = await core.ask(Stats(leaf, ALICE))

@@ -164,7 +164,7 @@ async def test_stopped_while_asked(core: RedisCore, server: RedisServer, node: s
     server.process.pause()
     asked = asyncio.create_task(core.ask(item(node)))
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await core.stop()
         assert isinstance(await waiting, Refused)
         assert isinstance(await asked, Refused)

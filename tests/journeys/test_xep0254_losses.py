@@ -160,8 +160,8 @@ async def test_expiry(join: Join) -> None:
 
 async def test_renew(join: Join) -> None:
     """A renewed lock lasts its time anew, is listed with the others, and holds off the next (QX11, QX12)."""
-    _, worker, node, delivery = await holding(join, stanzaq__lock_seconds="2")
-    for _ in range(3):
+    _, worker, node, delivery = await holding(join, stanzaq__lock_seconds="3")
+    for _ in range(4):
         await asyncio.sleep(1)
         renewed = await worker.ask(
             f"<renew xmlns='{STANZAQ}' node='{node}'><item id='i1' token='{delivery.token}'/></renew>"

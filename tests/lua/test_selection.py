@@ -287,7 +287,7 @@ def test_bomb(queue: Queue) -> None:
         began = time.monotonic()
         answer = queue.expire()
         slowest = max(slowest, time.monotonic() - began)
-    assert slowest < 2
+    assert slowest < 10
     assert answer.given == []
 
 

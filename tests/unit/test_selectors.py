@@ -131,7 +131,7 @@ def test_bombs(bomb: str) -> None:
         read.cache_clear()
         with suppress(Unreadable):
             judge(read(bomb))({})
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 10
 
 
 @given(trees())

@@ -252,12 +252,12 @@ def test_renewed(redis: RedisServer, alice: BlockingConnection, new_log: NewLog)
     late: Any = holder.fetcher.unsettled[0]
     breathe(alice, 1.2)
     late.update(Delivery.ACCEPTED)
-    alice.wait(lambda: late.remote_state, timeout=5)
+    alice.wait(lambda: late.remote_state, timeout=PATIENCE_SECONDS)
     assert late.remote_state == Delivery.REJECTED and late.remote.condition.name == "amqp:link:stolen"
     assert counts(redis, queue) == (0, 1)
     done: Any = waits.fetcher.unsettled[0]
     done.update(Delivery.ACCEPTED)
-    alice.wait(lambda: done.settled, timeout=5)
+    alice.wait(lambda: done.settled, timeout=PATIENCE_SECONDS)
     assert done.remote_state == Delivery.ACCEPTED and counts(redis, queue) == (0, 0)
 
 
@@ -276,7 +276,7 @@ def test_drain(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -
         for count, left in ((3, 2), (10, 0), (10, 0)):
             before = arrived(receiver)
             receiver.link.drain(count)
-            alice.wait(receiver.link.draining, timeout=5)
+            alice.wait(receiver.link.draining, timeout=PATIENCE_SECONDS)
             while receiver.link.draining():
                 breathe(alice)
             assert arrived(receiver) - before == min(count, 5 - before) and receiver.link.credit == 0
@@ -404,7 +404,7 @@ def test_bounded(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConn
     line.close()
     come_to(lambda: counts(redis, queue), (1_099, 0))
     send(sender, "still here")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_collection(redis: RedisServer, alice: BlockingConnection, queue: str, new_log: NewLog) -> None:

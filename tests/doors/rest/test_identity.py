@@ -95,7 +95,7 @@ def test_by_password(frontend: RestFrontend) -> None:
 
 def test_guessing_blocks_nobody(redis: RedisServer) -> None:
     """Slow hashes are computed beside the loop: it turns, and whoever is known is served."""
-    slow = bcrypt.hashpw(b"secret", bcrypt.gensalt(10)).decode()
+    slow = bcrypt.hashpw(b"secret", bcrypt.gensalt(12)).decode()
     with RestFrontend(redis.url, HTTP_PASSWORDS=f"{ALICE}:{slow}") as frontend, client(frontend) as alice:
         assert alice.get("/queues").status_code == 200
         guesses = [
@@ -108,9 +108,8 @@ def test_guessing_blocks_nobody(redis: RedisServer) -> None:
         ]
         for guess in guesses:
             guess.start()
-        began = time.monotonic()
         assert alice.get("/queues").status_code == 200
-        assert time.monotonic() - began < 0.5
+        assert any(guess.is_alive() for guess in guesses)
         for guess in guesses:
             guess.join()
 

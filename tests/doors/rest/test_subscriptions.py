@@ -248,7 +248,7 @@ def test_ended(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     began = time.monotonic()
     third = subscribed(alice, queue, prefetch=1)
     assert [each["text"] for each in held(alice, third, 10)] == ["a"]
-    assert 1 < time.monotonic() - began < 5
+    assert 1 < time.monotonic() - began < 10
     assert problem(bob.get(second)) == (410, "lease-over")
 
 

@@ -86,7 +86,7 @@ async def test_repeated() -> None:
     ):
         core, heard = Core(*answers), asyncio.get_running_loop().create_future()
         LockKeeper(core, lambda: None).end(GRIP.acknowledge(), heard.set_result, certain=certain)
-        assert await asyncio.wait_for(heard, 5) == expected and len(core.asked) == len(answers)
+        assert await asyncio.wait_for(heard, 20) == expected and len(core.asked) == len(answers)
 
 
 async def test_renewed() -> None:
@@ -97,8 +97,8 @@ async def test_renewed() -> None:
     holding = LockKeeper(core, lambda: changes.append(True))
     holding.set_redis_time(int(time.monotonic() * 1000) + ahead_ms)
     holding.add(1, GRIP, deadline)
-    assert 0 < holding.due_seconds < 0.5
-    ends = time.monotonic() + 5
+    assert 0 < holding.due_seconds < 1
+    ends = time.monotonic() + 20
     while len(holding):
         assert time.monotonic() < ends
         await asyncio.sleep(min(0.5, max(0.01, holding.due_seconds)))

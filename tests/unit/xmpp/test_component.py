@@ -196,7 +196,7 @@ async def test_a_transfer_is_answered_once(door: Door, monkeypatch: pytest.Monke
     fields = "".join(f"<field var='{name}'><value>{value}</value></field>" for name, value in _REDRIVE.items())
     form = f"<x xmlns='{ns.FORM}' type='submit'>{fields}</x>"
     door.feed(_iq(f"<command xmlns='{ns.COMMANDS}' node='{ns.ADMIN_REDRIVE}'>{form}</command>"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not (heard := await door.heard()):
             pass
     assert [reply[0][0].text for reply in heard] == ["moved 2"]
