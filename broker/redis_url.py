@@ -74,7 +74,7 @@ def read_url(url: str) -> RedisUrl:
         raise ValueError(msg)
     options = _options(f"{scheme}://{user}@localhost/{database or 0}?{query}")
     if of is Kind.CLUSTER and options["db"] != 0:
-        msg = "a cluster has no databases but 0"
+        msg = "a cluster has only database 0"
         raise ValueError(msg)
     del options["host"]
     return RedisUrl(of, options, seeds, unquote(service))
@@ -103,7 +103,7 @@ def _options(url: str) -> dict[str, Any]:
         # Never connected: making it checks the options after the question mark.
         BlockingConnectionPool(driver_info=None, **options).make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError):
-        msg = "an option in it is none that redis-py knows"
+        msg = "redis-py does not know an option in it"
         raise ValueError(msg) from None
     return options
 

@@ -134,7 +134,7 @@ def keep_running(work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[
             try:
                 await work()
             except Exception:
-                log.exception("a task failed and begins anew")
+                log.exception("a task failed and is started again")
             await asyncio.sleep(_PAUSE_SECONDS)
 
     return start(run())
@@ -180,7 +180,7 @@ async def _guarded(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
     try:
         await work()
     except CoreUnavailable as error:
-        log.warning("background work put off", error=str(error))
+        log.warning("background work postponed", error=str(error))
     except Exception:
         log.exception("background work failed")
 

@@ -28,7 +28,7 @@ def named(said: Iterable[tuple[str, str]]) -> dict[str, str]:
         if not name or name in found:
             raise MalformedRequest(Problem.PAYLOAD_INVALID, "each header must have its own name, and a text")
         if name.lower() in _OURS or name.lower().startswith(_BEGIN):
-            raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]} is the service's to give")
+            raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]} is reserved for the service")
         found[name] = text
     if len(found) > MOST:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, f"an item has at most {MOST} headers")

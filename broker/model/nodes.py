@@ -55,7 +55,7 @@ def _placed(attribute: str, config: NodeConfig) -> None:
     """Refuse a field of the other type of node, unless it has its default: clients send whole forms back."""
     option = _BY_ATTRIBUTE[attribute]
     if option.on not in {None, config.node_type} and getattr(config, attribute) != getattr(_DEFAULT, attribute):
-        raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} is no field of a {config.node_type.value}")
+        raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} is not a field of a {config.node_type.value}")
 
 
 def unmet(record: "NodeRecord", options: Mapping[str, tuple[str, ...]]) -> str | None:

@@ -32,7 +32,7 @@ def read(text: str, partition: Partition) -> str:
     """Return the position of an offset; raises MalformedRequest unless it belongs to this partition."""
     found = _parsed(text)
     if found[4] != _check(text[:-8], partition):
-        raise MalformedRequest(Problem.OFFSET_NOT_FOUND, "the offset is not of this node and partition")
+        raise MalformedRequest(Problem.OFFSET_NOT_FOUND, "the offset does not belong to this node and partition")
     ms, seq = int(found[1]), int(found[2])
     if ms > _MOST or seq > _MOST:
         raise MalformedRequest(Problem.OFFSET_NOT_FOUND, "the offset lies in the future")

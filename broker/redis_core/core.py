@@ -58,7 +58,7 @@ _LOOK_SECONDS = 0.01
 _SPARE_BYTES = 4_194_304
 """Additional limit for commands without an item, so that locks and leases can be ended."""
 
-_TOO_MUCH = Refused(Problem.OUT_OF_MEMORY, "too much waits for Redis already: ask again later")
+_TOO_MUCH = Refused(Problem.OUT_OF_MEMORY, "too many commands wait for Redis: ask again later")
 
 NO_FRONTEND = "-"
 """The frontend name in scripts of a core that cannot send, while no frontend lives."""
@@ -209,7 +209,7 @@ class RedisCore:
                         pipeline.close()
                 await self._wait_idle()
         except TimeoutError:
-            log.warning("drained in part: what is not marked sent, others will send again")
+            log.warning("drained in part: other frontends will send unreported deliveries again")
 
     async def _wait_idle(self) -> None:
         # Polled: it waits for many small things of others, and a hundred checks a second cost nothing.

@@ -46,7 +46,7 @@ REFUSALS: Final = [
     (("item", "redrive", "NODE", "x"), 1, "none of these"),
     (("item", "release", "NODE"), 2, "--holder"),
     (("item", "release", "NODE", "x"), 1, "nobody holds"),
-    (("item", "list", "NODE", "--scan", "x"), 1, "go on from"),
+    (("item", "list", "NODE", "--scan", "x"), 1, "continue from"),
     (("item", "list"), 2, "Missing argument"),
     (("frontend", "disconnect", "00000000"), 2, "--yes"),
     (("frontend", "disconnect", "nobody", "--yes"), 1, "no frontend has such a name"),

@@ -433,11 +433,11 @@ async def test_own_lists(core: RedisCore, door: Door, node: str, store: Store) -
 
 
 async def test_only_jids_are_affiliated(core: RedisCore, node: str) -> None:
-    """XEP-0060 §8.9.2.4: what is no JID has no affiliation, and of a request that names one nothing is done."""
+    """XEP-0060 §8.9.2.4: what is not a JID has no affiliation, and of a request that names one nothing is done."""
     await core.ask(Declare(node, ALICE, {}))
     changes = {bare(W1): "member", Jid("not a jid"): "member"}
     listed = tuple((jid, Affiliation.NONE) for jid in changes)
-    assert await core.ask(Affiliate(node, ALICE, changes)) == Unaffiliated("not a jid is no JID", listed)
+    assert await core.ask(Affiliate(node, ALICE, changes)) == Unaffiliated("not a jid is not a JID", listed)
     assert await core.ask(Affiliations(W1, node)) == AffiliationList(())
 
 

@@ -128,7 +128,7 @@ async def test_forbidden(make_core: MakeCore, server: RedisServer, node: str) ->
         await core.ask(Declare(node, ALICE, {}))
         assert await core.ask(Publish(node, ALICE, "i", b"x", 1)) == Published("i")
     assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
-        "functions are not to be had, so scripts are used"
+        "functions are not available, so scripts are used"
     ]
     # It serves beside one that has functions.
     other, _ = await make_core(server.url)
@@ -153,7 +153,7 @@ async def not_ready(url: str, packaging: Packaging = Packaging.AUTO) -> tuple[Re
                 await asyncio.sleep(0.01)
     (reason,) = core.healthy()
     told = [(line["event"], line["error"]) for line in logs]
-    assert told == [("Redis does not take the operations", reason), ("heartbeat failed", reason)]
+    assert told == [("Redis rejects the operations", reason), ("heartbeat failed", reason)]
     return core, start, reason
 
 
@@ -206,7 +206,7 @@ async def test_no_memory_on_one_master(make_core: MakeCore, redis_cluster: Redis
             assert isinstance(refused, Refused) and refused.problem is Problem.OUT_OF_MEMORY
             # Nobody waits for what only an operator can change.
             assert time.monotonic() - began < TIMEOUT / 2
-        (line,) = (line for line in logs if line["event"] == "Redis does not take the operations")
+        (line,) = (line for line in logs if line["event"] == "Redis rejects the operations")
         assert line["error"].startswith(
             f"Redis at 127.0.0.1:{full.port} has no memory left to load the operations: raise "
         )
@@ -260,7 +260,7 @@ async def test_does_not_compile(
     path.write_text(path.read_text() + "\nreturn return\n")
     monkeypatch.setattr(core_module, "lua_directory", lambda: broken)
     core, start, reason = await not_ready(server.url)
-    assert reason.startswith(f"Redis at {server.socket} does not take the operations: Error compiling function: ")
+    assert reason.startswith(f"Redis at {server.socket} rejects the operations: Error compiling function: ")
     assert "near 'return'" in reason and reason.endswith(": install stanzaq again, or set REDIS_PACKAGING")
     assert "return" not in (await refused_in_time(core, node)).detail
     start.cancel()

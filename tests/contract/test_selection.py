@@ -79,9 +79,9 @@ async def test_refusals(core: RedisCore, node: str) -> None:
     shown = await core.ask(Options(node, W1, W1, ""))
     assert isinstance(shown, Subscribed) and shown.selector == IS_RED
     stream = Subscribe(node, W2, W2, 5, start="@earliest", selector=IS_RED)
-    assert "a stream has all" in refused(await core.ask(stream))
+    assert "log readers and partition owners" in refused(await core.ask(stream))
     owner = Subscribe(node, W2, W2, 5, partitions=(0,), group="g", selector=IS_RED)
-    assert "an owner whatever comes" in refused(await core.ask(owner))
+    assert "partition owners receive everything" in refused(await core.ask(owner))
     top = f"{node}-all"
     assert await core.ask(Declare(top, ALICE, {"pubsub#node_type": ("collection",)})) == Declared(top)
     news = Subscribe(top, W2, W2, None, scope=Scope(Kind.NODES, 1), selector=IS_RED)

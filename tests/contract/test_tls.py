@@ -177,7 +177,7 @@ async def test_certificate_of_a_client(careful: Secure, authority: Authority, ot
         ("redis://127.0.0.1:1/0", "127.0.0.1:1", "connection refused"),
         ("redis://nobody.invalid/0", "nobody.invalid:6379", "no such host"),
         ("unix:///nowhere/redis.sock", "/nowhere/redis.sock", "no such socket"),
-        ("redis://127.0.0.1:HTTP/0", "127.0.0.1:HTTP", "what answers is no Redis"),
+        ("redis://127.0.0.1:HTTP/0", "127.0.0.1:HTTP", "the server is not a Redis"),
     ],
 )
 async def test_wrong_url(url: str, place: str, reason: str) -> None:

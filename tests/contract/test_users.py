@@ -222,7 +222,7 @@ async def test_without_rights(server: RedisServer) -> None:
         await asyncio.gather(starting, return_exceptions=True)
         await core.stop()
     assert [line["event"] for line in lines] == [
-        "Redis does not take the operations",
+        "Redis rejects the operations",
         "heartbeat failed",
         "could not deregister",
     ]

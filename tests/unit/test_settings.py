@@ -116,11 +116,11 @@ def test_redis_urls(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("redis+cluster://user:hunter2@", "cannot be read"),
         ("redis+cluster://user:hunter2@a,,b", "cannot be read"),
-        ("redis+cluster://user:hunter2@a:7000/1", "no databases"),
-        ("redis+cluster://user:hunter2@a:7000/?db=1", "no databases"),
+        ("redis+cluster://user:hunter2@a:7000/1", "only database 0"),
+        ("redis+cluster://user:hunter2@a:7000/?db=1", "only database 0"),
         ("redis+cluster://user:hunter2@a:port", "cannot be read"),
         ("redis+cluster://user:hunter2@a:0", "cannot be read"),
-        ("redis+cluster://user:hunter2@a?hunter2=1", "none that redis-py knows"),
+        ("redis+cluster://user:hunter2@a?hunter2=1", "redis-py does not know"),
         ("redis+cluster://user:hunter2@a?socket_keepalive=perhaps&db=x", "cannot be read"),
         ("redis+sentinel://user:hunter2@a", "does not name the service"),
         ("redis+sentinel://user:hunter2@a//1", "does not name the service"),
@@ -128,7 +128,7 @@ def test_redis_urls(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("redis+cluster:user:hunter2@a", "not the URL of a Redis"),
         ("redis+other://user:hunter2@a", "not the URL of a Redis"),
         ("unix+cluster://user:hunter2@a", "not the URL of a Redis"),
-        ("redis://user:hunter2@a?nothing=1", "none that redis-py knows"),
+        ("redis://user:hunter2@a?nothing=1", "redis-py does not know"),
     ],
 )
 def test_redis_urls_that_are_none(url: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ CHECK_SECONDS = 1.0
 FIND_SECONDS = 2.0
 """Shortest interval at which a pulling subscriber reads again which partitions are below the collection."""
 
-_NOT_THERE = Refused(Problem.PARTITION_NOT_FOUND, "nothing below the collection has this number")
+_NOT_THERE = Refused(Problem.PARTITION_NOT_FOUND, "no partition below the collection has this number")
 _GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 _SHUT = (Problem.FORBIDDEN, Problem.CLOSED_NODE, Problem.APPROVAL_REQUIRED, Problem.UNSUPPORTED)
 """Refusals of a leaf that does not admit a subscriber: the leaf is skipped."""

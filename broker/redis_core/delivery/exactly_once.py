@@ -30,16 +30,16 @@ LATE_MS = 5_000
 
 FINISH_BATCH = 50
 
-_QUOTA_EXCEEDED = Refused(Problem.TOO_MUCH_HELD, "as much is held for you, or for all, as may be: deliver some first")
-_UNTRUSTED = Refused(Problem.NOT_TRUSTED, "assured messages are taken from those alone whom this service trusts")
+_QUOTA_EXCEEDED = Refused(Problem.TOO_MUCH_HELD, "too many messages are stored for you, or in all: deliver some first")
+_UNTRUSTED = Refused(Problem.NOT_TRUSTED, "this service accepts assured messages only from senders that it trusts")
 _GONE = Refused(Problem.NODE_GONE, "there is no such node (any more)")
 _REDEEM_REFUSALS = {
     b"item-not-found": Refused(Problem.ITEM_NOT_FOUND, "nothing is reserved for you under this id"),
-    b"reservation-expired": Refused(Problem.RESERVATION_EXPIRED, "the time of the reservation is over: make another"),
+    b"reservation-expired": Refused(Problem.RESERVATION_EXPIRED, "the reservation has expired: make another"),
     b"reservation-used": Refused(Problem.RESERVATION_USED, "another body was sent to this reservation before"),
     b"too-much-held": _QUOTA_EXCEEDED,
 }
-_UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "nothing is held under this msgId: send the message again as assured")
+_UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "no message is stored under this msgId: send it again as assured")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class ExactlyOnce:
         for named, record in found:
             result = await self._publish_claimed(named.decode(), record)
             problem = result.problem.value if isinstance(result, Refused) else ""
-            log.info("assured message taken up", subscriber=sender_of(named.decode()), problem=problem)
+            log.info("assured message completed", subscriber=sender_of(named.decode()), problem=problem)
 
     async def _publish_claimed(self, named: str, record: bytes) -> Result:
         stored = StoredMessage.unpack(sender_of(named), record)

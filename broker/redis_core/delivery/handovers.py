@@ -142,7 +142,7 @@ class Handovers:
             route = _Route(route.to, "")
             target, count = await self._target(source, route)
         if target is None:
-            log.warning("dead letters kept back: their node is another's, or one too many", node=source.name)
+            log.warning("dead letters held back: their node belongs to another, or exceeds the quota", node=source.name)
             return 0
         began, until = time.monotonic(), self._paused.get(target.name, 0.0)
         if began < until:

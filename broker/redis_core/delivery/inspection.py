@@ -53,7 +53,7 @@ class Inspection:
             return await self._named(command, record.config.partitions)
         place = _SCAN.fullmatch(command.scan or "0 0-0")
         if place is None or not _exists(place[2]) or not (upto == "+" or _exists(upto)):
-            return Refused(Problem.BAD_REQUEST, "there is no such place to go on from (scan)")
+            return Refused(Problem.BAD_REQUEST, "the scan names no place to continue from")
         number, after = int(place[1]), place[2]
         found: tuple[Seen, ...] = ()
         for _look in range(MAX_SCRIPTS):

@@ -34,7 +34,7 @@ _ATTEMPTS = 10
 
 _PAUSE_SECONDS = 0.005
 
-_STREAM = Refused(Problem.OPTIONS_INVALID, "a stream takes nothing from others, so its partitions are not owned")
+_STREAM = Refused(Problem.OPTIONS_INVALID, "log readers share partitions, so they cannot own them")
 _FULL = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "the node has as many members of groups as it may")
 
 
@@ -332,13 +332,13 @@ def _invalid_options(command: Subscribe, record: NodeRecord) -> Refused | None: 
     if unknown:
         return Refused(Problem.PARTITION_NOT_FOUND, f"the node has no partition {unknown[0]}: it has {count}")
     if command.epoch is not None and not command.partitions:
-        return Refused(Problem.OPTIONS_INVALID, "an epoch is of a partition: name it")
+        return Refused(Problem.OPTIONS_INVALID, "an epoch applies to one partition: name the partition")
     if command.credit is None:
         return Refused(Problem.OPTIONS_REQUIRED)
     if command.selector:
         return Refused(Problem.OPTIONS_INVALID, UNSELECTED)
     if command.credit < len(set(command.partitions)):
-        return Refused(Problem.OPTIONS_INVALID, "an owner has at least one credit for each of its partitions")
+        return Refused(Problem.OPTIONS_INVALID, "an owner needs at least one credit for each of its partitions")
     return None
 
 

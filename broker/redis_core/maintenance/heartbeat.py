@@ -170,7 +170,7 @@ class Heartbeat:
             # A defect of this program: log the traceback, but only once.
             reason = str(error) or type(error).__name__
             if reason != self.failure:
-                log.exception("turn failed")
+                log.exception("heartbeat work failed")
             self._failures.reason = reason
         else:
             self._failures.recovered()

@@ -27,7 +27,7 @@ _LEAST: Final = 50
 _ACCESS_MODEL: Final = "pubsub#access_model"
 _TYPE: Final = "pubsub#node_type"
 _COLLECTION: Final = NodeType.COLLECTION.value.encode()
-_UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "there is no such node to go on from: begin again")
+_UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "there is no such node to continue from: begin again")
 
 
 class NodeListing:

@@ -202,7 +202,7 @@ class NodeService:
         # An old affiliation may be removed even if its JID is invalid.
         wrong = [jid for jid in command.changes if not is_jid(jid) and jid not in record.affiliations]
         if wrong:
-            refused = Refused(Problem.NOT_ACCEPTABLE, f"{wrong[0][:80]} is no JID")
+            refused = Refused(Problem.NOT_ACCEPTABLE, f"{wrong[0][:80]} is not a JID")
         else:
             refused = await self.assign(record, command.changes)
         if refused is None or refused.problem is not Problem.NOT_ACCEPTABLE:

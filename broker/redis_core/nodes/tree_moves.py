@@ -21,11 +21,9 @@ from broker.redis_core.records.tree import Tree, moved
 _RETRIES = 5
 _BUSY = Refused(Problem.UNAVAILABLE, "the node is being changed by others")
 _LEAF = Refused(Problem.TREE_INVALID, "a leaf has no children: pubsub#children is a field of collections")
-_CROSSED = Refused(
-    Problem.TREE_INVALID, "another has put the collection below itself meanwhile: it is one of the root now"
-)
-_ROOT = Refused(Problem.NOT_ASSOCIATED, "the node is no child of this collection")
-_NOT_YOURS = Refused(Problem.FORBIDDEN, "only owners of the collection, or of the node, may part the two")
+_CROSSED = Refused(Problem.TREE_INVALID, "another change has put the collection below itself: it is at the root now")
+_ROOT = Refused(Problem.NOT_ASSOCIATED, "the node is not a child of this collection")
+_NOT_YOURS = Refused(Problem.FORBIDDEN, "only owners of the collection or of the node may separate them")
 
 
 @dataclass(frozen=True, slots=True)

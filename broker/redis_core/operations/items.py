@@ -17,7 +17,7 @@ from broker.redis_core.operations.operation import Call, Reply, Values, refused,
 
 WHICH = {
     b"subid-required": "you have several subscriptions here: name one by its subid",
-    b"subid-invalid": "the subid is not of this subscription",
+    b"subid-invalid": "the subid does not belong to this subscription",
 }
 """Error texts of a request that does not name its subscription clearly (P12)."""
 
@@ -34,7 +34,7 @@ DETAILS = {
     b"forbidden": "the item was never handed to you",
     b"locked-by-another": "another subscriber holds the item now",
     b"lock-lost": "you no longer hold the item: its lock expired, was given back, or the token is an older one's",
-    b"item-id-invalid": "the service makes ids of this form and may yet make this one",
+    b"item-id-invalid": "ids of this form are reserved for the service",
     b"node-full": "the node holds as many items as it may",
 }
 

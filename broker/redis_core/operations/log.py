@@ -20,7 +20,7 @@ _DETAILS = {
     b"not-subscribed": "you read no stream there",
     b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
     b"lease-over": LEASE_OVER,
-    b"offset-not-found": "the offset lies in the future, or is of what was not sent to you",
+    b"offset-not-found": "the offset lies in the future, or was not sent to you",
 }
 
 

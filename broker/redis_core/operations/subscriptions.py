@@ -42,7 +42,7 @@ MOST_FETCHED, FETCHED_BYTES = 200, 1_048_576
 WORK = Scope(Kind.ITEMS, 1)
 NEWS = Scope(Kind.NODES, 1)
 
-UNSELECTED = "a selector is for work that is shared: a stream has all of its log, an owner whatever comes"
+UNSELECTED = "a selector applies to shared work: log readers and partition owners receive everything"
 
 LEASE_OVER = "pubsub#expire lies in the past"
 
@@ -61,7 +61,7 @@ DETAILS = WHICH | {
     b"superseded": "the subscription was renewed",
     b"not-subscribed": "there is no such subscription",
     b"lease-over": LEASE_OVER,
-    b"options-invalid": "a stream is not confirmed by quality of service but by commits",
+    b"options-invalid": "a log reader confirms by commits, not by quality of service",
     b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, or {MOST_OF_ONE} of them are you: the most it may",
 }
 

@@ -31,7 +31,7 @@ MOST_OF_ONE = 20
 LATE_MS = 5_000
 """How long a frontend may take to make an approved subscription before another one does."""
 
-_TOO_MANY = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, f"{MOST} subscriptions wait for approval here, the most that may")
+_TOO_MANY = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, f"{MOST} subscriptions wait for approval here, the maximum")
 _WAITS = Refused(Problem.PENDING_SUBSCRIPTION, "your subscription waits for an owner's approval")
 
 

@@ -52,7 +52,7 @@ class NodeRules:
         if target == node:
             return Refused(Problem.NOT_ACCEPTABLE, "a node cannot take its own dead letters")
         if target is not None and not _nameable(target):
-            return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#dead_letter_node is no name for a node: {_NAMES}")
+            return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#dead_letter_node is not a valid node name: {_NAMES}")
         target_record = None if target is None else await self._read(target)
         if target_record is not None and target_record.config.collects:
             return Refused(Problem.NOT_ACCEPTABLE, f"the node for dead letters, {target!r}, is a collection")
@@ -60,7 +60,7 @@ class NodeRules:
             return None
         return Refused(
             Problem.NOT_ACCEPTABLE,
-            f"the node for dead letters, {target!r}, is another's: name one of yours in stanzaq#dead_letter_node",
+            f"the node for dead letters, {target!r}, belongs to another: name one of yours in stanzaq#dead_letter_node",
         )
 
 

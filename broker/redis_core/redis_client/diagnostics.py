@@ -212,7 +212,7 @@ async def _functions(where: str, master: RedisNode) -> Finding:
     if isinstance(listed, list) and is_unknown(called):
         return Finding(Level.FINE, where, "functions", "are allowed")
     remedy = "allow the user +fcall and +function: calls as scripts cost Redis twice as much (REDIS_PACKAGING)"
-    return Finding(Level.WARNING, where, "functions", "are not to be had", remedy)
+    return Finding(Level.WARNING, where, "functions", "are not available", remedy)
 
 
 async def _latency(where: str, master: RedisNode) -> Finding:

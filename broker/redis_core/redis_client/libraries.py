@@ -59,5 +59,5 @@ class Libraries:
         for name in (each.decode() for each in unused):
             if name in there:
                 await server.everywhere("FUNCTION DELETE", name)
-                log.info("library dropped that nobody uses", library=name)
+                log.info("unused library dropped", library=name)
             await server.command("ZREM", named, name)

@@ -132,7 +132,7 @@ def _reason(error: BaseException) -> str:
             case FileNotFoundError():
                 return "no such socket"
             case InvalidResponse():
-                return "what answers is no Redis"
+                return "the server is not a Redis"
     return str(error).rstrip(".")[:100]
 
 
@@ -185,7 +185,7 @@ class RedisNode:
         self._other = packages.other if packages else None
         self._loads = 0
         self._loading = asyncio.Lock()
-        self._refused = FailureLog("Redis does not take the operations")
+        self._refused = FailureLog("Redis rejects the operations")
         self._without = FailureLog("the functions for redis-cli are not loaded")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
@@ -345,7 +345,7 @@ class RedisNode:
             return
         self._package, self._other = self._other, None
         self._loads += 1
-        log.warning("functions are not to be had, so scripts are used", error=str(why)[:200])
+        log.warning("functions are not available, so scripts are used", error=str(why)[:200])
 
     async def _install(self, package: Package, connection: Any, ends: float) -> None:
         if not any(await _missing(package, connection)):
@@ -441,6 +441,6 @@ def _unloaded(error: Exception, place: str) -> Unsent:
         case CoreUnavailable() as named:
             return Unsent(named.detail, named.problem, str(named))
         case _:
-            detail = "does not take the operations"
+            detail = "rejects the operations"
             remedy = "install stanzaq again, or set REDIS_PACKAGING"
             return Unloaded(f"{ALONE} {detail}", told=f"{ALONE} at {place} {detail}: {str(error)[:300]}: {remedy}")

@@ -57,7 +57,7 @@ class Sentinels:
         (named,) = await sentinel.send([self._question])
         if not isinstance(named, list):
             # A sentinel that does not watch the service answers None; a server that is no sentinel, an error.
-            msg = "it watches none of that name" if named is None else str(named)
+            msg = "it watches no master of that name" if named is None else str(named)
             raise CoreUnavailable(msg)
         return Address(named[0].decode(), int(named[1]))
 
@@ -75,7 +75,7 @@ class Sentinels:
             await connection.on_connect()
             await connection.send_command("ROLE")
             if (await connection.read_response())[0] != b"master":
-                msg = "the master is none any more"
+                msg = "the node is no longer the master"
                 raise RedisConnectionError(msg)
 
         return self._meet(address, greet)

@@ -37,11 +37,11 @@ _READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
 _CLOSED = Refused(Problem.CLOSED_NODE, "the node admits only those on its list")
 _UNAPPROVED = Refused(Problem.APPROVAL_REQUIRED, "the node's owners have to approve your subscription first")
 OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it")
-_LEASED = Refused(Problem.FORBIDDEN, "the lease is another's")
+_LEASED = Refused(Problem.FORBIDDEN, "the lease belongs to another")
 _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
-_NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: nothing of it is work")
+_NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: its entries are not handed out as work")
 _NEVER_HANDED_OUT = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live"
 )
@@ -135,7 +135,7 @@ def binding(command: Bind, record: NodeRecord, standing: Affiliation) -> Refused
 def delivered(command: Bounce | Confirm, record: NodeRecord, _standing: Affiliation) -> Refused | None:
     """Check an answer to a delivery, which may be of an earlier incarnation of the node."""
     alive = command.partition.incarnation == record.incarnation
-    return None if alive else Refused(Problem.LOCK_LOST, "the delivery was of an earlier node of this name")
+    return None if alive else Refused(Problem.LOCK_LOST, "the delivery came from an earlier node of this name")
 
 
 def visible(standing: str, access_model: str) -> bool:
@@ -196,7 +196,7 @@ def _working(command: Subscribe | AcquirePartition, record: NodeRecord) -> Refus
     if isinstance(command, Subscribe) and record.config.collects:
         return _collecting(command)
     if isinstance(command, Subscribe) and command.scope is not None:
-        return Refused(Problem.OPTIONS_INVALID, "a leaf has nothing below it: type and depth are of collections")
+        return Refused(Problem.OPTIONS_INVALID, "a leaf has nothing below it: type and depth apply to collections")
     return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
 
 
@@ -204,15 +204,17 @@ def _sharing(record: NodeRecord) -> Refused | None:
     """Refuse what needs one subscription per JID where a JID may have several."""
     if not record.config.multi_subscribe:
         return None
-    return Refused(Problem.OPTIONS_INVALID, "a node with stanzaq#multi_subscribe has neither owners nor streams")
+    return Refused(
+        Problem.OPTIONS_INVALID, "a node with stanzaq#multi_subscribe has neither partition owners nor log readers"
+    )
 
 
 def _collecting(command: Subscribe) -> Refused | None:
     if command.partitions or command.group or command.epoch is not None or command.start:
-        return Refused(Problem.OPTIONS_INVALID, "partitions, groups and starts are of leaves")
+        return Refused(Problem.OPTIONS_INVALID, "partitions, groups and start offsets apply to leaves")
     works = command.scope.works if command.scope else command.credit is not None
     if command.selector and not works:
-        return Refused(Problem.OPTIONS_INVALID, "news is not selected, work is")
+        return Refused(Problem.OPTIONS_INVALID, "a selector applies to items, not to news of nodes")
     return Refused(Problem.OPTIONS_REQUIRED) if works and command.credit is None else None
 
 
@@ -241,7 +243,7 @@ def _streaming(command: Read | Commit | SubscribeLog, record: NodeRecord) -> Ref
     except MalformedRequest as wrong:
         return Refused(wrong.problem, wrong.detail)
     if isinstance(command, SubscribeLog) and command.qos is not Qos.UNACKNOWLEDGED:
-        return Refused(Problem.OPTIONS_INVALID, "a stream is not confirmed by quality of service but by commits")
+        return Refused(Problem.OPTIONS_INVALID, "a log reader confirms by commits, not by quality of service")
     return None
 
 

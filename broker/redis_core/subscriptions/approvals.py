@@ -103,7 +103,7 @@ class Approvals:
         if refused := refusal(command, record):
             return refused
         if command.subid not in {"", subid(command.jid)}:
-            return Refused(Problem.SUBID_INVALID, "the subid is not of this subscription")
+            return Refused(Problem.SUBID_INVALID, "the subid does not belong to this subscription")
         # A decision is about the bare JID, like the affiliation that it sets. Without a request, another owner has decided or the
         # subscriber has withdrawn it.
         asked = [jid for jid in await self._pending.all(command.node) if bare(jid) == bare(command.jid)]

@@ -28,7 +28,7 @@ def partitions_to_read(command: Subscribe, count: int) -> tuple[int, ...]:
     if command.partitions:
         if named is not None and len(command.partitions) > 1:
             raise MalformedRequest(
-                Problem.OPTIONS_INVALID, "an offset is of one partition: subscribe to that one alone"
+                Problem.OPTIONS_INVALID, "an offset belongs to one partition: subscribe to that one alone"
             )
         return command.partitions
     return (hashed(command.jid, count) if named is None else named,)

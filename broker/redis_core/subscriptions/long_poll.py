@@ -113,7 +113,7 @@ class LongPoll:
             if _is_answer(outcome) or left <= 0:
                 return outcome  # type: ignore[return-value]  # nothing of the core's own is asked
             if self._closing:
-                return Refused(Problem.UNAVAILABLE, "this process is going")
+                return Refused(Problem.UNAVAILABLE, "this process is stopping")
             if not _was_cut(outcome):
                 await _wait(event, min(waiting.pause(one, command.lease_ms), left))
 
