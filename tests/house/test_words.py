@@ -45,7 +45,6 @@ _FORMS: Final = {
 _WORDS: Final = {form: word for word in RETIRED for form in (word, f"{word}s", *_FORMS.get(word, ()))}
 
 ALLOWED: Final = {
-    ("docs/performance.md", "rounds"): "repetitions of a measurement",
     ("README.md", "roster"): "an access model of XEP-0060",
     ("frontends/rest/auth/csrf.py", "proxy"): "an HTTP proxy",
     ("frontends/rest/paths.py", "proxy"): "an HTTP proxy",
