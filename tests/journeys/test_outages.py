@@ -8,11 +8,13 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary
+from stanzaq import Job, Publisher, Retry, Worker
 from tests.journeys.client import PUBSUB, STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer
@@ -30,7 +32,14 @@ DOWN = {"wait internal-server-error", "wait remote-server-timeout"}
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def starter() -> Iterator[ThreadPoolExecutor]:
+    """Give a thread that starts servers again: they die with the thread that started them, so it outlives them."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def service(starter: ThreadPoolExecutor) -> Iterator[Service]:
     """Give a service of this module's own, with a Redis that writes every change to disk at once."""
     with contextlib.ExitStack() as stack:
         options = {"appendonly": "yes", "appendfsync": "always"}
@@ -165,6 +174,48 @@ async def test_ejabberd_restarts(service: Service, join: Join) -> None:
         while await _items(worker, node):
             delivery = await worker.next(Delivery)
             await worker.retract(node, delivery.item, delivery.token)
+
+
+async def test_the_library_outlives_them(
+    service: Service, join: Join, starter: ThreadPoolExecutor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A worker and a publisher of the library, under SIGKILL of a frontend, of Redis and of ejabberd: all 300 jobs are done."""
+    owner = await join(f"{service.ejabberd.register('owner', 'secret')}/desk", "secret")
+    node = await owner.queue({"stanzaq#dedupe": "ignore", "stanzaq#lock_seconds": "5"})
+    user, address = service.ejabberd.register("library", "secret"), f"127.0.0.1:{service.ejabberd.c2s_port}"
+    account: Any = {"service": DOMAIN, "password": "secret", "address": address, "tls": "disabled"}
+    worker = Worker(f"xmpp://{user}", concurrency=10, grace=5, **account)
+    runs, strikes = Counter[tuple[str, int]](), {50: service.frontends[0], 100: service.redis, 150: service.ejabberd}
+    struck: set[int] = set()
+
+    @worker.task(node, retry=Retry(delay=0))
+    async def _job(job: Job[Any]) -> None:
+        runs[job.id, job.token] += 1
+        await asyncio.sleep(0.01)
+
+    async def strike() -> None:
+        for count, server in strikes.items():
+            while len(runs) < count:  # noqa: ASYNC110  (nobody is told)
+                await asyncio.sleep(0.01)
+            server.kill()
+            await asyncio.get_running_loop().run_in_executor(starter, server.start)
+            struck.add(count)
+
+    serving, striking = asyncio.create_task(worker.serve()), asyncio.create_task(strike())
+    async with asyncio.timeout(5 * PATIENCE_SECONDS), Publisher(f"xmpp://{user}", **account) as publisher:
+        for number in range(300):
+            await publisher.publish(node, {}, id=f"job-{number}")
+        await striking
+        await owner.connected()
+        while await _items(owner, node):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    worker.stop()
+    await asyncio.wait_for(serving, PATIENCE_SECONDS)
+    assert struck == set(strikes)
+    assert {name for name, _token in runs} == {f"job-{number}" for number in range(300)}
+    assert set(runs.values()) == {1}, "a lock is worked once, however often its item is delivered"
+    with capsys.disabled():
+        print(f" {len(runs) - 300} of 300 jobs were begun again;", end="")  # noqa: T201  (their number is of interest)
 
 
 async def _unready(service: Service) -> None:
