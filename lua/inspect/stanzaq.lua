@@ -129,7 +129,7 @@ local function partition_record(prefix, _, say)
   tell('cursor', meta[6])
   tell('tail', meta[7])
   tell('token', meta[8])
-  if meta[2] then tell('state', meta[2]) end
+  tell('state', meta[2] or 'open')
 end
 
 -- Tells ms left, token, attempt, item and holder of the locks that end next.

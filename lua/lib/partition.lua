@@ -36,7 +36,7 @@ function partition.load()
   call.partition_deadline = call.partition_now + call.partition_lock_ms
   call.partition_deadline_text = string.format('%d', call.partition_deadline)
   call.partition_max_deliveries = tonumber(meta.max_deliveries)
-  call.partition_dead_letters = meta.dead_letters == '1'
+  call.partition_dead_letters = meta.dead_letters ~= '0'
   call.partition_cursor, call.partition_tail = meta.cursor, meta.tail
   call.partition_token = tonumber(meta.token)
   call.partition_journal_max = meta.journal_max

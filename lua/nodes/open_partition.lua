@@ -5,20 +5,31 @@
 -- RETURNS: ok deleted newer
 local meta = redis.call('HMGET', key.meta, 'state', 'revision', 'partitions', 'tail')
 if meta[1] == 'deleted' then return {'deleted'} end
-local revision, partitions = tonumber(meta[2] or 0), tonumber(meta[3] or 0)
+local revision, partitions = tonumber(meta[2] or 0), tonumber(meta[3] or meta[2] and 1 or 0)
 if revision > tonumber(arg.revision) or partitions > tonumber(arg.partitions) then
-  return {'newer', meta[2], meta[3]}
+  return {'newer', meta[2], tostring(partitions)}
 end
+
+-- What is as usual is not there: every operation reads all that is.
+local function put(name, value, usual)
+  if value == usual then redis.call('HDEL', key.meta, name) else redis.call('HSET', key.meta, name, value) end
+end
+
 if not meta[2] then
-  redis.call('HSET', key.meta, 'state', 'open', 'cursor', '0-0', 'tail', '0-0', 'token', '0')
+  redis.call('HSET', key.meta, 'cursor', '0-0', 'tail', '0-0', 'token', '0')
 end
 -- What is here by the earlier number is found here still: see `former`.
 if partitions > 0 and partitions < tonumber(arg.partitions) then redis.call('HSET', key.meta, 'former', meta[4]) end
 if revision < tonumber(arg.revision) then
   redis.call('HSET', key.meta, 'revision', arg.revision, 'lock_ms', arg.lock_ms, 'max_deliveries', arg.max_deliveries,
-    'dead_letters', arg.dead_letters, 'journal_max', arg.journal_max, 'partitions', arg.partitions,
-    'ordered', arg.ordered, 'queueing', arg.queueing,
-    'keep_ms', arg.keep_ms, 'keep_items', arg.keep_items, 'keep_bytes', arg.keep_bytes,
-    'paused', arg.paused)
+    'journal_max', arg.journal_max)
+  put('dead_letters', arg.dead_letters, '1')
+  put('partitions', arg.partitions, '1')
+  put('ordered', arg.ordered, '0')
+  put('queueing', arg.queueing, '1')
+  put('keep_ms', arg.keep_ms, '0')
+  put('keep_items', arg.keep_items, '0')
+  put('keep_bytes', arg.keep_bytes, '0')
+  put('paused', arg.paused, '0')
 end
 return {'ok'}
