@@ -398,7 +398,7 @@ TABLE: Final = (
     ),
 )
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the table. A renamed key, or content that an older version cannot read, needs a new number."""
 
 BY_NAME: Final = {key.name: key for key in TABLE}

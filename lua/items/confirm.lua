@@ -12,7 +12,7 @@ local function advance(flight)
   retry_schedule.put(flight.position, 'deliver', 1)
   write_buffer.add('ZADD', key.lock_deadlines, call.partition_deadline_text, flight.position)
   write_buffer.flush()
-  deliveries[#deliveries + 1] = redelivery.make(flight)
+  redelivery.add(deliveries, flight)
 end
 
 local function conclude(flight)
@@ -37,4 +37,4 @@ for i, row in ipairs(rows) do
   end
 end
 partition.save()
-return {'ok', results, deliveries, {}, {}, next_due.time(), 0, call.partition_token}
+return {'ok', results, deliveries, false, false, next_due.time(), 0, call.partition_token}

@@ -14,13 +14,13 @@ local results = budget.each(rows, function(row)
   if enqueue.is_duplicate(row) then return {'duplicate', row.item, dedupe.differs(row) and 1 or nil} end
   if not call.partition_log_only and enqueue.known(row.item) then
     enqueue.replace(row)
-    return {'ok', row.item}
+    return row.item
   end
   if arg.if_known ~= '' then return {'item-not-found', former_partition.over(tail)} end
   if enqueue.is_future_id(row) then return {'item-id-invalid'} end
   if not enqueue.room() then return {'node-full'} end
   added = added + 1
-  return {'ok', enqueue.append(row)}
+  return enqueue.append(row)
 end)
 if arg.if_known ~= '' then former_partition.stay(tail) end
 return respond.make(results, {}, added)

@@ -8,7 +8,7 @@ replay_cache.rotate()
 
 local function answer(row, holder, pool, subid)
   replay_cache.give(row, holder)
-  return {'ok', holder, pool, subid}
+  return pool and {'ok', holder, pool, subid} or holder
 end
 
 local results = ack_rules.each(rows, function(row, verdict)

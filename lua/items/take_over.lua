@@ -12,16 +12,14 @@ if refusal then return refusal end
 if arg.scan == '0' and arg.lapsed == arg.frontend and call.partition_session > 0 then sessions.begin() end
 local upto = arg.upto ~= '' and tonumber(arg.upto) or call.partition_token
 local after = tonumber(arg.after ~= '' and arg.after or redis.call('HGET', key.send_marks, arg.lapsed) or 0)
-local deliveries = {}
+local deliveries = delivery_row.list()
 
 local function lock(position, line)
   local flight = inflight.read(position, line)
   local frontend, sequence = inflight.sender(flight.line)
   local theirs = frontend == arg.lapsed and sequence <= upto
-  local row = theirs and sequence > after and redelivery.make(flight)
-  if row then
-    deliveries[#deliveries + 1] = row
-  elseif theirs and arg.lapsed ~= arg.frontend then
+  local sent_again = theirs and sequence > after and redelivery.add(deliveries, flight)
+  if not sent_again and theirs and arg.lapsed ~= arg.frontend then
     -- Sent, and nobody's to send again: a second rescuer finds nothing even when the mark is gone.
     inflight.hand_to(position, flight.line, inflight.NOBODY, string.format('%d', sequence))
   end
@@ -56,4 +54,4 @@ end
 local more = reading and (budget.over() or log_delivery.run(deliveries) == 1)
 if rest == '0' and arg.lapsed ~= arg.frontend then sessions.forget(arg.lapsed) end
 partition.save()
-return {'ok', {rest, upto}, deliveries, {}, {}, more and call.partition_now or next_due.time(), 0, call.partition_token}
+return {'ok', {rest, upto}, deliveries, false, false, more and call.partition_now or next_due.time(), 0, call.partition_token}

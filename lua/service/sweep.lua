@@ -35,7 +35,8 @@ journal.trim()
 local more_aged = call.partition_kept > 0 and trim.aged() or 0
 if credit.coordinates() then coordinator.resume() end
 local reply = respond.make({}, notices, dispatch.LIMIT)
-for _, row in ipairs(repeated) do reply[3][#reply[3] + 1] = row end
+if #repeated > 0 then reply[3] = reply[3] or {} end
+for _, value in ipairs(repeated) do reply[3][#reply[3] + 1] = value end
 local who = partition_owner.get()
 if #late == 200 or budget.over() or call.unsubscribing_more or call.ready_queue_more or more_due or more_aged == 1
   or (who and who.clearing) then reply[7] = 1 end

@@ -8,7 +8,7 @@ Knows what every reply has in common and holds each call to its header; must not
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import redis
 from redis.crc import key_slot
@@ -17,7 +17,7 @@ from broker import keys
 from broker.journal.schema import record
 from broker.model.names import Partition
 from broker.redis_core.commands.credit import Grant
-from broker.redis_core.operations.operation import below, subid, subids
+from broker.redis_core.operations.operation import below, delivery_rows, subid, subids
 from broker.redis_core.operations.subscriptions import said
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import Library, library, script
@@ -127,6 +127,11 @@ class Delivered(NamedTuple):
     key: str
     pool: str = ""
     subid: str = ""
+
+    @classmethod
+    def read(cls, row: list[Any]) -> Self:
+        """Read a delivery; the last value says of which subscription it is."""
+        return cls(*row[:-1], *row[-1].split(" "))
 
 
 class Handover(NamedTuple):
@@ -239,6 +244,11 @@ def guarded_library() -> Library:
     return Library(name, "".join((built, _GUARD, "\n".join(parting), "\n", operation, called)))
 
 
+def answered(row: Any) -> Any:
+    """Give the answer to one row: a text alone means `ok` and this text."""
+    return row if isinstance(row, list) else ["ok", row]
+
+
 class Runner:
     """Operations on one server; `plain` for one that does not know `#!lua`."""
 
@@ -327,10 +337,10 @@ class Queue:
         code, results, deliveries, notices, handovers, due, more, token, *told = reply
         answer = Answer(
             code,
-            results,
-            [Delivered(*d) for d in deliveries],
-            notices,
-            [Handover(*h) for h in handovers],
+            [answered(row) for row in results or []] if found.row_returns else results or [],
+            [Delivered.read(row) for row in delivery_rows(deliveries)],
+            notices or [],
+            [Handover(*h) for h in handovers or []],
             due,
             more,
             token,

@@ -61,6 +61,7 @@ from broker.redis_core.operations.operation import (
     Reply,
     SubscriptionOver,
     ToCount,
+    answered,
     refused,
     subid,
 )
@@ -180,6 +181,16 @@ def test_reply() -> None:
         5, 2, "5", "A", (HeldCredit("1", 2, 7, "5:all", 1),), ("5:all", "6:some"), (Grant(3, "1", 7, 4),)
     )
     assert Reply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
+    assert _read(None, None, None, None, 0, 0, 9, None) == _read([], [], [], [], 0, 0, 9)
+    assert [answered(part) for part in (b"i", [b"duplicate", b"i"])] == [[b"ok", b"i"], [b"duplicate", b"i"]]
+
+
+def test_deliveries() -> None:
+    """A reply has the values of all deliveries in one list; the last one of each says of which subscription it is."""
+    values = [ME.encode(), b"5-0", b"i", 7, 2, 9, b"you@x", b"body", 8, b"unacknowledged", b"k"]
+    one, two, three = _read([], [*values, b"", *values, b"5:all%40life@x", *values, b" 3"], [], [], 0, 0, 9).deliveries
+    assert (one.subscriber, one.position, one.token, one.attempt, one.sequence, one.key) == (ME, "5-0", 7, 2, 8, "k")
+    assert [(each.collection, each.subid) for each in (one, two, three)] == [("", ""), ("all@life", ""), ("", "3")]
 
 
 def test_what_a_script_tells() -> None:

@@ -91,8 +91,8 @@ ScriptNotice = OwnershipLost | LockOver | LeaseOver | SubscriptionOver | LeaseFi
 class Reply:
     """What every partition script returns after `ok`; `due_ms` 0 means that nothing is due; times are Redis's ms.
 
-    The command's own call reads `rows`. `credit` is the report on shared credit by a script that hands out items, None where
-    no credit is shared.
+    What a script has none of is None in its answer. The command's own call reads `rows`. `credit` is the report on shared credit
+    by a script that hands out items, None where no credit is shared.
     """
 
     rows: list[Any]
@@ -111,10 +111,10 @@ class Reply:
             return None
         _code, rows, deliveries, notices, handovers, due_ms, more, token, *told = reply
         return Reply(
-            rows,
-            tuple(map(_delivery, deliveries, repeat(partition), repeat(config))),
-            tuple(map(_notice, notices, repeat(partition))),
-            tuple(map(_handover, handovers)),
+            rows or [],
+            tuple(map(_delivery, delivery_rows(deliveries), repeat(partition), repeat(config))),
+            tuple(map(_notice, notices or (), repeat(partition))),
+            tuple(map(_handover, handovers or ())),
             due_ms,
             bool(more),
             token,
@@ -122,9 +122,23 @@ class Reply:
         )
 
 
+_WIDTH = 12
+"""Values of one delivery (lua/lib/delivery/delivery_row.lua)."""
+
+
+def delivery_rows(values: list[Any] | None) -> list[list[Any]]:
+    """Return the deliveries of a script's answer, which has the values of all of them in one list."""
+    return [values[first : first + _WIDTH] for first in range(0, len(values), _WIDTH)] if values else []
+
+
+def answered(part: list[Any] | bytes) -> list[Any]:
+    """Return the answer to one command of a batch: a plain text means `ok` and this text."""
+    return part if isinstance(part, list) else [b"ok", part]
+
+
 def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
-    jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, *told = row
-    through, whose = subscription(*told)
+    jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, told = row
+    through, whose = subscription(*told.split(b" ")) if told else ("", "")
     return Delivery(
         partition,
         position.decode(),

@@ -32,6 +32,7 @@ from broker.redis_core.operations.operation import (
     SubscriptionOver,
     ToCount,
     Values,
+    answered,
 )
 from broker.redis_core.partitions.batching import Batch, batched, postponed
 from broker.redis_core.partitions.send_marks import SendMarks
@@ -316,7 +317,7 @@ class PartitionPipeline:
         read = Reply.read(reply, self._partition, record.config)
         if read is None:
             return batch.tickets
-        parts = [read] if call.row is None else read.rows
+        parts = [read] if call.row is None else list(map(answered, read.rows))
         # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
         tickets = batch.tickets[: max(1, len(parts))]
         results = list(map(call.result, map(_COMMAND, tickets), parts, repeat(record)))

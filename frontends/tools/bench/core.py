@@ -18,7 +18,7 @@ from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.redis_core.core import RedisCore
-from broker.redis_core.operations.operation import subid, subids
+from broker.redis_core.operations.operation import delivery_rows, subid, subids
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from broker.settings import Packaging, Settings
@@ -101,7 +101,7 @@ class Bench:
         row = {"credit": credit, "qos": "unacknowledged"} | nothing
         rows = [{"subid": subid(jid), "jid": jid, **row} for jid in workers]
         reply = await self.run("subscribe", {**BASE, "max_subscribers": 1_000_000}, rows)
-        return list(reply[2])
+        return delivery_rows(reply[2])
 
     async def visit(self) -> None:
         """Sweep the partition."""
@@ -115,7 +115,7 @@ class Bench:
             request = f"r{self.requests}"
             who = {"sender": jid, "subids": subids(jid.decode()), "owner": ""}
             rows.append({**who, "item": item, "token": token, "request": request})
-        return list((await self.run("retract", dict(BASE), rows))[2])
+        return delivery_rows((await self.run("retract", dict(BASE), rows))[2])
 
 
 async def rate(count: int, step: Callable[[], Awaitable[int]]) -> float:

@@ -11,6 +11,7 @@ from broker.model.names import Jid, Partition
 from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
+from broker.redis_core.operations.operation import delivery_rows
 from broker.redis_core.redis_client.client import Server
 from frontends.tools.bench.core import BASE, INTAKE, Bench, Sink
 
@@ -101,7 +102,7 @@ class Node(Bench):
             rows = [{**row, "key": key} for _ in range(min(at_once, left))]
             reply = await self.run("publish", {**_FIXED, **INTAKE}, rows)
             left -= len(reply[1])
-            found += reply[2]
+            found += delivery_rows(reply[2])
         return found
 
 

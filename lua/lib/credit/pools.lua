@@ -35,6 +35,12 @@ function pools.of(subid)
   return subscriber and subscriber.pool or nil
 end
 
+-- What a delivery says of its subscription: the pool that it is of, and after a blank its name where a JID may have several.
+function pools.whose(pool, subid)
+  if call.partition_multi then return (pool or '') .. ' ' .. subid end
+  return pool or ''
+end
+
 -- What a notification says of its subscription: the pool that it is of and, where a JID may have several, its name.
 function pools.describe(subid)
   local pool = call.partition_pools and pools.of(subid)

@@ -32,10 +32,8 @@ local function lock(entry, subscriber, deliveries)
   if pulled then
     call.dispatch_filled[subscriber.jid] = true
   else
-    local row = {subscriber.jid, position, item, token, attempt, call.partition_deadline, entry.by, entry.body,
-      token, subscriber.qos, entry.key, subscriber.pool}
-    if call.partition_multi then row[12], row[13] = subscriber.pool or '', subscriber.subid end
-    deliveries[#deliveries + 1] = row
+    delivery_row.add(deliveries, subscriber.jid, position, item, token, attempt, call.partition_deadline, entry.by, entry.body,
+      token, subscriber.qos, entry.key, pools.whose(subscriber.pool, subscriber.subid))
   end
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
@@ -106,7 +104,7 @@ end
 -- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `sweep` again.
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
-  local deliveries, made, bytes = {}, 0, 0
+  local deliveries, made, bytes = delivery_row.list(), 0, 0
   if budget.over() then return deliveries, 1 end
   ready_queue.promote()
   if call.partition_paused then return deliveries, 0 end

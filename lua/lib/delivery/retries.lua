@@ -2,7 +2,7 @@
 -- Bounded as a dispatch is, and for the same reason; what ending subscriptions give back counts too.
 local retries = {LIMIT = 200, BYTES = 1048576}
 
--- Gives the rows to send and whether more are due.
+-- Gives the deliveries to send and whether more are due.
 function retries.send()
   local due = call.partition_confirms and call.caller_sends
     and redis.call('ZRANGEBYSCORE', key.retries, '-inf', call.partition_now, 'LIMIT', 0, retries.LIMIT) or {}
@@ -13,10 +13,8 @@ function retries.send()
     if flight and tried >= retry_schedule.attempts() then
       delivery_failures.end_lock(flight, 'silent', false)
     elseif flight then
-      local row = redelivery.make(flight)
+      bytes = bytes + (redelivery.add(made, flight) or 0)
       retry_schedule.put(position, stage, tried + 1)
-      made[#made + 1] = row
-      bytes = bytes + (row and #row[8] or 0)
     else
       confirmations.remove(position)
     end

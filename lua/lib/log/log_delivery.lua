@@ -19,14 +19,14 @@ local function range(position, count)
 end
 
 -- A `gap` before the first: what went with the retention lay after the reader's position.
-local function row(reader, jid, entry)
+local function add(deliveries, reader, jid, entry)
   local stage = positions.after(call.partition_lost, reader.position) and not positions.after(call.partition_lost, entry.log_id)
     and 'gap' or 'stream'
   local sequence = partition.next_number()
   local item = entry.item ~= '' and entry.item or positions.item_id(entry.log_id)
   reader_window.hand_out(reader, entry.log_id)
   call.log_delivery_made, call.log_delivery_bytes = call.log_delivery_made + 1, call.log_delivery_bytes + #entry.body
-  return {jid, entry.log_id, item, 0, 1, 0, entry.by, entry.body, sequence, stage, entry.key}
+  delivery_row.add(deliveries, jid, entry.log_id, item, 0, 1, 0, entry.by, entry.body, sequence, stage, entry.key, '')
 end
 
 -- Up to `share` entries for one reader; true when it lags and has room even then.
@@ -37,7 +37,7 @@ local function serve(reader, share, deliveries)
     local found = range(reader.position, math.min(count, log_delivery.ROUND))
     for i = 1, #found do
       if call.log_delivery_bytes >= log_delivery.BYTES then break end
-      deliveries[#deliveries + 1] = row(reader, jid, found[i])
+      add(deliveries, reader, jid, found[i])
       count, room = count - 1, room - 1
     end
     if #found == 0 then reader.position = call.partition_tail end

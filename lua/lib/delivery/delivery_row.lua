@@ -1,0 +1,25 @@
+-- How a reply tells of deliveries: the values of one after those of another, in one list. A list of its own for each would cost Redis
+-- more than all that is in it.
+local delivery_row = {}
+
+-- As long as one delivery from the start.
+function delivery_row.list()
+  return {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+end
+
+-- `whose` says of which subscription it is, as `pools.whose` does.
+function delivery_row.add(list, jid, position, item, token, attempt, deadline, by, body, sequence, stage, group, whose)
+  local last = #list
+  list[last + 1] = jid
+  list[last + 2] = position
+  list[last + 3] = item
+  list[last + 4] = token
+  list[last + 5] = attempt
+  list[last + 6] = deadline
+  list[last + 7] = by
+  list[last + 8] = body
+  list[last + 9] = sequence
+  list[last + 10] = stage
+  list[last + 11] = group
+  list[last + 12] = whose
+end
