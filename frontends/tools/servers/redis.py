@@ -13,8 +13,8 @@ from frontends.tools.servers.process import Process, Server, ServerError, free_p
 _SOCKET_PATH_BYTES: Final = 107
 """The longest path of a unix socket (unix(7): sun_path)."""
 
-_FASTER: Final = {"zset-max-listpack-entries": "32"}
-"""Locks are in sorted sets, often of about a hundred members, which Redis by default would search linearly up to 128."""
+_FASTER: Final = {"zset-max-listpack-entries": "32", "hash-max-listpack-entries": "32"}
+"""Locks are in sorted sets and ids in a hash, often about a hundred: Redis by default searches up to 128 and 512 linearly."""
 
 _VOLATILE: Final = {"save": "", "appendonly": "no", "maxmemory-policy": "noeviction"}
 

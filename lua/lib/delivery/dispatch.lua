@@ -25,8 +25,11 @@ local function lock(entry, subscriber, deliveries)
   local item = entry.item ~= '' and entry.item or positions.item_id(position)
   local pulled = subscriptions.pulls(subscriber)
   if entry.hints ~= '' then scheduling.stop_expiry(position, entry) end
-  write_buffer.add('HSET', key.inflight, position, inflight.line(pulled and inflight.UNFETCHED or arg.frontend, text, text, attempt,
-    subscriber.subid, entry.log_id, call.partition_stamp, #entry.body, inflight.holder(subscriber.jid), item))
+  subscriber.holder = subscriber.holder or inflight.holder(subscriber.jid)
+  -- Not `..`, which writes a number in twice the time.
+  write_buffer.add('HSET', key.inflight, position, inflight.line(pulled and inflight.UNFETCHED or arg.frontend, text, text,
+    attempt == 1 and '1' or string.format('%d', attempt), subscriber.subid, entry.log_id, call.partition_stamp,
+    string.format('%d', #entry.body), subscriber.holder, item))
   write_buffer.add('ZADD', key.lock_deadlines, retry_schedule.begin(position, subscriber.qos), position)
   write_buffer.add('ZADD', key.locks_by_subscriber, subscriber.subid, held_locks.member(text, position))
   if pulled then
@@ -119,8 +122,9 @@ function dispatch.run(hint)
     for i = 1, #items do bytes = bytes + #items[i].body end
     if not assign(items, queue, deliveries) then return deliveries, 0 end
     made = made + #items
-    local empty = call.partition_cursor == call.partition_tail and redis.call('EXISTS', key.ready) == 0
-    if empty and not (call.partition_selects or call.partition_hinted) or room == #items then return deliveries, 0 end
+    if room == #items then return deliveries, 0 end
+    local elsewhere = call.partition_selects or call.partition_hinted or call.partition_cursor ~= call.partition_tail
+    if not elsewhere and redis.call('EXISTS', key.ready) == 0 then return deliveries, 0 end
     hint = hint * 2
   end
   return deliveries, 1

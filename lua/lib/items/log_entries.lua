@@ -1,8 +1,8 @@
 -- Entries of the log: `by`, `body`, `id` unless the service made it, `key` when it belongs to a group, `hints` when its publisher
 -- asked for any, and `at` on a later version of an item: the position it belongs to. The FIFO cursor passes over entries with `at`.
--- CALL: seen = 0, cost = 0
+-- CALL: seen = 0, cost = 0, next = nil
 local log_entries = {FIRST = 8}
-local PLAIN, NAMES = {}, {id = 'item', key = 'key', at = 'at', hints = 'hints'}
+local PLAIN, ID, NAMES = {}, 'id', {id = 'item', key = 'key', at = 'at', hints = 'hints'}
 
 function log_entries.read(raw)
   local values = raw[2]
@@ -32,12 +32,12 @@ function log_entries.current(position)
 end
 
 local function optional(item, group, at, hints)
-  if item == '' and group == '' and at == '' and hints == '' then return PLAIN end
+  if group == '' and at == '' and hints == '' then return item == '' and PLAIN or {ID, item} end
   local fields = {}
   local function put(name, value)
     if value ~= '' then fields[#fields + 1], fields[#fields + 2] = name, value end
   end
-  put('id', item)
+  put(ID, item)
   put('key', group)
   put('at', at)
   put('hints', hints)
@@ -64,10 +64,12 @@ end
 -- `row` has `item`, `key`, `by`, `body` and `hints`; `at` is the position of the item that it is a later version of, or empty.
 function log_entries.append(row, at)
   call.budget_spent = call.budget_spent + 0.5 + #row.body / budget.PAGE
-  -- Never below the tail: XADD would refuse, and a clock that steps back must not stop a queue.
-  local tail_ms = positions.split(call.partition_tail)
-  local at_once = string.format('%d-*', math.max(call.partition_now, tail_ms))
-  local log_id = redis.call('XADD', key.log, at_once, 'by', row.by, 'body', row.body,
+  if not call.log_entries_next then
+    -- Never below the tail: XADD would refuse, and a clock that steps back must not stop a queue.
+    local tail_ms = positions.split(call.partition_tail)
+    call.log_entries_next = string.format('%d-*', math.max(call.partition_now, tail_ms))
+  end
+  local log_id = redis.call('XADD', key.log, call.log_entries_next, 'by', row.by, 'body', row.body,
     unpack(optional(row.item, row.key, at, row.hints)))
   call.partition_tail = log_id
   return log_id

@@ -46,6 +46,9 @@ end
 
 -- False for any other id. Only as `item_id` writes it: Redis reads `7-00` as `7-0` too, and refuses numbers of more than 20 digits.
 function positions.of_item_id(item)
-  local number, position = string.match(item, '^(%d+)%-([1-9]%d*%-%d+)$')
-  return number == arg.number and #position <= 20 and not string.find(position, '%-0%d') and position
+  -- Most ids are none: the beginning is compared sooner than a pattern.
+  local prefix = arg.number .. '-'
+  if string.sub(item, 1, #prefix) ~= prefix then return false end
+  local position = string.match(item, '^[1-9]%d*%-%d+$', #prefix + 1)
+  return position and #position <= 20 and not string.find(position, '%-0%d') and position
 end

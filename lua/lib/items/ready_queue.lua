@@ -90,8 +90,9 @@ end
 
 -- These too, and first; the caller gives each of them a lock.
 function ready_queue.take(count, yielding)
+  if not call.partition_selects then return ready_queue.next(count, yielding) end
   local taken = {}
-  for _, position in ipairs(call.partition_selects and skipped_items.after('', '', count) or {}) do
+  for _, position in ipairs(skipped_items.after('', '', count)) do
     local entry, past = log_entries.current(position), attempt_history.of(position)
     skipped_items.remove(position)
     if entry and not (entry.hints ~= '' and expiry.expire_if_due(position, entry, past.attempts)) then
