@@ -4,7 +4,7 @@ local clock = {}
 function clock.micros()
   if arg.now ~= '' then return tonumber(arg.now) * 1000 end
   local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+  return time[1] * 1000000 + time[2]
 end
 
 -- In ms.

@@ -82,8 +82,7 @@ end
 function partition.save()
   local before = call.partition_before
   if call.partition_cursor ~= before.cursor or call.partition_tail ~= before.tail or call.partition_token ~= tonumber(before.token) then
-    redis.call('HSET', key.meta, 'cursor', call.partition_cursor, 'tail', call.partition_tail,
-      'token', string.format('%d', call.partition_token))
+    redis.call('HSET', key.meta, 'cursor', call.partition_cursor, 'tail', call.partition_tail, 'token', call.partition_token)
   end
   if call.partition_kept ~= tonumber(before.kept or 0) or call.partition_kept_bytes ~= tonumber(before.kept_bytes or 0)
     or call.partition_trim ~= (before.trim or '0-0') or call.partition_lost ~= (before.lost or '0-0') then

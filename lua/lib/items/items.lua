@@ -4,10 +4,6 @@ local items = {}
 -- Positions of these ids, in their order, false where there is none; an id that the service made may name what is gone.
 function items.positions_of(ids)
   local found = {}
-  if redis.call('EXISTS', key.index) == 0 then
-    for i = 1, #ids do found[i] = positions.of_item_id(ids[i]) end
-    return found
-  end
   for first = 1, #ids, 1000 do
     local last = math.min(first + 999, #ids)
     local values = redis.call('HMGET', key.index, unpack(ids, first, last))
@@ -48,6 +44,7 @@ end
 
 -- Erases an item, whose payload is at `log_id`; `item` is the publisher's id or empty.
 function items.erase(position, log_id, item)
+  log_entries.forget_new()
   write_buffer.add('XDEL', key.log, position)
   if log_id ~= position then write_buffer.add('XDEL', key.log, log_id) end
   forget(position, log_id, item)

@@ -1,6 +1,8 @@
 -- Entries of the log: `by`, `body`, `id` unless the service made it, `key` when it belongs to a group, `hints` when its publisher
 -- asked for any, and `at` on a later version of an item: the position it belongs to. The FIFO cursor passes over entries with `at`.
--- CALL: seen = 0, cost = 0, next = nil
+-- CALL: seen = 0, cost = 0, next = nil, new = nil, before = nil, given = 0
+-- `new` are the entries that this call has appended, after the place `before`, as long as they are all that stands there; `given` is how
+-- many of them have been handed on. They need not be read again.
 local log_entries = {FIRST = 8}
 local PLAIN, ID, NAMES = {}, 'id', {id = 'item', key = 'key', at = 'at', hints = 'hints'}
 
@@ -61,6 +63,21 @@ function log_entries.range(from, to, count, back)
   return found, #found < asked
 end
 
+-- Up to `count` entries after a place; gives whether there are no more, too.
+function log_entries.after(place, count)
+  local new, given = call.log_entries_new, call.log_entries_given
+  if not new or place ~= (given == 0 and call.log_entries_before or new[given].log_id) then
+    return log_entries.range('(' .. place, '+', count)
+  end
+  call.log_entries_given = math.min(given + count, #new)
+  return {unpack(new, given + 1, call.log_entries_given)}, call.log_entries_given == #new
+end
+
+-- Some of what this call has appended may not stand in the log any more.
+function log_entries.forget_new()
+  call.log_entries_new = false
+end
+
 -- `row` has `item`, `key`, `by`, `body` and `hints`; `at` is the position of the item that it is a later version of, or empty.
 function log_entries.append(row, at)
   call.budget_spent = call.budget_spent + 0.5 + #row.body / budget.PAGE
@@ -71,6 +88,12 @@ function log_entries.append(row, at)
   end
   local log_id = redis.call('XADD', key.log, call.log_entries_next, 'by', row.by, 'body', row.body,
     unpack(optional(row.item, row.key, at, row.hints)))
+  if call.log_entries_new == nil then call.log_entries_new, call.log_entries_before = {}, call.partition_tail end
+  if at ~= '' then log_entries.forget_new() end
+  if call.log_entries_new then
+    row.log_id = log_id
+    call.log_entries_new[#call.log_entries_new + 1] = row
+  end
   call.partition_tail = log_id
   return log_id
 end

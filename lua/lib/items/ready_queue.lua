@@ -52,7 +52,7 @@ end
 local function from_log(count, taken)
   while count > 0 and call.partition_cursor ~= call.partition_tail and call.group_order_skipped < group_order.MOST and not spent(taken) do
     -- Where many are passed over, they are not read one by one.
-    local found, ended = log_entries.range('(' .. call.partition_cursor, '+', math.max(count, call.group_order_skipped))
+    local found, ended = log_entries.after(call.partition_cursor, math.max(count, call.group_order_skipped))
     if #found == 0 and ended then call.partition_cursor = call.partition_tail end
     for i = 1, #found do
       local entry, position = found[i], found[i].log_id

@@ -38,6 +38,7 @@ end
 
 -- An entry that is kept goes: by itself, because its owner wants it, or with all of them.
 function retention.lose(log_id, bytes)
+  log_entries.forget_new()
   call.partition_kept, call.partition_kept_bytes = call.partition_kept - 1, call.partition_kept_bytes - bytes
   if positions.after(log_id, call.partition_lost) then call.partition_lost = log_id end
   write_buffer.add('XDEL', key.log, log_id)
