@@ -10,5 +10,6 @@ end
 -- Forgets the mark and the session of a frontend that has resigned or lapsed.
 function sessions.forget(frontend)
   redis.call('HDEL', key.send_marks, frontend)
-  redis.call('HDEL', key.meta, 'session/' .. frontend)
+  local session = 'session/' .. frontend
+  if call.partition_before[session] then redis.call('HDEL', key.meta, session) end
 end
