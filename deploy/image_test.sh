@@ -1,6 +1,6 @@
 #!/bin/sh
-# Build the image on a base made here, and run it as a cluster would: read-only, without capabilities, as its user.
-# Needs root and Debian's buildah, podman, runc and mmdebstrap; says which are missing, and is then skipped. Takes some minutes.
+# Builds the image on a base made here, and runs it as a cluster would: read-only, without capabilities, as its user.
+# Needs root and Debian's buildah, podman, runc and mmdebstrap; without them it says which are missing and does nothing. Takes some minutes.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -29,8 +29,8 @@ fail() {
     exit 1
 }
 
-# Python 3.11 is this distribution's. With ejabberd beside it, the image can run a whole queue on its own.
-say "the base: Debian with Python and ejabberd"
+# This distribution has Python 3.11. With ejabberd added, the image can run a complete queue on its own.
+say "building the base: Debian with Python and ejabberd"
 mmdebstrap --quiet --variant=minbase --include=ca-certificates,ejabberd,python3,python3-pip,python3-venv \
     bookworm "$work/base.tar"
 # shellcheck disable=SC2086
@@ -40,7 +40,7 @@ buildah $storage add base "$work/base.tar" >/dev/null
 # shellcheck disable=SC2086
 buildah $storage commit --quiet base localhost/base >/dev/null
 
-say "the wheels that the build may use"
+say "downloading the wheels for the build"
 .venv/bin/python - >"$work/requirements" <<'PYTHON'
 import tomllib
 from pathlib import Path
@@ -49,10 +49,10 @@ project = tomllib.loads(Path("pyproject.toml").read_text())
 build, own = project["build-system"]["requires"], project["project"]
 extras = own["optional-dependencies"]
 # Spark comes without a wheel: it is made here.
-# These come without a wheel: Spark's is made here, proton is compiled where the image is built, with what that needs.
+# These have no wheel: Spark's is built here, proton is compiled while the image is built, with the packages that this needs.
 apart = ("pyspark", "python-qpid-proton")
 wanted = [name for extra in ("embedded", "spark", "rest", "amqp", "otel") for name in extras[extra] if not name.startswith(apart)]
-# Of Python before 3.11.3, which the base has and this one may be newer than, redis asks for one more; py4j is Spark's.
+# On Python before 3.11.3, which the base has, redis needs async-timeout; py4j is for Spark.
 print("async-timeout>=4.0.3", "py4j", "cffi", "setuptools", *build, *own["dependencies"], *wanted, sep="\n")
 PYTHON
 .venv/bin/pip download --quiet --disable-pip-version-check --dest "$work/wheels" \
@@ -73,7 +73,7 @@ build() {
 say "the image"
 build frontend localhost/stanzaq
 
-# A frontend whose XMPP server is away, with a Redis of its own. Each container is a copy of the whole image: one is enough.
+# A frontend without an XMPP server, with its own Redis. Each container copies the whole image, so one must do.
 podman_ run --detach --name frontend --network none --read-only --cap-drop ALL --security-opt no-new-privileges \
     --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --tmpfs /tmp:rw,mode=1777 --no-healthcheck \
     --env STANZAQ_XMPP_DOMAIN=queue.example.org --env STANZAQ_XMPP_SECRET=secret \
@@ -101,19 +101,19 @@ inside stanzaq demo --items 500 --json
 
 say "its health: alive, and not ready without an XMPP server"
 healthy() { inside stanzaq health; }
-! healthy || fail "it says that it is ready"
-healthy | grep -q "there is no stream to the XMPP server" || fail "it does not say what is missing"
+! healthy || fail "it reports that it is ready"
+healthy | grep -q "there is no stream to the XMPP server" || fail "it does not report what is missing"
 
 say "a frontend that hangs is ended, and its container with it"
 # The first process is tini, the frontend is its child.
 inside python -c "import os, signal; os.kill(int(open('/proc/1/task/1/children').read().split()[0]), signal.SIGSTOP)"
 code=$(podman_ wait frontend)
-[ "$code" = 137 ] || fail "it went on, or ended by $code"
+[ "$code" = 137 ] || fail "it continued, or ended with $code"
 podman_ rm --force frontend >/dev/null
 
 say "the image for reports"
 build reports localhost/reports
-say "a demo inside, and a report of it"
+say "a demo inside, with a report"
 podman_ run --rm --network none --read-only --cap-drop ALL --security-opt no-new-privileges \
     --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --tmpfs /tmp:rw,mode=1777 \
     localhost/reports demo --items 500 --report /tmp/report --json

@@ -1,6 +1,6 @@
-"""Write the table of values into the chart's README, from the comments in values.yaml. Must not know what a value means.
+"""Writes the table of values into the chart's README, from the comments in values.yaml. Must not know what a value means.
 
-The comment above a value is its row; what has no comment is a group, whose members have rows of their own.
+The comment above a value is its row. An entry without a comment is a group whose members have rows.
 """
 
 import json
@@ -17,7 +17,7 @@ _KEY: Final = re.compile(r"( *)([A-Za-z_]+):")
 
 
 def rows(text: str) -> Iterator[tuple[str, object, str]]:
-    """Give path, default and meaning of each value that has a comment."""
+    """Return path, default and meaning of each value with a comment."""
     defaults = yaml.safe_load(text)
     path: list[str] = []
     meaning = ""
@@ -39,7 +39,7 @@ def rows(text: str) -> Iterator[tuple[str, object, str]]:
 
 
 def table(text: str) -> str:
-    """Make the table of a values.yaml."""
+    """Return the table for a values.yaml."""
     return _HEAD + "".join(
         f"| `{path}` | {'' if value in (None, '', {}, []) else f'`{json.dumps(value)}`'} | {meaning} |\n"
         for path, value, meaning in rows(text)
@@ -47,7 +47,7 @@ def table(text: str) -> str:
 
 
 def filled(readme: str, values: str) -> str:
-    """Give a README with the table of these values in the place of the one it has."""
+    """Return the README with its table replaced by the table of these values."""
     before, _, rest = readme.partition(_HEAD)
     after = re.sub(r"\A(\|.*\n)*", "", rest)
     return before + table(values) + after

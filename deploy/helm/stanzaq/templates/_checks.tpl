@@ -1,4 +1,4 @@
-{{/* What the schema cannot see: values that contradict each other, and what is missing. Each fails with one sentence. */}}
+{{/* What the schema cannot check: contradicting and missing values. Each check fails with one sentence. */}}
 
 {{- define "stanzaq.check" -}}
 {{- $v := .Values -}}
@@ -22,22 +22,22 @@
 {{- if and $v.redis.url $v.networkPolicy.enabled -}}
 {{- range $port := regexFindAll ":[0-9]+" (regexReplaceAll "^[a-z+]*://([^@]*@)?|[/?][^@]*$" $v.redis.url "") -1 -}}
 {{- if not (has (trimPrefix ":" $port) ($v.redis.ports | toJson | fromJsonArray | join " " | splitList " ")) -}}
-{{- fail (printf "redis.url names port %s and redis.ports does not let it through: add it there" (trimPrefix ":" $port)) -}}
+{{- fail (printf "redis.url names port %s and redis.ports does not allow it: add it there" (trimPrefix ":" $port)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and $v.redis.tls.existingSecret $v.redis.url (not (hasPrefix "rediss" $v.redis.url)) -}}
-{{- fail "redis.tls.existingSecret is set and redis.url does not ask for TLS: write rediss://" -}}
+{{- fail "redis.tls.existingSecret is set but redis.url does not use TLS: write rediss://" -}}
 {{- end -}}
 {{- if and $v.redis.tls.existingSecret $v.redis.development.enabled -}}
-{{- fail "redis.tls.existingSecret is set, and redis.development.enabled has no TLS: take one of them out" -}}
+{{- fail "redis.tls.existingSecret is set, but redis.development.enabled has no TLS: remove one of them" -}}
 {{- end -}}
 {{- if and $v.redis.tls.clientCertificate (not $v.redis.tls.existingSecret) -}}
-{{- fail "redis.tls.clientCertificate is true and redis.tls.existingSecret is not set: name the Secret that has tls.crt and tls.key" -}}
+{{- fail "redis.tls.clientCertificate is true but redis.tls.existingSecret is not set: name the Secret that has tls.crt and tls.key" -}}
 {{- end -}}
 
 {{- if $v.xmpp.enabled -}}
-{{- if not $v.xmpp.server }}{{ fail "xmpp.server is not set: write HOST:PORT, where the XMPP server takes components" }}{{ end -}}
+{{- if not $v.xmpp.server }}{{ fail "xmpp.server is not set: write HOST:PORT, where the XMPP server accepts components" }}{{ end -}}
 {{- if not $v.xmpp.domain }}{{ fail "xmpp.domain is not set: write the component's domain" }}{{ end -}}
 {{- if and $v.xmpp.secret $v.xmpp.existingSecret.name -}}
 {{- fail "xmpp.secret and xmpp.existingSecret.name are both set: keep one of them" -}}
@@ -45,7 +45,7 @@
 {{- fail "xmpp.secret is not set: write the component's secret, or set xmpp.existingSecret.name" -}}
 {{- end -}}
 {{- if and (eq $v.xmpp.profile "prosody") (include "stanzaq.autoscaler" $v.xmpp) -}}
-{{- fail (printf "xmpp.profile prosody and xmpp.autoscaling.%s.enabled contradict each other: each connection needs a domain that Prosody was told of, so set xmpp.replicas" (include "stanzaq.autoscaler" $v.xmpp)) -}}
+{{- fail (printf "xmpp.profile prosody and xmpp.autoscaling.%s.enabled contradict each other: each connection needs a domain that Prosody knows, so set xmpp.replicas" (include "stanzaq.autoscaler" $v.xmpp)) -}}
 {{- end -}}
 {{- end -}}
 
@@ -56,13 +56,13 @@
 {{- end -}}
 {{- with include "stanzaq.autoscaler" $d -}}
 {{- if not (kindIs "invalid" $d.replicas) -}}
-{{- fail (printf "%s.replicas and %s.autoscaling.%s.enabled are both set: an autoscaler decides the number, so take %s.replicas out" $door $door . $door) -}}
+{{- fail (printf "%s.replicas and %s.autoscaling.%s.enabled are both set: an autoscaler decides the number, so remove %s.replicas" $door $door . $door) -}}
 {{- end -}}
 {{- if gt (int $d.autoscaling.minReplicas) (int $d.autoscaling.maxReplicas) -}}
 {{- fail (printf "%s.autoscaling.minReplicas is above %s.autoscaling.maxReplicas: raise one or lower the other" $door $door) -}}
 {{- end -}}
 {{- if and (eq . "hpa") (eq (int $d.autoscaling.minReplicas) 0) -}}
-{{- fail (printf "%s.autoscaling.minReplicas is 0, which a HorizontalPodAutoscaler does not start from: set 1, or %s.autoscaling.keda.enabled" $door $door) -}}
+{{- fail (printf "%s.autoscaling.minReplicas is 0, from which a HorizontalPodAutoscaler cannot scale up: set 1, or %s.autoscaling.keda.enabled" $door $door) -}}
 {{- end -}}
 {{- if and (eq . "keda") (not $d.autoscaling.keda.prometheus) -}}
 {{- fail (printf "%s.autoscaling.keda.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_waiting" $door) -}}
@@ -74,14 +74,14 @@
 {{- $others := 0 -}}
 {{- range $other := without $doors $door }}{{ $others = add $others (int (include "stanzaq.replicas" (index $v $other))) }}{{ end -}}
 {{- if eq (int $others) 0 -}}
-{{- fail (printf "%s.autoscaling.minReplicas is 0 and no other door stays up: with no frontend at all nobody counts what waits, so set 1 or turn another door on" $door) -}}
+{{- fail (printf "%s.autoscaling.minReplicas is 0 and no other door stays up: without any frontend nobody counts waiting items, so set 1 or turn another door on" $door) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- if $v.rest.ingress.enabled -}}
-{{- if not $v.rest.enabled }}{{ fail "rest.ingress.enabled is true and rest.enabled is not: turn the door on or its Ingress off" }}{{ end -}}
+{{- if not $v.rest.enabled }}{{ fail "rest.ingress.enabled is true but rest.enabled is not: turn the door on or its Ingress off" }}{{ end -}}
 {{- if not $v.rest.ingress.host }}{{ fail "rest.ingress.host is not set: write the host name that clients use" }}{{ end -}}
 {{- end -}}
 {{- if and $v.report.capacity.enabled (not $v.report.collect.enabled) (not $v.report.volume.existingClaim) -}}
@@ -91,7 +91,7 @@
 {{- fail "monitoring.rules.enabled needs metrics with the labels of a monitor: set monitoring.monitor to pod or service" -}}
 {{- end -}}
 {{- if $v.test.jid -}}
-{{- if not $v.xmpp.enabled }}{{ fail "test.jid is set and xmpp.enabled is false: the test goes through XMPP, so take test.jid out" }}{{ end -}}
+{{- if not $v.xmpp.enabled }}{{ fail "test.jid is set and xmpp.enabled is false: the test uses XMPP, so remove test.jid" }}{{ end -}}
 {{- if not $v.test.existingSecret.name }}{{ fail "test.existingSecret.name is not set: name the Secret that has the password of test.jid" }}{{ end -}}
 {{- if not $v.test.server }}{{ fail "test.server is not set: write HOST:PORT, where clients connect to the XMPP server" }}{{ end -}}
 {{- end -}}
@@ -99,22 +99,22 @@
 {{- if and $v.rest.passwords $v.rest.existingSecret.name -}}
 {{- fail "rest.passwords and rest.existingSecret.name are both set: keep one of them" -}}
 {{- else if not (or $v.rest.passwords $v.rest.existingSecret.name $v.settings.http_jwt_keys $v.settings.http_anonymous) -}}
-{{- fail "rest.enabled is true and nobody may ask: set rest.passwords or rest.existingSecret.name, or settings.http_jwt_keys" -}}
+{{- fail "rest.enabled is true but nobody may send requests: set rest.passwords or rest.existingSecret.name, or settings.http_jwt_keys" -}}
 {{- end -}}
 {{- end -}}
 {{- if $v.amqp.enabled -}}
 {{- if and $v.amqp.passwords $v.amqp.existingSecret.name -}}
 {{- fail "amqp.passwords and amqp.existingSecret.name are both set: keep one of them" -}}
 {{- else if and $v.amqp.tls.clientCertificates (not $v.amqp.tls.existingSecret) -}}
-{{- fail "amqp.tls.clientCertificates is true and amqp.tls.existingSecret is not set: name the Secret that has ca.crt" -}}
+{{- fail "amqp.tls.clientCertificates is true but amqp.tls.existingSecret is not set: name the Secret that has ca.crt" -}}
 {{- end -}}
 {{- $keys := or $v.amqp.eventHubs.keys $v.amqp.eventHubs.existingSecret.name -}}
 {{- if and $v.amqp.eventHubs.keys $v.amqp.eventHubs.existingSecret.name -}}
 {{- fail "amqp.eventHubs.keys and amqp.eventHubs.existingSecret.name are both set: keep one of them" -}}
 {{- else if and $keys $v.settings.amqp_anonymous -}}
-{{- fail "amqp.eventHubs and settings.amqp_anonymous are both of connections of SASL ANONYMOUS: keep one of them" -}}
+{{- fail "amqp.eventHubs and settings.amqp_anonymous both apply to connections with SASL ANONYMOUS: keep one of them" -}}
 {{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.amqp.tls.clientCertificates $v.settings.amqp_anonymous $keys) -}}
-{{- fail "amqp.enabled is true and nobody may connect: set amqp.passwords, amqp.existingSecret.name or amqp.tls.clientCertificates" -}}
+{{- fail "amqp.enabled is true but nobody may connect: set amqp.passwords, amqp.existingSecret.name or amqp.tls.clientCertificates" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

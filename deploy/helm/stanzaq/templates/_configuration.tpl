@@ -1,4 +1,4 @@
-{{/* The data of the ConfigMap and of the Secret, which pods bear as checksums: a change rolls them. */}}
+{{/* The data of the ConfigMap and of the Secret. Pods carry their checksums, so a change restarts them. */}}
 
 {{- define "stanzaq.configuration" -}}
 {{- range $name, $value := .Values.settings }}

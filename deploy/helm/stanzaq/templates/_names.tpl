@@ -6,7 +6,7 @@
 {{- $name | trunc 42 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Of all objects; takes (list $ component), the component "" for those that belong to all. */}}
+{{/* The labels of all objects; takes (list $ component), with "" for objects shared by all components. */}}
 {{- define "stanzaq.labels" -}}
 {{- $root := index . 0 -}}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
@@ -58,22 +58,22 @@ labels:
 {{- if .autoscaling.hpa.enabled }}hpa{{ else if .autoscaling.keda.enabled }}keda{{ end -}}
 {{- end -}}
 
-{{/* How many replicas a door has at least. */}}
+{{/* The minimum number of replicas of a door. */}}
 {{- define "stanzaq.replicas" -}}
 {{- if include "stanzaq.autoscaler" . }}{{ int .autoscaling.minReplicas }}{{ else if kindIs "invalid" .replicas }}2{{ else }}{{ int .replicas }}{{ end -}}
 {{- end -}}
 
-{{/* "true" where replicas of the door xmpp have domains of their own. */}}
+{{/* "true" if each replica of the door xmpp has its own domain. */}}
 {{- define "stanzaq.ordinal" -}}
 {{- if and (eq .Values.xmpp.profile "prosody") (eq .Values.xmpp.prosody.mode "ordinal") }}true{{ end -}}
 {{- end -}}
 
-{{/* "true" where one replica of the door xmpp is connected and the others wait. */}}
+{{/* "true" if one replica of the door xmpp is connected and the others wait. */}}
 {{- define "stanzaq.standby" -}}
 {{- if and (eq .Values.xmpp.profile "prosody") (eq .Values.xmpp.prosody.mode "standby") }}true{{ end -}}
 {{- end -}}
 
-{{/* "true" where reports are applications of the Spark operator: it is wanted, and the cluster knows them. */}}
+{{/* "true" if reports run as applications of the Spark operator: they are requested, and the cluster has this kind. */}}
 {{- define "stanzaq.operated" -}}
 {{- if and .Values.report.sparkOperator.enabled (.Capabilities.APIVersions.Has "sparkoperator.k8s.io/v1beta2") }}true{{ end -}}
 {{- end -}}
@@ -85,12 +85,12 @@ labels:
 {{- with rest $labels }}.{{ join "." . }}{{ end -}}
 {{- end -}}
 
-{{/* What the metrics of this release bear, however they are scraped. */}}
+{{/* The labels that the metrics of this release have, however they are scraped. */}}
 {{- define "stanzaq.series" -}}
 namespace="{{ .Release.Namespace }}",app_kubernetes_io_instance="{{ .Release.Name }}"
 {{- end -}}
 
-{{/* Each frontend tells of all nodes: what waits is counted once for each node. */}}
+{{/* Each frontend reports all nodes, so waiting items are counted once per node. */}}
 {{- define "stanzaq.waiting" -}}
 sum(max by (node) (stanzaq_node_waiting{ {{- include "stanzaq.series" . -}} }))
 {{- end -}}

@@ -15,11 +15,11 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Where pods run, and with what; the same for all of them. */}}
+{{/* Placement and security, the same for all pods. */}}
 {{- define "stanzaq.placement" -}}
 serviceAccountName: {{ include "stanzaq.fullname" . }}
 automountServiceAccountToken: false
-# A Service called `stanzaq` would put STANZAQ_PORT and its like into every pod.
+# A Service named `stanzaq` would put variables such as STANZAQ_PORT into every pod.
 enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
@@ -37,15 +37,15 @@ tolerations:
 {{- end }}
 {{- end -}}
 
-{{/* What checkov finds in every workload and is no fault, with the reason; takes (list $ image). */}}
+{{/* Findings of checkov in every workload that are not faults, with the reason; takes (list $ image). */}}
 {{- define "stanzaq.findings" -}}
-checkov.io/skip1: CKV_K8S_15=a tag of this image is never moved, so a node need not ask for it at each start
+checkov.io/skip1: CKV_K8S_15=a tag of this image is never moved, so a node need not check it at each start
 {{- if not (index . 1).digest }}
-checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the image, and is a value
+checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the digest, so it is a value
 {{- end }}
 {{- end -}}
 
-{{/* The variables with which whatever runs here finds Redis; takes $. */}}
+{{/* The variables by which all pods find Redis; takes $. */}}
 {{- define "stanzaq.redisVariables" -}}
 - name: STANZAQ_REDIS_URL_FILE
   value: /etc/stanzaq/secrets/redis-url
@@ -73,7 +73,7 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
 {{ ternary "http" . (eq . "rest") }}-passwords
 {{- end -}}
 
-{{/* Takes (list $ xmpp files): whether the pod is to have the component's secret too, and what else, each (list values file). */}}
+{{/* The secret files of a pod; takes (list $ xmpp files): whether it also needs the component's secret, and the other files, each (list values file). */}}
 {{- define "stanzaq.volumes" -}}
 {{- $root := index . 0 -}}
 - name: secrets
@@ -116,7 +116,7 @@ spec:
   {{- include "stanzaq.placement" $root | nindent 2 }}
   securityContext:
     {{- include "stanzaq.podSecurity" $root | nindent 4 }}
-  # Going takes the pause, then twice the drain at most: the core's and the door's.
+  # A stop takes the pause and at most twice the drain, for the core and for the door.
   terminationGracePeriodSeconds: {{ add $preStop (mul 2 (ceil $root.Values.settings.drain_seconds)) 10 }}
   topologySpreadConstraints:
     {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
@@ -174,7 +174,7 @@ spec:
         {{- else if eq $door "amqp" }}
         - {name: amqp, containerPort: 5672}
         {{- end }}
-      # Liveness asks for the loop alone: a restart mends neither Redis nor the XMPP server.
+      # Liveness checks only the event loop: a restart repairs neither Redis nor the XMPP server.
       startupProbe:
         httpGet: {path: /livez, port: metrics}
         periodSeconds: 2
@@ -187,7 +187,7 @@ spec:
         failureThreshold: 3
       readinessProbe:
         {{- if and (eq $door "xmpp") (include "stanzaq.standby" $root) }}
-        # Who stands by is not connected; were it not ready, no rollout would ever end.
+        # A standby replica is not connected; if it were not ready, no rollout would finish.
         httpGet: {path: /livez, port: metrics}
         {{- else }}
         httpGet: {path: /readyz, port: metrics}
@@ -196,7 +196,7 @@ spec:
         timeoutSeconds: 3
         failureThreshold: 2
       lifecycle:
-        # Services and monitors learn that it goes before it refuses anybody.
+        # Services and monitors learn that the pod stops before it refuses anybody.
         preStop:
           exec: {command: [sleep, {{ $preStop | quote }}]}
       resources:

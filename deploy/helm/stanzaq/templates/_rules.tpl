@@ -1,4 +1,4 @@
-{{/* The alerts. Each frontend tells of all nodes and of Redis, so these are a maximum over frontends; counters are each frontend's own, and are summed. */}}
+{{/* The alerts. Each frontend reports all nodes and Redis, so gauges are a maximum over frontends; each frontend has its own counters, so these are summed. */}}
 
 {{- define "stanzaq.rules" -}}
 {{- $series := include "stanzaq.series" . -}}
@@ -9,21 +9,21 @@
   labels: {severity: warning}
   annotations:
     summary: '{{ `{{ $value }} items wait in {{ $labels.node }}` }}'
-    description: Workers do not keep up; see whether they run and have credit, and add some.
+    description: Workers do not keep up; check that they run and have credit, and add more.
 - alert: StanzaqItemsAge
   expr: max by (node) (stanzaq_node_oldest_ms{ {{- $series -}} }) / 1000 > {{ int $limits.oldestSeconds }}
   for: 5m
   labels: {severity: warning}
   annotations:
-    summary: '{{ `The oldest item of {{ $labels.node }} waits since {{ $value | humanizeDuration }}` }}'
-    description: Nobody takes it; see whether the node has subscribers with free credit.
+    summary: '{{ `The oldest item of {{ $labels.node }} has waited for {{ $value | humanizeDuration }}` }}'
+    description: Nobody takes it; check that the node has subscribers with free credit.
 - alert: StanzaqLocksExpire
   expr: sum(rate(stanzaq_expired_total{ {{- $series -}} }[10m])) / sum(rate(stanzaq_delivered_total{ {{- $series -}} }[10m])) > {{ $limits.expiredRatio }}
   for: 10m
   labels: {severity: warning}
   annotations:
     summary: '{{ `{{ $value | humanizePercentage }} of the deliveries end in an expired lock` }}'
-    description: Workers hang, or take longer than stanzaq#lock_seconds; raise it or let them renew.
+    description: Workers hang, or need longer than stanzaq#lock_seconds; raise it or let them renew.
 - alert: StanzaqDeadLetters
   expr: sum(increase(stanzaq_dead_lettered_total{ {{- $series -}} }[15m])) > 0
   labels: {severity: warning}
@@ -33,7 +33,7 @@
 {{- range $door := include "stanzaq.doors" . | fromJsonArray }}
 {{- if gt (int (include "stanzaq.replicas" (index $.Values $door))) 0 }}
 - alert: StanzaqNoReadyFrontend
-  # Without any series the maximum is nothing, and nothing is no alert.
+  # Without any series there is no maximum and so no alert; hence the vector.
   expr: (max(stanzaq_ready{ {{- $series }},app_kubernetes_io_component="{{ $door }}"}) or vector(0)) < 1
   for: 1m
   labels: {severity: critical, door: {{ $door }}}
@@ -43,7 +43,7 @@
 {{- end }}
 {{- end }}
 - alert: StanzaqRedisMemory
-  # Without a maxmemory there is no part of it.
+  # Only masters with a maxmemory.
   expr: max(stanzaq_redis_used_bytes{ {{- $series -}} } / (stanzaq_redis_limit_bytes{ {{- $series -}} } > 0)) > {{ $limits.redisMemoryRatio }}
   for: 5m
   labels: {severity: critical}
