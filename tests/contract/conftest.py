@@ -50,7 +50,7 @@ class Door:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something that it was handed makes this true."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()
@@ -73,7 +73,7 @@ class Asked:
 
     async def settled(self) -> list[Any]:
         """Wait until all are answered; gives the answers and checks that each came once."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not all(self.results):  # noqa: ASYNC110  (whoever answers knows no event of ours)
                 await asyncio.sleep(0.005)
         # A second answer would come with what is still under way.

@@ -86,7 +86,10 @@ STARTS_TASKS = {
 
 def _starts_tasks(path: Path) -> bool:
     starts = {"create_task", "ensure_future", "run_coroutine_threadsafe", "TaskGroup"}
-    called = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    text = path.read_text()
+    if not any(name in text for name in starts):
+        return False
+    called = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
     return any(getattr(each, "attr", getattr(each, "id", "")) in starts for each in called)
 
 
