@@ -17,7 +17,7 @@ class Job(Generic[T]):
     """One item under one lock.
 
     `token` is larger for every later lock of the item: a store that refuses lower tokens than it has seen refuses late workers.
-    `attempt` counts from 1. `published` is None where the service does not tell it. `deadline` is when the lock ends by the
+    `attempt` counts from 1. `published` is when the item first came into the queue. `deadline` is when the lock ends by the
     service's clock, unless it is renewed; the worker renews it by itself.
     """
 
@@ -29,7 +29,7 @@ class Job(Generic[T]):
     max_attempts: int
     headers: Mapping[str, str]
     key: str
-    published: datetime | None
+    published: datetime
     deadline: datetime
     _renew: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
 

@@ -37,7 +37,7 @@ class Delivery:
     content: Content
     headers: Mapping[str, str]
     key: str
-    published: datetime | None = None
+    published: datetime
 
 
 class Receiver(Protocol):

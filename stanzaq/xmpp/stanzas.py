@@ -156,7 +156,7 @@ def delivery(message: Element) -> Delivery | None:
     told = message.find(f"{{{HEADERS}}}headers")
     headers = {each.get("name", ""): each.text or "" for each in told} if told is not None else {}
     of, attempt = int(lock.get("of", "1")), int(lock.get("attempt", "1"))
-    published = _moment(lock.get("published", "")) if lock.get("published") else None
+    published = _moment(lock.get("published", ""))
     return Delivery(_lock(lock), attempt, of, deadline, _content(item), headers, lock.get("key", ""), published)
 
 

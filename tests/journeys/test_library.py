@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +16,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker
+from frontends.tools.servers.process import free_port
+from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker, sync
 from tests.journeys.client import COMMANDS, STANZAQ, Client, Delivery, submitted
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
@@ -339,6 +341,29 @@ async def test_refusals(user: Account, join: Join) -> None:
     lost.task(node)(in_process)
     with pytest.raises(StanzaqError, match=f"cannot find {node}: (forbidden|remote-server-not-found)"):
         await lost.serve()
+
+
+async def test_blocking(user: Account, join: Join) -> None:
+    """The blocking publisher is used from threads; it says what is refused, and that an answer did not come in time."""
+    owner = await join()
+    node = await owner.queue()
+
+    def work() -> None:
+        with sync.Publisher(**user) as publisher:
+            with ThreadPoolExecutor(4) as threads:
+                assert len(set(threads.map(lambda number: publisher.publish(node, number), range(20)))) == 20
+            assert len(publisher.publish_many(node, [1, 2], timeout=PATIENCE_SECONDS)) == 2
+            with pytest.raises(StanzaqError, match="item-not-found"):
+                publisher.publish("nowhere", {})
+            publisher.close()
+            assert publisher.publish(node, 1, id="again") == "again"
+        nobody = sync.Publisher(**{**user, "address": f"127.0.0.1:{free_port()}"})
+        with pytest.raises(TimeoutError):
+            nobody.publish(node, {}, timeout="100ms")
+        nobody.close()
+
+    await asyncio.to_thread(work)
+    assert len(await owner.browse(node)) == 23
 
 
 async def test_created(user: Account) -> None:

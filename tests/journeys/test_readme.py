@@ -69,6 +69,9 @@ async def test_library(service: Service, join: Join) -> None:
         orders = await _start_library(service, "orders", user)
         output = await asyncio.wait_for(orders.communicate(), PATIENCE_SECONDS)
         assert (orders.returncode, output) == (0, (b"100\n", b""))
+        blocking = await _start_library(service, "blocking", user)
+        output = await asyncio.wait_for(blocking.communicate(), PATIENCE_SECONDS)
+        assert (blocking.returncode, output) == (0, (b"", b""))
         worker.terminate()
         rest, log = await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
         assert (worker.returncode, rest) == (0, b"") and b"Warning" not in log and b"Traceback" not in log

@@ -88,16 +88,17 @@ def written(service: str, delivery: Delivery) -> bytes:
 
 
 def lock(node: str, held: Lock | Delivery) -> str:
-    """Write what a holder may know of its lock (QX14), and the item's partition if there are several (E13)."""
+    """Write what a holder may know of its lock (QX14), the item's partition if there are several (E13), and when it came."""
     if isinstance(held, Delivery):
         number, key = held.partition.number if held.partitioned else None, held.key
+        published = f" published='{moment(int(held.position.partition('-')[0]))}'"
     else:
-        number, key = held.partition, ""
+        number, key, published = held.partition, "", ""
     place = "" if number is None else f" partition='{number}'"
     group = f" key='{escaped(key)}'" if key else ""
     return (
         f"<lock xmlns='{ns.STANZAQ}' node='{escaped_name(node)}' item='{escaped(held.item_id)}' token='{held.token}'"
-        f" attempt='{held.attempt}' of='{held.of}' expires='{moment(held.deadline_ms)}'{place}{group}/>"
+        f" attempt='{held.attempt}' of='{held.of}' expires='{moment(held.deadline_ms)}'{published}{place}{group}/>"
     )
 
 

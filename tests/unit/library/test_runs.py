@@ -64,7 +64,7 @@ class Service:
 def delivery(item: str = "one", *, token: int = 1, attempt: int = 1, of: int = 20, body: bytes = b"{}") -> Delivery:
     """Make a delivery of JSON."""
     deadline = EPOCH + timedelta(seconds=asyncio.get_running_loop().time() + 60)
-    return Delivery(Lock("jobs", item, token), attempt, of, deadline, Content(body, "application/json"), {}, "")
+    return Delivery(Lock("jobs", item, token), attempt, of, deadline, Content(body, "application/json"), {}, "", EPOCH)
 
 
 def runs(service: Service, handler: Handler, *, concurrency: int = 5, **more: Any) -> Runs:  # noqa: ANN401

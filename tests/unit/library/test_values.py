@@ -212,14 +212,14 @@ def test_a_delivery() -> None:
             <items node='jobs'><item id='one'><json xmlns='urn:xmpp:json:0'>[1]</json></item></items>
           </event>
           <lock xmlns='urn:stanzaq:0' node='jobs' item='one' token='42' attempt='2' of='20' partition='3' key='k'
-                expires='2026-11-21T10:00:00.000Z'/>
+                expires='2026-11-21T10:00:00.000Z' published='2026-11-21T09:00:00.000Z'/>
           <headers xmlns='http://jabber.org/protocol/shim'><header name='color'>red</header></headers>
         </message>""")
     read = stanzas.delivery(message)
     assert read is not None
     assert (read.lock, read.lock.partition, read.attempt, read.max_attempts) == (Lock("jobs", "one", 42), 3, 2, 20)
     assert (read.content, read.headers, read.key) == (Content(b"[1]", "application/json"), {"color": "red"}, "k")
-    assert read.deadline == datetime(2026, 11, 21, 10, tzinfo=UTC)
+    assert (read.deadline.hour, read.published) == (10, datetime(2026, 11, 21, 9, tzinfo=UTC))
     assert stanzas.delivery(ET.fromstring("<message xmlns='jabber:client'><body>hello</body></message>")) is None
 
 

@@ -71,6 +71,7 @@ def test_a_delivery_says_what_its_holder_may_know() -> None:
         "attempt": "2",
         "of": "20",
         "expires": "2023-11-14T22:13:20.005Z",
+        "published": "2018-05-21T16:10:30.474Z",
     }
     assert [hint.tag for hint in hints] == [f"{{{ns.HINTS}}}no-store", f"{{{ns.HINTS}}}no-copy"]
 

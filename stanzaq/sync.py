@@ -1,0 +1,99 @@
+"""A publisher for programs without an event loop, such as Django and Flask: the same as `stanzaq.Publisher`, and each call waits.
+
+It runs the other one in a thread of its own. Must not know what it sends.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Mapping
+from concurrent.futures import TimeoutError as NotInTime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from stanzaq import publisher
+from stanzaq.account import Password, Tls
+from stanzaq.durations import Duration, seconds
+
+T = TypeVar("T")
+
+
+class Publisher:
+    """Sends items from any thread. It connects with its first publish; `close`, or the end of a `with`, disconnects."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        service: str | None = None,
+        password: Password = None,
+        address: str | None = None,
+        tls: Tls = "required",
+    ) -> None:
+        """Read what is given, as a worker does; raises ValueError. Nothing is connected yet."""
+        self._publisher = publisher.Publisher(url, service=service, password=password, address=address, tls=tls)
+        self._opening = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def publish(  # noqa: PLR0913  (what a publisher may ask for)
+        self,
+        node: str,
+        payload: Any,  # noqa: ANN401
+        *,
+        id: str | None = None,  # noqa: A002
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+    ) -> str:
+        """Send an item, and give its id when the service has it.
+
+        Raises TimeoutError after `timeout`: the item may be in the queue, so publish it again under the same `id`. All else is
+        as for `stanzaq.Publisher.publish`.
+        """
+        hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
+        return self._wait(self._publisher.publish(node, payload, id=id, **hints), timeout)
+
+    def publish_many(self, node: str, payloads: Iterable[Any], *, timeout: Duration | None = None) -> list[str]:
+        """Send many items, some at once, so their order is not kept; gives their ids. Raises as `publish` does."""
+        return self._wait(self._publisher.publish_many(node, payloads), timeout)
+
+    def close(self) -> None:
+        """Disconnect; the next publish connects again."""
+        with self._opening:
+            if self._loop is None or self._thread is None:
+                return
+            asyncio.run_coroutine_threadsafe(self._publisher.__aexit__(None, None, None), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = None
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect."""
+        self.close()
+
+    def _opened(self) -> asyncio.AbstractEventLoop:
+        with self._opening:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="stanzaq-publisher", daemon=True)
+                self._thread.start()
+                asyncio.run_coroutine_threadsafe(self._publisher.__aenter__(), self._loop).result()
+            return self._loop
+
+    def _wait(self, sending: Coroutine[Any, Any, T], timeout: Duration | None) -> T:
+        future = asyncio.run_coroutine_threadsafe(sending, self._opened())
+        try:
+            return future.result(None if timeout is None else seconds(timeout))
+        except NotInTime:
+            future.cancel()
+            raise
