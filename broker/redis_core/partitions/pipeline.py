@@ -156,7 +156,7 @@ class PartitionPipeline:
             for attempt in range(_RETRIES):
                 if not batch.tickets:
                     break
-                batch = await self._try_batch(batch, last=attempt == _RETRIES - 1)
+                await self._try_batch(batch, last=attempt == _RETRIES - 1)
         except Exception:
             # A defect of this program or of a record: the pipeline continues.
             log.exception("pipeline failed", node=self.node, partition=self.number, command=batch.kind.__name__)
@@ -167,7 +167,7 @@ class PartitionPipeline:
             raise
 
     def _fail(self, tickets: Iterable[Ticket]) -> None:
-        """Answer those that are owed an answer; what the script had no time for goes again."""
+        """Answer the tickets that are owed an answer; commands that the script had no time for are waiting again."""
         waiting = {id(ticket) for ticket in self._pending}
         self._answer((each for each in tickets if not each.answered and id(each) not in waiting), FAILED)
 
@@ -179,9 +179,9 @@ class PartitionPipeline:
         self._reply_lost = True
         self._marks.forget_report()
 
-    async def _try_batch(self, batch: Batch, *, last: bool) -> Batch:
-        """Carry out a batch; returns the part that was judged by an old record and must be repeated."""
-        tickets = batch.tickets
+    async def _try_batch(self, batch: Batch, *, last: bool) -> None:
+        """Carry out a batch; it keeps the part that was judged by an old record and must be repeated."""
+        tickets, batch.tickets = batch.tickets, []
         try:
             cached = self._cache.record
             record = self._adopt(cached or await self._cache.renew())
@@ -194,25 +194,23 @@ class PartitionPipeline:
             tickets = allowed
             for ticket, reason in refused:
                 ticket(reason)
-            if record is None:
-                return Batch(batch.kind, batch.call)
-            if record.former:
+            if record is not None and record.former:
                 tickets = self._pass_on_moved(record, tickets)
-            if not tickets:
-                return Batch(batch.kind, batch.call)
-            batch = Batch(batch.kind, batch.call, tickets)
+            if record is None or not tickets:
+                return
+            batch.tickets = tickets
             reply = (await self._server.run_all([self._call(record, batch)]))[0]
         except CoreUnavailable as error:
             self._note_lost_reply()
             # Commands that arrived during the call fail too: they have waited for Redis already.
             self._answer([*tickets, *self._take_waiting()], Refused(error.problem, error.detail))
-            return Batch(batch.kind, batch.call)
-        again = self._settle(record, batch, reply)
-        refusal_of_all = await self._renewed(record) if again else None
+            batch.tickets = []
+            return
+        batch.tickets = self._settle(record, batch, reply)
+        refusal_of_all = await self._renewed(record) if batch.tickets else None
         if refusal_of_all is not None or last:
-            self._answer(again, refusal_of_all or _CHANGING)
-            again = []
-        return Batch(batch.kind, batch.call, again)
+            self._answer(batch.tickets, refusal_of_all or _CHANGING)
+            batch.tickets = []
 
     def _adopt(self, record: NodeRecord | None) -> NodeRecord | None:
         """Start over when the node was created again under the same name."""
@@ -294,7 +292,7 @@ class PartitionPipeline:
         return self._server.call(call.script, names, call.fixed(first, record), rows, shared)
 
     def _sent_mark(self) -> int | str:
-        """Tell how far deliveries are sent, where Redis does not know it yet."""
+        """Return how far deliveries are sent; empty where Redis knows it."""
         now = time.monotonic()
         # Ask the door once a second at most, not with each call.
         if (self._closing or now >= self._marks.look_at) and self._core.flushed():
