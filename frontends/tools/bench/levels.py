@@ -28,13 +28,7 @@ def main(*, as_json: bool, quick: bool) -> int:
         status = stack.enter_context(Console(stderr=True).status("starting Redis, ejabberd and a frontend"))
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
-        settings = {
-            "REDIS_URL": redis.url,
-            "XMPP_SERVER": f"{ejabberd.host}:{ejabberd.component_port}",
-            "XMPP_DOMAIN": ejabberd.domain,
-            "XMPP_SECRET": ejabberd.secret,
-            "QOS_TRUSTED": ejabberd.anonymous,
-        }
+        settings = ejabberd.settings(redis.url) | {"QOS_TRUSTED": ejabberd.anonymous}
         stack.enter_context(Frontend(settings))
         status.update("measuring plain, acknowledged and assured messages, in turns")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

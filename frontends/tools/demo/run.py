@@ -68,12 +68,7 @@ def _servers(frontends: int) -> Iterator[tuple[Place, str, list[Frontend]]]:
     with ExitStack() as stack:
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
-        settings = {
-            "REDIS_URL": redis.url,
-            "XMPP_SERVER": f"{ejabberd.host}:{ejabberd.component_port}",
-            "XMPP_DOMAIN": ejabberd.domain,
-            "XMPP_SECRET": ejabberd.secret,
-        }
+        settings = ejabberd.settings(redis.url)
         running = [stack.enter_context(Frontend(settings)) for _ in range(frontends)]
         yield Place(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), redis.url, running
 

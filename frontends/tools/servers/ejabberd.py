@@ -61,6 +61,15 @@ class Ejabberd(Server):
         self.component_port = free_port()
         self.secret = secrets.token_hex(16)
 
+    def settings(self, redis_url: str) -> dict[str, str]:
+        """Return the settings of a frontend of this server."""
+        return {
+            "REDIS_URL": redis_url,
+            "XMPP_SERVER": f"{self.host}:{self.component_port}",
+            "XMPP_DOMAIN": self.domain,
+            "XMPP_SECRET": self.secret,
+        }
+
     def _launch(self) -> Process:
         spool = self.directory / "spool"
         spool.mkdir(parents=True, exist_ok=True)
