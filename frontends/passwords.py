@@ -36,8 +36,7 @@ class Passwords:
         """Parse the lines, which the settings have validated."""
         pairs = [line.strip().partition(":") for line in lines.splitlines() if line.strip()]
         self._hashes = {prepared(jid): hashed.encode() for jid, _, hashed in pairs}
-        # Checking an unknown name costs as much as the most expensive known one, so that timing does not reveal which names
-        # exist.
+        # Checking an unknown name costs as much as the most expensive known one, so timing does not reveal names.
         dearest = max((int(hashed[4:6]) for hashed in self._hashes.values()), default=12)
         self._nobody = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(dearest)) if pairs else b""
         self._key = secrets.token_bytes(32)

@@ -69,8 +69,7 @@ _ENOUGH_RECORDS: Final = 100
 class PartitionState:
     """One partition: its census row, its open deliveries, and which entries of its log wait.
 
-    Entries after `cursor` wait, because dispatch has not reached them, and so do those in `back`. Those in `away` are in
-    flight.
+    Entries after `cursor`, which dispatch has not reached, and those in `back` wait. Those in `away` are in flight.
     """
 
     row: tuple[Any, ...]

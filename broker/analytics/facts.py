@@ -106,8 +106,7 @@ def _gone(gap: Row) -> tuple[int, int]:
 def _span(attempts: DataFrame, waiting: DataFrame, inputs: Inputs, gaps: list[Row]) -> Span:
     """Narrow the requested interval to the time of which records are known.
 
-    It begins with the first event or, if records are missing at its beginning, with the first close. It ends with the
-    last event.
+    It goes from the first event or, if records are missing at its beginning, the first close, to the last event.
     """
     times = attempts.agg(
         F.min("closed").alias("closed"),

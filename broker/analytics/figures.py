@@ -45,8 +45,7 @@ class Latency:
 class Capacity:
     """What the workers could do; a worker is one unit of credit.
 
-    `wait_p95_s` is the wait that the formula predicts with the credit of now; None when the wait would grow without
-    end.
+    `wait_p95_s` is the wait that the formula predicts with the present credit; None if it would grow without end.
     """
 
     attempts_per_s: float

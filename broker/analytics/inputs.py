@@ -31,8 +31,7 @@ _DAY: Final = timedelta(days=1)
 _CLOCK_MS: Final = 60_000
 """How far a record's id may be from the time its attempt closed, in ms.
 
-Redis makes the id a moment later, by the same clock. If that clock is set back, ids do not advance until it has caught
-up.
+Redis makes the id a moment later, by the same clock. If that clock is set back, ids wait until it has caught up.
 """
 
 

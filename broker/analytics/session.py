@@ -1,7 +1,6 @@
 """Starts the Spark session, the only place that does. Must not know what it is used for.
 
-The driver sends executors this program's package. Python with pyarrow and redis must be installed there
-(docs/reports.md).
+The driver sends executors this program's package; they need Python with pyarrow and redis (docs/reports.md).
 """
 
 import os

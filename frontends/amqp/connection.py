@@ -1,8 +1,7 @@
 """One AMQP connection: bytes between a socket and proton, SASL, and the connection's links. Must not know what a link is for.
 
 Everything that a peer can make it keep is bounded: message bytes that wait for Redis (above the bound it stops reading),
-bytes that the peer does not read (its links stop delivering), links, sessions, and the time until the peer has
-authenticated.
+bytes that the peer does not read (its links stop delivering), links, sessions, and the time to authenticate.
 """
 
 import asyncio

@@ -79,8 +79,7 @@ class Connection(H11Protocol):
             self._deadline = None
 
     def _late(self) -> None:
-        # A client that has sent nothing gets no answer: a 408 could arrive in the middle of its next request (RFC 9110
-        # §15.5.9).
+        # A client that has sent nothing gets no answer: a 408 could hit its next request (RFC 9110 §15.5.9).
         if self._begun:
             self._refuse(Fault(HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the headers took too long"))
         else:

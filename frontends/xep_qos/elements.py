@@ -58,8 +58,7 @@ def request(sent: Outstanding) -> Element:
 def answer(iq: Element) -> Result | Error:
     """Parse an IQ of type result or error.
 
-    The document shows <received/> without a namespace of its own, but its schema has one and puts msgId into it: only local
-    names count.
+    The document shows <received/> without a namespace, but its schema has one and puts msgId into it: only local names count.
     """
     if iq.get("type") == "result":
         received = next((child for child in iq if _local(child.tag) == "received"), None)

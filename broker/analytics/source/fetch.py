@@ -65,8 +65,7 @@ def fetch(
                     if moves > _MOVES:
                         msg = f"{piece.key} moves between nodes of the cluster without end: check the cluster"
                         raise Unreadable(msg) from error
-                    # A migrating stream is asked for again. When it has arrived, its former process redirects to the
-                    # new one.
+                    # Ask for a migrating stream again: once it has moved, its old process redirects to the new one.
                     time.sleep(_MOVE_SECONDS)
                     stack.close()
                     if isinstance(error, MovedError):

@@ -120,8 +120,7 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     piece = begin(bounds, ends[str(bounds.place)])
                     count, offset = reach(links[bounds.process], piece, share)
                     most -= count
-                    # Once all entries are counted, the offset is the end of the stream, even when none were left to
-                    # count.
+                    # Once all entries are counted, even if there were none, the offset is the end of the stream.
                     whole = count < share
                     ends[str(bounds.place)] = Offset(bounds.last, bounds.added) if whole else offset
                     further += [] if whole else [bounds]

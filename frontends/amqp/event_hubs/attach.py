@@ -93,8 +93,7 @@ class HubLinkAttacher(LinkAttacher):
         number = within(record, where.partition)
         if not record.config.admits(where.group):
             raise fault(Refused(Problem.GROUP_NOT_FOUND, f"the node has no group {where.group}"))
-        # Without an epoch, a consumer reads for a group while the partition has no owner. Check this before it evicts
-        # anybody.
+        # Without an epoch, a consumer needs a partition without owner. Check this before it evicts anybody.
         group = where.group if epoch is None else ""
         found = await self._started(where.node, number, start.begin, group)
         bound = None if epoch is None else await self._owned(where, number, epoch)

@@ -1,7 +1,6 @@
 """A producer's link of an SDK: single events, and batches, which are settled as one when Redis has all their events.
 
-A batch is validated as a whole before anything is published: one malformed or oversized event refuses all of them. Must not
-know how a link is attached.
+A batch is validated before anything is published: one malformed or oversized event refuses it. Must not know how links attach.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """Turns source filters (E22 to E24) into a start position or a selector. Pure; must not know links or proton.
 
-`start` accepts the filters of a log, `selector` those of a queue. Unknown filters are refused, so that no consumer gets
-more than it asked for.
+`start` accepts the filters of a log, `selector` those of a queue. Unknown ones are refused, or a consumer would get too much.
 """
 
 from collections.abc import Callable, Iterator, Mapping

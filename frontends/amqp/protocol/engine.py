@@ -175,8 +175,7 @@ class Engine:
         if self._connection.state & Endpoint.LOCAL_CLOSED:
             return
         if self._connection.state & Endpoint.LOCAL_UNINIT:
-            # Part 2 §2.4.3: a close needs an open before it, and proton sends none to a peer whose open it has not
-            # received.
+            # Part 2 §2.4.3: a close needs an open before it, and proton sends none before the peer's.
             self.open()
             self._transport.push(_OPEN)
         if fault:

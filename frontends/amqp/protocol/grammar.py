@@ -1,7 +1,6 @@
 """Parses frames of AMQP (part 2 §2.3) and their performatives (§2.7). Pure.
 
-Each field is checked against its type in the specification, so that later code need not guess. Must not know when a frame
-is allowed.
+Each field is checked against its specified type, so that later code need not guess. Must not know when a frame is allowed.
 """
 
 import struct

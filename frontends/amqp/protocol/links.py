@@ -159,8 +159,7 @@ class Incoming(ProtonLink):
     def messages(self, most: int, held: int) -> Iterator[tuple[Any, bytes, bool]]:
         """Yield complete messages: the delivery to settle, its bytes, and whether the peer has settled it.
 
-        Raises Fault for a message of more than `most` bytes, and when incomplete messages, with `held` bytes of other
-        links, exceed twice that.
+        Raises Fault for a message above `most` bytes, or incomplete messages, with `held` of other links, above twice that.
         """
         while self.alive and (delivery := lib.pn_link_current(self.raw)) != ffi.NULL:
             if not lib.pn_delivery_readable(delivery):

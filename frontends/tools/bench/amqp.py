@@ -1,7 +1,6 @@
 """`stanzaq bench amqp`: 100-byte messages through one frontend into a log and out of it, next to plain XADD and XRANGE.
 
-The ceiling is the same Redis in the same run with the same payloads: XADD in pipelines, XRANGE in pages. README and CI name
-the rows and their targets.
+The ceiling is the same Redis in the same run with the same payloads: XADD in pipelines, XRANGE in pages.
 """
 
 import secrets

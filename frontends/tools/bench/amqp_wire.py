@@ -1,7 +1,6 @@
 """A minimal AMQP client: it writes frames and only glances at incoming ones. Must not know what is measured.
 
-A load from a full AMQP library would measure that library. This client knows what it will receive, which is enough for a
-benchmark and for nothing else.
+A load from a full AMQP library would measure that library. This client knows what it will receive: enough for a benchmark.
 """
 
 import socket

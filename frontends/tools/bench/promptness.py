@@ -1,7 +1,6 @@
 """`stanzaq bench promptness`: the delay of many queues that are due together, and of the takeover from a dead frontend.
 
-Two frontends, each in its own process, share one Redis. Operations fill the queues on behalf of a frontend that sends
-nothing.
+Two frontends, each a process, share one Redis. Operations fill the queues for a frontend that sends nothing.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """`stanzaq bench rest`: single messages sent and acknowledged over HTTP, next to an empty endpoint in the same run.
 
-64 clients with keep-alive, one server process, and a Redis with an append-only file. README and CI name the rows and their
-targets.
+64 clients with keep-alive, one server process, and a Redis with an append-only file.
 """
 
 import asyncio

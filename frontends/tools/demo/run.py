@@ -37,8 +37,7 @@ def main(  # noqa: PLR0913
 ) -> int:
     """Run the demo; 1 when anything was lost or left undone. Raises ServerError when its servers cannot start.
 
-    `afterwards` gets the URL of the Redis when all is done and the workers are still connected; a result other than 0 is
-    the exit code.
+    `afterwards` gets the URL of the Redis when all is done, with workers still connected; its result, if not 0, is the exit code.
     """
     if kill and frontends == 1:
         msg = "after --kill at least one frontend must be left: --frontends 2"

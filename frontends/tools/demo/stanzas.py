@@ -95,8 +95,7 @@ def condition(reply: Element) -> str:
 def may_pass(reply: Element) -> bool:
     """Tell whether the same request may succeed later (RFC 6120 §8.3.2).
 
-    A lost lock is also of type `wait` (Q25), but repeating with the same token is useless: the item comes back with a new
-    one.
+    A lost lock is also of type `wait` (Q25), but repeating with its token is useless: the item returns with another.
     """
     error = reply.find(_ERROR)
     return error is not None and error.get("type") == "wait" and condition(reply) != "unexpected-request"

@@ -1,7 +1,6 @@
 """Ad-hoc commands that move many items in steps: `redrive` and `move`. Pure; must not know how moves are executed.
 
-Hidden fields of the form carry the progress, so any frontend can continue. Forging them gains nothing, because the core checks
-each step.
+Hidden fields of the form carry the progress, so any frontend can continue. Forging them gains nothing: the core checks each step.
 """
 
 from collections.abc import Mapping

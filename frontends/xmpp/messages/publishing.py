@@ -75,8 +75,7 @@ class Sent:
 def node_at(address: str, service: str) -> str | None:
     """Return the node in an address of our domain, empty for the service itself; None for any other address.
 
-    The node is the resource (XEP-0060 §4.6.1), which keeps capitals, or the local part, for peers that cannot send to a bare
-    domain.
+    The node is the resource (XEP-0060 §4.6.1), which keeps capitals, or the local part, for peers that cannot send to a domain.
     """
     head, _, named = address.partition("/")
     if head == service:
