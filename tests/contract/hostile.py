@@ -33,10 +33,10 @@ class Frontend:
         self.core = RedisCore(Settings(**settings), self.component)  # type: ignore[arg-type]
         self.component._core = self.core
         self.component._stream.write = lambda data: write(data) if self.alive else None  # type: ignore[method-assign]
-        self._exchange = self.core._server._plain
-        self.core._server._plain = self._plain  # type: ignore[method-assign]
+        self._exchange = self.core._server._within_patience
+        self.core._server._within_patience = self._within_patience  # type: ignore[method-assign]
 
-    async def _plain(self, work: Any, **how: bool) -> Any:  # noqa: ANN401  (redis-py's)
+    async def _within_patience(self, work: Any, **how: bool) -> Any:  # noqa: ANN401  (redis-py's)
         self.fuse -= 1
         if self.fuse == 0 and self.before:
             self.alive = False

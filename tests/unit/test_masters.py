@@ -82,7 +82,7 @@ class Nodes:
             raise self.found
         return self.found
 
-    def meet(self, address: Address) -> RedisNode:
+    def client_of(self, address: Address) -> RedisNode:
         """Give the one there."""
         return cast("RedisNode", self.told[address])
 

@@ -96,7 +96,7 @@ class Server:
 
         Raises CoreUnavailable when a connection failed: then any of them may or may not have run.
         """
-        replies: list[Any] = await self._plain(self._link.send(calls))
+        replies: list[Any] = await self._within_patience(self._link.send(calls))
         if any(map(isinstance, replies, ERRORS)):
             return [fault(reply) if isinstance(reply, Exception) else reply for reply in replies]
         return replies
@@ -107,26 +107,26 @@ class Server:
 
     async def commands(self, lines: Sequence[Line]) -> list[Any]:
         """Run plain commands in one round trip; raises the first fault."""
-        replies: list[Any] = await self._plain(self._link.send(lines), to_its_end=True)
-        _demand(replies)
+        replies: list[Any] = await self._within_patience(self._link.send(lines), shielded=True)
+        _raise_first(replies)
         return replies
 
     async def wait(self, *parts: Value) -> Any:
         """Run one blocking command; cancelling the caller also cancels it and closes its connection."""
         replies = await self._link.send([parts])
-        _demand(replies)
+        _raise_first(replies)
         return replies[0]
 
     async def everywhere(self, *parts: Value) -> dict[str, Any]:
         """Run one command without keys on each master; raises the first fault."""
-        replies: dict[str, Any] = await self._plain(self._link.everywhere(parts), to_its_end=True)
-        _demand(replies.values())
+        replies: dict[str, Any] = await self._within_patience(self._link.everywhere(parts), shielded=True)
+        _raise_first(replies.values())
         return replies
 
-    async def _plain(self, work: Coroutine[Any, Any, Any], *, to_its_end: bool = False) -> Any:
+    async def _within_patience(self, work: Coroutine[Any, Any, Any], *, shielded: bool = False) -> Any:
         """Wait for an answer for a limited time.
 
-        With `to_its_end` the work continues after its caller is cancelled: otherwise its connection would be lost.
+        With `shielded` the work continues after its caller is cancelled: otherwise its connection would be lost.
         """
         if self._closed:
             work.close()
@@ -136,7 +136,7 @@ class Server:
         self._idle.clear()
         try:
             async with asyncio.timeout(self._patience):
-                if not to_its_end:
+                if not shielded:
                     return await work
                 task = start(work)
                 self._open.add(task)
@@ -158,28 +158,28 @@ class Server:
         await self._link.close()
 
 
-def _demand(replies: Iterable[Any]) -> None:
+def _raise_first(replies: Iterable[Any]) -> None:
     for reply in replies:
         if isinstance(reply, Exception):
             raise fault(reply) from reply
 
 
 def _link(url: str, timeout: float, packages: Packages) -> Link:
-    found = way(url, timeout, packages)
+    found = server_of(url, timeout, packages)
     return found if isinstance(found, RedisNode) else ClusterRouter(found, timeout)
 
 
-def way(url: str, timeout: float, packages: Packages | None = None) -> RedisNode | Cluster | Sentinels:
+def server_of(url: str, timeout: float, packages: Packages | None = None) -> RedisNode | Cluster | Sentinels:
     """Return the server of a URL, or the cluster or sentinels that know where the masters are."""
     read = read_url(url)
-    meet = partial(RedisNode, read.options, timeout, packages)
+    make_node = partial(RedisNode, read.options, timeout, packages)
     match read.kind:
         case Kind.SERVER:
-            return meet()
+            return make_node()
         case Kind.CLUSTER:
-            return Cluster(read.seeds, meet)
+            return Cluster(read.seeds, make_node)
         case Kind.SENTINEL:
             # User, password and database are those of Redis; all other options hold for sentinels too.
             plain = {name: value for name, value in read.options.items() if name not in {"username", "password", "db"}}
             sentinels = [RedisNode(plain, timeout, None, seed) for seed in read.seeds]
-            return Sentinels(read.service, sentinels, meet)
+            return Sentinels(read.service, sentinels, make_node)

@@ -25,31 +25,31 @@ class Cluster:
     fresh_seconds: Final = math.inf
     """A node that is no longer master says so itself: MOVED."""
 
-    def __init__(self, seeds: Sequence[Address], meet: Callable[[Address], RedisNode]) -> None:
-        """Begin with the seeds; connect to a node by `meet`."""
+    def __init__(self, seeds: Sequence[Address], client_of: Callable[[Address], RedisNode]) -> None:
+        """Begin with the seeds; connect to a node by `client_of`."""
         self._seeds = seeds
-        self.meet = meet
+        self.client_of = client_of
         self._known: frozenset[Address] = frozenset()
-        self._inquiry = FirstAnswer()
+        self._answers = FirstAnswer()
 
     async def find(self) -> Found:
         """Return each range of slots with its master; raises CoreUnavailable when no node knows."""
-        trouble = CoreUnavailable("no node of the cluster is known")
-        for answer in self._inquiry.ask(self._ask(address) for address in {*self._seeds, *self._known}):
+        last_fault = CoreUnavailable("no node of the cluster is known")
+        for answer in self._answers.ask(self._ask(address) for address in {*self._seeds, *self._known}):
             try:
                 found, self._known = await answer
             except CoreUnavailable as error:
-                trouble = error
+                last_fault = error
             else:
                 return found
-        raise trouble
+        raise last_fault
 
     async def close(self) -> None:
         """Wait for outstanding answers."""
-        await self._inquiry.close()
+        await self._answers.close()
 
     async def _ask(self, address: Address) -> tuple[Found, frozenset[Address]]:
-        node = self.meet(address)
+        node = self.client_of(address)
         try:
             state, slots = await node.send(_QUESTION)
         finally:

@@ -28,7 +28,7 @@ _REFUSED: Final = (Unsent, AskError, TryAgainError, ClusterDownError, ReadOnlyEr
 
 _PAUSE_SECONDS: Final = 0.01
 _LONGEST_PAUSE_SECONDS: Final = 0.2
-_NOBODY: Final = "no Redis serves this slot now"
+_NO_MASTER: Final = "no Redis serves this slot now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Finder(Protocol):
     async def find(self) -> Found:
         """Return each range of slots with its master; raises CoreUnavailable when none is known."""
 
-    def meet(self, address: Address) -> RedisNode:
+    def client_of(self, address: Address) -> RedisNode:
         """Make a client of a master without connecting."""
 
     async def close(self) -> None:
@@ -66,8 +66,8 @@ class ClusterRouter:
         self._timeout = timeout
         self._owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._masters: dict[Address, RedisNode] = {}
-        self._learning: asyncio.Task[None] | None = None
-        self._learnt_at = -math.inf
+        self._refreshing: asyncio.Task[None] | None = None
+        self._found_at = -math.inf
         self._failures = FailureLog("masters not found")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
@@ -81,10 +81,10 @@ class ClusterRouter:
         replies: list[Any] = [None] * len(lines)
         left = [_PendingCommand(place, slot_of(line)) for place, line in enumerate(lines)]
         if not any(self._owners):
-            self._doubt()
-            await self._learnt(ends)
-        elif loop.time() - self._learnt_at > self._finder.fresh_seconds:
-            self._doubt()
+            self._refresh()
+            await self._refreshed(ends)
+        elif loop.time() - self._found_at > self._finder.fresh_seconds:
+            self._refresh()
         while True:
             left = await self._round(lines, left, replies)
             if not left:
@@ -94,7 +94,7 @@ class ClusterRouter:
             # A first redirection is followed at once.
             await asyncio.sleep(pause)
             pause = min(max(_PAUSE_SECONDS, 2 * pause), _LONGEST_PAUSE_SECONDS)
-            await self._learnt(ends)
+            await self._refreshed(ends)
         if len(left) == len(lines):
             named = fault(replies[0])
             raise Unsent(named.detail, named.problem, str(named)) if isinstance(named, CoreUnavailable) else named
@@ -103,17 +103,17 @@ class ClusterRouter:
     async def everywhere(self, line: Line) -> dict[str, Any]:
         """Send one command to each master that has a slot; raises CoreUnavailable when one of them does not answer."""
         if not any(self._owners):
-            self._doubt()
-            await self._learnt(asyncio.get_running_loop().time() + self._timeout)
+            self._refresh()
+            await self._refreshed(asyncio.get_running_loop().time() + self._timeout)
         owners = {owner for owner in self._owners if owner is not None}
         if not owners:
-            raise self._nobody()
+            raise self._no_master()
         replies = await asyncio.gather(*(self._exchange(owner, False, [line]) for owner in owners))  # noqa: FBT003  (half of a key)
         return {str(owner): reply for owner, (reply,) in zip(owners, replies, strict=True)}
 
-    def _nobody(self) -> Unsent:
+    def _no_master(self) -> Unsent:
         """Return the fault of a slot without a master, with the reason if it is known."""
-        return Unsent(_NOBODY, told=": ".join(filter(None, (_NOBODY, self._failures.reason))))
+        return Unsent(_NO_MASTER, told=": ".join(filter(None, (_NO_MASTER, self._failures.reason))))
 
     async def _round(
         self, lines: Sequence[Line], left: Sequence[_PendingCommand], replies: list[Any]
@@ -121,23 +121,23 @@ class ClusterRouter:
         """Send the commands that are left to their masters; returns those that must be repeated."""
         groups: dict[tuple[Address, bool], list[_PendingCommand]] = {}
         ways: dict[int, Address | None] = {}
-        for errand in left:
-            owner = errand.asked or self._owners[errand.slot]
+        for pending in left:
+            owner = pending.asked or self._owners[pending.slot]
             if owner is None:
-                replies[errand.place] = self._nobody()
-                self._doubt()
+                replies[pending.place] = self._no_master()
+                self._refresh()
             # A command waits if an earlier one of its slot goes to another node: it would overtake it.
-            elif ways.setdefault(errand.slot, errand.asked) == errand.asked:
-                groups.setdefault((owner, errand.asked is not None), []).append(errand)
-        work = (self._exchange(*way, [lines[errand.place] for errand in errands]) for way, errands in groups.items())
+            elif ways.setdefault(pending.slot, pending.asked) == pending.asked:
+                groups.setdefault((owner, pending.asked is not None), []).append(pending)
+        work = (self._exchange(*way, [lines[pending.place] for pending in group]) for way, group in groups.items())
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         lost: BaseException | None = None
-        for errands, outcome in zip(groups.values(), outcomes, strict=True):
+        for group, outcome in zip(groups.values(), outcomes, strict=True):
             if isinstance(outcome, BaseException):
-                self._doubt()
+                self._refresh()
                 lost = lost if isinstance(outcome, Unsent) else outcome
-            for number, errand in enumerate(errands):
-                replies[errand.place] = outcome if isinstance(outcome, BaseException) else outcome[number]
+            for number, pending in enumerate(group):
+                replies[pending.place] = outcome if isinstance(outcome, BaseException) else outcome[number]
         if lost is not None:
             raise lost
         return self._refused(left, replies)
@@ -145,22 +145,22 @@ class ClusterRouter:
     async def _exchange(self, owner: Address, asking: bool, lines: list[Line]) -> list[Any]:  # noqa: FBT001  (half of a key)
         master = self._masters.get(owner)
         if master is None:
-            master = self._masters[owner] = self._finder.meet(owner)
+            master = self._masters[owner] = self._finder.client_of(owner)
         if not asking:
             return await master.send(lines)
         return (await master.send([each for line in lines for each in (("ASKING",), line)]))[1::2]
 
     def _refused(self, left: Sequence[_PendingCommand], replies: Sequence[Any]) -> list[_PendingCommand]:
         """Return the refused commands that may be repeated: those that no later command of their slot has overtaken."""
-        again: list[_PendingCommand] = []
+        repeated: list[_PendingCommand] = []
         overtaken: set[int] = set()
-        for errand in reversed(left):
-            reply = replies[errand.place]
-            if errand.slot in overtaken or not _is_refused(reply):
-                overtaken.add(errand.slot)
+        for pending in reversed(left):
+            reply = replies[pending.place]
+            if pending.slot in overtaken or not _is_refused(reply):
+                overtaken.add(pending.slot)
             else:
-                again.append(replace(errand, asked=self._redirected(errand.slot, reply)))
-        return again[::-1]
+                repeated.append(replace(pending, asked=self._redirected(pending.slot, reply)))
+        return repeated[::-1]
 
     def _redirected(self, slot: int, reply: Exception) -> Address | None:
         """Learn from a refusal; returns the node to ask though it does not own the slot."""
@@ -172,20 +172,20 @@ class ClusterRouter:
                 return address
             self._owners[slot] = address
         if not isinstance(reply, TryAgainError):
-            self._doubt()
+            self._refresh()
         return None
 
-    def _doubt(self) -> None:
+    def _refresh(self) -> None:
         """Find the masters again."""
-        if self._learning is None:
-            self._learning = start(self._learn())
+        if self._refreshing is None:
+            self._refreshing = start(self._find_masters())
 
-    async def _learnt(self, ends: float) -> None:
+    async def _refreshed(self, ends: float) -> None:
         """Wait until the masters are found, at most until the commands' deadline."""
-        if self._learning is not None:
-            await asyncio.wait([self._learning], timeout=max(0.0, ends - asyncio.get_running_loop().time()))
+        if self._refreshing is not None:
+            await asyncio.wait([self._refreshing], timeout=max(0.0, ends - asyncio.get_running_loop().time()))
 
-    async def _learn(self) -> None:
+    async def _find_masters(self) -> None:
         try:
             found = await self._finder.find()
         except CoreUnavailable as error:
@@ -193,21 +193,21 @@ class ClusterRouter:
             self._failures.report(error)
             return
         finally:
-            self._learning = None
+            self._refreshing = None
         self._failures.recovered()
         owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         for first, last, address in found:
             owners[first : last + 1] = [address] * (last + 1 - first)
         self._owners = owners
-        self._learnt_at = asyncio.get_running_loop().time()
+        self._found_at = asyncio.get_running_loop().time()
         for address in self._masters.keys() - set(owners):
             await self._masters.pop(address).retire()
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.gather(self._learning, return_exceptions=True)
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
         for master in self._masters.values():
             await master.close()
         await self._finder.close()

@@ -15,9 +15,9 @@ from typing import Any, Final
 from broker import keys
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.info import read_info
-from broker.redis_core.redis_client.client import way
+from broker.redis_core.redis_client.client import server_of
 from broker.redis_core.redis_client.cluster import Cluster
-from broker.redis_core.redis_client.node import ALONE, RedisNode
+from broker.redis_core.redis_client.node import SINGLE, RedisNode
 from broker.redis_core.redis_client.packages import is_unknown
 from broker.scripts.packaging import FAMILY
 
@@ -54,28 +54,28 @@ async def examine(url: str, seconds: float) -> list[Finding]:
     """Check every master, each answer due within `seconds`; an unreachable one is a finding like others."""
     if url.startswith("embedded:"):
         remedy = "look while a frontend runs, by the socket in its directory: unix://DIRECTORY/redis.sock"
-        return [Finding(Level.WARNING, ALONE, "connection", "it is inside a frontend", remedy)]
+        return [Finding(Level.WARNING, SINGLE, "connection", "it is inside a frontend", remedy)]
     try:
         async with _masters(url, seconds) as masters:
             return [finding for each in await asyncio.gather(*_examined(masters)) for finding in each] + await _clocks(
                 masters
             )
     except CoreUnavailable as error:
-        return [_unreached(ALONE, error)]
+        return [_unreached(SINGLE, error)]
 
 
 def evicting(reports: Mapping[str, bytes]) -> list[Finding]:
     """Return the masters that evict keys when memory is short, from their INFO; a master without the field is skipped."""
-    told = {where: read_info(report) for where, report in reports.items()}
-    found = [_eviction(where, info) for where, info in told.items() if "maxmemory_policy" in info]
+    reported = {where: read_info(report) for where, report in reports.items()}
+    found = [_eviction(where, info) for where, info in reported.items() if "maxmemory_policy" in info]
     return [finding for finding in found if finding.level is Level.PROBLEM]
 
 
 @asynccontextmanager
 async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, RedisNode]]:
-    found = way(url, seconds)
+    found = server_of(url, seconds)
     if isinstance(found, RedisNode):
-        masters = {ALONE: found}
+        masters = {SINGLE: found}
     else:
         try:
             owners = sorted({address for _first, _last, address in await found.find()})
@@ -83,7 +83,7 @@ async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, Redis
             # A cluster's masters are known now; sentinels are asked again with each new connection.
             if isinstance(found, Cluster):
                 await found.close()
-        masters = {str(address): found.meet(address) for address in owners}
+        masters = {str(address): found.client_of(address) for address in owners}
     try:
         yield masters
     finally:
@@ -99,8 +99,8 @@ def _examined(masters: Mapping[str, RedisNode]) -> list[Any]:
 
 async def _examine(where: str, master: RedisNode) -> list[Finding]:
     try:
-        info = await _told(master)
-        policy = await _asked(master, "CONFIG GET", "appendfsync")
+        info = await _info(master)
+        policy = await _config(master, "CONFIG GET", "appendfsync")
         quick = await _latency(where, master)
     except CoreUnavailable as error:
         return [_unreached(where, error)]
@@ -137,13 +137,13 @@ async def _format(where: str, master: RedisNode) -> list[Finding]:
     return [Finding(Level.PROBLEM, where, "format", f"{found}, and this version keeps {keys.FORMAT}", remedy)]
 
 
-async def _told(master: RedisNode) -> dict[str, str]:
+async def _info(master: RedisNode) -> dict[str, str]:
     """Return the fields of INFO; empty when the user may not ask."""
     (reply,) = await master.send([("INFO",)])
     return read_info(reply) if isinstance(reply, bytes) else {}
 
 
-async def _asked(master: RedisNode, *command: str) -> str:
+async def _config(master: RedisNode, *command: str) -> str:
     (reply,) = await master.send([command])
     # A map with RESP3, which redis-py 8 asks for.
     pair = [word for both in reply.items() for word in both] if isinstance(reply, dict) else reply
@@ -195,7 +195,7 @@ def _persistence(where: str, info: Mapping[str, str], policy: str) -> Finding:
     if policy == "no":
         remedy = "CONFIG SET appendfsync everysec, or always: the system decides when anything is on disk"
         return Finding(Level.WARNING, where, "persistence", "append-only file, never flushed", remedy)
-    return Finding(Level.FINE, where, "persistence", f"append-only file, appendfsync {policy or 'not told'}")
+    return Finding(Level.FINE, where, "persistence", f"append-only file, appendfsync {policy or 'not reported'}")
 
 
 def _replicas(where: str, info: Mapping[str, str]) -> Finding:
@@ -234,8 +234,8 @@ async def _clocks(masters: Mapping[str, RedisNode]) -> list[Finding]:
     if len(masters) == 1:
         return []
     times: Sequence[Any] = await asyncio.gather(*(master.send([("TIME",)]) for master in masters.values()))
-    told = [int(reply[0]) * 1000 + int(reply[1]) // 1000 for (reply,) in times if isinstance(reply, list)]
-    apart = max(told) - min(told) if told else 0
+    reported = [int(reply[0]) * 1000 + int(reply[1]) // 1000 for (reply,) in times if isinstance(reply, list)]
+    apart = max(reported) - min(reported) if reported else 0
     if apart < _CLOCKS_APART_MS:
         return [Finding(Level.FINE, "all", "clocks", f"within {_CLOCKS_APART_MS} ms")]
     return [Finding(Level.WARNING, "all", "clocks", f"{apart} ms apart", "run NTP on all of them")]

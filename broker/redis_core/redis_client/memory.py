@@ -14,21 +14,21 @@ class Memory:
         """Ask through `server`."""
         self._server = server
         self._metrics = metrics
-        self._unknown = FailureLog("the memory of Redis is not known")
+        self._failures = FailureLog("the memory of Redis is not known")
 
     async def measure(self) -> None:
         """Set the gauges."""
         try:
-            self._metrics.memory((await self._told()).values())
+            self._metrics.memory((await self._reports()).values())
         except Forbidden as error:
             # The user may not ask; everything else works.
-            self._unknown.report(error)
+            self._failures.report(error)
         else:
-            self._unknown.recovered()
+            self._failures.recovered()
 
     async def evicting(self) -> list[Finding]:
         """Return the masters that would evict keys; raises CoreUnavailable."""
-        return evicting(await self._told())
+        return evicting(await self._reports())
 
-    async def _told(self) -> dict[str, bytes]:
+    async def _reports(self) -> dict[str, bytes]:
         return await self._server.everywhere("INFO", "memory")

@@ -40,7 +40,7 @@ _Asked = tuple[Sequence[Line], asyncio.Future[list[Any]]]
 CALL: Final = "CALL"
 """The first word of a line that runs an operation, before its name; each master's package replaces it."""
 
-ALONE: Final = "Redis"
+SINGLE: Final = "Redis"
 """The name of the only process, where several would be told apart by their addresses."""
 
 _LOADS: Final = 3
@@ -88,7 +88,7 @@ class Unloaded(Unsent):
 
 def fault(error: Exception, place: str = "") -> Exception:
     """Convert an error: Redis at a place is away, out of memory, forbids the command, or the script has a defect."""
-    named = f"{ALONE} at {place}" if place else ALONE
+    named = f"{SINGLE} at {place}" if place else SINGLE
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)):
         return _unreached(error, named)
     # redis-py strips the code from the errors that it knows.
@@ -109,15 +109,15 @@ def _forbidden(said: str, named: str) -> Forbidden:
     """Say what Redis does not allow its user."""
     command = re.search("the ('[^']+') command", said)
     refused = f"does not allow its user {f'the command {command[1]}' if command else 'what the queue does'}"
-    return Forbidden(f"{ALONE} {refused}", told=f"{named} {refused}: see users of Redis in docs/operations.md")
+    return Forbidden(f"{SINGLE} {refused}", told=f"{named} {refused}: see users of Redis in docs/operations.md")
 
 
 def _unreached(error: BaseException, named: str) -> CoreUnavailable:
     """Say why there is no answer; settings that may be secret are never repeated."""
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
-        return CoreUnavailable(f"{ALONE} did not answer in time", Problem.TIMED_OUT, f"{named} did not answer in time")
-    if blamed := _blamed(error):
-        return CoreUnavailable(blamed)
+        return CoreUnavailable(f"{SINGLE} did not answer in time", Problem.TIMED_OUT, f"{named} did not answer in time")
+    if setting := _setting_at_fault(error):
+        return CoreUnavailable(setting)
     return CoreUnavailable("Redis cannot be reached", told=f"{named} cannot be reached: {_reason(error)}")
 
 
@@ -143,7 +143,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def _blamed(error: BaseException) -> str:
+def _setting_at_fault(error: BaseException) -> str:
     """Say which setting prevents the connection, if one does."""
     for cause in _causes(error):
         match cause:
@@ -179,14 +179,14 @@ class RedisNode:
         self._place = str(at.get("path") or Address(at.get("host", "localhost"), at.get("port", 6379)))
         self._retired = False
         self._gathered: list[_Asked] = []
-        self._carrying: set[asyncio.Task[None]] = set()
+        self._round_trips: set[asyncio.Task[None]] = set()
         self._timeout = timeout
         self._package = packages.first if packages else None
         self._other = packages.other if packages else None
         self._loads = 0
         self._loading = asyncio.Lock()
-        self._refused = FailureLog("Redis rejects the operations")
-        self._without = FailureLog("the functions for redis-cli are not loaded")
+        self._load_failures = FailureLog("Redis rejects the operations")
+        self._inspection_failures = FailureLog("the functions for redis-cli are not loaded")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands in one round trip; a refused command has its error among the replies.
@@ -203,11 +203,11 @@ class RedisNode:
         else:
             # Share the round trip with other callers of this turn of the loop: it costs more than an operation.
             if not self._gathered:
-                loop.call_soon(self._depart)
+                loop.call_soon(self._flush)
             self._gathered.append((lines, answered))
         return await answered
 
-    def _depart(self) -> None:
+    def _flush(self) -> None:
         gathered, self._gathered = self._gathered, []
         if len(gathered) == 1:
             self._start(gathered)
@@ -225,11 +225,11 @@ class RedisNode:
 
     def _start(self, part: list[_Asked]) -> None:
         """Begin a round trip that goes on even if its callers are cancelled."""
-        task = start(self._carry(part))
-        self._carrying.add(task)
-        task.add_done_callback(self._carrying.discard)
+        task = start(self._run_round_trip(part))
+        self._round_trips.add(task)
+        task.add_done_callback(self._round_trips.discard)
 
-    async def _carry(self, part: list[_Asked]) -> None:
+    async def _run_round_trip(self, part: list[_Asked]) -> None:
         try:
             parts, _answers = zip(*part, strict=True)
             replies = await self._send(parts)
@@ -248,7 +248,7 @@ class RedisNode:
     async def _send(self, parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
         """Send the commands of several callers in one round trip; returns the replies of each."""
         found = await self._exchange(parts[0] if len(parts) == 1 else [line for lines in parts for line in lines])
-        replies = [found] if len(parts) == 1 else _parted(found, parts)
+        replies = [found] if len(parts) == 1 else _split(found, parts)
         return await self._send_forgotten(parts, replies) if any(map(isinstance, found, ERRORS)) else replies
 
     async def _send_forgotten(self, parts: Sequence[Sequence[Line]], replies: list[list[Any]]) -> list[list[Any]]:
@@ -259,7 +259,7 @@ class RedisNode:
                 break
             # Redis has lost the operations since this connection last checked, and none of these calls has run.
             try:
-                again = _parted(await self._exchange([line for lines in unrun for line in lines]), unrun)
+                again = _split(await self._exchange([line for lines in unrun for line in lines]), unrun)
             except Unsent as error:
                 # Some of the other commands may have run.
                 raise CoreUnavailable(error.detail, error.problem, str(error)) from error
@@ -287,7 +287,7 @@ class RedisNode:
             if asyncio.get_running_loop().time() > ends:
                 # The callers have given up: run nothing.
                 raise _unsent(TimeoutError(), self._place)
-            replies = await connection.replies(self._worded(lines))
+            replies = await connection.replies(self._encoded(lines))
         except BusyLoadingError as error:
             if len(lines) == 1:
                 raise _unsent(error, self._place) from error
@@ -303,7 +303,7 @@ class RedisNode:
             self._loads += 1
         return replies
 
-    def _worded(self, lines: Sequence[Line]) -> Sequence[Line]:
+    def _encoded(self, lines: Sequence[Line]) -> Sequence[Line]:
         """Encode operations for the package that this master has."""
         package = self._package
         if package is None:
@@ -334,9 +334,9 @@ class RedisNode:
         except (RedisError, OSError, TimeoutError) as error:
             unsent = _unloaded(error, self._place)
             if isinstance(unsent, Unloaded):
-                self._refused.report(unsent)
+                self._load_failures.report(unsent)
             raise unsent from error
-        self._refused.recovered()
+        self._load_failures.recovered()
         connection.loads = loads
 
     def _take_other(self, why: ResponseError) -> None:
@@ -365,14 +365,14 @@ class RedisNode:
                 raise reply
         for reply in replies[needed:]:
             if isinstance(reply, Exception):
-                self._without.report(f"{ALONE} at {self._place}: {reply}")
+                self._inspection_failures.report(f"{SINGLE} at {self._place}: {reply}")
             else:
-                self._without.recovered()
+                self._inspection_failures.recovered()
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
         """Send one command to this master, the only one."""
         (reply,) = await self.send([line])
-        return {ALONE: reply}
+        return {SINGLE: reply}
 
     async def retire(self) -> None:
         """Close the connections; those in use after their reply."""
@@ -382,7 +382,7 @@ class RedisNode:
     async def close(self) -> None:
         """Close all connections after the calls under way."""
         self._retired = True
-        await asyncio.gather(*self._carrying, return_exceptions=True)
+        await asyncio.gather(*self._round_trips, return_exceptions=True)
         await self._connections.close()
 
 
@@ -396,13 +396,13 @@ async def _missing(package: Package, connection: Any) -> Loads:
     return package.loads(await connection.replies(list(map(split_name, package.question))))
 
 
-def _parted(replies: list[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
+def _split(replies: list[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
     """Split replies in the same way as the commands."""
-    parted, first = [], 0
+    split, first = [], 0
     for lines in parts:
-        parted.append(replies[first : first + len(lines)])
+        split.append(replies[first : first + len(lines)])
         first += len(lines)
-    return parted
+    return split
 
 
 def _unrun(lines: Sequence[Line], replies: Sequence[Any]) -> int:
@@ -426,7 +426,7 @@ def _unsent(error: Exception, place: str) -> Unsent:
     if isinstance(named, CoreUnavailable):
         return Unsent(named.detail, named.problem, str(named))
     detail = f"refuses connections: {str(error)[:200]}"
-    return Unsent(f"{ALONE} {detail}", told=f"{ALONE} at {place} {detail}")
+    return Unsent(f"{SINGLE} {detail}", told=f"{SINGLE} at {place} {detail}")
 
 
 def _unloaded(error: Exception, place: str) -> Unsent:
@@ -434,7 +434,7 @@ def _unloaded(error: Exception, place: str) -> Unsent:
     match fault(error, place):
         case CoreUnavailable(problem=Problem.OUT_OF_MEMORY) as named:
             remedy = "raise maxmemory, or delete what is not needed"
-            told = f"{ALONE} at {place} has no memory left to load the operations: {remedy}"
+            told = f"{SINGLE} at {place} has no memory left to load the operations: {remedy}"
             return Unloaded(named.detail, named.problem, told)
         case Forbidden() as named:
             return Unloaded(named.detail, named.problem, str(named))
@@ -443,4 +443,4 @@ def _unloaded(error: Exception, place: str) -> Unsent:
         case _:
             detail = "rejects the operations"
             remedy = "install stanzaq again, or set REDIS_PACKAGING"
-            return Unloaded(f"{ALONE} {detail}", told=f"{ALONE} at {place} {detail}: {str(error)[:300]}: {remedy}")
+            return Unloaded(f"{SINGLE} {detail}", told=f"{SINGLE} at {place} {detail}: {str(error)[:300]}: {remedy}")

@@ -28,29 +28,29 @@ class Sentinels:
     fresh_seconds: Final = 0.5
     """A live master that was replaced may learn of it ten seconds later, so clients must ask."""
 
-    def __init__(self, service: str, sentinels: Sequence[RedisNode], meet: Callable[..., RedisNode]) -> None:
-        """Ask these sentinels; `meet` makes a client of the master from its address and a greeting for its connections."""
+    def __init__(self, service: str, sentinels: Sequence[RedisNode], client_of: Callable[..., RedisNode]) -> None:
+        """Ask these sentinels; `client_of` makes a client of the master from its address and a greeting for its connections."""
         self._question: Line = ("SENTINEL GET-MASTER-ADDR-BY-NAME", service)
         self._service = service
         self._sentinels = sentinels
-        self._meet = meet
-        self._inquiry = FirstAnswer()
+        self._client_of = client_of
+        self._answers = FirstAnswer()
 
     async def find(self) -> Found:
         """Return the master that most sentinels name, for all slots. Raises CoreUnavailable when none knows one."""
-        named, trouble = Counter[Address](), CoreUnavailable("there is none")
-        for answer in self._inquiry.ask(self._ask(sentinel) for sentinel in self._sentinels):
+        named, last_fault = Counter[Address](), CoreUnavailable("there is none")
+        for answer in self._answers.ask(self._ask(sentinel) for sentinel in self._sentinels):
             try:
                 named[await answer] += 1
             except CoreUnavailable as error:
-                trouble = error
+                last_fault = error
                 continue
             # More than half agree: do not wait for hanging ones.
             if 2 * max(named.values()) > len(self._sentinels):
                 break
         if not named:
             msg = f"no sentinel knows a master of {self._service!r}"
-            raise CoreUnavailable(msg, told=f"{msg}: {trouble}")
+            raise CoreUnavailable(msg, told=f"{msg}: {last_fault}")
         return [(0, REDIS_CLUSTER_HASH_SLOTS - 1, named.most_common(1)[0][0])]
 
     async def _ask(self, sentinel: RedisNode) -> Address:
@@ -61,7 +61,7 @@ class Sentinels:
             raise CoreUnavailable(msg)
         return Address(named[0].decode(), int(named[1]))
 
-    def meet(self, address: Address) -> RedisNode:
+    def client_of(self, address: Address) -> RedisNode:
         """Make a client of the master; each new connection checks that the sentinels and the master itself confirm its role."""
 
         async def greet(connection: AbstractConnection) -> None:
@@ -78,10 +78,10 @@ class Sentinels:
                 msg = "the node is no longer the master"
                 raise RedisConnectionError(msg)
 
-        return self._meet(address, greet)
+        return self._client_of(address, greet)
 
     async def close(self) -> None:
         """Close the connections to the sentinels."""
-        await self._inquiry.close()
+        await self._answers.close()
         for sentinel in self._sentinels:
             await sentinel.close()
