@@ -1,4 +1,4 @@
-"""Who connects, and where: read from a URL and from the environment. Must not connect."""
+"""An account and its server, read from a URL and the environment. Must not connect."""
 
 import ipaddress
 import os
@@ -15,7 +15,7 @@ PASSWORD: Final = "STANZAQ_PASSWORD"  # noqa: S105  (the name of a variable)
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A full JID, how its password is had, the service that it works with, and where its server is, if not where DNS says."""
+    """A full JID, the source of its password, the domain of its queue, and its server's address if that is not in DNS."""
 
     jid: str
     password: Callable[[], str]
@@ -25,7 +25,7 @@ class Account:
 
     @classmethod
     def read(cls, url: str, service: str | None, password: Password, address: str | None, tls: Tls) -> "Account":
-        """Read what a worker or a publisher is given; raises ValueError with what is wrong and what to write."""
+        """Check the arguments of a worker or publisher; raises ValueError with the fault and its remedy."""
         parts = urlsplit(url)
         if parts.scheme != "xmpp" or not parts.username or not parts.hostname or parts.password:
             msg = f"{url!r}: write xmpp://user@example.org, and give the password as STANZAQ_PASSWORD or password="
@@ -37,7 +37,7 @@ class Account:
         if tls == "disabled" and not (at and _is_loopback(at[0])):
             msg = "tls='disabled' is taken on loopback alone: give an address such as 127.0.0.1:5222, or leave TLS on"
             raise ValueError(msg)
-        # Another connection of the same resource would end this one.
+        # Another connection with the same resource would end this one.
         resource = unquote(parts.path.strip("/")) or f"stanzaq-{secrets.token_hex(8)}"
         jid = f"{unquote(parts.username)}@{parts.hostname}/{resource}"
         return cls(jid, _given(password), service or f"queue.{parts.hostname}", at, tls)

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: seconds, or texts such as `10m`. Pure."""
+"""Durations as people write them: seconds, or strings such as `10m`. Pure."""
 
 import re
 from typing import Final
@@ -11,7 +11,7 @@ _TEXT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", re.ASCII)
 
 
 def seconds(duration: Duration) -> float:
-    """Give a duration in seconds; raises ValueError on what is none."""
+    """Return a duration in seconds; raises ValueError if it is malformed."""
     found = _TEXT.fullmatch(duration.strip()) if isinstance(duration, str) else None
     if found:
         return float(found[1]) * _UNITS[found[2]]

@@ -1,10 +1,10 @@
-"""What a caller of the library may have to catch. Must not know transports."""
+"""The library's exception. Must not know transports."""
 
 
 class StanzaqError(Exception):
-    """What was asked for cannot be done: one sentence that says what is wrong and what to do.
+    """A request failed; the message is one sentence that says why and what to do.
 
-    `condition` is the name of the error that the service answered (RFC 6120 §8.3.3), empty when it answered none.
+    `condition` is the name of the service's error (RFC 6120 §8.3.3), empty if it sent none.
     """
 
     def __init__(self, message: str, condition: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What a handler is given. Must not know where it came from."""
+"""The argument of a handler. Must not know where it came from."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,16 +9,16 @@ T = TypeVar("T")
 
 
 async def _nothing() -> None:
-    """Renew nothing: a copy in another process has no connection."""
+    """Do nothing: a copy in another process has no connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[T]):
     """One item under one lock.
 
-    `token` is larger for every later lock of the item: a store that refuses lower tokens than it has seen refuses late workers.
-    `attempt` counts from 1. `published` is when the item first came into the queue. `deadline` is when the lock ends by the
-    service's clock, unless it is renewed; the worker renews it by itself.
+    `token` grows with every lock of the item: a store that refuses lower tokens than it has seen refuses late workers.
+    `attempt` counts from 1. `published` is the time of the item's first publish. `deadline` is when the lock ends by the
+    service's clock, unless it is renewed, which the worker does automatically.
     """
 
     payload: T
@@ -34,9 +34,9 @@ class Job(Generic[T]):
     _renew: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
 
     def apart(self) -> Self:
-        """Give a copy for another process, where there is no connection to renew through."""
+        """Return a copy for another process, which has no connection and cannot renew the lock."""
         return replace(self, _renew=_nothing)
 
     async def renew(self) -> None:
-        """Start the lock time anew now, e.g. before a step that blocks the event loop for long."""
+        """Restart the lock time now, e.g. before a step that blocks the event loop for long."""
         await self._renew()

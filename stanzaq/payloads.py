@@ -1,7 +1,7 @@
-"""Payloads as Python values: what a handler's annotation asks for, and what a publisher gives. Pure.
+"""Payloads as Python values: reads them as the type of a handler's annotation, and writes a publisher's. Pure.
 
-msgspec reads and writes JSON: it checks dataclasses, TypedDicts and containers against their annotations, and says where one does
-not fit. A pydantic model is read and written by its own methods.
+msgspec reads and writes JSON: it checks dataclasses, TypedDicts and containers against their annotations, and tells where one
+does not match. Pydantic models are read and written by their own methods.
 """
 
 import inspect
@@ -23,11 +23,11 @@ BYTES: Final = "application/octet-stream"
 
 
 class Unfit(ValueError):  # noqa: N818  (it names what is so)
-    """A payload is not what the handler's annotation says; the text tells where."""
+    """A payload does not match the handler's annotation; the text tells where."""
 
 
 def annotated(handler: Callable[..., Any]) -> Any:  # noqa: ANN401  (any type may be asked for)
-    """Give the type that a handler's parameter asks for: `T` of `Job[T]`, Any where nothing is said. Raises TypeError."""
+    """Return the payload type of a handler's parameter: `T` of `Job[T]`, Any without an annotation. Raises TypeError."""
     parameters = list(inspect.signature(handler).parameters.values())
     wanted = [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
     if len(wanted) != 1:
@@ -44,7 +44,7 @@ def annotated(handler: Callable[..., Any]) -> Any:  # noqa: ANN401  (any type ma
 
 
 def decoded(content: Content, wanted: Any) -> Any:  # noqa: ANN401
-    """Read a payload as the type that is wanted; raises Unfit."""
+    """Read a payload as a type; raises Unfit."""
     if wanted is bytes:
         return content.body
     try:
@@ -64,7 +64,7 @@ def decoded(content: Content, wanted: Any) -> Any:  # noqa: ANN401
 
 
 def encoded(payload: Any) -> Content:  # noqa: ANN401
-    """Write a value as a payload; raises TypeError on a value of which no payload can be made."""
+    """Write a value as a payload; raises TypeError if that is impossible."""
     match payload:
         case Content():
             return payload
@@ -79,7 +79,7 @@ def encoded(payload: Any) -> Content:  # noqa: ANN401
 
 
 def _by_content(content: Content) -> Any:  # noqa: ANN401
-    """Read a payload as its type says: JSON, an element, text, or bytes as they are."""
+    """Read a payload by its media type: JSON, an element, text, or bytes unchanged."""
     kind = _kind(content)
     if kind == JSON:
         return msgspec.json.decode(content.body)

@@ -1,4 +1,4 @@
-"""A publisher: sends items, and waits until the service has each. Must not know stanzas."""
+"""A publisher: sends items, and waits until the service has stored each. Must not know stanzas."""
 
 import asyncio
 import secrets
@@ -13,15 +13,15 @@ from stanzaq.errors import StanzaqError
 from stanzaq.xmpp.publisher import Hints, XmppSender
 
 _AT_ONCE: Final = 50
-"""How many items of `publish_many` are under way at once."""
+"""Number of items that `publish_many` sends at once."""
 
 
 class Publisher:
     """Sends items: `async with Publisher(...) as publisher: await publisher.publish("thumbnails", picture)`.
 
-    The arguments are those of `Worker`. A publish whose answer is lost is repeated under the same id until it is answered. While
-    the item waits, the repeat replaces it. Later, when a worker has the item or has done it, the repeat is ignored by a node with
-    `stanzaq#dedupe` = `ignore`; any other node takes it for new work.
+    The arguments are those of `Worker`. A publish whose answer is lost is repeated with the same id until it is answered. While
+    the item waits, the repeat replaces it. Once a worker has the item or has completed it, a node with
+    `stanzaq#dedupe` = `ignore` ignores the repeat; any other node takes it for a new item.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class Publisher:
         address: str | None = None,
         tls: Tls = "required",
     ) -> None:
-        """Read what is given, as a worker does; raises ValueError. Nothing is connected before `async with`."""
+        """Check the arguments as a worker does; raises ValueError. Connects only in `async with`."""
         self._account = Account.read(url, service, password, address, tls)
         self._sender: XmppSender | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Begin to connect; the first publish waits for it."""
+        """Start to connect; the first publish waits for the connection."""
         self._sender = XmppSender(self._account)
         self._running = asyncio.create_task(self._sender.run())
         return self
@@ -66,11 +66,11 @@ class Publisher:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> str:
-        """Send an item, and give its id when the service has it.
+        """Send an item, and return its id once the service has stored it.
 
-        A dict, a list, a dataclass and the like are sent as JSON, an Element as XML, a str as text, bytes as they are. `key` is
-        the group key. The item is not handed out before `delay`, nor after `ttl`, which are whole seconds to the service.
-        `priority` is 0 to 9, 4 if not given. Raises StanzaqError when the service refuses, TypeError on what is no payload.
+        A dict, a list, a dataclass and the like are sent as JSON, an Element as XML, a str as text, bytes unchanged. `key` is
+        the group key. The item is not handed out before `delay` nor after `ttl`, which the service counts in whole seconds.
+        `priority` is 0 to 9, 4 by default. Raises StanzaqError if the service refuses, TypeError for an unsuitable payload.
         """
         if self._sender is None or self._running is None:
             msg = "the publisher is not open: use it as `async with Publisher(...) as publisher`"
@@ -78,7 +78,7 @@ class Publisher:
         hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
         item = id or secrets.token_hex(16)
         sending = asyncio.create_task(self._sender.publish(node, item, payloads.encoded(payload), headers or {}, hints))
-        # A connection that cannot be had ends everything that waits for it.
+        # A connection that fails for good ends everything that waits for it.
         await asyncio.wait({sending, self._running}, return_when=asyncio.FIRST_COMPLETED)
         if not sending.done():
             sending.cancel()
@@ -86,7 +86,7 @@ class Publisher:
         return await sending
 
     async def publish_many(self, node: str, payloads: Iterable[Any] | AsyncIterable[Any]) -> list[str]:
-        """Send many items, some at once, so their order is not kept; gives their ids. Raises as `publish` does."""
+        """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""
         room = asyncio.Semaphore(_AT_ONCE)
 
         async def send(payload: Any) -> str:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""What becomes of an item whose handler fails: it is tried again after a delay, or goes to the dead letters. Pure."""
+"""The fate of an item whose handler fails: it is retried after a delay, or becomes a dead letter. Pure."""
 
 import random
 from collections.abc import Callable
@@ -8,18 +8,18 @@ from typing import Final
 from stanzaq.durations import Duration, seconds
 
 MAX_DELAY_SECONDS: Final = 43_200.0
-"""The longest delay that the service takes when an item is given back."""
+"""The longest delay that the service accepts for a returned item."""
 
 
 class Reject(Exception):  # noqa: N818  (it is raised to say what is to be done, as StopIteration is)
-    """Raised by a handler: the item goes to the dead letters at once, with this reason."""
+    """Raised by a handler: the item becomes a dead letter at once, with this reason."""
 
 
 class Retry(Exception):  # noqa: N818
-    """How failed items are tried again, as a policy of a task; or raised by a handler, with a `delay` for this one time.
+    """How failed items are retried: the policy of a task, or raised by a handler to choose the `delay` of this attempt.
 
-    `attempts` is how often an item is tried at most; None leaves it to the node (`stanzaq#max_deliveries`). The first delay is
-    `delay`, each further one is `backoff` times as long, up to `limit`. With `jitter` each is cut at random, by half at most.
+    `attempts` is the most attempts per item; None leaves it to the node (`stanzaq#max_deliveries`). The first delay is
+    `delay`, each further one is `backoff` times as long, up to `limit`. `jitter` shortens each at random by up to half.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class Retry(Exception):  # noqa: N818
         super().__init__(f"again after {self.delay:g} s")
 
     def delay_after(self, attempt: int, chance: Callable[[], float] = random.random) -> float:
-        """Give the delay in seconds after a failed attempt, the first of which is 1; `chance` gives 0 to 1."""
-        # The exponent is bounded: a float holds no more than 2^1023.
+        """Return the delay in seconds after a failed attempt, counted from 1; `chance` returns 0 to 1."""
+        # The exponent is limited because a float holds at most 2^1023.
         delay = min(self.limit, self.delay * self.backoff ** min(attempt - 1, 64))
         return delay * (1 + chance()) / 2 if self.jitter else delay
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """How an item is given back: after `delay` seconds, or as a dead letter, with a reason."""
+    """How an item is returned: for another attempt after `delay` seconds, or as a dead letter, with a reason."""
 
     reason: str
     delay: float = 0.0
@@ -62,7 +62,7 @@ class Release:
 
 
 def after_failure(fault: BaseException, attempt: int, max_attempts: int, policy: Retry) -> Release:
-    """Decide what becomes of an item whose handler raised `fault`."""
+    """Decide how to return an item whose handler raised `fault`."""
     cause = fault.__cause__ if isinstance(fault, Retry) and fault.__cause__ else fault
     reason = f"{type(cause).__name__}: {cause}"
     if isinstance(fault, Reject):

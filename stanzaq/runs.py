@@ -1,4 +1,4 @@
-"""The runs of jobs: each delivery is worked once, its lock is renewed meanwhile, and its end is told to the service.
+"""Runs of jobs: runs the handler once per delivery, renews the lock meanwhile, and reports the outcome to the service.
 
 A run ends in one of three ways: its handler ends, its lock is lost, or the worker stops. Must not know how stanzas look or who
 registered which handler.
@@ -19,19 +19,19 @@ from stanzaq.transport import Delivery, Lock, Transport
 log = logging.getLogger("stanzaq")
 
 _RENEWALS: Final = 3
-"""A lock is renewed when a third of its time is over, so two renewals may fail before it ends."""
+"""A lock is renewed after a third of its time, so two renewals may fail before it ends."""
 
 _SETTLE_SECONDS: Final = 5.0
-"""So long a handler that was cancelled has to end."""
+"""Time for a cancelled handler to end."""
 
 _STOPPED: Final = Release("the worker stops")
 
 
 class Runs:
-    """All runs of one worker; takes what its transport tells."""
+    """All runs of one worker; receives the events of its transport."""
 
     def __init__(self, transport: Transport, tasks: Mapping[str, Task], concurrency: int) -> None:
-        """Work `concurrency` items at once; what is delivered beyond that waits here, under its lock."""
+        """Run `concurrency` jobs at once; further deliveries wait here, under their locks."""
         self._transport = transport
         self._tasks = tasks
         self._room = asyncio.Semaphore(concurrency)
@@ -40,7 +40,7 @@ class Runs:
         self._finishing = False
 
     def deliver(self, delivery: Delivery) -> None:
-        """Work an item; the same lock is worked once, however often it is delivered."""
+        """Start the run of an item; a lock that is delivered again starts none."""
         lock = delivery.lock
         task = self._tasks.get(lock.node)
         if lock in self._runs or task is None:
@@ -56,17 +56,17 @@ class Runs:
             self._runs[lock].lose()
 
     def deleted(self, node: str, item: str) -> None:
-        """Cancel a run whose item somebody has deleted; what this worker acknowledges has no handler any more."""
+        """Cancel a run whose item was deleted. Items acknowledged by this worker have no running handler."""
         for lock, run in list(self._runs.items()):
             if (lock.node, lock.item) == (node, item):
                 run.lose()
 
     def locks(self, node: str) -> set[Lock]:
-        """Give the locks of the runs on a node."""
+        """Return the locks of the runs on a node."""
         return {lock for lock in self._runs if lock.node == node}
 
     async def finish(self, grace: float) -> None:
-        """Let what runs end within `grace` seconds; give back the rest, and at once what has not begun."""
+        """Return items not started yet at once, and those of jobs that do not end within `grace` seconds."""
         self._finishing = True
         for run in list(self._runs.values()):
             if not run.began:
@@ -78,13 +78,13 @@ class Runs:
         for run in list(self._runs.values()):
             run.stop()
         if tasks:
-            # A handler that ignores its cancellation is not waited for.
+            # Do not wait for a handler that ignores its cancellation.
             await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
         self._callers.close()
 
 
 class _Run:
-    """One delivery, from its arrival to the service's answer to its end."""
+    """One delivery, from its arrival until the service has confirmed its outcome."""
 
     def __init__(
         self, transport: Transport, callers: Callers, room: asyncio.Semaphore, task: Task, delivery: Delivery
@@ -101,21 +101,21 @@ class _Run:
         self.task = asyncio.create_task(self._work())
 
     def lose(self) -> None:
-        """Cancel the handler because the lock has ended; the service is told nothing."""
+        """Cancel the handler because the lock has ended; report nothing to the service."""
         if not (self._lost or self._ended):
             log.warning("lock lost: the job is cancelled", extra=self._about)
             self._lost = True
             self._handling.cancel()
 
     def stop(self) -> None:
-        """Cancel the handler because the worker stops; the item is given back."""
+        """Cancel the handler because the worker stops, and return the item."""
         if not self._ended:
             self._stopped = True
             self._handling.cancel()
 
     @property
     def _about(self) -> dict[str, Any]:
-        """What a log record says beside its text."""
+        """The extra fields of a log record."""
         lock = self._delivery.lock
         return {"node": lock.node, "item": lock.item, "attempt": self._delivery.attempt, "token": lock.token}
 
@@ -124,7 +124,7 @@ class _Run:
         try:
             end = await self._handling
         except asyncio.CancelledError:
-            # It was cancelled before its handler began.
+            # Cancelled before its handler started.
             end = _STOPPED
         finally:
             self._ended = True
@@ -135,7 +135,7 @@ class _Run:
             log.exception("the end of a job could not be told: its lock will run out", extra=self._about)
 
     async def _tell(self, end: Release | None) -> None:
-        """Acknowledge the item, or give it back; nothing when the lock has ended."""
+        """Acknowledge or return the item; do nothing if the lock has ended."""
         lock = self._delivery.lock
         if self._lost:
             return
@@ -144,7 +144,7 @@ class _Run:
             log.warning("the lock had ended before the job did: another worker gets the item", extra=self._about)
 
     async def _handled(self) -> Release | None:
-        """Wait for room and run the handler; gives None when the item is done, else how it is given back."""
+        """Wait for room and run the handler; returns None if the item is completed, otherwise how to return it."""
         delivery, task = self._delivery, self._task
         attempts = min(delivery.max_attempts, task.retry.attempts or delivery.max_attempts)
         limit = asyncio.timeout(task.timeout)
@@ -158,7 +158,7 @@ class _Run:
                 log.error("%s", error, extra=self._about)  # noqa: TRY400  (the text says it all)
                 return Release(str(error), dead=True)
             except BaseException as error:
-                # Whatever a handler raises ends its job, not the worker.
+                # Any exception of a handler ends its job, not the worker.
                 if self._lost or self._stopped:
                     return _STOPPED
                 fault = TimeoutError(f"not done in {task.timeout:g} s") if limit.expired() else error
@@ -189,7 +189,7 @@ class _Run:
         )
 
     async def _keep(self) -> None:
-        """Renew the lock again and again, until it is lost."""
+        """Renew the lock repeatedly until it is lost."""
         lasts = await self._transport.lock_seconds(self._delivery.lock.node)
         loop = asyncio.get_running_loop()
         at = loop.time()
@@ -201,7 +201,7 @@ class _Run:
             except StanzaqError:
                 log.exception("a lock could not be renewed", extra=self._about)
                 continue
-            # An owner may have changed how long locks last. Both deadlines are by the service's clock: ours need not agree.
+            # An owner may have changed the lock time. Both deadlines are by the service's clock, so ours need not agree.
             elapsed, at = loop.time() - at, loop.time()
             lasts = max(1.0, lasts + (self._deadline - before).total_seconds() - elapsed)
 

@@ -1,6 +1,6 @@
-"""A publisher for programs without an event loop, such as Django and Flask: the same as `stanzaq.Publisher`, and each call waits.
+"""A publisher for programs without an event loop, such as Django and Flask: `stanzaq.Publisher` with blocking calls.
 
-It runs the other one in a thread of its own. Must not know what it sends.
+It runs the other one in its own thread. Must not know what it sends.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Publisher:
-    """Sends items from any thread. It connects with its first publish; `close`, or the end of a `with`, disconnects."""
+    """Sends items from any thread. The first publish connects; `close`, or the end of a `with`, disconnects."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Publisher:
         address: str | None = None,
         tls: Tls = "required",
     ) -> None:
-        """Read what is given, as a worker does; raises ValueError. Nothing is connected yet."""
+        """Check the arguments as a worker does; raises ValueError. Does not connect yet."""
         self._publisher = publisher.Publisher(url, service=service, password=password, address=address, tls=tls)
         self._opening = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -48,16 +48,16 @@ class Publisher:
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
     ) -> str:
-        """Send an item, and give its id when the service has it.
+        """Send an item, and return its id once the service has stored it.
 
-        Raises TimeoutError after `timeout`: the item may be in the queue, so publish it again under the same `id`. All else is
-        as for `stanzaq.Publisher.publish`.
+        Raises TimeoutError after `timeout`: the item may be in the queue, so publish it again with the same `id`. The rest is
+        as in `stanzaq.Publisher.publish`.
         """
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
         return self._wait(self._publisher.publish(node, payload, id=id, **hints), timeout)
 
     def publish_many(self, node: str, payloads: Iterable[Any], *, timeout: Duration | None = None) -> list[str]:
-        """Send many items, some at once, so their order is not kept; gives their ids. Raises as `publish` does."""
+        """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""
         return self._wait(self._publisher.publish_many(node, payloads), timeout)
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Publisher:
             self._loop = self._thread = None
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return this publisher."""
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""A task: the function that works the items of one node, and how it is called. Must not know transports or locks."""
+"""A task: the function that processes the items of one node, and how it is called. Must not know transports or locks."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ Handler = Callable[[Job[Any]], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is done with the items of a node; `timeout` is in seconds, None for none."""
+    """The handler of a node's items, and its settings; `timeout` is in seconds or None."""
 
     node: str
     handler: Handler
@@ -28,10 +28,10 @@ class Task:
 
 
 class Callers:
-    """Calls handlers: in the event loop, in threads, or in processes, of which there are as many as jobs run at once."""
+    """Calls handlers in the event loop, in threads or in processes, as many as jobs run at once."""
 
     def __init__(self, concurrency: int) -> None:
-        """Start nothing yet."""
+        """Start no thread or process yet."""
         self._concurrency = concurrency
         self._threads: Executor | None = None
         self._processes: Executor | None = None
@@ -45,13 +45,13 @@ class Callers:
                 self._threads = self._threads or ThreadPoolExecutor(self._concurrency, "stanzaq-job")
                 return await asyncio.get_running_loop().run_in_executor(self._threads, task.handler, job)
             case "process":
-                # Forking a process that has threads and connections is not safe.
+                # Forking a process with threads and connections is unsafe.
                 context = multiprocessing.get_context("spawn")
                 self._processes = self._processes or ProcessPoolExecutor(self._concurrency, context)
                 return await asyncio.get_running_loop().run_in_executor(self._processes, task.handler, job.apart())
 
     def close(self) -> None:
-        """Let threads and processes go; those that still work are not waited for."""
+        """Shut down threads and processes without waiting for those still busy."""
         for executor in (self._threads, self._processes):
             if executor is not None:
                 executor.shutdown(wait=False, cancel_futures=True)
@@ -67,7 +67,7 @@ async def _guarded(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
 
 
 def run_in(handler: Handler, asked: RunIn | None) -> RunIn:
-    """Decide where a handler runs: coroutines in the loop, plain functions in threads, unless it is said. Raises TypeError."""
+    """Decide where a handler runs: by default coroutines in the loop, plain functions in threads. Raises TypeError."""
     call = handler if inspect.isroutine(handler) else type(handler).__call__
     is_coroutine = inspect.iscoroutinefunction(call)
     if asked is None:

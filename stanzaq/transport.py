@@ -1,4 +1,4 @@
-"""The interface between workers and what carries items to them: values and two protocols. Must not know any transport."""
+"""The interface between workers and transports: values and two protocols. Must not know any transport."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from stanzaq.retry import Release
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A payload: bytes, and the media type that its publisher gave them."""
+    """A payload: bytes and their media type."""
 
     body: bytes
     type: str
@@ -18,7 +18,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """One worker's hold on an item; the token is larger for every later lock of it."""
+    """A worker's lock on an item; the token grows with every lock of the item."""
 
     node: str
     item: str
@@ -28,7 +28,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An item that the service has handed to this worker, under a lock that the service ends at `deadline` by its own clock."""
+    """An item delivered to this worker, under a lock that ends at `deadline` by the service's clock."""
 
     lock: Lock
     attempt: int
@@ -41,41 +41,41 @@ class Delivery:
 
 
 class Receiver(Protocol):
-    """What a transport tells a worker."""
+    """The events that a transport reports to a worker."""
 
     def deliver(self, delivery: Delivery) -> None:
-        """Take an item; the same lock may be delivered again."""
+        """Receive an item; the same lock may be delivered again."""
 
     def lost(self, lock: Lock) -> None:
-        """Hear that a lock has ended without the worker's doing."""
+        """Receive notice that a lock ended without the worker's doing."""
 
     def deleted(self, node: str, item: str) -> None:
-        """Hear that an item is gone: it was acknowledged here, or somebody has deleted it."""
+        """Receive notice that an item is gone: acknowledged here, or deleted by somebody."""
 
     def locks(self, node: str) -> set[Lock]:
-        """Give the locks on a node that the worker takes for its own now."""
+        """Return the locks on a node that the worker believes it holds."""
 
 
 class Transport(Protocol):
-    """A way to the service. Requests wait out lost connections and are repeated until they are answered."""
+    """A connection to the service. Requests wait while it is lost, and are repeated until they are answered."""
 
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
-        """Receive items of nodes, up to so many at once of each, until `close`; raises StanzaqError when that cannot be."""
+        """Receive items of nodes, at most the given number at once from each, until `close`; raises StanzaqError if refused."""
 
     async def acknowledge(self, lock: Lock) -> bool:
-        """End an item's work; False when the lock had ended before."""
+        """Acknowledge an item; False if the lock had already ended."""
 
     async def release(self, lock: Lock, how: Release) -> bool:
-        """Give an item back; False when the lock had ended before."""
+        """Return an item; False if the lock had already ended."""
 
     async def renew(self, lock: Lock) -> datetime | None:
-        """Start the lock time anew; gives the new deadline, None when the lock had ended before."""
+        """Restart the lock time; returns the new deadline, or None if the lock had already ended."""
 
     async def lock_seconds(self, node: str) -> float:
-        """Give how long locks of a node last."""
+        """Return the lock time of a node."""
 
     async def pause(self) -> None:
-        """Receive no further items; what is held stays held."""
+        """Receive no further items; existing locks stay."""
 
     async def close(self) -> None:
-        """Leave: the service hands what is still held to others."""
+        """Disconnect: the service hands items still held to others."""

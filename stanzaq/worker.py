@@ -1,4 +1,4 @@
-"""A worker: functions for nodes, and a process that runs them until it is told to stop. Must not know stanzas."""
+"""A worker: functions for nodes, and a process that runs them until it is stopped. Must not know stanzas."""
 
 import asyncio
 import logging
@@ -25,12 +25,12 @@ MAX_CREDIT = 1_000
 
 
 class Worker:
-    """Works the items of nodes with functions.
+    """Processes the items of nodes with functions.
 
     `url` is the account, `xmpp://user@example.org`. `service` is the queue's domain; if it is not given, `queue.` before the
-    account's. The password is a text, or a callable that gives it at each login; if it is not given, `STANZAQ_PASSWORD`.
-    `address` is `host:port` of the XMPP server where DNS does not tell it. `concurrency` jobs run at once; `prefetch` more are
-    held ready. After `stop` or SIGTERM running jobs have `grace` seconds. `create` makes missing nodes. Raises ValueError.
+    account's. The password is a string, or a callable that returns it at each login; by default `STANZAQ_PASSWORD`.
+    `address` is `host:port` of the XMPP server if it is not in DNS. `concurrency` jobs run at once; `prefetch` more are
+    held ready. After `stop` or SIGTERM running jobs have `grace` seconds. `create` creates missing nodes. Raises ValueError.
     """
 
     def __init__(  # noqa: PLR0913  (what users may say)
@@ -46,7 +46,7 @@ class Worker:
         grace: Duration = 30.0,
         create: bool = False,
     ) -> None:
-        """Read what is given; nothing is connected before `run` or `serve`."""
+        """Check the arguments; connects only in `run` or `serve`."""
         if not (concurrency >= 1 and prefetch >= 0 and concurrency + prefetch <= MAX_CREDIT):
             msg = f"concurrency={concurrency}, prefetch={prefetch}: together 1 to {MAX_CREDIT} items are held at once"
             raise ValueError(msg)
@@ -62,12 +62,12 @@ class Worker:
     def task(
         self, node: str, *, retry: Retry | None = None, timeout: Duration | None = None, run_in: RunIn | None = None
     ) -> Callable[[H], H]:
-        """Have the decorated function work the items of a node.
+        """Register the decorated function as the handler of a node's items.
 
         A coroutine runs in the event loop, a plain function in a thread, or in a process with `run_in="process"`. It takes a
-        `Job[T]`, whose payload is a T. When it returns, the item is done. When it raises, the item is tried again as `retry`
-        says, or as the `Retry` that it raises; `Reject` sends it to the dead letters. After `timeout` it has failed.
-        Raises TypeError or ValueError where the function cannot be a handler.
+        `Job[T]`, whose payload is a T. When it returns, the item is completed. When it raises, the item is retried as `retry`
+        says, or as the `Retry` that it raises; `Reject` makes it a dead letter. After `timeout` it counts as failed.
+        Raises TypeError or ValueError if the function cannot be a handler.
         """
 
         def register(handler: H) -> H:
@@ -83,9 +83,9 @@ class Worker:
         return register
 
     def run(self) -> None:
-        """Be a program: work until SIGTERM or SIGINT, a second of which ends running jobs at once.
+        """Run as a program until SIGTERM or SIGINT; a second signal ends running jobs at once.
 
-        Exits with one line when the service cannot be used. Logs to stderr, unless logging is set up already.
+        Exits with one line if the service cannot be used. Logs to stderr, unless logging is already set up.
         """
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
         try:
@@ -94,7 +94,7 @@ class Worker:
             sys.exit(f"stanzaq: {error}")
 
     async def serve(self) -> None:
-        """Work until `stop`, in the event loop that runs. Raises StanzaqError when the service cannot be used."""
+        """Run in the current event loop until `stop`. Raises StanzaqError if the service cannot be used."""
         if not self._tasks:
             msg = "the worker has no task: decorate a function with @worker.task(node)"
             raise ValueError(msg)
@@ -106,7 +106,7 @@ class Worker:
         try:
             await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                # Both wait for the service, which may be away.
+                # Both wait for the service, which may be unreachable.
                 leaving = asyncio.create_task(transport.pause())
                 await runs.finish(self._grace)
                 leaving.cancel()
@@ -120,7 +120,7 @@ class Worker:
             working.result()
 
     def stop(self) -> None:
-        """Have `serve` end: no new jobs, and running ones have their grace. May be called from any thread."""
+        """Make `serve` end: no new jobs, and running ones have their grace. May be called from any thread."""
         if self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
 

@@ -1,6 +1,6 @@
-"""One account's connection to its XMPP server: it comes back by itself, and requests are repeated until they are answered.
+"""One account's connection to its XMPP server: it reconnects by itself, and repeats requests until they are answered.
 
-slixmpp connects and authenticates; stanzas go past its stanza classes as text and elements. Must not know what is in a stanza
+slixmpp connects and authenticates; stanzas bypass its stanza classes as text and elements. Must not know what a stanza contains
 beyond its addresses.
 """
 
@@ -26,19 +26,19 @@ log = logging.getLogger("stanzaq")
 
 _LOGIN_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 15.0
-"""So long an answer is waited for before the same request is sent again under the same id: the service answers it once."""
+"""Time to wait for an answer before the request is repeated with the same id: the service answers it once."""
 
 _LEAVE_SECONDS: Final = 2.0
 
 
 class Listener(Protocol):
-    """What a connection tells."""
+    """The events that a connection reports."""
 
     async def connected(self) -> None:
-        """Begin to work on a new stream, each time that there is one; raises StanzaqError when that cannot be."""
+        """Set up a new stream; raises StanzaqError if the service refuses."""
 
     def message(self, message: Element) -> None:
-        """Take a message of the service's."""
+        """Receive a message from the service."""
 
 
 class _StreamLostError(Exception):
@@ -46,10 +46,10 @@ class _StreamLostError(Exception):
 
 
 class Connection:
-    """Connects, and connects again after each loss, until it is closed."""
+    """Connects, and reconnects after each loss, until it is closed."""
 
     def __init__(self, account: Account) -> None:
-        """Make a connection that `run` opens."""
+        """Create a connection that `run` will open."""
         self._account = account
         self._numbers = itertools.count(1)
         self._run = secrets.token_hex(4)
@@ -60,10 +60,10 @@ class Connection:
         self._listener: Listener | None = None
         self._heard_at = 0.0
         self.jid = account.jid
-        """The full JID; the server may choose another resource than was asked for."""
+        """The full JID; the server may choose another resource than requested."""
 
     async def run(self, listener: Listener) -> None:
-        """Stay connected until `close`; raises StanzaqError when that cannot be: no other try would end otherwise."""
+        """Stay connected until `close`; raises StanzaqError if no further attempt can succeed."""
         self._listener = listener
         backoff = Backoff(0.5, 60.0)
         while not self._closed.is_set():
@@ -75,9 +75,9 @@ class Connection:
             await asyncio.sleep(delay)
 
     async def ask(self, what: str, kind: str, payload: str) -> Element:
-        """Send a request and give its result; raises StanzaqError on a lasting error, which says `what` cannot be done.
+        """Send a request and return its result; raises StanzaqError on a permanent error, saying that it cannot do `what`.
 
-        A request whose answer is lost is sent again under its id, also over the next stream.
+        A request whose answer is lost is repeated with its id, also over the next stream.
         """
         name = f"{self._run}-{next(self._numbers)}"
         backoff = Backoff(0.2, 10.0)
@@ -107,23 +107,23 @@ class Connection:
                 self._asked.pop(name, None)
 
     def _drop_silent(self) -> None:
-        """End a stream on which nothing comes any more, though it looks open."""
+        """End a stream that looks open but has been silent for too long."""
         if self._stream is not None and time.monotonic() - self._heard_at > 2 * _ANSWER_SECONDS:
             self._stream.abort()
 
     def send(self, text: str) -> None:
-        """Send a stanza now, on the stream that there is; without one it is lost."""
+        """Send a stanza now on the current stream; without one it is lost."""
         if self._stream is not None:
             self._stream.send_raw(text)
 
     async def close(self) -> None:
-        """Leave in order."""
+        """Disconnect gracefully."""
         self._closed.set()
         if self._stream is not None:
             await self._stream.disconnect(wait=_LEAVE_SECONDS)
 
     async def _session(self, listener: Listener, backoff: Backoff) -> str:
-        """Connect once and stay until the stream ends; gives why it did."""
+        """Connect once, stay until the stream ends, and return the reason."""
         stream = _Stream(self._account, self._hear)
         work: asyncio.Task[None] | None = None
         try:
@@ -138,7 +138,7 @@ class Connection:
             ended = asyncio.create_task(stream.ended())
             await asyncio.wait((work, ended), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                # Raises what went wrong.
+                # Raises its exception.
                 work.result()
             return await ended
         finally:
@@ -152,7 +152,7 @@ class Connection:
             await stream.drop()
 
     def _hear(self, stanza: Element) -> bool:
-        """Take what the service sent; False of anything else."""
+        """Handle a stanza from the service; False for any other."""
         self._heard_at = time.monotonic()
         if stanza.get("from") != self._account.service:
             return False
@@ -169,7 +169,7 @@ class Connection:
 
 
 class _Stream:
-    """One stream of slixmpp's, from its opening to its end."""
+    """One stream of slixmpp, from its opening to its end."""
 
     def __init__(self, account: Account, hear: Callable[[Element], bool]) -> None:
         plain = account.tls == "disabled"
@@ -195,11 +195,11 @@ class _Stream:
             self.xmpp.add_event_handler(name, self._unauthorised)
 
     async def opened(self) -> str:
-        """Connect and log in; gives why that failed, or nothing. Raises StanzaqError where another try would fail too."""
+        """Connect and log in; returns why that failed, or "". Raises StanzaqError if another attempt would fail too."""
         attempt = self.xmpp.connect(*(self._account.address or (None, None)))
         try:
             async with asyncio.timeout(_LOGIN_SECONDS):
-                # A future in the place of a result is slixmpp's own next try: tries are ours.
+                # A future instead of a result is slixmpp's own next attempt; attempts are made here.
                 if await attempt is not None:
                     return self._fault or "the server cannot be reached"
                 up = asyncio.create_task(self._up.wait())
@@ -216,15 +216,15 @@ class _Stream:
         return self._fault or await self._ended
 
     async def ended(self) -> str:
-        """Wait for the end of the stream; gives why it ended."""
+        """Wait for the end of the stream and return the reason."""
         return await asyncio.shield(self._ended)
 
     async def drop(self) -> None:
-        """End it, however far it came."""
+        """End the stream in any state."""
         self.xmpp.cancel_connection_attempt()
         if self.xmpp.is_connected():
             self.xmpp.abort()
-        filters = self.xmpp._run_out_filters  # noqa: SLF001  (slixmpp ends this task never)
+        filters = self.xmpp._run_out_filters  # noqa: SLF001  (slixmpp never ends this task)
         if filters is not None:
             filters.cancel()
 

@@ -1,4 +1,4 @@
-"""Items to the service over XMPP. Must not know payloads but as content."""
+"""Sends items over XMPP. Must not look into payloads."""
 
 from collections.abc import Mapping
 from xml.etree.ElementTree import Element
@@ -13,18 +13,18 @@ __all__ = ["Hints", "XmppSender"]
 
 
 class XmppSender:
-    """The transport of a publisher that has an XMPP account."""
+    """The transport of a publisher with an XMPP account."""
 
     def __init__(self, account: Account) -> None:
         """Use an account."""
         self._connection = Connection(account)
 
     async def run(self) -> None:
-        """Stay connected until `close`; raises StanzaqError when that cannot be."""
+        """Stay connected until `close`; raises StanzaqError if no further attempt can succeed."""
         await self._connection.run(self)
 
     async def publish(self, node: str, item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
-        """Send an item until it is answered; gives its id. Raises StanzaqError when the service refuses it."""
+        """Send an item until it is answered, and return its id. Raises StanzaqError if the service refuses it."""
         await self._connection.ask(f"publish to {node}", "set", stanzas.publish(node, item, content, headers, hints))
         return item
 
@@ -33,7 +33,7 @@ class XmppSender:
         await self._connection.close()
 
     async def connected(self) -> None:
-        """Nothing has to be done on a new stream."""
+        """Do nothing: a publisher needs no set-up on a new stream."""
 
     def message(self, message: Element) -> None:
-        """Nobody sends a publisher anything that it waits for."""
+        """Ignore messages: a publisher expects none."""

@@ -34,10 +34,10 @@ _UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 _REASON_BYTES: Final = 1_024
 
 _AWAY: Final = {"remote-server-not-found", "remote-server-timeout", "service-unavailable", "recipient-unavailable"}
-"""The server answers so while the service is not connected to it."""
+"""The server's errors while the service is not connected to it."""
 
 ENDED: Final = frozenset({"item-not-found", "conflict", "forbidden", "unexpected-request"})
-"""What is answered about a lock, named by its token, that is the sender's no more."""
+"""The service's errors for a lock, named by its token, that the sender no longer holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,16 @@ class Refusal:
 
     @property
     def passing(self) -> bool:
-        """The same request may succeed later."""
+        """Whether the same request may succeed later."""
         return (self.kind == "wait" or self.condition in _AWAY) and self.condition not in ENDED
 
     def fault(self, what: str) -> StanzaqError:
-        """Make the exception that tells what could not be done."""
+        """Return the exception for a request that could not do `what`."""
         return StanzaqError(f"cannot {what}: {self.condition}{f' ({self.text})' if self.text else ''}", self.condition)
 
 
 def refusal(iq: Element) -> Refusal | None:
-    """Read the error of an answer; None of a result."""
+    """Read the error of an answer; None for a result."""
     if iq.get("type") != "error":
         return None
     error = iq.find(f"{{{CLIENT}}}error")
@@ -71,7 +71,7 @@ def refusal(iq: Element) -> Refusal | None:
 
 
 def subscribe(node: str, jid: str, credit: int) -> str:
-    """Ask for items, `credit` of them at once at most."""
+    """Request items, at most `credit` at once."""
     form = _form(f"{PUBSUB}#subscribe_options", {"pubsub#queue_requests": str(credit)})
     return (
         f"<pubsub xmlns='{PUBSUB}'><subscribe node={quoteattr(node)} jid={quoteattr(jid)}/>"
@@ -80,23 +80,23 @@ def subscribe(node: str, jid: str, credit: int) -> str:
 
 
 def unsubscribe(node: str, jid: str) -> str:
-    """Ask for no further items."""
+    """Stop requesting items."""
     return f"<pubsub xmlns='{PUBSUB}'><unsubscribe node={quoteattr(node)} jid={quoteattr(jid)}/></pubsub>"
 
 
 def create(node: str, options: Mapping[str, str]) -> str:
-    """Ask for a new node."""
+    """Request a new node."""
     form = _form(f"{PUBSUB}#node_config", options)
     return f"<pubsub xmlns='{PUBSUB}'><create node={quoteattr(node)}/><configure>{form}</configure></pubsub>"
 
 
 def acknowledge(lock: Lock) -> str:
-    """End an item's work."""
+    """Acknowledge an item."""
     return f"<pubsub xmlns='{PUBSUB}'><retract node={quoteattr(lock.node)}>{_item(lock)}</retract></pubsub>"
 
 
 def release(lock: Lock, how: Release) -> str:
-    """Give an item back. A delay is whole seconds on the wire."""
+    """Return an item. Delays are whole seconds on the wire."""
     dead = " dead-letter='true'" if how.dead else ""
     hint = f"<hint xmlns='{STANZAQ}' delay='{round(how.delay)}' reason={quoteattr(_sayable(how.reason))}{dead}/>"
     inside = f"<unlock xmlns='{QUEUEING}' node={quoteattr(lock.node)}>{_item(lock)}{hint}</unlock>"
@@ -104,12 +104,12 @@ def release(lock: Lock, how: Release) -> str:
 
 
 def renew(lock: Lock) -> str:
-    """Start a lock's time anew."""
+    """Restart the time of a lock."""
     return f"<renew xmlns='{STANZAQ}' node={quoteattr(lock.node)}>{_item(lock)}</renew>"
 
 
 def locks(node: str) -> str:
-    """Ask which locks are held."""
+    """Ask which locks this worker holds."""
     return f"<locks xmlns='{STANZAQ}' node={quoteattr(node)}/>"
 
 
@@ -120,7 +120,7 @@ def describe(node: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What a publisher asks for its item: the group key, and in seconds its delay and its time to live."""
+    """A publisher's options for an item: group key, priority, and in seconds delay and time to live."""
 
     key: str = ""
     delay: float = 0.0
@@ -146,7 +146,7 @@ def publish(node: str, item: str, content: Content, headers: Mapping[str, str], 
 
 
 def delivery(message: Element) -> Delivery | None:
-    """Read an item with its lock; None when the message is something else."""
+    """Read an item with its lock; None if the message is something else."""
     lock = message.find(f"{{{STANZAQ}}}lock")
     items = message.find(f"{{{EVENT}}}event/{{{EVENT}}}items")
     item = None if items is None else items.find(f"{{{EVENT}}}item")
@@ -161,7 +161,7 @@ def delivery(message: Element) -> Delivery | None:
 
 
 def ended(message: Element) -> list[Lock]:
-    """Read which locks have ended without their holder's doing; an acknowledged one has not."""
+    """Read which locks ended without their holder's doing, i.e. not by an acknowledgement."""
     found = message.iterfind(f"{{{EVENT}}}event/{{{EVENT}}}items")
     return [
         Lock(items.get("node", ""), unlock.get("id", ""), int(token))
@@ -180,7 +180,7 @@ def deleted(message: Element) -> list[tuple[str, str]]:
 
 
 def unsubscribed(message: Element) -> list[str]:
-    """Read from which nodes somebody else has removed the subscription, or which were deleted."""
+    """Read the nodes that were deleted, or from which somebody else removed the subscription."""
     event = message.find(f"{{{EVENT}}}event")
     if event is None:
         return []
@@ -193,18 +193,18 @@ def unsubscribed(message: Element) -> list[str]:
 
 
 def held(iq: Element) -> set[Lock]:
-    """Read the locks that a result lists."""
+    """Read the locks in a result."""
     return {_lock(lock) for lock in iq.iter(f"{{{STANZAQ}}}lock")}
 
 
 def deadline(iq: Element) -> datetime:
-    """Read from the result of a renewal when the lock ends now."""
+    """Read the new deadline from the result of a renewal."""
     (item,) = iq.iter(f"{{{STANZAQ}}}item")
     return _moment(item.get("expires", ""))
 
 
 def field(iq: Element, name: str) -> str:
-    """Read the first value of a field of the form in a result; empty when there is none."""
+    """Read the first value of a field of the form in a result; empty if there is none."""
     for each in iq.iter(f"{{{FORM}}}field"):
         if each.get("var") == name:
             return each.findtext(f"{{{FORM}}}value", "")
@@ -233,7 +233,7 @@ def _moment(text: str) -> datetime:
 
 
 def _sayable(text: str) -> str:
-    """Leave out what XML cannot hold, and more bytes than the service takes as a reason."""
+    """Remove characters that XML cannot contain, and cut a reason to the length that the service accepts."""
     return _UNSAYABLE.sub(" ", text).encode()[:_REASON_BYTES].decode(errors="ignore")
 
 

@@ -1,4 +1,4 @@
-"""Items over XMPP: subscribes with credit, hears deliveries and the ends of locks, and answers them. Must not know handlers."""
+"""Items over XMPP: subscribes with credit, and receives and answers deliveries and ends of locks. Must not know handlers."""
 
 import asyncio
 import logging
@@ -18,19 +18,19 @@ from stanzaq.xmpp.connection import Connection
 log = logging.getLogger("stanzaq")
 
 _AGAIN_SECONDS: Final = 60.0
-"""How often a subscription is asked for again: one that was lost without a word is found missing so soon."""
+"""Interval between repeated subscribe requests, which restore a subscription that was lost without notice."""
 
 _CREATED: Final = {"stanzaq#dedupe": "ignore"}
-"""What a node is made with: a repeated publish is ignored, also when the item is done already."""
+"""The options of a created node: a repeated publish is ignored, even if the item is already completed."""
 
 _NO_NODE: Final = "item-not-found"
 
 
 class XmppTransport:
-    """The transport of a worker that has an XMPP account."""
+    """The transport of a worker with an XMPP account."""
 
     def __init__(self, account: Account, *, create: bool) -> None:
-        """Use an account; `create` nodes that are not there."""
+        """Use an account; `create` missing nodes."""
         self._connection = Connection(account)
         self._service = account.service
         self._create = create
@@ -46,7 +46,7 @@ class XmppTransport:
         await self._connection.run(self)
 
     async def connected(self) -> None:
-        """Be present, so that the service notices when this worker goes; subscribe, and again now and then."""
+        """Send presence, so that the service notices when this worker goes offline, and subscribe at intervals."""
         self._connection.send(f"<presence to='{self._service}'/>")
         while not self._paused:
             for node, credit in self._nodes.items():
@@ -61,7 +61,7 @@ class XmppTransport:
                 continue
 
     def message(self, message: Element) -> None:
-        """Hear deliveries, ends of locks and ends of subscriptions."""
+        """Receive deliveries, ends of locks and ends of subscriptions."""
         if self._receiver is None:
             return
         delivery = stanzas.delivery(message)
@@ -77,24 +77,24 @@ class XmppTransport:
             self._wakeup.set()
 
     async def acknowledge(self, lock: Lock) -> bool:
-        """End an item's work; False when the lock had ended before."""
+        """Acknowledge an item; False if the lock had already ended."""
         return await self._about(lock, "acknowledge", stanzas.acknowledge(lock)) is not None
 
     async def release(self, lock: Lock, how: Release) -> bool:
-        """Give an item back; False when the lock had ended before."""
+        """Return an item; False if the lock had already ended."""
         return await self._about(lock, "give back", stanzas.release(lock, how)) is not None
 
     async def renew(self, lock: Lock) -> datetime | None:
-        """Start the lock time anew; gives the new deadline, None when the lock had ended before."""
+        """Restart the lock time; returns the new deadline, or None if the lock had already ended."""
         answer = await self._about(lock, "renew the lock of", stanzas.renew(lock))
         return None if answer is None else stanzas.deadline(answer)
 
     async def lock_seconds(self, node: str) -> float:
-        """Give how long locks of a node last; it is asked for with each subscription."""
+        """Return the lock time of a node, which is read with each subscription."""
         return self._lock_seconds[node]
 
     async def pause(self) -> None:
-        """Unsubscribe; locks that are held last."""
+        """Unsubscribe; existing locks stay."""
         self._paused = True
         self._wakeup.set()
         for node in self._nodes:
@@ -105,11 +105,11 @@ class XmppTransport:
                 log.warning("%s", error)
 
     async def close(self) -> None:
-        """Leave; the service hears of it and gives what is held to others."""
+        """Disconnect; the service notices and gives held items to others."""
         await self._connection.close()
 
     async def _find(self, node: str) -> None:
-        """Learn how long a node's locks last, before the first of them; make it if it is not there. Raises StanzaqError."""
+        """Read a node's lock time before its first lock, or create the node if it is missing. Raises StanzaqError."""
         ask, what = stanzas.describe(node), f"find {node}"
         try:
             found = await self._connection.ask(what, "get", ask)
@@ -124,23 +124,23 @@ class XmppTransport:
         self._lock_seconds[node] = float(stanzas.field(found, "stanzaq#lock_seconds"))
 
     async def _subscribe(self, node: str, credit: int) -> None:
-        """Subscribe, or find the subscription as it was; raises StanzaqError."""
+        """Subscribe, or confirm the existing subscription; raises StanzaqError."""
         ask = stanzas.subscribe(node, self._connection.jid, credit)
         answer = await self._connection.ask(f"subscribe to {node}", "set", ask)
         if any(each.get("subscription") == "pending" for each in answer.iter(f"{{{stanzas.PUBSUB}}}subscription")):
             log.warning("the subscription to %s waits for the approval of an owner", node)
 
     async def _compare(self, node: str) -> None:
-        """Find the locks that have ended while nobody could tell this worker. Raises StanzaqError."""
+        """Find locks that ended while this worker was not connected. Raises StanzaqError."""
         assert self._receiver is not None
-        # Those that are known before the question: one that comes meanwhile may not be in the answer.
+        # Only locks known before the request: one delivered meanwhile may be missing in the answer.
         known = self._receiver.locks(node)
         listed = stanzas.held(await self._connection.ask(f"list the locks at {node}", "get", stanzas.locks(node)))
         for lock in known - listed:
             self._receiver.lost(lock)
 
     async def _make(self, node: str) -> None:
-        """Create a node, unless somebody else has just done so; raises StanzaqError."""
+        """Create a node, unless somebody else has just created it; raises StanzaqError."""
         try:
             await self._connection.ask(f"create {node}", "set", stanzas.create(node, _CREATED))
         except StanzaqError as error:
@@ -148,7 +148,7 @@ class XmppTransport:
                 raise
 
     async def _about(self, lock: Lock, what: str, payload: str) -> Element | None:
-        """Make a request about a lock; gives its result, None when the lock had ended before. Raises StanzaqError."""
+        """Send a request about a lock; returns its result, or None if the lock had already ended. Raises StanzaqError."""
         try:
             return await self._connection.ask(f"{what} {lock.item}", "set", payload)
         except StanzaqError as error:
