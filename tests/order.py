@@ -67,11 +67,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Measured())
 
 
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Give one worker more than there are cores: tests also wait."""
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling | None:  # noqa: ANN401  (it has no type)
     """Take the place of `--dist loadscope`."""
     return _Scheduling(config, log) if config.getoption("dist") == "loadscope" else None
