@@ -102,7 +102,7 @@ class NodeConfig:
     """The node is a collection: it contains nodes and no items (H2)."""
 
     def __post_init__(self) -> None:
-        """Say once what is asked again and again."""
+        """Compute `collects` once: every command reads it."""
         object.__setattr__(self, "collects", self.node_type is NodeType.COLLECTION)
 
     @property

@@ -39,7 +39,7 @@ def plan_rebalance(members: Mapping[str, Member], ownerships: Sequence[Partition
 
 
 def acquisition(node: str, move: Move) -> AcquirePartition:
-    """Word a move as a command that only succeeds while the partition's fence is still the same."""
+    """Turn a move into a command that only succeeds while the partition's fence is still the same."""
     member, ownership = move.member, move.ownership
     return AcquirePartition(
         node,

@@ -131,7 +131,7 @@ class Sweeper:
                 self._core.background(partial(self._take_over, frontend))
 
     def _report_sent(self) -> None:
-        """Have pipelines report sent deliveries and look for lost ones, within the number of free sweeps.
+        """Let pipelines report sent deliveries and look for lost ones, within the number of free sweeps.
 
         Each report is a sweep, so it waits for some heartbeats while much is due or a takeover runs.
         """

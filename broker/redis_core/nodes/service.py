@@ -108,7 +108,7 @@ class NodeService:
         return Declared(node)
 
     async def _uncount(self, owner: Jid, node: str) -> None:
-        """Take a node that was not created off its owner's quota, unless the owner has one of that name."""
+        """Uncount a node that was not created, unless its owner has one of that name."""
         known = await self._store.read(node)
         if known is None or known.affiliation(owner) is not Affiliation.OWNER:
             await self._store.uncount_owned(owner, node)

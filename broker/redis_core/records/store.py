@@ -317,7 +317,7 @@ class NodeStore:
         return noted is not None
 
     async def uncount_owned(self, jid: Jid, node: str) -> None:
-        """Take a node that was not created off a quota."""
+        """Uncount a node that was not created."""
         await self.owned.remove([(jid, node)], await self.now_ms())
 
     async def _created(self, entries: Sequence[Entry]) -> set[Entry]:
