@@ -24,7 +24,7 @@ end
 local function demand()
   if partition_owner.get() or call.partition_paused then return 0, 'A' end
   local whom = {}
-  for _, each in ipairs(call.matching_whom) do
+  for _, each in ipairs(call.matching_whom or {}) do
     if each[2] ~= '' or call.partition_several then whom[#whom + 1] = each end
   end
   local waits = call.partition_cursor ~= call.partition_tail or redis.call('EXISTS', key.ready) == 1

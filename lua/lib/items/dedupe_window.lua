@@ -1,15 +1,16 @@
 -- Names that take effect once, remembered for a time. The kinds are apart, so that nobody can choose a name of another kind: item ids,
 -- tickets that the service gives to publishes, and tickets of items that come from other nodes.
--- CALL: new = {}
+-- CALL: new = nil
 local dedupe_window = {ITEM = 'item ', TICKET = 'ticket ', HANDED = 'handed '}
 
 function dedupe_window.has(kind, name)
-  if call.dedupe_window_new[kind .. name] then return true end
+  if call.dedupe_window_new and call.dedupe_window_new[kind .. name] then return true end
   local until_ms = redis.call('ZSCORE', key.dedupe, kind .. name)
   return until_ms and tonumber(until_ms) > call.partition_now
 end
 
 function dedupe_window.keep(kind, name, ms)
+  call.dedupe_window_new = call.dedupe_window_new or {}
   call.dedupe_window_new[kind .. name] = true
   write_buffer.add('ZADD', key.dedupe, string.format('%.0f', call.partition_now + ms), kind .. name)
   -- Two forgotten for each remembered: the window never grows past what is inside it.

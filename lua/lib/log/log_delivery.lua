@@ -1,6 +1,6 @@
 -- Hands entries of the log to readers with room, in order, and consumes nothing. Every script that can append entries or make room
 -- runs it.
--- CALL: ranges = {}, made = 0, bytes = 0
+-- CALL: ranges = nil, made = 0, bytes = 0
 -- Bounded by count and by bytes, as a dispatch is and for its reasons.
 local log_delivery = {LIMIT = 200, ROUND = 20, BYTES = 1048576}
 
@@ -14,6 +14,7 @@ end
 -- Entries after a position; many readers stand at the same one.
 local function range(position, count)
   local name = position .. ' ' .. count
+  call.log_delivery_ranges = call.log_delivery_ranges or {}
   call.log_delivery_ranges[name] = call.log_delivery_ranges[name] or (log_entries.range('(' .. position, '+', count))
   return call.log_delivery_ranges[name]
 end

@@ -1,5 +1,5 @@
 -- How values compare in a selector: texts, numbers and truth values; nil is UNKNOWN. broker/selectors/values.py says the same.
--- CALL: work = 0, numbers = {}
+-- CALL: work = 0, numbers = nil
 local compare = {MOST_BYTES = 1024, MOST_DIGITS = 64}
 
 -- Digits, with a point in or before them.
@@ -18,6 +18,7 @@ end
 function compare.number(value)
   if type(value) == 'number' then return value end
   if value == nil then return nil end
+  call.compare_numbers = call.compare_numbers or {}
   local known = call.compare_numbers[value]
   if known == nil then
     known = parsed(value) or false

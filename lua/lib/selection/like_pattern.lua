@@ -1,6 +1,6 @@
 -- Whether a text has the form of a pattern of LIKE, in characters of UTF-8: `_` is any one, `%` any number of them, and what
 -- follows a backslash stands for itself.
--- CALL: forms = {}, value = nil, text = nil
+-- CALL: forms = nil, value = nil, text = nil
 -- Patterns as they were read, and the value that was last examined: many patterns may be asked of one.
 local like_pattern = {}
 
@@ -30,6 +30,7 @@ end
 function like_pattern.matches(value, pattern)
   if type(value) ~= 'string' or #value > compare.MOST_BYTES then return nil end
   if call.like_pattern_value ~= value then call.like_pattern_value, call.like_pattern_text = value, characters(value) end
+  call.like_pattern_forms = call.like_pattern_forms or {}
   call.like_pattern_forms[pattern] = call.like_pattern_forms[pattern] or read(pattern)
   local text, form, here, at, anything, resume = call.like_pattern_text, call.like_pattern_forms[pattern], 1, 1, nil, nil
   while here <= #text do

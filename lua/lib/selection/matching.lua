@@ -1,5 +1,5 @@
 -- Which subscriber gets which item where subscriptions have selectors, and who would get some with credit here.
--- CALL: whom = {}
+-- CALL: whom = nil
 local matching = {}
 
 local function free(subscriber)

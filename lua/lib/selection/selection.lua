@@ -1,6 +1,6 @@
 -- Finds what a subscriber selects among the skipped items. It examines them in order, from its mark on, so it examines nothing twice; an
 -- item that this script has skipped is examined only for those whom it may be for.
--- CALL: more = false, seen = {}
+-- CALL: more = false, seen = nil
 -- Bounded by instructions run; an item that is read counts as some, and its bytes.
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}
 
@@ -11,11 +11,12 @@ end
 
 local function see(entry)
   call.compare_work = call.compare_work + selection.ITEM + #entry.body / 1024
+  call.selection_seen = call.selection_seen or {}
   call.selection_seen[entry.position] = entry
 end
 
 local function entry_at(position)
-  if not call.selection_seen[position] then
+  if not (call.selection_seen and call.selection_seen[position]) then
     local entry = log_entries.current(position)
     -- Nothing but a hand at redis-cli removes an entry that waits.
     if not entry then return skipped_items.remove(position) end
@@ -39,7 +40,7 @@ function selection.pass()
 end
 
 local function selects(subid, entry)
-  local met = call.selection_progress_met[entry.position]
+  local met = selection_progress.item(entry.position)
   return (not met or met.by[subid]) and selectors.selects(selectors.get(subid), entry)
 end
 

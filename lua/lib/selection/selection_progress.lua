@@ -1,19 +1,24 @@
 -- How far each subscription with a selector has examined the skipped items: subid -> mark, the padded place up to which it has. A
 -- subscription without a mark has examined all; it is asked only when an item comes that meets its conditions.
--- CALL: marks = nil, stored = {}, kept = {}, met = {}, standing = {}
+-- CALL: marks = nil, stored = nil, kept = nil, met = nil, standing = nil
 -- `met` has the items passed over in this script that still stand, by position: their place, and the set of those whom they may be
 -- for; `standing` is how many there are for each of these. `kept` are those to be written in any case.
 local selection_progress = {}
 
 local function marks()
   if not call.selection_progress_marks then
-    call.selection_progress_marks = {}
+    call.selection_progress_marks, call.selection_progress_stored, call.selection_progress_kept = {}, {}, {}
     local found = redis.call('HGETALL', key.selection_progress)
     for i = 1, #found, 2 do
       call.selection_progress_marks[found[i]], call.selection_progress_stored[found[i]] = found[i + 1], found[i + 1]
     end
   end
   return call.selection_progress_marks
+end
+
+-- What has been noted of an item that was passed over in this script and still stands.
+function selection_progress.item(position)
+  return call.selection_progress_met and call.selection_progress_met[position]
 end
 
 -- Nil of one who has examined all.
@@ -33,20 +38,22 @@ end
 
 -- An item has been passed over that may be for these.
 function selection_progress.add_item(position, place, by)
+  if not call.selection_progress_met then call.selection_progress_met, call.selection_progress_standing = {}, {} end
   call.selection_progress_met[position] = {place = place, by = by}
   for subid in pairs(by) do call.selection_progress_standing[subid] = (call.selection_progress_standing[subid] or 0) + 1 end
 end
 
 -- It stands there no more: whoever has fallen behind by it alone has not.
 function selection_progress.remove_item(position)
-  local item = call.selection_progress_met[position]
+  local item = selection_progress.item(position)
   if not item then return end
+  local known = marks()
   call.selection_progress_met[position] = nil
   for subid in pairs(item.by) do
     local standing = call.selection_progress_standing[subid] - 1
     call.selection_progress_standing[subid] = standing
     local stays = call.selection_progress_stored[subid] or call.selection_progress_kept[subid]
-    if standing == 0 and not stays then selection_progress.set(subid, nil) end
+    if standing == 0 and not stays then known[subid] = nil end
   end
 end
 
@@ -67,7 +74,7 @@ end
 -- Those who have not examined something that was passed over in this script, may be for them, and still stands.
 local function left()
   local found = {}
-  for _, item in pairs(call.selection_progress_met) do
+  for _, item in pairs(call.selection_progress_met or {}) do
     for subid in pairs(item.by) do
       local mark = call.selection_progress_marks[subid]
       if mark and mark < item.place then found[subid] = true end

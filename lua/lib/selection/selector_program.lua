@@ -1,6 +1,6 @@
 -- The instructions that a selector is compiled to, run on a stack (broker/selectors/selector_program.py): a letter, the length of what
 -- follows in bytes, and that. In SQL's three-valued logic, where nil is UNKNOWN.
--- CALL: codes = {}
+-- CALL: codes = nil
 -- Programs as they were read: when one is needed, for few have something new to examine, and once, for many may say the same.
 local selector_program = {}
 
@@ -63,6 +63,7 @@ end
 
 -- `value` gives the fields. Only what is TRUE selects.
 function selector_program.selects(text, value)
+  call.selector_program_codes = call.selector_program_codes or {}
   local code = call.selector_program_codes[text] or read(text)
   call.selector_program_codes[text] = code
   local stack, top = {}, 0

@@ -1,10 +1,11 @@
 -- Selectors: which items a subscription takes. subid -> `length text conditions program`: what was asked for in its own words,
 -- what an item must have, and what it is compiled to.
--- CALL: of = {}, named = nil, count = nil
+-- CALL: of = nil, named = nil, count = nil
 local selectors = {MOST = 100}
 
 -- False of a subscription that takes whatever comes.
 function selectors.get(subid)
+  call.selectors_of = call.selectors_of or {}
   local known = call.selectors_of[subid]
   if known == nil then
     local line = redis.call('HGET', key.selectors, subid)

@@ -4,13 +4,14 @@
 -- there was no credit.
 -- When a subscriber has `MOST` of these, it examines all skipped items anew. `pages` are ranges that many look through alike; `named` says
 -- whether anything stands here under the name of a subscriber, once that has been asked.
--- CALL: pages = {}, named = nil, places = {}, last = nil
+-- CALL: pages = nil, named = nil, places = nil, last = nil
 local skipped_items = {MOST = 1000}
 
 -- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
 function skipped_items.place(position)
   if not call.partition_hinted then
     -- Many look through the same.
+    call.skipped_items_places = call.skipped_items_places or {}
     call.skipped_items_places[position] = call.skipped_items_places[position] or positions.padded(position)
     return call.skipped_items_places[position]
   end
@@ -34,6 +35,7 @@ function skipped_items.after(subid, mark, count)
   local name = subid .. ' ' .. mark
   local page = name .. ' ' .. count
   if subid ~= '' and not noted() then return {} end
+  call.skipped_items_pages = call.skipped_items_pages or {}
   if not call.skipped_items_pages[page] then
     local found = redis.call('ZRANGEBYLEX', key.skipped, '(' .. name, '(' .. subid .. '!', 'LIMIT', 0, count)
     for i, member in ipairs(found) do found[i] = scheduling.unpadded(member) end
