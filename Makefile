@@ -1,15 +1,15 @@
-# Everything that can be done here. Each target makes .venv, installs, and brings in the servers that it needs.
+# All tasks of development. Each target creates .venv and installs what it needs, servers included.
 SETUP := deploy/local/setup.sh
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadscope --no-loadscope-reorder -m "not soak"
 
-# More options for the command that a target runs, e.g. make demo ARGS="--kill --items 5000"
+# More options for a target's command, e.g. make demo ARGS="--kill --items 5000"
 ARGS ?=
 
-# The tests that `make test` is to run, e.g. make test ONLY=tests/contract
+# The tests that `make test` runs, e.g. make test ONLY=tests/contract
 ONLY ?=
 
-# Empty is unset: tests start hundreds of programs, and each would compile the project anew.
+# Empty means unset: tests start hundreds of programs, and each would compile the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -18,28 +18,28 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-install: .venv/.dev ## Make .venv with everything for work on the project
+install: .venv/.dev ## Create .venv with everything for work on the project
 
-demo: .venv/.embedded ## Run a whole queue: Redis, ejabberd, frontends, publishers and workers
+demo: .venv/.embedded ## Run a complete queue: Redis, ejabberd, frontends, publishers and workers
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq demo $(ARGS)
 
-dev: .venv/.dev ## Run a whole service on loopback to develop against, until Ctrl-C
+dev: .venv/.dev ## Run a complete service on loopback to develop against, until Ctrl-C
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq dev $(ARGS)
 
-report-demo: .venv/.spark ## Make a capacity report of a fresh demo
+report-demo: .venv/.spark ## Write a capacity report of a new demo
 	@$(SETUP) packages ejabberd java
 	$(BIN)/stanzaq demo --items 8000 --report report $(ARGS)
 
-report-picture: report-demo ## Make the picture in README anew, of a report of a fresh demo
+report-picture: report-demo ## Make the picture for README, from a report of a new demo
 	@$(SETUP) picture report/capacity.html docs/report.png
 
 test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
 	@$(SETUP) packages curl ejabberd redis-server faketime java promtool chromium chromedriver
 	$(PYTEST) --maxfail 10 $(ONLY) $(ARGS)
 
-durations: .venv/.tools ## Measure how long tests take, to run them in a better order
+durations: .venv/.tools ## Measure the time of tests, to run them in a better order
 	$(PYTEST) --renew-durations $(ARGS)
 
 retry: .venv/.tools ## Run the tests that failed last
@@ -48,7 +48,7 @@ retry: .venv/.tools ## Run the tests that failed last
 check: lint ## Run lint, types, import rules and the tests that start no server
 	$(PYTEST) tests/house tests/unit $(ARGS)
 
-bench: .venv/.dev ## Measure the core, the doors and reports next to their native ceilings, into bench/results
+bench: .venv/.dev ## Measure the core, the doors and reports against native ceilings, into bench/results
 	@$(SETUP) packages ejabberd java
 	@mkdir -p bench/results
 	@missed=0; for what in core "core --partitions 8" scale bounds promptness xmpp "xmpp --qos" rest amqp spark; do \
@@ -68,7 +68,7 @@ soak: .venv/.dev ## Run the tests that take minutes
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
 	REDIS_LATENCY=$$(date +%s) $(PYTEST) tests/contract tests/doors $(ARGS)
 
-mutants: .venv/.dev ## Change the pure modules in small ways and see that tests notice; what has not changed is not played again
+mutants: .venv/.dev ## Mutate the pure modules and check that tests notice; unchanged modules are skipped
 	CI=1 $(BIN)/mutmut run --max-children 1 $(ARGS)
 	$(BIN)/python -m tests.mutation_report
 
@@ -78,7 +78,7 @@ lint: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# What is installed follows from pyproject.toml: newer than the mark means install again.
+# pyproject.toml decides what is installed: if it is newer than the mark, install again.
 .venv/.embedded: pyproject.toml
 	@$(SETUP) venv embedded
 	@touch $@

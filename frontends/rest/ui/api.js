@@ -1,6 +1,6 @@
-// The door's API: who asks, what is answered, what is refused. Must not know the page.
+// The client of the HTTP API: credentials, requests, replies and refusals. Must not know the page.
 
-// A refusal, as application/problem+json tells it; status 0: nobody answered.
+// A refusal, read from application/problem+json; status 0 means no answer.
 export class Refusal extends Error {
   constructor(status, detail) {
     super(detail);
@@ -8,7 +8,7 @@ export class Refusal extends Error {
   }
 }
 
-// In memory alone: whoever closes the page is signed out.
+// Only in memory: closing the page signs the user out.
 let authorization = "";
 
 export function signIn({jid, password, token}) {
@@ -32,7 +32,7 @@ export async function ask(path, {method = "GET", body} = {}) {
   try {
     answer = await fetch(new URL(path.replace(/^\//, ""), document.baseURI), {
       method, headers, body: body === undefined ? undefined : JSON.stringify(body),
-      // The browser is to ask for no credentials, and to send none that it remembers: the page asks itself.
+      // The browser must neither ask for credentials nor send remembered ones: the page asks for them itself.
       credentials: "omit",
       cache: "no-store",
       signal: AbortSignal.timeout(15_000),
@@ -45,7 +45,7 @@ export async function ask(path, {method = "GET", body} = {}) {
   return said;
 }
 
-// The path of something of a queue; a name that has empty steps or dots for steps goes as one segment.
+// The path of a queue's resource. A name with empty or dot segments is sent as one segment.
 export function path(root, name) {
   const steps = name.split("/");
   const odd = steps.some((step) => ["", ".", ".."].includes(step));

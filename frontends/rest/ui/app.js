@@ -1,4 +1,4 @@
-// The page: which view is shown, when it is looked anew, who is signed in. It holds nothing that is not in the API.
+// The page: which view is shown, when it is refreshed, who is signed in. It has no state that is not in the API.
 
 import {ask, signedIn, signIn, signOut} from "./api.js";
 import {closeDialogs} from "./dialogs.js";
@@ -8,7 +8,7 @@ import {queuesView} from "./queues.js";
 import {feed, forget} from "./rates.js";
 
 const LOOK_MS = 2_000;
-// Looking costs Redis a little for each queue: the page takes at most a tenth of the time, and so many pages.
+// A refresh costs Redis a little for each queue: refreshes take at most a tenth of the time, and this many pages.
 const IDLE_PARTS = 9;
 const PAGES = 4;
 const LAPSED_MS = 3_000;
@@ -28,7 +28,7 @@ let turn = 0;
 let silence = 0;
 let news = "";
 
-// What a screen reader is to hear, and everybody may read: things done and troubles, no numbers that move.
+// Messages for screen readers and everybody else: completed actions and problems, but not changing numbers.
 function say(words) {
   write(said, words);
   clearTimeout(silence);
@@ -52,7 +52,7 @@ async function look() {
   const now = performance.now();
   const byName = new Map(queues.map((each) => [each.name, each]));
   for (const each of queues) {
-    // Nothing of a log is ever done.
+    // Entries of a log are never completed.
     feed(each.name, each.queueing ? each.counts : {...each.counts, finished: 0}, now);
     const letters = each.dead_letters && byName.get(each.dead_letters);
     if (each.dead_letters) each.dead = letters ? letters.counts.waiting + letters.counts.in_flight : 0;
@@ -62,7 +62,7 @@ async function look() {
   overview = {queues, total};
 }
 
-// One look after the other; a later call makes an earlier one moot.
+// One refresh at a time; a later call cancels an earlier one.
 async function renew() {
   clearTimeout(timer);
   turn += 1;
@@ -93,7 +93,7 @@ function held() {
   return still.getAttribute("aria-pressed") === "true";
 }
 
-// What was said, and what was asked, belong to the page before.
+// Messages and dialogs belong to the previous page.
 function show(next) {
   closeDialogs();
   say("");
@@ -171,13 +171,13 @@ function route() {
   renew();
 }
 
-// Show another page, and say there what has been done.
+// Show another page, with a message about the completed action.
 function go(hash, words) {
   news = words;
   location.hash = hash;
 }
 
-// Whoever types a name may leave its signs as they are.
+// A typed name need not be escaped.
 function decoded(name) {
   try {
     return decodeURIComponent(name);
@@ -187,11 +187,11 @@ function decoded(name) {
 }
 
 addEventListener("hashchange", () => {
-  // The link to the content is no place.
+  // The link that skips to the content is not a page.
   if (location.hash === "#main") return main.focus();
   const tab = document.activeElement?.closest(".tabs") && document.activeElement.dataset.part;
   route();
-  // Whoever goes on by keyboard goes on from here.
+  // Keyboard users continue from here.
   (tab ? main.querySelector(`.tabs [data-part="${tab}"]`) : main.querySelector("h1"))?.focus();
 });
 still.addEventListener("click", () => {

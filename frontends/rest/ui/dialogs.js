@@ -1,11 +1,11 @@
-// Dialogs: a question before something is destroyed, and the forms that make a queue and publish an item.
+// Dialogs: a question before anything is destroyed, and the forms that create a queue and publish an item.
 
 import {ask, path} from "./api.js";
 import {fromTemplate, make, write} from "./dom.js";
 
 let made = 0;
 
-// Open a dialog out of a template. `work` does what its form says, and a refusal of that is read in the dialog.
+// Open a dialog from a template. `work` submits its form; a refusal is shown in the dialog.
 export function openDialog(template, work) {
   made += 1;
   const dialog = make("dialog", {"aria-labelledby": `dialog-${made}`}, fromTemplate(template));
@@ -21,7 +21,7 @@ export function openDialog(template, work) {
   return dialog;
 }
 
-// What belongs to a page goes with it.
+// Dialogs close with their page.
 export function closeDialogs() {
   for (const dialog of document.querySelectorAll("dialog")) dialog.close();
 }
@@ -40,7 +40,7 @@ async function submit(dialog, form, work) {
   button.disabled = false;
 }
 
-// Ask before `work` destroys something; the words say what will be gone.
+// Ask before `work` destroys something; the words say what will be lost.
 export function confirmFirst({title, words, button}, work) {
   const dialog = openDialog("confirm", work);
   write(dialog.querySelector("h2"), title);
@@ -50,7 +50,7 @@ export function confirmFirst({title, words, button}, work) {
 
 const KINDS = {queue: {}, log: {"pubsub#queueing": false}, collection: {"pubsub#node_type": "collection"}};
 
-// Make a queue, a log or a collection, and hear its name when it is there.
+// Create a queue, a log or a collection, and pass on its name once it exists.
 export function createQueue(queues, done) {
   openDialog("create", async ({name, title, kind}) => {
     if (queues().some((each) => each.name === name)) throw new Error(`There is a ${name} already.`);
@@ -60,7 +60,7 @@ export function createQueue(queues, done) {
   });
 }
 
-// Publish one item, and hear what became of it.
+// Publish one item and pass on the result.
 export function publishItem(name, done) {
   const dialog = openDialog("publish", async (said) => {
     const {results: [result]} = await ask(path("batches", name), {method: "POST", body: [message(said)]});

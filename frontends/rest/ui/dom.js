@@ -1,4 +1,4 @@
-// Elements, and how they are kept up to date without losing the focus. Texts are texts: nothing here makes markup of a string.
+// Elements, and updates that keep the focus. Strings are only ever text: nothing here turns one into markup.
 
 export function make(tag, attributes = {}, ...inside) {
   const made = document.createElement(tag);
@@ -14,19 +14,19 @@ export function fromTemplate(id) {
   return document.getElementById(id).content.cloneNode(true);
 }
 
-// Written only when it is another: what a screen reader is at stays what it was.
+// Written only if it changed, so that a screen reader is not interrupted.
 export function write(element, text) {
   if (element.textContent !== String(text)) element.textContent = text;
 }
 
 const shown = new WeakMap();
 
-// The record that the row shows which something stands in.
+// The record of the row that contains an element.
 export function recordOf(element) {
   return shown.get(element.closest("[data-key]"));
 }
 
-// Let a body have one row for each record, in their order; a row that was there stays the same element.
+// Give a table body one row per record, in order; existing rows keep their elements.
 export function keep(body, records, key, row, fill) {
   const rows = new Map([...body.children].map((each) => [each.dataset.key, each]));
   let before = null;
@@ -49,14 +49,14 @@ export function keep(body, records, key, row, fill) {
 
 const ROLES = {TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TD: "cell"};
 
-// Where the style lays a table out as cards, browsers forget that it is a table: roles tell it to a screen reader.
+// When the style shows a table as cards, browsers no longer treat it as a table: roles tell screen readers.
 function tellRoles(root) {
   for (const each of [root, ...root.querySelectorAll("thead, tbody, tr, th, td")]) {
     each.setAttribute("role", ROLES[each.tagName] ?? (each.scope === "col" ? "columnheader" : "rowheader"));
   }
 }
 
-// Let a table have one row for each record. Each cell says its column: as a card a row has no heads above it.
+// Give a table one row per record. Each cell names its column, because a card has no column heads.
 export function keepTable(table, records, key, row, fill) {
   if (!table.hasAttribute("role")) tellRoles(table);
   const heads = [...table.tHead.rows[0].cells].map((each) => each.textContent.trim());
@@ -68,7 +68,7 @@ export function keepTable(table, records, key, row, fill) {
   }, fill);
 }
 
-// Write what a cell says; a card leaves out what says nothing.
+// Write the text of a cell; a card omits empty cells.
 export function fillCell(cell, text) {
   write(cell, text || "–");
   cell.classList.toggle("none", !text);
@@ -79,7 +79,7 @@ export function figures(list, told) {
     (found, [, value]) => write(found.lastChild, value));
 }
 
-// The same as figures, of what is not counted; what says nothing is left out.
+// The same for values that are not counts; empty ones are omitted.
 export function facts(list, told) {
   figures(list, told.filter(([, value]) => value));
 }
@@ -121,7 +121,7 @@ export function since(moment) {
   return age(Math.max(1, Date.now() - Date.parse(moment)));
 }
 
-// The time of a moment of today, and the day too of another.
+// The time of day, with the date unless it is today.
 export function clock(moment) {
   const at = new Date(moment);
   const time = at.toLocaleTimeString("en-GB");

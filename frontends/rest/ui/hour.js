@@ -1,4 +1,4 @@
-// The last hour of a queue or a log, minute by minute, from the samples that the service keeps: loading the page anew loses none.
+// The last hour of a queue or a log, by minute, from samples kept by the service: reloading the page loses none.
 
 import {ask, path} from "./api.js";
 import {age, clock, figures, fromTemplate, make, number, rate, write} from "./dom.js";
@@ -8,7 +8,7 @@ import {plot} from "./rates.js";
 const MINUTE_MS = 60_000;
 const MINUTES = 60;
 const SPAN_MS = MINUTES * MINUTE_MS;
-// A minute's sample may be newer after so long.
+// A newer sample may exist after this time.
 const AGAIN_MS = 10_000;
 
 export function hourPart(name, {queue}) {
@@ -51,7 +51,7 @@ export function hourPart(name, {queue}) {
   return {root, refresh, fill() {}};
 }
 
-// What came, what was done and what there was in each minute, as far back as is known.
+// Items published, completed and present in each minute, as far back as is known.
 function byMinute(known) {
   const [first, until] = [known[0], known.at(-1).now];
   const found = first.now > until - SPAN_MS ? [{...first, come: 0, gone: 0}] : [];
@@ -64,7 +64,7 @@ function byMinute(known) {
   return found;
 }
 
-// How things stood at a moment. Before the minute of a sample nothing had happened since the sample before it.
+// The counts at a time. Changes between two samples are taken to be in the minute before the later one.
 function stateAt(known, at) {
   const later = known.findIndex((each) => each.now >= at);
   const [before, after] = [known[later - 1], known[later]];

@@ -1,18 +1,18 @@
-// One item in a dialog: what is known of it, its headers, and what it carries, as text whatever it is.
+// One item in a dialog: its properties, its headers, and its payload, always as text.
 
 import {ask} from "./api.js";
 import {openDialog} from "./dialogs.js";
 import {clock, counted, facts, figures, make, number, recordOf, since, write} from "./dom.js";
 
-// What dead letters tell of themselves stands in a place of its own.
+// The headers of dead letters have a section of their own.
 const TOLD_APART = "stanzaq-dead-";
 
-// A button that opens the item of its row, as the row knows it by then.
+// A button that opens the item of its row, with the row's latest data.
 export function opener(words) {
   return make("button", {type: "button", class: "link", onclick: ({currentTarget}) => openItem(recordOf(currentTarget))}, words);
 }
 
-// When something will happen to an item by itself.
+// The time of an item's next automatic event.
 export function due(item) {
   if (item.lock) return `until ${clock(item.lock.until)}`;
   return item.delayed_until ? `until ${clock(item.delayed_until)}` : "";

@@ -1,4 +1,4 @@
-// The parts of a queue that are lists: each asks the API for what it shows, and does what its buttons say.
+// The parts of a queue that are lists: each reads its records from the API, and runs the actions of its buttons.
 
 import {ask, path, Refusal} from "./api.js";
 import {confirmFirst} from "./dialogs.js";
@@ -9,7 +9,7 @@ import {linkTo} from "./queues.js";
 const PAGE = 50;
 const FORBIDDEN = "Only the queue's owners and the service's administrators see this.";
 
-// A list out of a template: `read` gives its records, `row` and `fill` show one.
+// A list from a template: `read` returns its records, `row` and `fill` show one.
 function list(template, {read, row, fill}) {
   const root = make("div", {}, fromTemplate(template));
   const empty = root.querySelector(".empty");
@@ -39,12 +39,12 @@ function cell(kind, ...inside) {
   return make("td", {class: kind}, ...inside);
 }
 
-// A button of a row; what it is for is read with it.
+// A button of a row; screen readers also read the row's name.
 function button(words, thing, onclick) {
   return make("button", {type: "button", onclick}, words, make("span", {class: "mute"}, ` ${thing}`));
 }
 
-// Pages of items as their owner sees them, and the button that shows more of them.
+// Pages of items as an owner sees them, and the button that shows more.
 function survey(name, more, renew) {
   let pages = 1;
   more.addEventListener("click", () => {
@@ -64,7 +64,7 @@ function survey(name, more, renew) {
   };
 }
 
-// The form that looks for one item by its id: `wanted` gives the id, empty for all of them.
+// The form that finds an item by its id: `wanted` returns the id, or empty for all items.
 function search(root, renew) {
   const [form, all] = [root.querySelector("[role=search]"), root.querySelector(".all")];
   const field = form.querySelector("input");
@@ -82,7 +82,7 @@ function search(root, renew) {
   return () => wanted;
 }
 
-// What items of queues and logs have in common: their pages, and the search for one.
+// What items of queues and logs have in common: pages and search.
 function searched(template, name, renew, shown) {
   const part = list(template, {
     ...shown,
@@ -147,7 +147,7 @@ export function entriesPart(name, {renew}) {
 }
 
 export function deadPart(name, {queue, act, say, renew}) {
-  // A queue that dead letters of another one come to shows its own.
+  // The dead letter queue of another queue shows its own items.
   const letters = () => (queue()?.lettersOf ? name : queue()?.dead_letters);
   const part = list("dead", {
     read: async () => (letters() ? (await read()).filter((item) => item.died) : []),
@@ -181,7 +181,7 @@ export function deadPart(name, {queue, act, say, renew}) {
     if (stop.hidden) redrive();
   });
 
-  // Step by step, so that it can be watched and stopped.
+  // In steps, so that progress is visible and it can be stopped.
   async function redrive() {
     const which = choice.value ? {reason: choice.value} : {all: true};
     const left = {};

@@ -1,4 +1,4 @@
-// One queue, log or collection: what it holds, how it flows, what may be done with it, and its parts.
+// One queue, log or collection: its counts, its rates, its actions, and its parts.
 
 import {ask, path} from "./api.js";
 import {confirmFirst, publishItem} from "./dialogs.js";
@@ -9,7 +9,7 @@ import {kindOf, linkTo, stateOf} from "./queues.js";
 import {draw, recent} from "./rates.js";
 import {settingsPart} from "./settings.js";
 
-// The parts of each kind, the first one first: its name in the address, what it is called, what shows it.
+// The parts of each kind, in order: the name in the address, the title, and the function that shows it.
 const PARTS = {
   queue: {
     items: ["Items", itemsPart], dead: ["Dead letters", deadPart], subscribers: ["Subscribers", subscribersPart],
@@ -27,7 +27,7 @@ export function queueView(name, section, {queues, say, renew, go}) {
   const queue = () => queues().find((each) => each.name === name);
   write(find("h1"), name);
 
-  // Do something that was asked for by a button, and tell how it went.
+  // Run the action of a button and report the result.
   async function act(work, refused = say) {
     try {
       say(await work());
@@ -58,7 +58,7 @@ export function queueView(name, section, {queues, say, renew, go}) {
     go("#/", `${name} is deleted.`);
   }));
 
-  // What kind it is, is known when the service has told of it; of what it does not tell this user, a queue is the likeliest.
+  // The service tells the kind. If it does not tell this user, assume a queue, the most likely kind.
   let [part, kind] = [null, ""];
   function showPart() {
     const found = queue();
@@ -106,7 +106,7 @@ export function queueView(name, section, {queues, say, renew, go}) {
   };
 }
 
-// What is lost with what a queue holds, in a sentence.
+// A sentence about what is lost with the queue's content.
 function lost(queue) {
   if (kindOf(queue) === "collection") return "What it contains stays, and belongs to no collection any more.";
   const {kept, waiting} = queue.counts;
@@ -124,7 +124,7 @@ function about(queue) {
   return told.filter(Boolean).join(" · ");
 }
 
-// Multiples of three and six: the grid that they stand in has no holes.
+// Multiples of three and six, so that the grid has no gaps.
 const FIGURES = {
   queue({name, counts, dead}) {
     const {come, gone} = recent(name);

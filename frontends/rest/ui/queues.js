@@ -4,7 +4,7 @@ import {createQueue} from "./dialogs.js";
 import {age, badge, counted, figures, fromTemplate, keepTable, make, number, rate, write} from "./dom.js";
 import {draw, recent, sparkline} from "./rates.js";
 
-// Kept while the page lives: whoever comes back finds the table as it was.
+// Kept while the page is open, so that the table looks the same on return.
 const order = {by: "name", down: false};
 let part = "";
 
@@ -16,7 +16,7 @@ export function kindOf(queue) {
   return queue.type === "collection" ? "collection" : queue.queueing ? "queue" : "log";
 }
 
-// A state that is as usual says less than the kind.
+// The state, or the kind where the state is the usual one.
 export function stateOf(queue) {
   const kind = kindOf(queue);
   return kind === "collection" || (kind === "log" && queue.state === "running") ? kind : queue.state;
@@ -36,7 +36,7 @@ export function queuesView({queues, total, go}) {
   for (const button of root.querySelectorAll("thead button")) {
     button.addEventListener("click", () => {
       const {by} = button.closest("th").dataset;
-      // Numbers are looked at from the largest on.
+      // Numbers are sorted from the largest.
       order.down = order.by === by ? !order.down : by !== "name" && by !== "state";
       order.by = by;
       fill();
@@ -103,7 +103,7 @@ function fillRow(found, queue) {
   const kind = kindOf(queue);
   const {waiting, in_flight: inFlight, oldest_ms: oldest, subscribers} = queue.counts;
   const {come, gone} = recent(queue.name);
-  // A log has entries that nobody waits for, and a collection none at all.
+  // Entries of a log do not wait, and a collection has none.
   const told = [number(waiting), number(inFlight), age(oldest), rate(come), rate(gone)];
   const has = {queue: [0, 1, 2, 3, 4], log: [3], collection: []}[kind];
   told.forEach((text, index) => write(cells[index], has.includes(index) ? text : "–"));

@@ -1,20 +1,20 @@
-// Rates out of counts: the API tells what ever came and what is done, and two looks make a rate. And their charts.
+// Rates and their charts: the API has running totals, and the difference of two refreshes is a rate.
 
 const SHOWN_MS = 120_000;
 const RECENT_MS = 10_000;
-// Two looks that are closer tell little of a rate.
+// Refreshes closer together give an inexact rate.
 const LEAST_MS = 900;
 const SVG = "http://www.w3.org/2000/svg";
 
 const known = new Map();
 
-// Take what a queue has counted at a moment of this page's clock.
+// Record a queue's totals at a time by this page's clock.
 export function feed(name, counts, now) {
   const told = known.get(name) ?? {last: null, samples: []};
   known.set(name, told);
   const {last} = told;
   if (last && now - last.now < LEAST_MS) return;
-  // A queue that was made anew counts from the beginning.
+  // A queue that was created again counts from zero.
   if (last && counts.published >= last.published && counts.finished >= last.finished) {
     const seconds = (now - last.now) / 1000;
     told.samples.push({
@@ -35,7 +35,7 @@ export function samples(name) {
   return known.get(name)?.samples ?? [];
 }
 
-// The rates of the last seconds; null before there are any.
+// The rates of the last seconds, or null.
 export function recent(name) {
   const found = samples(name);
   const some = found.filter((each) => each.now > found.at(-1).now - RECENT_MS);
@@ -43,13 +43,13 @@ export function recent(name) {
   return {come: mean("come"), gone: mean("gone")};
 }
 
-// Draw both rates: what came as a line, what is done as an area; gives what the top stands for.
+// Draw both rates: published as a line, completed as an area; returns the value at the top.
 export function draw(svg, name) {
   const found = samples(name);
   return plot(svg, found, {until: found.at(-1)?.now, span: SHOWN_MS, line: "come", area: "gone"});
 }
 
-// Draw records of moments up to `until`: one of their figures as a line, another one as an area; gives what the top stands for.
+// Draw records up to the time `until`: one figure as a line, another as an area; returns the value at the top.
 export function plot(svg, found, {until, span, line, area}) {
   const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
   const top = Math.max(1, ...found.map((each) => Math.max(each[line], each[area])));

@@ -1,9 +1,9 @@
-// The settings of a queue, one field each, as the API describes them. They are read once: what is being typed stays.
+// The settings of a queue, one field each, as the API describes them. They are read once, so that input is not overwritten.
 
 import {ask, path} from "./api.js";
 import {counted, fromTemplate, make, write} from "./dom.js";
 
-// What a node is made as and stays, and its state, which has buttons of its own.
+// Options fixed at creation, and the state, which has its own buttons.
 const APART = ["{urn:xmpp:pubsub:queueing:0}enabled", "pubsub#node_type", "stanzaq#state"];
 
 export function settingsPart(name, {act}) {
@@ -27,7 +27,7 @@ export function settingsPart(name, {act}) {
   form.addEventListener("reset", () => write(find("[role=alert]"), ""));
 
   async function refresh() {
-    // Two looks may be under way at once: the later one would take what is being typed.
+    // Two refreshes may be under way at once: the later one would overwrite input.
     if (known || reading) return;
     reading = true;
     try {
@@ -46,7 +46,7 @@ export function settingsPart(name, {act}) {
     const fields = body.schema.properties.options.properties;
     const type = options["pubsub#node_type"];
     const shown = Object.keys(options).filter((each) => !APART.includes(each) && (fields[each]["x-node-type"] ?? type) === type);
-    // Those to tick come last, side by side.
+    // Checkboxes come last, side by side.
     const ticked = (each) => fields[each]["x-kind"] === "boolean";
     shown.sort((one, other) => ticked(one) - ticked(other));
     find(".fields").replaceChildren(...shown.map((each) => field(each, fields[each], options[each])));
@@ -55,7 +55,7 @@ export function settingsPart(name, {act}) {
   return {root, refresh, fill() {}};
 }
 
-// None for whoever may not look at the queue, as for those who may and are no owners.
+// None for users who may not see the queue, nor for those who see it but are not owners.
 async function settingsOf(name) {
   try {
     return await ask(`${path("queues", name)}?limit=1`);
