@@ -137,7 +137,7 @@ def dev(
         Path | None, typer.Option(help="A directory that keeps the data. Default: nothing is kept.")
     ] = None,
 ) -> None:
-    """Run a whole service on loopback to develop against: Redis, ejabberd, a frontend of each door, accounts and a queue.
+    """Run a complete service on loopback to develop against: Redis, ejabberd, a frontend of each door, accounts and a queue.
 
     Example: stanzaq dev --data ~/stanzaq
     """

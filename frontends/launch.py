@@ -1,10 +1,10 @@
-"""The command `stanzaq`: says what to install where the service's own packages are missing. Must not know any command."""
+"""The command `stanzaq`: if the service's packages are missing, says what to install. Must not know any command."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command line; exits with one line when only the library is installed."""
+    """Run the command line; exits with one line if only the library is installed."""
     try:
         from frontends.cli import app  # noqa: PLC0415
     except ModuleNotFoundError as fault:

@@ -1,6 +1,6 @@
-"""`stanzaq dev`: a whole service on loopback to develop against. Must not know what its clients send.
+"""`stanzaq dev`: a complete service on loopback to develop against. Must not know what its clients send.
 
-Redis is the embedded one; without an ejabberd on this machine there is no XMPP, and the page says so.
+Redis is the embedded one. Without ejabberd on this machine there is no XMPP, and the printed text says so.
 """
 
 import json
@@ -40,7 +40,7 @@ END"""
 
 
 def main(data: Path | None) -> int:
-    """Run it until SIGINT or SIGTERM, with its data in a directory (None: a temporary one). Raises ServerError."""
+    """Run the service until SIGINT or SIGTERM, with its data in a directory (None: a temporary one). Raises ServerError."""
     if find_spec("starlette") is None:
         msg = "the RESTful door is not installed: pip install 'stanzaq[embedded,rest]'"
         raise ServerError(msg)
@@ -58,7 +58,7 @@ def main(data: Path | None) -> int:
 
 
 def _started(stack: ExitStack, data: Path | None) -> tuple[list[Frontend], list[str]]:
-    """Start all servers; gives the frontends, and what to tell."""
+    """Start all servers; returns the frontends and the lines to print."""
     redis = stack.enter_context(RedisServer(data and data / "redis", options={"appendonly": "yes"}))
     settings = {"REDIS_URL": redis.url, "ADMINS": f"admin@{Ejabberd.accounts}"}
     http = f"127.0.0.1:{_port(_HTTP_PORT)}"
@@ -108,16 +108,16 @@ def _component(ejabberd: Ejabberd) -> Mapping[str, str]:
 
 
 def _passwords() -> str:
-    """Write the accounts as a password file has them."""
+    """Return the accounts as the content of a password file."""
     import bcrypt  # noqa: PLC0415  (an extra)
 
-    # The cheapest hash there is: the password is printed anyway.
+    # The cheapest hash, because the password is printed anyway.
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
     return "\n".join(f"{user}@{Ejabberd.accounts}:{hashed}" for user in _USERS)
 
 
 def _port(usual: int) -> int:
-    """Give the usual port if it is free, else any."""
+    """Return the usual port if it is free, otherwise any free one."""
     with socket() as probe:
         try:
             probe.bind(("127.0.0.1", usual))
@@ -127,7 +127,7 @@ def _port(usual: int) -> int:
 
 
 def _make_queue(url: str) -> None:
-    """Create the queue that the printed commands use; one from an earlier run stays as it is."""
+    """Create the queue of the printed commands; an existing one is not changed."""
     passwords = HTTPPasswordMgrWithDefaultRealm()
     passwords.add_password(None, url, f"publisher@{Ejabberd.accounts}", PASSWORD)
     options = {"pubsub#publish_model": "open", "stanzaq#dedupe": "ignore"}
