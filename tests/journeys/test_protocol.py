@@ -24,7 +24,20 @@ ENGINE, WORKER, OTHER = "engine@example.org/1", "worker@example.org/a", "other@e
 ITEM: Final = "ae890ac52d0df67ed7cfdf51b644e901"
 CHANGING: Final = frozenset(
     {
-        *("id", "item", "token", "attempt", "expires", "subid", "fence", "epoch", "credit", "msgId", "partition"),
+        *(
+            "id",
+            "item",
+            "token",
+            "attempt",
+            "expires",
+            "published",
+            "subid",
+            "fence",
+            "epoch",
+            "credit",
+            "msgId",
+            "partition",
+        ),
         *("offset", "timestamp", "earliest", "latest", "next", "more", "publisher", "to"),
     }
 )
