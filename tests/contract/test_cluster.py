@@ -217,7 +217,7 @@ async def test_a_lost_reply(
 
     async with LossyNetwork(str(owner.socket)) as network:
         monkeypatch.setattr(cluster, "_address", reached)
-        core, door = await make_core(redis_timeout=0.3)
+        core, door = await make_core(redis_timeout=1.0)
         name = await declared_at(core, redis_cluster, owner)
         await core.ask(Subscribe(name, W1, W1, 10))
         await core.ask(item(name, "first"))

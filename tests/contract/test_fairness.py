@@ -142,7 +142,7 @@ async def test_one_hangs(core: RedisCore, door: Door, partitions: int, *, collec
 
 async def known_idle(core: RedisCore, node: str, credit: int) -> None:
     """Wait until what was acknowledged is known to whoever grants credit."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             counted = await core.ask(Stats(node, ALICE))
             if isinstance(counted, Counted) and counted.credit_free == credit:

@@ -73,7 +73,7 @@ async def entries(store: Store, index: str, jid: Jid) -> dict[str, int]:
 
 async def until_entries(store: Store, index: str, jid: Jid, count: int) -> None:
     """Wait until an index has so many."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(await entries(store, index, jid)) != count:  # noqa: ASYNC110  (Redis tells nobody)
             await asyncio.sleep(0.05)
 
