@@ -135,11 +135,11 @@ class Stream(ComponentXMPP):
                 case Closed():
                     self.abort()
                 case Broken(reason):
-                    _log.error("the XMPP server sent what cannot be read: connecting anew", reason=reason)
+                    _log.error("the XMPP server sent unreadable XML: reconnecting", reason=reason)
                     self.abort()
 
     def init_parser(self) -> None:
-        """Begin to parse a new stream."""
+        """Start to parse a new stream."""
         self._reader = Reader()
 
     def _route(self, element: Element, fault: MalformedRequest | None) -> None:
@@ -174,7 +174,7 @@ class Stream(ComponentXMPP):
             return
         self.transport.write(data)
         if self.transport.get_write_buffer_size() > _BUFFER_MOST:
-            _log.error("the XMPP server has stopped reading: connecting anew", unsent_bytes=_BUFFER_MOST)
+            _log.error("the XMPP server has stopped reading: reconnecting", unsent_bytes=_BUFFER_MOST)
             self.abort()
 
     def _on_up(self, _: object) -> None:

@@ -30,7 +30,7 @@ _IQ: Final = "{jabber:component:accept}iq"
 _ERROR: Final = "{jabber:component:accept}error"
 _OURS: Final = "{urn:ietf:params:xml:ns:xmpp-stanzas}internal-server-error"
 _SAID: Final = {
-    "the XMPP server sent what cannot be read: connecting anew",
+    "the XMPP server sent unreadable XML: reconnecting",
     "the XMPP server closed the stream",
 }
 """What a frontend may say of its server, as an error, when their stream ends."""
