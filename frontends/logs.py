@@ -37,7 +37,7 @@ class Flood:
     """Drops lines of an event that come too often; the next line that passes says how many were dropped."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with nothing."""
         self._ends = 0.0
         self._counts: dict[tuple[str, object], int] = {}
         self._dropped: dict[str, int] = {}

@@ -85,7 +85,7 @@ class Traces:
         attributes: _Told,
         since: int | None = None,
     ) -> Span:
-        """Begin a span (OpenTelemetry's conventions for messaging)."""
+        """Start a span (OpenTelemetry's conventions for messaging)."""
         told = {
             "messaging.system": "stanzaq",
             "messaging.operation.name": operation,
@@ -97,7 +97,7 @@ class Traces:
         )
 
     def sent(self, publish: Publish | Redeem) -> tuple[bytes, Span]:
-        """Begin the span of a publish; returns also its envelope, with the span in its headers."""
+        """Start the span of a publish; returns also its envelope, with the span in its headers."""
         attributes: _Told = {
             "messaging.message.body.size": publish.body_bytes,
             "stanzaq.publisher": bare(publish.sender),
@@ -106,7 +106,7 @@ class Traces:
         return _linked(publish.envelope, span), span
 
     def handed(self, delivery: Delivery) -> Span:
-        """Begin the span of a delivery, and keep it."""
+        """Start the span of a delivery, and keep it."""
         partition = delivery.partition
         attributes: _Told = {
             "messaging.message.id": delivery.item_id,
@@ -142,7 +142,7 @@ class Traces:
     def settled(  # noqa: PLR0913, PLR0917  (what a span is)
         self, node: str, item_id: str, who: Jid, outcome: str, parent: Context | None, since: int | None = None
     ) -> Span:
-        """Begin the span of the end of a lock."""
+        """Start the span of the end of a lock."""
         told = {"messaging.message.id": item_id, "stanzaq.subscriber": bare(who), "stanzaq.outcome": outcome}
         return self.begun("settle", SpanKind.CLIENT, node, parent or _NOWHERE, told, since)
 

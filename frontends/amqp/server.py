@@ -59,7 +59,7 @@ class AmqpServer:
         return self._server is not None and self._server.is_serving()
 
     def start(self, core: Core) -> None:
-        """Begin to accept connections."""
+        """Start to accept connections."""
         shared = self._shared = ServerState(self._identity, self._connections, core, LogTails(core))
         self._starting = start(self._start(shared))
 

@@ -28,7 +28,7 @@ class Connection(H11Protocol):
     """One connection. It handles a request, or waits for the first byte of one, or for the rest of its head."""
 
     def __init__(self, config: Limited, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
-        """Begin without a connection."""
+        """Start without a connection."""
         super().__init__(config, *arguments, **options)
         self._slow_seconds = config.slow_seconds
         self._deadline: asyncio.TimerHandle | None = None

@@ -74,7 +74,7 @@ class HttpServer:
         return self._server.started and not self._server.should_exit
 
     def start(self) -> None:
-        """Begin to accept connections."""
+        """Start to accept connections."""
         self._task = start(self._server.serve(sockets=[self._socket]))
 
     async def drain(self) -> None:

@@ -77,7 +77,7 @@ class _Pace:
     """Keeps to a limit of rows a second; None: no limit."""
 
     def __init__(self, rows_per_second: float | None) -> None:
-        """Begin now."""
+        """Start now."""
         self._rows_per_second = rows_per_second
         self._began = time.monotonic()
         self._rows = 0
@@ -97,7 +97,7 @@ class _Reader:
     """The progress of one piece."""
 
     def __init__(self, piece: Piece, options: ReadOptions, pace: _Pace) -> None:
-        """Begin at the start of the piece."""
+        """Start at the start of the piece."""
         self._piece = piece
         self._options = options
         self._pace = pace

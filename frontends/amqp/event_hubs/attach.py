@@ -32,7 +32,7 @@ class HubLinkAttacher(LinkAttacher):
     """Attaches the links of one connection whose peer authenticates by tokens."""
 
     def __init__(self, context: LinkContext, keys: Keys) -> None:
-        """Begin without a token."""
+        """Start without a token."""
         super().__init__(context)
         self._keys = keys
         self._grants = Grants()

@@ -15,7 +15,7 @@ class Profile:
     """The profile of one connection."""
 
     def __init__(self, context: LinkContext, keys: Keys) -> None:
-        """Begin without a token."""
+        """Start without a token."""
         self._outgoing = Frames(_ANY)
         self._headed = False
         self.attaching = HubLinkAttacher(context, keys)

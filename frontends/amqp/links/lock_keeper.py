@@ -44,7 +44,7 @@ class LockKeeper:
     """The locks of one link, by message number. `changed` is called when the next renewal is earlier or a lock is lost."""
 
     def __init__(self, core: Core, changed: Callable[[], None]) -> None:
-        """Begin without locks."""
+        """Start without locks."""
         self._core = core
         self._changed = changed
         self._locks: dict[int, _Lock] = {}

@@ -52,7 +52,7 @@ class LogConsumer:
     """One consumer's link."""
 
     def __init__(self, link: Outgoing, context: LinkContext, read: LogRead, writer: type[Writer] = Writer) -> None:
-        """Begin at the start position. Nothing runs before `start`."""
+        """Start at the start position. Nothing runs before `start`."""
         self.link = link
         self.sender = context.sender
         self.after = read.after
@@ -72,7 +72,7 @@ class LogConsumer:
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start to deliver."""
         self.link.prepare()
         self._tails.enter(self._node, self._partition, self)
         self._task = serve(self._deliver(), self._failed)

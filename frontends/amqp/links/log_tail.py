@@ -33,7 +33,7 @@ class LogTails:
     """All readers, by node and partition."""
 
     def __init__(self, core: Core) -> None:
-        """Begin without readers."""
+        """Start without readers."""
         self._core = core
         self._waiters: dict[str, dict[int, set[TailWatcher]]] = {}
         self._polls: dict[tuple[str, int], asyncio.Task[None]] = {}

@@ -65,7 +65,7 @@ class QueueConsumer:
     """One consumer's link."""
 
     def __init__(self, link: Outgoing, context: LinkContext, lease: Lease) -> None:
-        """Begin without credit; nothing runs before `start`."""
+        """Start without credit; nothing runs before `start`."""
         self.link = link
         self._lease = lease
         self._core = context.core
@@ -85,7 +85,7 @@ class QueueConsumer:
         self._stopped = False
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start to deliver."""
         self.link.prepare()
         self.link.on_outcome = self._on_outcome
         self._tasks = [serve(work, self._failed) for work in (self._deliver(), self._maintain())]

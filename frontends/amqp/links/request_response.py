@@ -27,7 +27,7 @@ class ResponseConsumer:
     """A link that delivers answers to the peer."""
 
     def __init__(self, link: Outgoing) -> None:
-        """Begin without answers."""
+        """Start without answers."""
         self.link = link
         self._waiting: deque[bytes] = deque()
 
@@ -65,7 +65,7 @@ class RequestReceiver(ABC):
     """A link on which the peer sends requests."""
 
     def __init__(self, link: Incoming) -> None:
-        """Begin without credit."""
+        """Start without credit."""
         self.link = link
 
     def start(self) -> None:

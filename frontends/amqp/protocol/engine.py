@@ -57,7 +57,7 @@ class Engine:
     """The protocol state of one connection."""
 
     def __init__(self) -> None:
-        """Begin before the AMQP header."""
+        """Start before the AMQP header."""
         self._transport = Transport(Transport.SERVER)
         self._transport.max_frame_size = FRAME_BYTES
         self._transport.idle_timeout = IDLE_SECONDS

@@ -92,7 +92,7 @@ class Frames:
     """Splits the bytes of one direction, without the AMQP header, into whole frames."""
 
     def __init__(self, most: int) -> None:
-        """Begin without bytes; a frame has at most `most`."""
+        """Start without bytes; a frame has at most `most`."""
         self._most = most
         self._rest = b""
 

@@ -64,7 +64,7 @@ class Order:
     """The state of one connection's peer."""
 
     def __init__(self, channels: int) -> None:
-        """Begin after the AMQP header, with a number of channels."""
+        """Start after the AMQP header, with a number of channels."""
         self._channels = channels
         self._open = self._closed = False
         self._sessions: dict[int, _Session] = {}

@@ -62,7 +62,7 @@ class Loop:
             self._idle.set()
 
     def next(self) -> None:
-        """Begin one."""
+        """Start one."""
         self._number += 1
         self._open += 1
         self._begin(self._number)
@@ -136,7 +136,7 @@ class Jobs:
             wire.close()
 
     async def paced(self, per_second: int, seconds: float) -> None:
-        """Begin jobs at a fixed rate, without a window, and wait until all are done."""
+        """Start jobs at a fixed rate, without a window, and wait until all are done."""
         self.waits.clear()
         began = time.perf_counter()
         for number in range(int(per_second * seconds)):

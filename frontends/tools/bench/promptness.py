@@ -119,7 +119,7 @@ class _Queues:
     """Many queues, each with one item that a worker holds."""
 
     def __init__(self, server: Server, count: int) -> None:
-        """Begin with none."""
+        """Start with none."""
         self._server = server
         self.count = count
         self.partitions: list[Partition] = []

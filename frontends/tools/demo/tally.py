@@ -43,7 +43,7 @@ class Tally:
     """Counts events; all times are seconds of one clock."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with nothing."""
         self.published: set[str] = set()
         self.acknowledged: set[str] = set()
         self._sent: dict[str, float] = {}

@@ -63,7 +63,7 @@ class Reader:
     """Parses one stream. It is outside a stanza, inside one, or skipping the rest of a faulty one."""
 
     def __init__(self) -> None:
-        """Begin before the first byte."""
+        """Start before the first byte."""
         # Without a separator expat ignores prefixes; otherwise an undeclared one would not be well-formed.
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
