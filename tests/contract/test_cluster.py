@@ -116,7 +116,7 @@ async def test_half_a_move(make_core: MakeCore, redis_cluster: RedisCluster, nod
 
 async def test_half_a_move_for_long(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
     """Q26: what is refused for longer than Redis may take is answered `wait`, once, and nothing of it has run."""
-    core, _ = await make_core(redis_timeout=0.3)
+    core, _ = await make_core(redis_timeout=1.5)
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(item(node, "first"))
     slot = await slot_of(core, node)
