@@ -157,5 +157,6 @@ def node(names: list[str], where: str = "the path") -> str:
     return name
 
 
+@lru_cache(maxsize=256)
 def _encoded(node: str) -> str:
     return quote(node, safe=f"/{_SAFE}" if _STEPS.isdisjoint(node.split("/")) else "")

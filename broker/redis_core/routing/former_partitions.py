@@ -55,7 +55,8 @@ class FormerPartitions:
         """Send a command to its partition, after the former partitions of its item."""
         former = self._growth[1]
         left = _former_places(command, former, number) if former else []
-        left = [each for each in left if (type(command), each) not in self._exhausted]
+        if left:
+            left = [each for each in left if (type(command), each) not in self._exhausted]
         if not left and number not in self._queues:
             self._pipeline(number).submit(command, reply)
             return
