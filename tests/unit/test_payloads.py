@@ -36,6 +36,7 @@ def _said(root: ET.Element) -> list[tuple[str, dict[str, str], str | None]]:
         ("\ufeff<a xmlns='urn:x'><b xmlns=''/></a>", "<a xmlns='urn:x'><b xmlns=''/></a>"),
         ("<a b='c'><d/></a>", "<a xmlns='' b='c'><d/></a>"),
         ("<a/>", "<a xmlns=''/>"),
+        ("<?xml version='1.0'?><a/>", "<a xmlns=''/>"),
         ("<x:a xmlns:x='urn:x'><b/></x:a>", "<x:a xmlns='' xmlns:x='urn:x'><b/></x:a>"),
         ("<x:a xmlns:x='urn:x'/>", "<x:a xmlns:x='urn:x'/>"),
         (
@@ -71,7 +72,7 @@ def test_elements(content_type: str, document: str, element: str) -> None:
         (XML, b"<?p i?><a xmlns='urn:x'/>"),
         (XML, "<a xmlns='urn:x'/>".encode("utf-16")),
         (XML, IN_X * 251 + b"</a>" * 251),
-        (XML, IN_X + b"<b/>" + IN_X * 250 + b"</a>" * 251),
+        (XML, IN_X * 2 + b"<b/>" + IN_X * 249 + b"</a>" * 251),
         (XML, IN_X + b"<b/>" * 20_000 + b"</a>"),
     ],
 )
