@@ -266,9 +266,19 @@ async def test_a_member_that_shares(pair: Pair, node: str) -> None:
     await attach(one, node, A)
     await attach(two, node, B)
     assert isinstance(await two.ask(Subscribe(node, B, B, 10)), Subscribed)
-    assert await one.owners.is_member(node, A)
-    assert not await one.owners.is_member(node, B)
+    assert [member.jid for member in (await one.owners._members.members(node)).values()] == [A]
     assert await numbers(one, node, A) == {0, 1}
+
+
+async def test_an_owner_by_name_that_shares(pair: Pair, node: str) -> None:
+    """E10: what an owner by name gives up, when it subscribes without a group, falls to the members at once."""
+    (one, _), (two, _) = pair
+    await declared(one, node)
+    await attach(one, node, A, (2,))
+    await attach(two, node, B)
+    assert await numbers(two, node, B) == {0, 1, 3}
+    assert isinstance(await one.ask(Subscribe(node, A, A, 10)), Subscribed)
+    assert await numbers(two, node, B) == {0, 1, 2, 3}
 
 
 async def test_shared_subscribers_wait(pair: Pair, node: str) -> None:

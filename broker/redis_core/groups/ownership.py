@@ -128,9 +128,9 @@ class Ownership:
         )
         return tuple(owned for owned in renewed if isinstance(owned, Owned))
 
-    async def is_member(self, node: str, jid: Jid) -> bool:
-        """Return whether a JID is a member of a group."""
-        return await self._members.member(node, jid) is not None
+    async def has_members(self, node: str) -> bool:
+        """Return whether the node has members of groups."""
+        return await self._members.count(node) > 0
 
     async def remove_member(self, node: str, jid: Jid) -> bool:
         """Remove a member that left and reassign its partitions; returns whether it was a member."""

@@ -66,6 +66,10 @@ class GroupMembers:
         found = await self._server.command("HGETALL", keys.of_node("members", node))
         return {name.decode(): Member.parse(line.decode()) for name, line in found.items()}
 
+    async def count(self, node: str) -> int:
+        """Return how many members the groups of a node have."""
+        return int(await self._server.command("HLEN", keys.of_node("members", node)))
+
     async def member(self, node: str, jid: Jid) -> Member | None:
         """Return one member."""
         line = await self._server.command("HGET", keys.of_node("members", node), subid(jid))

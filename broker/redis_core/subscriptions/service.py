@@ -29,8 +29,8 @@ _AT_ONCE: Final = 1_000
 class Groups(Protocol):
     """The interface of group ownership that subscriptions use."""
 
-    async def is_member(self, node: str, jid: Jid) -> bool:
-        """Return whether a JID is a member of a group of the node."""
+    async def has_members(self, node: str) -> bool:
+        """Return whether the node has members of groups."""
 
     async def remove_member(self, node: str, jid: Jid) -> bool:
         """Reassign the partitions of a JID that left the node; returns whether it was a group member."""
@@ -59,12 +59,12 @@ class SubscriptionService:
         """Finish a subscription whose change in the partition is under way; most subscribes wait for nothing else."""
         entry = SubscriptionRef(command.node, command.jid).entry
         async with self._queue(command.jid):
-            (noted,), member = await asyncio.gather(
-                self._index.note([entry], self._occupied), self._groups.is_member(command.node, command.jid)
+            (noted,), members = await asyncio.gather(
+                self._index.note([entry], self._occupied), self._groups.has_members(command.node)
             )
         result: Result = await outcome
-        if isinstance(result, Subscribed) and not result.group and member:
-            # A JID that shares the node is no longer a member of a group.
+        if isinstance(result, Subscribed) and not result.group and members:
+            # A JID that shares the node is no longer a member of a group, and what it owned falls to the members.
             await self._groups.remove_member(command.node, command.jid)
         if isinstance(result, Subscribed) and noted is None:
             await self._ask(Leave(command.node, command.jid, subid=result.subid))
