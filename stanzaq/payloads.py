@@ -73,6 +73,9 @@ def encoded(payload: Any) -> Content:  # noqa: ANN401
         case str():
             return Content(payload.encode(), TEXT)
         case Element():
+            if not all(isinstance(each.tag, str) for each in payload.iter()):
+                msg = "an element with a comment or a processing instruction: XMPP forbids them, so remove it"
+                raise TypeError(msg)
             return Content(ET.tostring(payload, "utf-8", xml_declaration=False), XML)
         case _:
             return Content(msgspec.json.encode(payload, enc_hook=_plain), JSON)

@@ -77,13 +77,20 @@ class Publisher:
             raise StanzaqError(msg)
         hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
         item = id or secrets.token_hex(16)
+        running = self._running
         sending = asyncio.create_task(self._sender.publish(node, item, payloads.encoded(payload), headers or {}, hints))
-        # A connection that fails for good ends everything that waits for it.
-        await asyncio.wait({sending, self._running}, return_when=asyncio.FIRST_COMPLETED)
-        if not sending.done():
+        try:
+            # A connection that fails for good ends everything that waits for it.
+            await asyncio.wait({sending, running}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended = sending.done()
             sending.cancel()
-            self._running.result()
-        return await sending
+        if ended:
+            return sending.result()
+        if not running.cancelled():
+            running.result()
+        msg = f"the publisher was closed before {item} was answered: it may be in the queue"
+        raise StanzaqError(msg)
 
     async def publish_many(self, node: str, payloads: Iterable[Any] | AsyncIterable[Any]) -> list[str]:
         """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""
@@ -95,11 +102,14 @@ class Publisher:
             finally:
                 room.release()
 
-        async with asyncio.TaskGroup() as group:
-            tasks = []
-            async for payload in _each(payloads):
-                await room.acquire()
-                tasks.append(group.create_task(send(payload)))
+        tasks = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                async for payload in _each(payloads):
+                    await room.acquire()
+                    tasks.append(group.create_task(send(payload)))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
         return [task.result() for task in tasks]
 
 

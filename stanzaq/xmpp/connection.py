@@ -20,7 +20,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from stanzaq.account import Account
 from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
-from stanzaq.xmpp.stanzas import CLIENT, refusal
+from stanzaq.xmpp.stanzas import CLIENT, UNSAYABLE, refusal
 
 log = logging.getLogger("stanzaq")
 
@@ -83,6 +83,10 @@ class Connection:
         backoff = Backoff(0.2, 10.0)
         waiting = False
         text = f"<iq type='{kind}' id='{name}' to={quoteattr(self._account.service)}>{payload}</iq>"
+        if found := UNSAYABLE.search(text):
+            # The stream would break, and so would the next one when the request is repeated.
+            msg = f"cannot {what}: it has the character {found[0]!r}, which XML cannot contain"
+            raise StanzaqError(msg, "not-acceptable")
         while True:
             await self._up.wait()
             answer: asyncio.Future[Element] = asyncio.get_running_loop().create_future()

@@ -30,7 +30,8 @@ HEADERS: Final = "http://jabber.org/protocol/shim"
 JSON_ELEMENT: Final = "urn:xmpp:json:0"
 DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 
-_UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML cannot contain: a server ends the stream that has one."""
 _REASON_BYTES: Final = 1_024
 
 _AWAY: Final = {"remote-server-not-found", "remote-server-timeout", "service-unavailable", "recipient-unavailable"}
@@ -234,12 +235,14 @@ def _moment(text: str) -> datetime:
 
 def _sayable(text: str) -> str:
     """Remove characters that XML cannot contain, and cut a reason to the length that the service accepts."""
-    return _UNSAYABLE.sub(" ", text).encode()[:_REASON_BYTES].decode(errors="ignore")
+    return UNSAYABLE.sub(" ", text).encode()[:_REASON_BYTES].decode(errors="ignore")
 
 
 def _payload(content: Content) -> str:
     if content.type == JSON:
-        return f"<json xmlns='{JSON_ELEMENT}'>{escape(content.body.decode())}</json>"
+        # They stand in strings alone, where JSON can name them.
+        text = UNSAYABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", content.body.decode())
+        return f"<json xmlns='{JSON_ELEMENT}'>{escape(text)}</json>"
     if content.type == XML:
         return content.body.decode()
     return f"<data xmlns='{STANZAQ}' type={quoteattr(content.type)}>{base64.b64encode(content.body).decode()}</data>"

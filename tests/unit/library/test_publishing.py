@@ -1,0 +1,84 @@
+"""Publishing without a server: what ends while it waits, and what no server would take."""
+
+import asyncio
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from stanzaq import Publisher, StanzaqError
+from stanzaq.account import Account
+from stanzaq.payloads import decoded, encoded
+from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.publisher import XmppSender
+from stanzaq.xmpp.stanzas import Hints, publish
+
+
+@pytest.fixture
+def publisher(monkeypatch: pytest.MonkeyPatch) -> Publisher:
+    """Make one whose connection never comes up."""
+
+    async def never(_self: Connection, _listener: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Connection, "run", never)
+    return Publisher("xmpp://publisher@example.org", password="x")
+
+
+async def test_cancelled(publisher: Publisher) -> None:
+    """A publish that is cancelled is not sent later."""
+    before = asyncio.all_tasks()
+    async with publisher:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(publisher.publish("node", {}), 0.01)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks() - before) == 1, "only the connection is left"
+
+
+async def test_closed(publisher: Publisher) -> None:
+    """A publish that waits when the publisher is closed ends with an error that says so."""
+    async with publisher:
+        waits = asyncio.create_task(publisher.publish("node", {}, id="one"))
+        await asyncio.sleep(0.01)
+    with pytest.raises(StanzaqError, match="closed before one was answered"):
+        await waits
+
+
+async def test_many_are_refused(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`publish_many` raises what `publish` does."""
+
+    async def refused(*_: Any) -> str:  # noqa: ANN401
+        msg = "cannot publish"
+        raise StanzaqError(msg)
+
+    monkeypatch.setattr(XmppSender, "publish", refused)
+    async with publisher:
+        with pytest.raises(StanzaqError, match="cannot publish"):
+            await publisher.publish_many("node", range(3))
+
+
+@pytest.mark.parametrize("hints", [{"id": "a\0"}, {"key": "a\x1b"}, {"headers": {"a": "\uffff"}}])
+async def test_unsayable(publisher: Publisher, hints: dict[str, Any]) -> None:
+    """Characters that would break this stream, and each next one, are refused."""
+    async with publisher, asyncio.timeout(5):
+        with pytest.raises(StanzaqError, match="which XML cannot contain"):
+            await publisher.publish("node", {}, **hints)
+        with pytest.raises(StanzaqError, match="which XML cannot contain"):
+            await Connection(Account.read("xmpp://a@b", None, "x", None, "required")).ask("say", "get", "\ud800")
+
+
+def test_json_names_them() -> None:
+    """JSON text has them by their numbers."""
+    content = encoded({"a": "\uffff\ufffe ü\0"})
+    stanza = ET.fromstring(publish("node", "one", content, {}, Hints()))
+    (json,) = stanza.iter("{urn:xmpp:json:0}json")
+    assert "\uffff" not in (json.text or "")
+    assert decoded(type(content)((json.text or "").encode(), content.type), Any) == {"a": "\uffff\ufffe ü\0"}
+
+
+def test_comments() -> None:
+    """Elements with comments, which end a stream, are refused."""
+    element = ET.Element("{urn:x}a")
+    element.append(ET.Comment("no"))
+    with pytest.raises(TypeError, match="XMPP forbids them"):
+        encoded(element)
