@@ -43,7 +43,12 @@ class Retry(Exception):  # noqa: N818
         self.backoff = backoff
         self.limit = min(seconds(limit), MAX_DELAY_SECONDS)
         self.jitter = jitter
-        super().__init__(f"again after {self.delay:g} s")
+        # Exceptions are made again from these arguments when they come from another process.
+        super().__init__(attempts)
+
+    def __str__(self) -> str:
+        """Return what it asks for."""
+        return f"again after {self.delay:g} s"
 
     def delay_after(self, attempt: int, chance: Callable[[], float] = random.random) -> float:
         """Return the delay in seconds after a failed attempt, counted from 1; `chance` returns 0 to 1."""
@@ -69,4 +74,5 @@ def after_failure(fault: BaseException, attempt: int, max_attempts: int, policy:
         return Release(str(fault) or "rejected", dead=True)
     if attempt >= max_attempts:
         return Release(f"attempt {attempt} of {max_attempts} failed: {reason}", dead=True)
-    return Release(reason, fault.delay if isinstance(fault, Retry) else policy.delay_after(attempt))
+    delay = fault.delay if isinstance(fault, Retry) else policy.delay_after(attempt)
+    return Release(reason, min(delay, MAX_DELAY_SECONDS))

@@ -80,6 +80,11 @@ class Runs:
         if tasks:
             # Do not wait for a handler that ignores its cancellation.
             await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
+
+    def close(self) -> None:
+        """Cancel whatever still runs, and report nothing: there is no connection any more."""
+        for run in self._runs.values():
+            run.task.cancel()
         self._callers.close()
 
 
@@ -96,6 +101,7 @@ class _Run:
         self._delivery = delivery
         self._lost = self._stopped = self._ended = False
         self._deadline = delivery.deadline
+        self._lasts, self._renewed_at = 0.0, asyncio.get_running_loop().time()
         self.began = False
         self._handling = asyncio.create_task(self._handled())
         self.task = asyncio.create_task(self._work())
@@ -122,13 +128,14 @@ class _Run:
     async def _work(self) -> None:
         renewing = asyncio.create_task(self._keep())
         try:
-            end = await self._handling
-        except asyncio.CancelledError:
-            # Cancelled before its handler started.
-            end = _STOPPED
+            # Unlike `await`, this tells a handler that was cancelled from a run that is.
+            await asyncio.wait({self._handling})
         finally:
             self._ended = True
+            self._handling.cancel()
             renewing.cancel()
+        # Cancelled before its handler started.
+        end = _STOPPED if self._handling.cancelled() else self._handling.result()
         try:
             await self._tell(end)
         except StanzaqError:
@@ -190,24 +197,20 @@ class _Run:
 
     async def _keep(self) -> None:
         """Renew the lock repeatedly until it is lost."""
-        lasts = await self._transport.lock_seconds(self._delivery.lock.node)
-        loop = asyncio.get_running_loop()
-        at = loop.time()
+        self._lasts = await self._transport.lock_seconds(self._delivery.lock.node)
         while not self._lost:
-            await asyncio.sleep(lasts / _RENEWALS)
-            before = self._deadline
+            await asyncio.sleep(self._lasts / _RENEWALS)
             try:
                 await self._renew()
             except StanzaqError:
                 log.exception("a lock could not be renewed", extra=self._about)
-                continue
-            # An owner may have changed the lock time. Both deadlines are by the service's clock, so ours need not agree.
-            elapsed, at = loop.time() - at, loop.time()
-            lasts = max(1.0, lasts + (self._deadline - before).total_seconds() - elapsed)
 
     async def _renew(self) -> None:
         deadline = await self._transport.renew(self._delivery.lock)
         if deadline is None:
             self.lose()
-        else:
-            self._deadline = deadline
+            return
+        # An owner may have changed the lock time. Both deadlines are by the service's clock, so ours need not agree.
+        now = asyncio.get_running_loop().time()
+        longer = (deadline - self._deadline).total_seconds() - (now - self._renewed_at)
+        self._lasts, self._deadline, self._renewed_at = max(1.0, self._lasts + longer), deadline, now

@@ -3,8 +3,10 @@
 import asyncio
 import inspect
 import multiprocessing
+import pickle
+import signal
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,12 +45,21 @@ class Callers:
                 return await _guarded(task.handler, job)
             case "thread":
                 self._threads = self._threads or ThreadPoolExecutor(self._concurrency, "stanzaq-job")
-                return await asyncio.get_running_loop().run_in_executor(self._threads, task.handler, job)
+                return await asyncio.get_running_loop().run_in_executor(self._threads, _called, task.handler, job)
             case "process":
-                # Forking a process with threads and connections is unsafe.
-                context = multiprocessing.get_context("spawn")
-                self._processes = self._processes or ProcessPoolExecutor(self._concurrency, context)
-                return await asyncio.get_running_loop().run_in_executor(self._processes, task.handler, job.apart())
+                pool = self._processes = self._processes or _processes(self._concurrency)
+                try:
+                    return await asyncio.get_running_loop().run_in_executor(
+                        pool, _called_apart, task.handler, job.apart()
+                    )
+                except Retry as asked:
+                    # Its cause is now the other process's traceback, which is no reason for a retry.
+                    raise asked from None
+                except BrokenExecutor:
+                    # A process died. Its executor takes nothing more, so the next job gets a new one.
+                    if self._processes is pool:
+                        self._processes = None
+                    raise
 
     def close(self) -> None:
         """Shut down threads and processes without waiting for those still busy."""
@@ -64,6 +75,34 @@ async def _guarded(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
         # asyncio would end the whole loop.
         msg = f"the handler raised {type(error).__name__}"
         raise RuntimeError(msg) from error
+
+
+def _processes(count: int) -> Executor:
+    # Forking a process with threads and connections is unsafe. Ctrl-C is for the worker, which gives its jobs their grace.
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(count, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+
+
+def _called(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
+    try:
+        return handler(job)
+    except StopIteration as error:
+        # A future cannot carry it: whoever waits would wait for ever.
+        msg = "the handler raised StopIteration"
+        raise RuntimeError(msg) from error
+
+
+def _called_apart(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
+    try:
+        return _called(handler, job)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301  (it is our own)
+        except Exception:  # noqa: BLE001  (whatever its class does)
+            # The executor would be broken by it, and fail all its jobs.
+            msg = f"{type(error).__name__}: {error}"
+            raise RuntimeError(msg) from None
+        raise
 
 
 def run_in(handler: Handler, asked: RunIn | None) -> RunIn:

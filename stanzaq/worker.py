@@ -112,6 +112,7 @@ class Worker:
                 leaving.cancel()
         finally:
             stopping.cancel()
+            runs.close()
             await transport.close()
             if not working.done():
                 working.cancel()
@@ -145,3 +146,7 @@ class Worker:
         except asyncio.CancelledError:
             if signalled < 2:
                 raise
+        finally:
+            # A handler that ignores its cancellation, or a thread, is ended by the next signal.
+            for name in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(name)

@@ -47,10 +47,12 @@ class XmppTransport:
 
     async def connected(self) -> None:
         """Send presence, so that the service notices when this worker goes offline, and subscribe at intervals."""
-        self._connection.send(f"<presence to='{self._service}'/>")
         while not self._paused:
-            for node, credit in self._nodes.items():
+            for node in self._nodes:
                 await self._find(node)
+            # Items of an earlier run may follow at once, and their lock time must be known.
+            self._connection.send(f"<presence to='{self._service}'/>")
+            for node, credit in self._nodes.items():
                 await self._subscribe(node, credit)
                 await self._compare(node)
             self._wakeup.clear()

@@ -1,8 +1,9 @@
 """Runs of jobs against a service that is played: what is renewed, cancelled, acknowledged and given back, and when."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -70,7 +71,8 @@ def delivery(item: str = "one", *, token: int = 1, attempt: int = 1, of: int = 2
 def runs(service: Service, handler: Handler, *, concurrency: int = 5, **more: Any) -> Runs:  # noqa: ANN401
     """Make the runs of a worker with one task."""
     given = {"retry": Retry(delay="2s", jitter=False), "timeout": None, "payload": Any, **more}
-    return Runs(service, {"jobs": Task("jobs", handler, run_in=run_in(handler, None), **given)}, concurrency)
+    given["run_in"] = run_in(handler, given.get("run_in"))
+    return Runs(service, {"jobs": Task("jobs", handler, **given)}, concurrency)
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -118,6 +120,7 @@ async def test_done_once() -> None:
         ),
         (Reject("no such picture"), 1, Retry(), Release("no such picture", dead=True)),
         (SystemExit(3), 1, Retry(delay=0), Release("RuntimeError: the handler raised SystemExit", 0.0)),
+        (Retry(delay="7d"), 1, Retry(), Release("Retry: again after 604800 s", 43_200.0)),
         (asyncio.CancelledError(), 1, Retry(delay=0), Release("CancelledError: ", 0.0)),
     ],
 )
@@ -261,3 +264,90 @@ def test_where_it_runs() -> None:
         run_in(nothing, "thread")
     with pytest.raises(TypeError, match="only coroutines run in the loop"):
         run_in(function, "loop")
+
+
+async def test_a_thread_has_no_next() -> None:
+    """StopIteration, which no future carries, ends its job too."""
+    service = Service()
+
+    def handler(_job: Job[Any]) -> None:
+        next(iter(()))
+
+    runs(service, handler).deliver(delivery())
+    await until(lambda: service.told)
+    assert service.told == [("one", Release("RuntimeError: the handler raised StopIteration", 2.0))]
+
+
+class OddError(Exception):
+    """Cannot be made again from its arguments."""
+
+    def __init__(self, first: str, second: str) -> None:
+        """Keep them joined."""
+        super().__init__(first + second)
+
+
+def in_process(job: Job[str]) -> None:
+    """End as the payload says."""
+    match job.payload:
+        case "dies":
+            os._exit(1)
+        case "odd":
+            raise OddError("a", "b")  # noqa: EM101
+        case "later":
+            raise Retry(delay="1h")
+
+
+async def test_a_process_fails() -> None:
+    """A process that dies, and exceptions that cannot be made again, cost one job alone: the next one is worked."""
+    service = Service()
+    played = runs(service, in_process, concurrency=1, payload=str, run_in="process")
+    try:
+        for count, payload in enumerate(("odd", "later", "dies", "fine"), 1):
+            played.deliver(delivery(payload, body=f'"{payload}"'.encode()))
+            async with asyncio.timeout(60):
+                while len(service.told) < count:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+    finally:
+        played.close()
+    odd, later, (name, died), fine = service.told
+    assert odd == ("odd", Release("RuntimeError: OddError: ab", 2.0))
+    assert later == ("later", Release("Retry: again after 3600 s", 3600.0))
+    assert name == "dies" and died.reason.startswith("BrokenProcessPool: ")
+    assert fine == ("acknowledged", "fine")
+
+
+async def test_closed() -> None:
+    """Without a connection runs are cancelled, and nothing waits for a service that cannot be told."""
+    service, began = Service(), asyncio.Event()
+
+    async def handler(_job: Job[Any]) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    played = runs(service, handler, concurrency=1)
+    for item in ("runs", "waits"):
+        played.deliver(delivery(item))
+    await began.wait()
+    played.close()
+    await until(lambda: not played.locks("jobs"))
+    assert not service.told
+
+
+async def test_a_handler_that_renews() -> None:
+    """Renewals by the handler do not make those of the worker more frequent."""
+    service, done = Service(lasts=6.0), asyncio.Event()
+    lasted: list[float] = []
+
+    async def handler(job: Job[Any]) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0.02)
+            await job.renew()
+        (run,) = played._runs.values()
+        lasted.append(run._lasts)
+        done.set()
+
+    played = runs(service, handler)
+    first = delivery()
+    played.deliver(replace(first, deadline=first.deadline - timedelta(seconds=54)))
+    await done.wait()
+    assert 5.9 < lasted[0] < 6.1
