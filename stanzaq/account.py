@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
+from stanzaq.errors import StanzaqError
+
 Tls = Literal["required", "disabled"]
 Password = str | Callable[[], str] | None
 PASSWORD: Final = "STANZAQ_PASSWORD"  # noqa: S105  (the name of a variable)
@@ -29,6 +31,9 @@ class Account:
         parts = urlsplit(url)
         if parts.scheme != "xmpp" or not parts.username or not parts.hostname or parts.password:
             msg = f"{url!r}: write xmpp://user@example.org, and give the password as STANZAQ_PASSWORD or password="
+            raise ValueError(msg)
+        if ":" in parts.netloc.rpartition("@")[2]:
+            msg = f"{url!r}: the URL names an account; give the server's port by address=, e.g. {parts.hostname}:5222"
             raise ValueError(msg)
         at = _address(address) if address else None
         if tls not in ("required", "disabled"):
@@ -70,5 +75,5 @@ def _of_environment() -> str:
     password = os.environ.get(PASSWORD)
     if password is None:
         msg = f"there is no password: set {PASSWORD}, or give password="
-        raise ValueError(msg)
+        raise StanzaqError(msg)
     return password

@@ -4,6 +4,7 @@ msgspec reads and writes JSON: it checks dataclasses, TypedDicts and containers 
 does not match. Pydantic models are read and written by their own methods.
 """
 
+import copy
 import inspect
 import typing
 from collections.abc import Callable
@@ -76,7 +77,10 @@ def encoded(payload: Any) -> Content:  # noqa: ANN401
             if not all(isinstance(each.tag, str) for each in payload.iter()):
                 msg = "an element with a comment or a processing instruction: XMPP forbids them, so remove it"
                 raise TypeError(msg)
-            return Content(ET.tostring(payload, "utf-8", xml_declaration=False), XML)
+            alone = copy.copy(payload)
+            # What comes after an element is its parent's.
+            alone.tail = None
+            return Content(ET.tostring(alone, "utf-8", xml_declaration=False), XML)
         case _:
             return Content(msgspec.json.encode(payload, enc_hook=_plain), JSON)
 

@@ -32,6 +32,9 @@ DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 
 UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot contain: a server ends the stream that has one."""
+_BARE_ROOT: Final = re.compile(r"<[^\s/>]+(?![^>]*\sxmlns=)(?=[\s/>])")
+"""A root element that declares no default namespace."""
+
 _REASON_BYTES: Final = 1_024
 
 _AWAY: Final = {"remote-server-not-found", "remote-server-timeout", "service-unavailable", "recipient-unavailable"}
@@ -244,7 +247,10 @@ def _payload(content: Content) -> str:
         text = UNSAYABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", content.body.decode())
         return f"<json xmlns='{JSON_ELEMENT}'>{escape(text)}</json>"
     if content.type == XML:
-        return content.body.decode()
+        text = content.body.decode()
+        name = _BARE_ROOT.match(text)
+        # What has no prefix is in no namespace in a document of its own; in a stanza it would be in the one around it.
+        return text if name is None else f"{name[0]} xmlns=''{text[name.end() :]}"
     return f"<data xmlns='{STANZAQ}' type={quoteattr(content.type)}>{base64.b64encode(content.body).decode()}</data>"
 
 

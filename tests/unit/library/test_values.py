@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from stanzaq import Job, Retry, Worker
+from stanzaq import Job, Retry, StanzaqError, Worker
 from stanzaq.account import Account
 from stanzaq.durations import seconds
 from stanzaq.payloads import Unfit, annotated, decoded, encoded
@@ -88,7 +88,7 @@ def test_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
         ("::1", 5222),
     )
     monkeypatch.delenv("STANZAQ_PASSWORD")
-    with pytest.raises(ValueError, match="set STANZAQ_PASSWORD"):
+    with pytest.raises(StanzaqError, match="set STANZAQ_PASSWORD"):
         one.password()
 
 
@@ -97,6 +97,7 @@ def test_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"url": "worker@example.org"}, "write xmpp://user@example.org"),
         ({"url": "xmpp://w:secret@example.org"}, "give the password as STANZAQ_PASSWORD"),
+        ({"url": "xmpp://w@example.org:5222"}, "give the server's port by address="),
         ({"address": "example.org"}, "write host:port"),
         ({"tls": "disabled"}, "on loopback alone"),
         ({"tls": "disabled", "address": "example.org:5222"}, "on loopback alone"),
@@ -155,6 +156,31 @@ def test_payloads(payload: Any, wanted: Any) -> None:  # noqa: ANN401
     iq = ET.fromstring(stanzas.publish("jobs", "one", content, {}, stanzas.Hints()))
     (item,) = iq.iter(f"{{{stanzas.PUBSUB}}}item")
     assert decoded(stanzas._content(item), wanted) == payload
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<a/>",
+        "<a b='xmlns=1'><c xmlns='urn:y'/></a>",
+        "<a xmlns='urn:x'><b/></a>",
+        "<p:a xmlns:p='urn:p' p:b='1'><c/></p:a>",
+        "<a xmlns:p='urn:p' p:b='1'>x &lt; y</a>",
+    ],
+)
+def test_elements(text: str) -> None:
+    """An element comes as it is, in its own namespace or in none, and without what followed it in its document."""
+    element = ET.fromstring(text)
+    element.tail = "after it"
+    iq = ET.fromstring(stanzas.publish("jobs", "one", encoded(element), {}, stanzas.Hints()))
+    (item,) = iq.iter(f"{{{stanzas.PUBSUB}}}item")
+    read = decoded(stanzas._content(item), Element)
+    assert (read.tag, read.attrib, [each.tag for each in read]) == (
+        element.tag,
+        element.attrib,
+        [each.tag for each in element],
+    )
+    assert item[0].tail is None
 
 
 @pytest.mark.parametrize(
