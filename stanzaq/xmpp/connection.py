@@ -5,6 +5,7 @@ beyond its addresses.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import secrets
@@ -16,11 +17,12 @@ from xml.sax.saxutils import quoteattr
 
 from slixmpp import ClientXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
+from slixmpp.xmlstream.xmlstream import NotConnectedError
 
 from stanzaq.account import Account
 from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
-from stanzaq.xmpp.stanzas import CLIENT, UNSAYABLE, refusal
+from stanzaq.xmpp.stanzas import CLIENT, DESCRIBE_SERVICE, UNSAYABLE, Refusal, refusal
 
 log = logging.getLogger("stanzaq")
 
@@ -79,36 +81,55 @@ class Connection:
 
         A request whose answer is lost is repeated with its id, also over the next stream.
         """
-        name = f"{self._run}-{next(self._numbers)}"
+        name = self._name()
         backoff = Backoff(0.2, 10.0)
         waiting = False
-        text = f"<iq type='{kind}' id='{name}' to={quoteattr(self._account.service)}>{payload}</iq>"
-        if found := UNSAYABLE.search(text):
+        if found := UNSAYABLE.search(payload):
             # The stream would break, and so would the next one when the request is repeated.
             msg = f"cannot {what}: it has the character {found[0]!r}, which XML cannot contain"
             raise StanzaqError(msg, "not-acceptable")
         while True:
-            await self._up.wait()
-            answer: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
-            self._asked[name] = answer
-            try:
-                self.send(text)
-                async with asyncio.timeout(_ANSWER_SECONDS):
-                    element = await answer
-            except (TimeoutError, _StreamLostError):
+            element = await self._once(name, kind, payload)
+            if element is None:
                 self._drop_silent()
-            else:
-                told = refusal(element)
-                if told is None:
-                    return element
-                fault = told.fault(what)
-                if not told.passing:
-                    raise fault
-                log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", fault)
-                waiting = True
-                await asyncio.sleep(backoff.delay())
-            finally:
-                self._asked.pop(name, None)
+                continue
+            told = refusal(element)
+            if told is None:
+                return element
+            fault = told.fault(what)
+            if not (told.passing or await self._service_is_away(told)):
+                raise fault
+            log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", fault)
+            waiting = True
+            await asyncio.sleep(backoff.delay())
+
+    async def _once(self, name: str, kind: str, payload: str) -> Element | None:
+        """Send a request once and return its answer; None when that is lost."""
+        await self._up.wait()
+        answer: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
+        self._asked[name] = answer
+        try:
+            self.send(f"<iq type='{kind}' id='{name}' to={quoteattr(self._account.service)}>{payload}</iq>")
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await answer
+        except (TimeoutError, _StreamLostError):
+            return None
+        finally:
+            self._asked.pop(name, None)
+
+    async def _service_is_away(self, told: Refusal) -> bool:
+        """Return whether the server answered for a service that is not connected, by forbidding to look for it elsewhere.
+
+        The service itself tells everybody what it is (XEP-0030).
+        """
+        if told.condition != "forbidden":
+            return False
+        element = await self._once(self._name(), "get", DESCRIBE_SERVICE)
+        about = None if element is None else refusal(element)
+        return element is None or (about is not None and about.condition == "forbidden")
+
+    def _name(self) -> str:
+        return f"{self._run}-{next(self._numbers)}"
 
     def _drop_silent(self) -> None:
         """End a stream that looks open but has been silent for too long."""
@@ -118,7 +139,9 @@ class Connection:
     def send(self, text: str) -> None:
         """Send a stanza now on the current stream; without one it is lost."""
         if self._stream is not None:
-            self._stream.send_raw(text)
+            # It may have broken just now, before this was told.
+            with contextlib.suppress(NotConnectedError):
+                self._stream.send_raw(text)
 
     async def close(self) -> None:
         """Disconnect gracefully."""

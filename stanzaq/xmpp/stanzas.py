@@ -37,6 +37,8 @@ _BARE_ROOT: Final = re.compile(r"<[^\s/>]+(?![^>]*\sxmlns=)(?=[\s/>])")
 
 _REASON_BYTES: Final = 1_024
 
+DESCRIBE_SERVICE: Final = f"<query xmlns='{DISCO_INFO}'/>"
+
 _AWAY: Final = {"remote-server-not-found", "remote-server-timeout", "service-unavailable", "recipient-unavailable"}
 """The server's errors while the service is not connected to it."""
 

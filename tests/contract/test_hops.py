@@ -1,6 +1,7 @@
 """How many Python calls and round trips one request takes: ceilings, so that a way that grows longer is seen."""
 
 import asyncio
+import logging
 import re
 import sys
 from collections import Counter
@@ -165,6 +166,8 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
     async with store.client() as client:
         await client.flushall()
     trips = _trips(monkeypatch)
+    # What the client logs would pass through our formatter, where an earlier test has set up logging.
+    monkeypatch.setattr(logging.getLogger("httpx"), "disabled", True)
     settings: dict[str, Any] = {"redis_url": store.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
     core = RedisCore(Settings(**settings), None, "rest")
     # As it is served: one that has no heartbeat would leave word for frontends with each publish.

@@ -54,7 +54,7 @@ async def test_library(service: Service, join: Join) -> None:
     """The worker does what the publisher sends, twice in a row, and ends in order at SIGTERM; both are as short as is said."""
     assert (len(PROGRAMS["worker"].splitlines()), len(PROGRAMS["publisher"].splitlines())) <= (10, 8)
     owner = await join()
-    for node in ("thumbnails", "orders"):
+    for node in ("pictures", "orders"):
         assert (await owner.create(node, {"pubsub#publish_model": "open", "stanzaq#dedupe": "ignore"})).error == ""
     user = service.ejabberd.register(f"library-{secrets.token_hex(4)}", "secret")
     worker = await _start_library(service, "worker", user)
@@ -78,7 +78,7 @@ async def test_library(service: Service, join: Join) -> None:
     finally:
         if worker.returncode is None:
             worker.kill()
-        for node in ("thumbnails", "orders"):
+        for node in ("pictures", "orders"):
             await owner.owner(f"<delete node='{node}'/>")
 
 

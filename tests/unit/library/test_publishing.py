@@ -29,8 +29,10 @@ async def test_cancelled(publisher: Publisher) -> None:
     """A publish that is cancelled is not sent later."""
     before = asyncio.all_tasks()
     async with publisher:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(publisher.publish("node", {}), 0.01)
+        sending = asyncio.create_task(publisher.publish("node", {}))
+        await asyncio.sleep(0.01)
+        sending.cancel()
+        await asyncio.wait({sending})
         await asyncio.sleep(0)
         assert len(asyncio.all_tasks() - before) == 1, "only the connection is left"
 
@@ -60,7 +62,7 @@ async def test_many_are_refused(publisher: Publisher, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("hints", [{"id": "a\0"}, {"key": "a\x1b"}, {"headers": {"a": "\uffff"}}])
 async def test_unsayable(publisher: Publisher, hints: dict[str, Any]) -> None:
     """Characters that would break this stream, and each next one, are refused."""
-    async with publisher, asyncio.timeout(5):
+    async with publisher, asyncio.timeout(20):
         with pytest.raises(StanzaqError, match="which XML cannot contain"):
             await publisher.publish("node", {}, **hints)
         with pytest.raises(StanzaqError, match="which XML cannot contain"):
