@@ -202,7 +202,7 @@ async def test_the_library_outlives_them(
             struck.add(count)
 
     serving, striking = asyncio.create_task(worker.serve()), asyncio.create_task(strike())
-    async with asyncio.timeout(5 * PATIENCE_SECONDS), Publisher(f"xmpp://{user}", **account) as publisher:
+    async with asyncio.timeout(10 * PATIENCE_SECONDS), Publisher(f"xmpp://{user}", **account) as publisher:
         for number in range(300):
             await publisher.publish(node, {}, id=f"job-{number}")
         await striking
