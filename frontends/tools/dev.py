@@ -6,7 +6,6 @@ Redis is the embedded one. Without ejabberd on this machine there is no XMPP, an
 import json
 import signal
 import threading
-from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,8 +60,8 @@ def _started(stack: ExitStack, data: Path | None) -> tuple[list[Frontend], list[
     """Start all servers; returns the frontends and the lines to print."""
     redis = stack.enter_context(RedisServer(data and data / "redis", options={"appendonly": "yes"}))
     settings = {"REDIS_URL": redis.url, "ADMINS": f"admin@{Ejabberd.accounts}"}
-    http = f"127.0.0.1:{_port(_HTTP_PORT)}"
-    frontends = [stack.enter_context(Frontend({**settings, "HTTP_BIND": http, "HTTP_PASSWORDS": _passwords()}, "rest"))]
+    http, passwords = f"127.0.0.1:{_port(_HTTP_PORT)}", _passwords()
+    frontends = [stack.enter_context(Frontend({**settings, "HTTP_BIND": http, "HTTP_PASSWORDS": passwords}, "rest"))]
     url = f"http://{http}"
     _make_queue(url)
     told = [
@@ -71,7 +70,7 @@ def _started(stack: ExitStack, data: Path | None) -> tuple[list[Frontend], list[
     ]
     if find_spec("proton") is not None:
         amqp = f"127.0.0.1:{_port(_AMQP_PORT)}"
-        bound = {**settings, "AMQP_BIND": amqp, "AMQP_PASSWORDS": _passwords()}
+        bound = {**settings, "AMQP_BIND": amqp, "AMQP_PASSWORDS": passwords}
         frontends.append(stack.enter_context(Frontend(bound, "amqp")))
         told.append(f"AMQP        amqp://{amqp}   users as over HTTP")
     publisher, worker = (f"curl -u {user}@{Ejabberd.accounts}:{PASSWORD}" for user in ("publisher", "worker"))
@@ -91,20 +90,12 @@ def _started(stack: ExitStack, data: Path | None) -> tuple[list[Frontend], list[
         return frontends, [*told, f"There is no XMPP: {fault}"]
     for user in _USERS:
         ejabberd.register(user, PASSWORD, known=True)
-    frontends.append(stack.enter_context(Frontend({**settings, **_component(ejabberd)})))
+    frontends.append(stack.enter_context(Frontend({**settings, **ejabberd.settings(redis.url)})))
     address = f"{ejabberd.host}:{ejabberd.c2s_port}"
     program = _WORKER.format(
         password=PASSWORD, accounts=ejabberd.accounts, service=ejabberd.domain, address=address, queue=QUEUE
     )
     return frontends, [*told, f"Work over XMPP, at {address}:", program]
-
-
-def _component(ejabberd: Ejabberd) -> Mapping[str, str]:
-    return {
-        "XMPP_SERVER": f"{ejabberd.host}:{ejabberd.component_port}",
-        "XMPP_DOMAIN": ejabberd.domain,
-        "XMPP_SECRET": ejabberd.secret,
-    }
 
 
 def _passwords() -> str:
