@@ -22,7 +22,7 @@ from slixmpp.xmlstream.xmlstream import NotConnectedError
 from stanzaq.account import Account
 from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
-from stanzaq.xmpp.stanzas import CLIENT, DESCRIBE_SERVICE, UNSAYABLE, Refusal, refusal
+from stanzaq.xmpp.stanzas import CLIENT, UNSAYABLE, Refusal, describe, refusal
 
 log = logging.getLogger("stanzaq")
 
@@ -124,7 +124,7 @@ class Connection:
         """
         if told.condition != "forbidden":
             return False
-        element = await self._once(self._name(), "get", DESCRIBE_SERVICE)
+        element = await self._once(self._name(), "get", describe())
         about = None if element is None else refusal(element)
         return element is None or (about is not None and about.condition == "forbidden")
 

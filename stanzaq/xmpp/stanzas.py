@@ -37,8 +37,6 @@ _BARE_ROOT: Final = re.compile(r"<[^\s/>]+(?![^>]*\sxmlns=)(?=[\s/>])")
 
 _REASON_BYTES: Final = 1_024
 
-DESCRIBE_SERVICE: Final = f"<query xmlns='{DISCO_INFO}'/>"
-
 _AWAY: Final = {"remote-server-not-found", "remote-server-timeout", "service-unavailable", "recipient-unavailable"}
 """The server's errors while the service is not connected to it."""
 
@@ -119,9 +117,10 @@ def locks(node: str) -> str:
     return f"<locks xmlns='{STANZAQ}' node={quoteattr(node)}/>"
 
 
-def describe(node: str) -> str:
-    """Ask about a node (XEP-0030)."""
-    return f"<query xmlns='{DISCO_INFO}' node={quoteattr(node)}/>"
+def describe(node: str = "") -> str:
+    """Ask about a node, or without one about the service (XEP-0030)."""
+    about = f" node={quoteattr(node)}" if node else ""
+    return f"<query xmlns='{DISCO_INFO}'{about}/>"
 
 
 @dataclass(frozen=True, slots=True)
