@@ -1,5 +1,6 @@
 """The table of Redis keys and how their names are made."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +34,18 @@ def test_any_name_is_safe(one: str, other: str) -> None:
     assert tag and name == f"sq:{{{tag}}}:options"
     assert keys.unescaped(tag) == one
     assert (keys.of_node("options", other) == name) == (one == other)
+
+
+def test_unknown_names() -> None:
+    """A name that the table does not have is refused, whatever it is to be a key of: after a rename nobody reads old keys."""
+    partition = Partition("jobs", "ab12")
+    for asked in (
+        lambda: keys.of_partition("parked", partition),
+        lambda: keys.all_of_partition(("log", "parked"), partition),
+        lambda: keys.of_node("parked", "jobs"),
+        lambda: keys.of_jid("parked", "a@x"),
+        lambda: keys.of_service("parked"),
+        lambda: keys.of_qos("parked"),
+    ):
+        with pytest.raises(KeyError, match="parked"):
+            asked()

@@ -173,6 +173,27 @@ async def test_renewed_while_it_runs_and_while_it_waits() -> None:
     await until(lambda: {("acknowledged", "runs"), ("acknowledged", "waits")} <= set(service.told))
 
 
+async def test_renewed_at_a_third_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two renewals may fail before a lock ends."""
+    service, slept, go_on = Service(lasts=60), list[float](), asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        slept.extend([seconds] if seconds else [])
+        await go_on(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+
+    async def handler(_job: Job[Any]) -> None:
+        await asyncio.Event().wait()
+
+    played = runs(service, handler)
+    played.deliver(delivery())
+    await until(lambda: slept)
+    assert slept == [20.0]
+    played.close()
+    await until(lambda: not played.locks("jobs"))
+
+
 @pytest.mark.parametrize("how", ["told", "deleted", "renewal"])
 async def test_lost(how: str) -> None:
     """A handler whose lock has ended is cancelled, however that comes out, and the service is told nothing of its end."""
