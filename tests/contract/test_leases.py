@@ -13,7 +13,7 @@ from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Done, Published, Refused, Result, Subscribed
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.commands.internal import Leave, ScanSubscribers
+from broker.redis_core.commands.internal import Leave, Left, ScanSubscribers
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
@@ -91,6 +91,18 @@ async def test_it_ends(make_core: MakeCore, node: str, partitions: int) -> None:
     assert is_refused(await one.ask(Adjust(node, W1, W1, "", 5, until_ms=soon(9 * SECOND))), Problem.NOT_SUBSCRIBED)
     await asyncio.sleep(1.5)
     assert (door.notices + other_door.notices).count(ended) == 1
+
+
+async def test_the_coordinator_says_that_it_ended(core: RedisCore, node: str) -> None:
+    """P31: of two frontends that end it at once, only the one that ends it in the coordinator tells its owner."""
+    await declared(core, node, 4)
+    await subscribed(core, node, W1, 4, soon(2 * SECOND))
+    # The other frontend was first there; this one finds it in the other partitions still.
+    ended = await core.router(node).ask(0, Leave(node, W1))
+    assert isinstance(ended, Left) and ended.ended == (subid(W1),)
+    late = await core.ask_partition(Leave(node, W1, lapsed=True))
+    assert isinstance(late, Left) and late.ended == ()
+    assert await known(core, node, 4) == [0] * 4
 
 
 @pytest.mark.parametrize("partitions", [1, 3])

@@ -114,7 +114,8 @@ class PartitionedSubscriptions:
         if isinstance(ended, Refused) and ended.problem is Problem.SUPERSEDED:
             # The lease was renewed while the other partitions removed it: register it there again.
             await self.subscribe(ReregisterSubscription(command.node, command.subid or subid(command.jid)), partitions)
-        return [ended, *outcomes]
+        # Several frontends may expire it at once: the one that ends it in the coordinator reports it.
+        return [ended, *(replace(each, ended=()) if isinstance(each, Left) else each for each in outcomes)]
 
     async def _registered(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
         """Register a subscription in the other partitions and report holdings to the coordinator: then its credit counts."""
