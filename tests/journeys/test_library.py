@@ -18,7 +18,7 @@ import pytest
 
 from frontends.tools.servers.process import free_port
 from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker, sync
-from tests.journeys.client import COMMANDS, STANZAQ, Client, Delivery, submitted
+from tests.journeys.client import COMMANDS, DISCO_INFO, STANZAQ, Client, Delivery, form_values, submitted
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
 
@@ -160,6 +160,12 @@ async def release(owner: Client, node: str, item: str) -> None:
     assert told.error == ""
 
 
+async def counted(owner: Client, node: str, what: str) -> int:
+    """Ask a node for one of its counts."""
+    told = await owner.ask(f"<query xmlns='{DISCO_INFO}' node='{node}'/>", "get")
+    return int(form_values(told.element)[f"stanzaq#{what}"])
+
+
 async def eventually_empty(owner: Client, node: str) -> None:
     """Wait until nothing is left in a node."""
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -274,9 +280,12 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
         await (go_on.wait() if job.id == "ends" else asyncio.sleep(3600))
 
     async with serving(worker) as serve, Publisher(**user) as publisher:
-        for name in ("ends", "hangs", "waits"):
+        for count, name in enumerate(("ends", "hangs"), 1):
             await publisher.publish(node, {}, id=name)
-        await seen.until(2)
+            await seen.until(count)
+        await publisher.publish(node, {}, id="waits")
+        while await counted(owner, node, "in_flight") < 3:  # noqa: ASYNC110  (nobody is told)
+            await asyncio.sleep(0.02)
         worker.stop()
         while "waiting up to 1 s" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
             await asyncio.sleep(0.02)
