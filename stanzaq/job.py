@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -17,8 +17,9 @@ class Job(Generic[T]):
     """One item under one lock.
 
     `token` grows with every lock of the item: a store that refuses lower tokens than it has seen refuses late workers.
-    `attempt` counts from 1. `published` is the time of the item's first publish. `deadline` is when the lock ends by the
-    service's clock, unless it is renewed, which the worker does automatically.
+    `attempt` counts from 1, up to `max_attempts`; 0 is no limit. `published` is the time of the item's first publish.
+    `deadline` is when the lock ends by the service's clock, unless it is renewed, which the worker does automatically. `state` is
+    what the worker's lifespan yields; in another process it is None.
     """
 
     payload: T
@@ -31,11 +32,12 @@ class Job(Generic[T]):
     key: str
     published: datetime
     deadline: datetime
+    state: Any = None
     _renew: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
 
     def apart(self) -> Self:
-        """Return a copy for another process, which has no connection and cannot renew the lock."""
-        return replace(self, _renew=_nothing)
+        """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""
+        return replace(self, state=None, _renew=_nothing)
 
     async def renew(self) -> None:
         """Restart the lock time now, e.g. before a step that blocks the event loop for long."""

@@ -15,6 +15,7 @@ from xml.etree.ElementTree import Element
 import msgspec
 
 from stanzaq.job import Job
+from stanzaq.retry import Reject
 from stanzaq.transport import Content
 
 JSON: Final = "application/json"
@@ -23,7 +24,7 @@ TEXT: Final = "text/plain;charset=utf-8"
 BYTES: Final = "application/octet-stream"
 
 
-class Unfit(ValueError):  # noqa: N818  (it names what is so)
+class Unfit(Reject):
     """A payload does not match the handler's annotation; the text tells where."""
 
 

@@ -67,12 +67,12 @@ class Release:
 
 
 def after_failure(fault: BaseException, attempt: int, max_attempts: int, policy: Retry) -> Release:
-    """Decide how to return an item whose handler raised `fault`."""
+    """Decide how to return an item whose handler raised `fault`; `max_attempts` 0 is no limit."""
     cause = fault.__cause__ if isinstance(fault, Retry) and fault.__cause__ else fault
     reason = f"{type(cause).__name__}: {cause}"
     if isinstance(fault, Reject):
         return Release(str(fault) or "rejected", dead=True)
-    if attempt >= max_attempts:
+    if 0 < max_attempts <= attempt:
         return Release(f"attempt {attempt} of {max_attempts} failed: {reason}", dead=True)
     delay = fault.delay if isinstance(fault, Retry) else policy.delay_after(attempt)
     return Release(reason, min(delay, MAX_DELAY_SECONDS))

@@ -7,10 +7,12 @@ registered which handler.
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
-from stanzaq import payloads
+from stanzaq import logs, payloads
 from stanzaq.errors import StanzaqError
+from stanzaq.hooks import Hooks, Run
 from stanzaq.job import Job
 from stanzaq.retry import Release, after_failure
 from stanzaq.task import Callers, Task
@@ -30,12 +32,21 @@ _STOPPED: Final = Release("the worker stops")
 class Runs:
     """All runs of one worker; receives the events of its transport."""
 
-    def __init__(self, transport: Transport, tasks: Mapping[str, Task], concurrency: int) -> None:
-        """Run `concurrency` jobs at once; further deliveries wait here, under their locks."""
+    def __init__(
+        self,
+        transport: Transport,
+        tasks: Mapping[str, Task],
+        concurrency: int,
+        hooks: Hooks = Hooks(),  # noqa: B008  (a value)
+        state: object = None,
+    ) -> None:
+        """Run `concurrency` jobs at once, each with a `state`; further deliveries wait here, under their locks."""
         self._transport = transport
         self._tasks = tasks
+        self._state = state
         self._room = asyncio.Semaphore(concurrency)
         self._callers = Callers(concurrency)
+        self._chains = {node: hooks.around(partial(self._call, task)) for node, task in tasks.items()}
         self._runs: dict[Lock, _Run] = {}
         self._finishing = False
 
@@ -45,10 +56,18 @@ class Runs:
         task = self._tasks.get(lock.node)
         if lock in self._runs or task is None:
             return
-        run = self._runs[lock] = _Run(self._transport, self._callers, self._room, task, delivery)
+        run = self._runs[lock] = _Run(self._transport, self._room, task, delivery, self._chains[lock.node], self._state)
         run.task.add_done_callback(lambda _: self._runs.pop(lock, None))
         if self._finishing:
             run.stop()
+
+    async def _call(self, task: Task, job: Job[Any]) -> None:
+        """Call the handler, inside all middleware; raises what it raises."""
+        if isinstance(job.payload, payloads.Unfit):
+            raise job.payload
+        result = await self._callers.call(task, job)
+        if result is not None:
+            log.warning("a handler's result is dropped: %s", type(result).__name__, extra=logs.fields(job))
 
     def lost(self, lock: Lock) -> None:
         """Cancel a run whose lock has ended."""
@@ -91,13 +110,14 @@ class Runs:
 class _Run:
     """One delivery, from its arrival until the service has confirmed its outcome."""
 
-    def __init__(
-        self, transport: Transport, callers: Callers, room: asyncio.Semaphore, task: Task, delivery: Delivery
+    def __init__(  # noqa: PLR0913, PLR0917  (what a run is)
+        self, transport: Transport, room: asyncio.Semaphore, task: Task, delivery: Delivery, chain: Run, state: object
     ) -> None:
         self._transport = transport
-        self._callers = callers
         self._room = room
         self._task = task
+        self._chain = chain
+        self._state = state
         self._delivery = delivery
         self._lost = self._stopped = self._ended = False
         self._deadline = delivery.deadline
@@ -153,35 +173,30 @@ class _Run:
     async def _handled(self) -> Release | None:
         """Wait for room and run the handler; returns None if the item is completed, otherwise how to return it."""
         delivery, task = self._delivery, self._task
-        attempts = min(delivery.max_attempts, task.retry.attempts or delivery.max_attempts)
-        limit = asyncio.timeout(task.timeout)
+        attempts = min(filter(None, (delivery.max_attempts, task.retry.attempts)), default=0)
         async with self._room:
             self.began = True
             try:
-                job = self._job(attempts)
-                async with limit:
-                    result = await self._callers.call(task, job)
-            except payloads.Unfit as error:
-                log.error("%s", error, extra=self._about)  # noqa: TRY400  (the text says it all)
-                return Release(str(error), dead=True)
+                await self._run_of(attempts)
             except BaseException as error:
                 # Any exception of a handler ends its job, not the worker.
                 if self._lost or self._stopped:
                     return _STOPPED
-                fault = TimeoutError(f"not done in {task.timeout:g} s") if limit.expired() else error
-                end = after_failure(fault, delivery.attempt, attempts, task.retry)
-                log.warning(
-                    "job failed: %s", end.reason, extra=self._about, exc_info=None if limit.expired() else error
-                )
+                end = after_failure(error, delivery.attempt, attempts, task.retry)
+                trace = None if isinstance(error, payloads.Unfit) else error
+                log.warning("job failed: %s", end.reason, extra=self._about, exc_info=trace)
                 return end
-        if result is not None:
-            log.warning("a handler's result is dropped: %s", type(result).__name__, extra=self._about)
         return None
 
-    def _job(self, attempts: int) -> Job[Any]:
-        delivery, lock = self._delivery, self._delivery.lock
-        payload = payloads.decoded(delivery.content, self._task.payload)
-        return Job(
+    async def _run_of(self, attempts: int) -> None:
+        """Run the handler inside the middleware."""
+        delivery, lock, chain = self._delivery, self._delivery.lock, self._chain
+        try:
+            payload: Any = payloads.decoded(delivery.content, self._task.payload)
+        except payloads.Unfit as error:
+            # Raised where the handler would be called, inside the middleware.
+            payload = error
+        job: Job[Any] = Job(
             payload,
             lock.item,
             lock.node,
@@ -192,8 +207,11 @@ class _Run:
             delivery.key,
             delivery.published,
             delivery.deadline,
+            self._state,
             self._renew,
         )
+        logs.current.set(job)
+        await chain(job)
 
     async def _keep(self) -> None:
         """Renew the lock repeatedly until it is lost."""

@@ -1,6 +1,7 @@
 """A task: the function that processes the items of one node, and how it is called. Must not know transports or locks."""
 
 import asyncio
+import contextvars
 import inspect
 import multiprocessing
 import pickle
@@ -39,13 +40,28 @@ class Callers:
         self._processes: Executor | None = None
 
     async def call(self, task: Task, job: Job[Any]) -> Any:  # noqa: ANN401  (what a handler returns)
-        """Run the handler of a task; raises what it raises."""
+        """Run the handler of a task; raises what it raises, and TimeoutError after the task's timeout."""
+        limit = asyncio.timeout(task.timeout)
+        try:
+            async with limit:
+                return await self._called(task, job)
+        except BaseException:
+            if limit.expired():
+                msg = f"not done in {task.timeout:g} s"
+                raise TimeoutError(msg) from None
+            raise
+
+    async def _called(self, task: Task, job: Job[Any]) -> Any:  # noqa: ANN401
         match task.run_in:
             case "loop":
                 return await _guarded(task.handler, job)
             case "thread":
                 self._threads = self._threads or ThreadPoolExecutor(self._concurrency, "stanzaq-job")
-                return await asyncio.get_running_loop().run_in_executor(self._threads, _called, task.handler, job)
+                # As asyncio.to_thread does: logs and traces in the thread know their job.
+                here = contextvars.copy_context()
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._threads, here.run, _called, task.handler, job
+                )
             case "process":
                 pool = self._processes = self._processes or _processes(self._concurrency)
                 try:

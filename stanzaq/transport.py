@@ -28,7 +28,10 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An item delivered to this worker, under a lock that ends at `deadline` by the service's clock."""
+    """An item delivered to this worker, under a lock that ends at `deadline` by the service's clock.
+
+    `max_attempts` 0 is no limit.
+    """
 
     lock: Lock
     attempt: int

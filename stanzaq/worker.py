@@ -5,6 +5,8 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from stanzaq import payloads
@@ -12,14 +14,19 @@ from stanzaq import task as tasks
 from stanzaq.account import Account, Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
+from stanzaq.hooks import Hooks, Lifespan, Middleware
+from stanzaq.logs import JobFields, Lines
 from stanzaq.retry import Retry
 from stanzaq.runs import Runs
 from stanzaq.task import Handler, RunIn, Task
+from stanzaq.transport import Transport
 from stanzaq.xmpp.worker import XmppTransport
 
 log = logging.getLogger("stanzaq")
 
 H = TypeVar("H", bound=Callable[..., Any])
+M = TypeVar("M", bound=Middleware)
+L = TypeVar("L", bound=Lifespan)
 
 MAX_CREDIT = 1_000
 
@@ -56,6 +63,7 @@ class Worker:
         self._grace = seconds(grace)
         self._create = create
         self._tasks: dict[str, Task] = {}
+        self._hooks = Hooks()
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -82,12 +90,36 @@ class Worker:
 
         return register
 
+    def middleware(self, function: M) -> M:
+        """Register a coroutine function around all jobs: `async def timed(job, call_next): ...; await call_next(job)`.
+
+        `call_next` runs the handler, or the next middleware, and raises what that raises. If the middleware raises, the job has
+        failed; if it returns, the item is completed, even without `call_next`. The first one registered is the outermost. It runs
+        in the event loop, wherever the handler runs.
+        """
+        self._hooks = replace(self._hooks, middleware=(*self._hooks.middleware, function))
+        return function
+
+    def lifespan(self, function: L) -> L:
+        """Register an asynchronous generator function that is run around the worker: up to its `yield` before the first job.
+
+        What it yields is `job.state`; what follows runs after the last job. A worker has one. Raises ValueError.
+        """
+        if self._hooks.lifespan is not nullcontext:
+            msg = "the worker has a lifespan already"
+            raise ValueError(msg)
+        self._hooks = replace(self._hooks, lifespan=asynccontextmanager(function))
+        return function
+
     def run(self) -> None:
         """Run as a program until SIGTERM or SIGINT; a second signal ends running jobs at once.
 
         Exits with one line if the service cannot be used. Logs to stderr, unless logging is already set up.
         """
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        shown = logging.StreamHandler()
+        shown.addFilter(JobFields())
+        shown.setFormatter(Lines("%(asctime)s %(levelname)s %(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[shown])
         try:
             asyncio.run(self._until_signalled())
         except StanzaqError as error:
@@ -95,12 +127,19 @@ class Worker:
 
     async def serve(self) -> None:
         """Run in the current event loop until `stop`. Raises StanzaqError if the service cannot be used."""
+        await self._serve(XmppTransport(self._account, create=self._create), self._hooks, self._grace)
+
+    async def _serve(self, transport: Transport, hooks: Hooks, grace: float) -> None:
         if not self._tasks:
             msg = "the worker has no task: decorate a function with @worker.task(node)"
             raise ValueError(msg)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        transport = XmppTransport(self._account, create=self._create)
-        runs = Runs(transport, self._tasks, self._concurrency)
+        async with hooks.lifespan() as state:
+            await self._work(transport, Runs(transport, self._tasks, self._concurrency, hooks, state), grace)
+
+    async def _work(self, transport: Transport, runs: Runs, grace: float) -> None:
+        """Run jobs until `stop`."""
+        assert self._stopping is not None
         working = asyncio.create_task(transport.run(runs, dict.fromkeys(self._tasks, self._credit)))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -108,7 +147,7 @@ class Worker:
             if not working.done():
                 # Both wait for the service, which may be unreachable.
                 leaving = asyncio.create_task(transport.pause())
-                await runs.finish(self._grace)
+                await runs.finish(grace)
                 leaving.cancel()
         finally:
             stopping.cancel()

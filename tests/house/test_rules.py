@@ -79,6 +79,7 @@ STARTS_TASKS = {
     "stanzaq/publisher.py": "awaited where it is started",
     "stanzaq/sync.py": "awaited where it is started",
     "stanzaq/runs.py": "a run answers for its handler, and tells the service how it ended",
+    "stanzaq/testing/broker.py": "awaited where it is started",
     "stanzaq/worker.py": "awaited where it is started",
     "stanzaq/xmpp/connection.py": "awaited where it is started",
 }

@@ -1,0 +1,37 @@
+"""Log records of jobs: which job each is about, as attributes and at the end of a line. Must not know how jobs run."""
+
+import logging
+from contextvars import ContextVar
+from typing import Any, Final
+
+from stanzaq.job import Job
+
+current: Final[ContextVar[Job[Any] | None]] = ContextVar("stanzaq_job", default=None)
+"""The job whose handler or middleware runs; not known in another process."""
+
+_FIELDS: Final = ("node", "item", "attempt", "token")
+
+
+def fields(job: Job[Any]) -> dict[str, str | int]:
+    """Return what records of a job say about it."""
+    return {"node": job.node, "item": job.id, "attempt": job.attempt, "token": job.token}
+
+
+class JobFields(logging.Filter):
+    """Adds `node`, `item`, `attempt` and `token` to all records of a job; a filter for handlers of `logging`."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add them, and let the record pass."""
+        job = current.get()
+        if job is not None and not hasattr(record, "token"):
+            vars(record).update(fields(job))
+        return True
+
+
+class Lines(logging.Formatter):
+    """Lines for people, which end with the fields of the job if there is one."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
+        """Write the line, without a traceback."""
+        fields = "".join(f" {name}={getattr(record, name)}" for name in _FIELDS if hasattr(record, name))
+        return super().formatMessage(record) + fields

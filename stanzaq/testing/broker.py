@@ -1,0 +1,267 @@
+"""A worker under test: its tasks run in this process, on the service's core over an embedded Redis, and delays are skipped.
+
+The core and its scripts are the service's own, so retries, dead letters, delays, locks and tokens are the same. Only XMPP is
+missing, and the clock is set ahead where the service would wait. Must not know what a handler does.
+"""
+
+import asyncio
+import atexit
+import secrets
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+import redis.asyncio as aioredis
+
+from broker import codec
+from broker.model.commands import Browse, Declare, Describe, Stats
+from broker.model.core import Outlet
+from broker.model.items import Envelope
+from broker.model.names import Partition
+from broker.model.results import Browsed, Counted, Described
+from broker.redis_core.commands.internal import Sweep
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Line, Value
+from broker.settings import CommandSettings
+from frontends.tools.servers.redis import RedisServer
+from stanzaq import payloads
+from stanzaq.durations import Duration, seconds
+from stanzaq.hooks import Run
+from stanzaq.job import Job
+from stanzaq.testing.core import OWNER, CoreTransport, asked, content, publish
+from stanzaq.worker import Worker
+
+_DATABASES: Final = 64
+_LOOK_SECONDS: Final = 0.005
+_SHOWN: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An item that was given up, with the reason and the number of its attempts."""
+
+    id: str
+    payload: Any
+    reason: str
+    attempts: int
+
+
+class TestBroker:
+    """Runs a worker's tasks: `async with TestBroker(worker) as broker: await broker.publish("jobs", 1); await broker.drain()`.
+
+    The nodes of its tasks are created, and those that `nodes` names, which gives options by name: `{"jobs":
+    {"stanzaq#max_deliveries": "3"}}`. At the end running jobs are cancelled, and everything is deleted.
+    """
+
+    __test__ = False
+    """Pytest takes classes called Test… for tests."""
+
+    def __init__(self, worker: Worker, *, nodes: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """Choose a worker; nothing runs before `async with`."""
+        self._worker = worker
+        self._tasks = worker._tasks  # noqa: SLF001  (the same package's, here and below)
+        self._nodes = {**{node: {} for node in self._tasks}, **(nodes or {})}
+        self._changed = asyncio.Event()
+        self._transport = CoreTransport(self._changed.set)
+        self._faults: list[Exception] = []
+        self._stack = AsyncExitStack()
+        self._core: _Core
+        self._serving: asyncio.Task[None]
+
+    async def __aenter__(self) -> Self:
+        """Start the worker; returns when it has subscribed. Raises what the worker raises."""
+        async with AsyncExitStack() as stack:
+            number = await _databases.take()
+            stack.callback(_databases.give_back, number)
+            self._core = self._transport.core = _Core(_databases.url(number), self._transport)
+            await self._core.start()
+            stack.push_async_callback(self._core.stop)
+            for node, options in self._nodes.items():
+                fields = {name: (value,) for name, value in options.items()}
+                await asked(self._core, f"create {node}", Declare(node, OWNER, fields))
+            hooks = self._worker._hooks  # noqa: SLF001
+            watched = replace(hooks, middleware=(self._watch, *hooks.middleware))
+            work = self._worker._serve(self._transport, watched, grace=0)  # noqa: SLF001
+            self._serving = asyncio.create_task(work)
+            stack.push_async_callback(self._stopped)
+            await self._unless_ended(self._transport.ready)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the worker, and delete all nodes."""
+        await self._stack.aclose()
+
+    async def publish(  # noqa: PLR0913  (as Publisher.publish)
+        self,
+        node: str,
+        payload: Any,  # noqa: ANN401
+        *,
+        id: str | None = None,  # noqa: A002
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> str:
+        """Publish an item as `stanzaq.Publisher.publish` does, and return its id. Raises StanzaqError and TypeError."""
+        lives = None if ttl is None else max(1, round(seconds(ttl))) * 1_000
+        written = payloads.encoded(payload)
+        hints = round(seconds(delay)) * 1_000, priority, lives
+        return await publish(self._core, node, id or secrets.token_hex(16), written, headers or {}, key, hints)
+
+    async def drain(self, *, timeout: Duration = "30s", raises: bool = False) -> None:  # noqa: ASYNC109
+        """Run jobs until nothing waits, is delayed or in flight in the nodes of the worker's tasks.
+
+        When no job runs and nothing is ready, the service's clock is set to the time of the next item. With `raises` the first
+        exception of a handler is raised at once. Raises TimeoutError after `timeout`, in real time.
+        """
+        try:
+            async with asyncio.timeout(seconds(timeout)):
+                while counts := await self._counted():
+                    if raises and self._faults:
+                        break
+                    if not (self._is_idle(counts) and await self._core.skip(self._tasks)):
+                        await self._unless_ended(self._changed, _LOOK_SECONDS)
+                        self._changed.clear()
+        except TimeoutError:
+            msg = f"not drained in {seconds(timeout):g} s: {await self._counted()}"
+            raise TimeoutError(msg) from None
+        if raises and self._faults:
+            raise self._faults.pop(0)
+
+    async def dead(self, node: str) -> list[DeadLetter]:
+        """Return the dead letters of a node. Raises StanzaqError if there is no such node."""
+        found = await asked(self._core, f"find {node}", Describe(node, OWNER, as_owner=True))
+        assert isinstance(found, Described)
+        place = found.record.config.dead_letters_of(node)
+        listed = await self._core.ask(Browse(place, OWNER, (), _SHOWN)) if place else None
+        # The first dead letter creates their node.
+        items = listed.items if isinstance(listed, Browsed) else ()
+        letters = [codec.unpack(item.envelope) for item in items]
+        return [_dead_letter(each) for each in letters if each.headers.get("stanzaq-dead-node") == node]
+
+    async def _counted(self) -> dict[str, Counted]:
+        """Count the items of each task's node that has any."""
+        found = {node: await self._core.ask(Stats(node, OWNER)) for node in self._tasks}
+        return {
+            node: counted
+            for node, counted in found.items()
+            if isinstance(counted, Counted)
+            and counted.waiting + counted.delayed + counted.in_flight + counted.dying > 0
+        }
+
+    @staticmethod
+    def _is_idle(counts: Mapping[str, Counted]) -> bool:
+        return not any(counted.in_flight or counted.dying for counted in counts.values())
+
+    async def _watch(self, job: Job[Any], call_next: Run) -> None:
+        """Keep what a handler raises; a middleware."""
+        try:
+            await call_next(job)
+        except Exception as error:
+            self._faults.append(error)
+            self._changed.set()
+            raise
+
+    async def _unless_ended(self, event: asyncio.Event, limit: float | None = None) -> None:
+        """Wait for an event, at most `limit` seconds; raises what ends the worker before that."""
+        waiting = asyncio.create_task(event.wait())
+        await asyncio.wait({waiting, self._serving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._serving.done():
+            self._serving.result()
+
+    async def _stopped(self) -> None:
+        """Stop the worker; what has ended it is known already."""
+        self._worker.stop()
+        await asyncio.wait({self._serving})
+
+
+def _dead_letter(envelope: Envelope) -> DeadLetter:
+    told, payload = envelope.headers, payloads.decoded(content(envelope), Any)
+    item, reason, attempts = (told.get(f"stanzaq-dead-{name}", "") for name in ("item", "reason", "attempts"))
+    return DeadLetter(item, payload, reason, int(attempts or 0))
+
+
+class _Core(RedisCore):
+    """A core whose clock can be set ahead."""
+
+    def __init__(self, url: str, outlet: Outlet) -> None:
+        """Use a Redis; settings in the environment are those of a real service, and are ignored."""
+        super().__init__(CommandSettings.model_construct(redis_url=url), outlet)
+        self._ahead_ms = 0
+        self._due: dict[Partition, int] = {}
+        self._call = self._server.call
+        # Every operation takes its time as an argument, which is otherwise empty.
+        setattr(self._server, "call", self._timed)  # noqa: B010  (mypy takes no assignment to a method)
+
+    def announce(self, partition: Partition, due_ms: int) -> None:
+        """Note when a partition is next due."""
+        self._due[partition] = due_ms
+        super().announce(partition, due_ms)
+
+    async def skip(self, nodes: Collection[str]) -> bool:
+        """Set the clock to the time when one of the nodes is next due, and do what is due; False if nothing is."""
+        due = {partition: at for partition, at in self._due.items() if partition.node in nodes}
+        if not due:
+            return False
+        partition = min(due, key=due.__getitem__)
+        self._ahead_ms = max(self._ahead_ms, self._due.pop(partition) - _now_ms())
+        await self.ask_partition(Sweep(partition.node, partition.number))
+        return True
+
+    def _timed(
+        self,
+        name: str,
+        keys: Sequence[str],
+        fixed: Mapping[str, Value],
+        rows: Iterable[Mapping[str, Value]] = (),
+        shared: Mapping[str, Value] | None = None,
+    ) -> Line:
+        """Write a call, with the time if it was set ahead."""
+        line = list(self._call(name, keys, fixed, rows, shared))
+        arguments = self._server.operations[name].arguments
+        if self._ahead_ms and "now" in arguments:
+            line[3 + len(keys) + arguments.index("now")] = _now_ms() + self._ahead_ms
+        return tuple(line)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1_000)
+
+
+class _Databases:
+    """The databases of one embedded Redis, which starts with the first one taken and ends with the process."""
+
+    def __init__(self) -> None:
+        self._server: RedisServer | None = None
+        self._free = list(range(_DATABASES))
+
+    def url(self, number: int) -> str:
+        """Return the URL of a database."""
+        assert self._server is not None
+        return f"{self._server.url}?db={number}"
+
+    async def take(self) -> int:
+        """Return the number of an empty database. Raises ServerError if the server cannot start."""
+        if self._server is None:
+            server = RedisServer(options={"databases": str(_DATABASES)})
+            atexit.register(server.__enter__().__exit__)
+            self._server = server
+        number = self._free.pop()
+        async with aioredis.Redis.from_url(self.url(number)) as client:
+            await client.flushdb()
+        return number
+
+    def give_back(self, number: int) -> None:
+        """Return a database."""
+        self._free.append(number)
+
+
+_databases: Final = _Databases()

@@ -1,0 +1,183 @@
+"""The transport of workers in the service's own process: commands to its core, and deliveries from it. Must not know Redis."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from broker import codec, payloads
+from broker.model import items
+from broker.model.commands import Command, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.core import Core
+from broker.model.headers import named
+from broker.model.hints import Hints
+from broker.model.items import Envelope
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest
+from broker.model.results import Described, Published, Refused, Renewed, Result
+from frontends.xmpp.errors import WIRE, wire
+from stanzaq.errors import StanzaqError
+from stanzaq.retry import Release
+from stanzaq.transport import Content, Delivery, Lock, Receiver
+
+OWNER: Final = Jid("owner@localhost/test")
+"""The owner of all nodes, who publishes."""
+
+_WORKER: Final = Jid("worker@localhost/test")
+
+_ENDED: Final = {"item-not-found", "conflict", "forbidden", "unexpected-request"}
+"""The errors for a lock, named by its token, that its holder has lost."""
+
+
+async def asked(core: Core, what: str, command: Command) -> Result:
+    """Submit a command; raises StanzaqError, as for a service behind XMPP, if the core refuses to do `what`."""
+    result = await core.ask(command)
+    if isinstance(result, Refused):
+        raise _fault(what, WIRE[result.problem].condition, result.detail)
+    return result
+
+
+async def publish(  # noqa: PLR0913, PLR0917  (what a publisher may ask for)
+    core: Core,
+    node: str,
+    item: str,
+    content: Content,
+    headers: Mapping[str, str],
+    key: str,
+    asks: tuple[int, int | None, int | None],
+) -> str:
+    """Publish an item and return its id; `asks` are delay in ms, priority and time to live in ms. Raises StanzaqError."""
+    what = f"publish to {node}"
+    try:
+        envelope = payloads.kept(content.body, content.type, named(headers.items()))
+        hints = Hints.judged(*asks)
+    except MalformedRequest as fault:
+        raise _fault(what, wire(fault).condition, fault.detail) from None
+    command = Publish(node, OWNER, item, codec.pack(envelope), len(content.body), key=key, hints=hints)
+    published = await asked(core, what, command)
+    assert isinstance(published, Published)
+    return published.item_id
+
+
+def content(envelope: Envelope) -> Content:
+    """Return the payload of an item."""
+    return Content(envelope.body, payloads.kind(envelope))
+
+
+def _fault(what: str, condition: str, detail: str) -> StanzaqError:
+    return StanzaqError(f"cannot {what}: {condition}{f' ({detail})' if detail else ''}", condition)
+
+
+class CoreTransport:
+    """The transport of a worker; also the door of the core, which sends its items here."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each event; `core` must be set before the worker runs."""
+        self.core: Core
+        self.ready = asyncio.Event()
+        """The worker has subscribed to its nodes."""
+        self._changed = changed
+        self._receiver: Receiver | None = None
+        self._subscriptions: list[str] = []
+        self._closed = asyncio.Event()
+
+    # Used by the worker.
+
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
+        """Receive items until `close`; raises StanzaqError."""
+        self._receiver = receiver
+        for node, credit in nodes.items():
+            await self._asked(f"subscribe to {node}", Subscribe(node, _WORKER, _WORKER, credit))
+            self._subscriptions.append(node)
+        self.ready.set()
+        await self._closed.wait()
+
+    async def acknowledge(self, lock: Lock) -> bool:
+        """Acknowledge an item; False if the lock had already ended."""
+        command = Retract(lock.node, _WORKER, lock.item, lock.token, partition=lock.partition)
+        return await self._about(lock, "acknowledge", command) is not None
+
+    async def release(self, lock: Lock, how: Release) -> bool:
+        """Return an item; False if the lock had already ended."""
+        command = Unlock(
+            *(lock.node, _WORKER, lock.item, lock.token),
+            delay_ms=round(how.delay) * 1_000,
+            reason=how.reason,
+            dead_letter=how.dead,
+            partition=lock.partition,
+        )
+        return await self._about(lock, "give back", command) is not None
+
+    async def renew(self, lock: Lock) -> datetime | None:
+        """Restart the lock time; returns the new deadline, or None if the lock had already ended."""
+        command = Renew(lock.node, _WORKER, lock.item, lock.token, lock.partition)
+        renewed = await self._about(lock, "renew the lock of", command)
+        return _moment(renewed.deadline_ms) if isinstance(renewed, Renewed) else None
+
+    async def lock_seconds(self, node: str) -> float:
+        """Return the lock time of a node."""
+        found = await self._asked(f"find {node}", Describe(node, _WORKER, as_owner=False))
+        assert isinstance(found, Described)
+        return float(found.record.config.lock_seconds)
+
+    async def pause(self) -> None:
+        """Unsubscribe; existing locks stay."""
+        while self._subscriptions:
+            node = self._subscriptions.pop()
+            await self._asked(f"unsubscribe from {node}", Unsubscribe(node, _WORKER, _WORKER, ""))
+
+    async def close(self) -> None:
+        """End `run`."""
+        self._closed.set()
+
+    async def _about(self, lock: Lock, what: str, command: Command) -> Result | None:
+        """Submit a command about a lock; returns its result, or None if the lock had already ended. Raises StanzaqError."""
+        try:
+            return await self._asked(f"{what} {lock.item}", command)
+        except StanzaqError as error:
+            if error.condition in _ENDED:
+                return None
+            raise
+        finally:
+            self._changed()
+
+    async def _asked(self, what: str, command: Command) -> Result:
+        return await asked(self.core, what, command)
+
+    # Used by the core.
+
+    def deliver(self, delivery: items.Delivery) -> None:
+        """Hand an item to the worker."""
+        assert self._receiver is not None
+        envelope = codec.unpack(delivery.envelope)
+        node, number = delivery.partition.node, delivery.partition.number if delivery.partitioned else None
+        self._receiver.deliver(
+            Delivery(
+                Lock(node, delivery.item_id, delivery.token, number),
+                delivery.attempt,
+                delivery.of,
+                _moment(delivery.deadline_ms),
+                content(envelope),
+                payloads.said(envelope),
+                delivery.key,
+                _moment(int(delivery.position.partition("-")[0])),
+            )
+        )
+
+    def notify(self, notice: items.Notice) -> None:
+        """Report a lock that has ended; other notices are not for this worker."""
+        if isinstance(notice, items.LockEnded) and self._receiver is not None:
+            self._receiver.lost(Lock(notice.node, notice.item_id, notice.token))
+        self._changed()
+
+    def congested(self) -> bool:
+        """Return whether items wait to be handed over: never."""
+        return False
+
+    def flushed(self) -> bool:
+        """Return whether all items are handed over: always."""
+        return True
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1_000, UTC)

@@ -1,0 +1,228 @@
+"""`TestBroker`: a worker's tasks run on the service's own scripts, and nothing has to be waited for."""
+
+import asyncio
+import logging
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from stanzaq import Job, Reject, Retry, StanzaqError, Worker
+from stanzaq.logs import JobFields, Lines
+from stanzaq.testing import DeadLetter, TestBroker
+
+
+def made(**more: Any) -> tuple[Worker, list[Any]]:  # noqa: ANN401
+    """Make a worker with one task, which does what the payload says and notes its attempts."""
+    worker, seen = Worker("xmpp://worker@example.org", concurrency=3), list[Any]()
+
+    @worker.task("jobs", retry=Retry(**{"delay": "1h", "limit": "2h", "jitter": False, **more}))
+    async def _job(job: Job[str]) -> None:
+        seen.append((job.id, job.attempt))
+        match job.payload:
+            case "reject":
+                raise Reject("no such picture")  # noqa: EM101, TRY003
+            case "fail":
+                raise ZeroDivisionError("by zero")  # noqa: EM101, TRY003
+            case "fail once" if job.attempt == 1:
+                raise Retry(delay="12h")
+            case "hang":
+                await asyncio.Event().wait()
+
+    return worker, seen
+
+
+async def test_retries_and_dead_letters() -> None:
+    """Q32: items are tried again after their delays, which take no time here, and are dead letters for their reasons."""
+    worker, seen = made(attempts=3)
+    async with TestBroker(worker) as broker:
+        for payload in ("reject", "fail", "fail once", "fine"):
+            assert await broker.publish("jobs", payload, id=payload) == payload
+        await broker.publish("jobs", {"a": 1}, id="unfit")
+        await broker.publish("jobs", "fine", id="later", delay="7d", headers={"color": "red"}, priority=9)
+        await broker.publish("jobs", "fine", id="over", delay="1h", ttl="2h")
+        await broker.drain()
+        dead = {letter.id: letter for letter in await broker.dead("jobs")}
+    assert seen[-1] == ("later", 1)
+    tried = [("fail", 1), ("fail", 2), ("fail", 3), ("fail once", 1), ("fail once", 2), ("fine", 1), ("later", 1)]
+    assert sorted(seen) == [*tried, ("over", 1), ("reject", 1)]
+    assert dead.pop("unfit").reason.startswith("the payload (application/json) is no str: ")
+    assert dead == {
+        "reject": DeadLetter("reject", "reject", "no such picture", 1),
+        "fail": DeadLetter("fail", "fail", "attempt 3 of 3 failed: ZeroDivisionError: by zero", 3),
+    }
+
+
+async def test_options_of_nodes() -> None:
+    """Nodes have the options that are given, so that their limits and their order hold."""
+    worker, seen = made()
+    options = {"stanzaq#max_deliveries": "2", "stanzaq#partitions": "3", "stanzaq#ordered": "1"}
+    async with TestBroker(worker, nodes={"jobs": options, "results": {"stanzaq#dedupe": "ignore"}}) as broker:
+        await broker.publish("jobs", "fail", id="first", key="k")
+        await broker.publish("jobs", "fine", id="second", key="k")
+        await broker.publish("results", "done")
+        await broker.drain()
+        assert [letter.id for letter in await broker.dead("jobs")] == ["first"]
+        with pytest.raises(StanzaqError, match="cannot publish to nowhere: item-not-found") as refused:
+            await broker.publish("nowhere", "x")
+        assert refused.value.condition == "item-not-found"
+        with pytest.raises(StanzaqError, match="cannot publish to jobs: bad-request"):
+            await broker.publish("jobs", "x", priority=10)
+    assert seen == [("first", 1), ("first", 2), ("second", 1)]
+
+
+async def test_without_a_limit() -> None:
+    """An item of a node without a limit is tried as often as the policy says."""
+    worker, seen = made(attempts=30)
+    async with TestBroker(worker, nodes={"jobs": {"stanzaq#max_deliveries": "0"}}) as broker:
+        await broker.publish("jobs", "fail", id="one")
+        await broker.drain()
+        assert [letter.attempts for letter in await broker.dead("jobs")] == [30]
+    assert len(seen) == 30
+
+
+async def test_what_a_handler_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can be raised by `drain`; settings of a real service in the environment are ignored."""
+    monkeypatch.setenv("STANZAQ_REDIS_URL", "redis://nowhere.invalid")
+    worker, _ = made()
+    async with TestBroker(worker) as broker:
+        await broker.publish("jobs", "fail")
+        with pytest.raises(ZeroDivisionError):
+            await broker.drain(raises=True)
+
+
+async def test_what_hangs() -> None:
+    """`drain` says what is left after its timeout, and leaving ends what still runs."""
+    worker, seen = made()
+    async with TestBroker(worker) as broker:
+        await broker.publish("jobs", "hang", id="one")
+        with pytest.raises(TimeoutError, match=r"not drained in 0.05 s: .*in_flight=1"):
+            await broker.drain(timeout="50ms")
+    assert seen == [("one", 1)]
+    async with TestBroker(worker) as broker:
+        await broker.drain()
+
+
+async def test_a_worker_that_cannot_start() -> None:
+    """What its lifespan raises is raised by the broker."""
+    worker, seen = made()
+
+    @worker.lifespan
+    async def _broken() -> AsyncIterator[None]:
+        if not seen:
+            msg = "no database"
+            raise ConnectionError(msg)
+        yield
+
+    with pytest.raises(ConnectionError, match="no database"):
+        async with TestBroker(worker):
+            pass
+
+
+async def test_middleware() -> None:
+    """Middleware sees each job before and after its handler, whatever becomes of it, the first one outside the others."""
+    worker, did = Worker("xmpp://worker@example.org"), list[str]()
+
+    @worker.middleware
+    async def _outer(job: Job[Any], call_next: Any) -> None:  # noqa: ANN401
+        did.append(f"{job.id} begins")
+        try:
+            await call_next(job)
+        except Exception as error:
+            did.append(f"{job.id} failed: {type(error).__name__}")
+            raise
+        did.append(f"{job.id} ends")
+
+    @worker.middleware
+    async def _inner(job: Job[Any], call_next: Any) -> None:  # noqa: ANN401
+        if job.id == "known":
+            return
+        did.append("inside")
+        await call_next(job)
+
+    @worker.task("jobs", retry=Retry(attempts=1), timeout="50ms")
+    async def _job(job: Job[dict[str, int]]) -> None:
+        did.append("handler")
+        if job.id == "slow":
+            await asyncio.Event().wait()
+
+    said = {
+        "fine": ["fine begins", "inside", "handler", "fine ends"],
+        "known": ["known begins", "known ends"],
+        "unfit": ["unfit begins", "inside", "unfit failed: Unfit"],
+        "slow": ["slow begins", "inside", "handler", "slow failed: TimeoutError"],
+    }
+    async with TestBroker(worker) as broker:
+        for item, lines in said.items():
+            await broker.publish("jobs", "text" if item == "unfit" else {}, id=item)
+            await broker.drain()
+            assert did == lines
+            did.clear()
+        assert [letter.id for letter in await broker.dead("jobs")] == ["unfit", "slow"]
+
+
+async def test_lifespan() -> None:
+    """It surrounds all jobs, and what it yields is their `state`; there is one."""
+    worker, did = Worker("xmpp://worker@example.org"), list[Any]()
+
+    @worker.lifespan
+    async def _pool() -> AsyncIterator[dict[str, int]]:
+        did.append("opened")
+        yield {"size": 3}
+        did.append("closed")
+
+    @worker.task("jobs")
+    def _job(job: Job[Any]) -> None:
+        did.append(job.state)
+
+    with pytest.raises(ValueError, match="a lifespan already"):
+        worker.lifespan(_pool)
+    async with TestBroker(worker) as broker:
+        await broker.publish("jobs", {})
+        await broker.drain()
+        assert did == ["opened", {"size": 3}]
+    assert did[-1] == "closed"
+
+
+async def test_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker with hooks in library.md, and its test, do what is said of them."""
+    page = (Path(__file__).parents[3] / "docs" / "library.md").read_text()
+    programs = dict(re.findall(r"```python\n# (\w+)\.py.*?\n(.*?)```", page, re.DOTALL))
+    monkeypatch.setitem(sys.modules, "hooks", ModuleType("hooks"))
+    exec(programs["hooks"], vars(sys.modules["hooks"]))  # noqa: S102
+    names: dict[str, Any] = {}
+    exec(programs["test_orders"], names)  # noqa: S102
+    await names["test_orders"]()
+
+
+async def test_logs(caplog: pytest.LogCaptureFixture) -> None:
+    """What is logged while a job runs, in whatever thread, says which job it was; lines for people end with that."""
+    worker = Worker("xmpp://worker@example.org")
+
+    @worker.task("jobs", retry=Retry(attempts=1))
+    def _job(_job: Job[Any]) -> None:
+        logging.getLogger("app").warning("half done")
+        raise KeyError
+
+    caplog.handler.addFilter(fields := JobFields())
+    try:
+        async with TestBroker(worker) as broker:
+            await broker.publish("jobs", {}, id="one")
+            await broker.drain()
+    finally:
+        caplog.handler.removeFilter(fields)
+    half, failed = (each for each in caplog.records if each.name in {"app", "stanzaq"})
+    for record in (half, failed):
+        assert {"node": "jobs", "item": "one", "attempt": 1}.items() <= vars(record).items()
+    lines = Lines("%(levelname)s %(message)s").format(failed).splitlines()
+    token = vars(failed)["token"]
+    assert (
+        lines[0] == f"WARNING job failed: attempt 1 of 1 failed: KeyError:  node=jobs item=one attempt=1 token={token}"
+    )
+    assert lines[-1] == "KeyError"
+    logging.getLogger("app").warning("elsewhere")
+    assert not hasattr(caplog.records[-1], "node")
