@@ -18,11 +18,13 @@ from broker.model.names import Partition
 from frontends.tools.servers.redis import RedisServer
 from tests.lua.driver import T0, Queue, Runner
 
+# Tables are small: to compile what reads them costs more than to interpret it.
 SETTINGS = {
     "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark_driver_memory": "1g",
     "spark_sql_shuffle_partitions": "1",
     "spark_sql_adaptive_enabled": "false",
+    "spark_sql_codegen_factoryMode": "NO_CODEGEN",
     "spark_sql_codegen_wholeStage": "false",
     "spark_sql_streaming_noDataMicroBatches_enabled": "false",
 }

@@ -67,6 +67,7 @@ class Laws:
     partitions: int = 1
     node: str = "jobs"
     incarnation: str = "8e71964d"
+    began_ms: int = BEGAN_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class Queue:
 
     def _arrive(self, number: int, now: float) -> None:
         partition = self.random.randrange(self.laws.partitions)
-        stamp = BEGAN_MS + int(now)
+        stamp = self.laws.began_ms + int(now)
         last, sequence = self._last_id[partition]
         self._last_id[partition] = (stamp, sequence + 1 if stamp == last else 0)
         position = "{}-{}".format(*self._last_id[partition])
@@ -198,7 +199,8 @@ class Queue:
             self._tokens[item.partition] += 1
             closed = now + held
             who = f"worker{worker}@example.org/é {worker}"
-            times = (item.published, BEGAN_MS + int(ready), BEGAN_MS + int(now), BEGAN_MS + int(closed))
+            began = self.laws.began_ms
+            times = (item.published, began + int(ready), began + int(now), began + int(closed))
             record = Attempt(
                 *(item.node, item.incarnation, item.partition, item.position, kind.value, item.name, *times, attempt),
                 *(who, "f1", item.bytes, self._tokens[item.partition], "" if kind is Kind.ACKNOWLEDGED else "told so"),

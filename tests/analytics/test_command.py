@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,9 @@ from typing import Any
 import pytest
 import redis
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from broker.journal.schema import record
-from broker.model.names import Partition
 from frontends.cli import app
 from frontends.commands import report
 from frontends.commands.report import Asked
@@ -41,8 +41,13 @@ def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def played(journals: Journals) -> Run:
-    """Write the journals of a queue that was played through, in the form of the scripts."""
-    run = simulate(LAWS, 1_500, seed=2)
+    """Write the journals of a queue that was played through."""
+    return _write(journals, LAWS)
+
+
+def _write(journals: Journals, laws: Laws) -> Run:
+    """Play a queue through and write its journals in the form of the scripts."""
+    run = simulate(laws, 1_500, seed=2)
     pipe = journals.client.pipeline(transaction=False)
     for key, offset, fields in entries(run):
         pipe.xadd(key, fields, id=offset)
@@ -65,42 +70,37 @@ def _agrees(made: Path, true: Truth) -> None:
     assert node["quality"]["little_by_law"] == pytest.approx(true.in_system, rel=0.1)
 
 
-def test_report(journals: Journals, played: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is in Redis becomes a report in every format, which agrees with plain Python, with progress on the way."""
-    out = tmp_path / "report"
-    assert report.capacity(Asked("redis", journals.url, out, "html,json,csv,parquet")) == 0
-    _agrees(out, truth(played.attempts))
-    shown = capsys.readouterr()
-    assert re.search(r"needs \d+ workers for p95 wait ≤ 2 s; the node was deleted", re.sub(r"[│\s]+", " ", shown.out))
-    assert str(out / "capacity.html") in shown.err
+def test_session_of_the_page(journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session at the head of docs/reports.md works as it is written there, with progress on the way.
 
-
-def test_session_of_the_page(
-    journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The session at the head of docs/reports.md works as it is written there, one command after another."""
-    journals.write(Partition("jobs", "ab12"), 100, closed=1_000 * (int(time.time()) - 100))
+    The report agrees with plain Python, and what was collected makes the same one when Redis has forgotten it.
+    """
+    played = _write(journals, replace(LAWS, began_ms=1_000 * (int(time.time()) - 3_600)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STANZAQ_REDIS_URL", journals.url)
+    out, history = tmp_path / "report", tmp_path / "history"
     page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text().split("```")[1]
-    commands = [shlex.split(line, comments=True) for line in page.splitlines() if line.startswith("stanzaq ")]
-    assert [words[2] for words in commands] == ["capacity", "collect", "capacity"]
-    for words in commands:
+    of_redis, collect, of_history = (
+        shlex.split(line, comments=True)[1:] for line in page.splitlines() if line.startswith("stanzaq ")
+    )
+
+    def run(words: list[str]) -> Result:
         # Spark has a working directory of its own.
-        words[:] = [str(tmp_path / word) if word == "history" else word for word in words]
-        assert CliRunner().invoke(app, words[1:]).exit_code == 0, words
-    assert {"capacity.html"} <= {path.name for path in (tmp_path / "report").iterdir()}
-    assert (tmp_path / "history" / "attempts").exists()
+        ended = CliRunner().invoke(app, [str(history) if word == "history" else word for word in words])
+        assert ended.exit_code == 0, ended.output
+        return ended
 
-
-def test_history(journals: Journals, played: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was collected makes the same report when Redis has forgotten it."""
-    history, out = tmp_path / "history", tmp_path / "report"
-    assert report.collect(journals.url, str(history), None, lossy=False) == 0
-    assert capsys.readouterr().out == f"collected: {len(played.attempts):,}\n"
-    journals.client.flushall()
-    assert report.capacity(Asked(str(history), None, out, "json")) == 0
+    ended = run(of_redis)
+    assert re.search(
+        r"needs \d+ workers for p95 wait ≤ 2 s; the node was deleted", re.sub(r"[│\s]+", " ", ended.stdout)
+    )
+    assert str(out / "capacity.html") in ended.stderr
     _agrees(out, truth(played.attempts))
+    made = (out / "capacity.html").read_text()
+    assert run(collect).stdout == f"collected: {len(played.attempts):,}\n"
+    journals.client.flushall()
+    run(of_history)
+    assert (out / "capacity.html").read_text().replace(str(history), "Redis") == made
 
 
 def test_demo(tmp_path: Path) -> None:
