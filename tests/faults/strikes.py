@@ -195,12 +195,12 @@ def clocks_astray(stage: Stage) -> None:
             "FAKETIME": offset,
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
-        _replace(stage, frontend)
+    _replace(stage, *astray)
     stage.pause(2, 4)
     assert [round(_clock_of(frontend) - time.time(), -2) for frontend in astray] == [3600, -3600]
     for frontend in astray:
         frontend.environment = {}
-        _replace(stage, frontend)
+    _replace(stage, *astray)
     stage.heal()
 
 
@@ -210,7 +210,7 @@ def rolling_upgrade(stage: Stage) -> None:
     tree = _second_edition(stage)
     for frontend in (first, second):
         frontend.tree = tree
-        _replace(stage, frontend)
+    _replace(stage, first, second)
     stage.pause(1, 2)
     names = [library(folder / "lua").name for folder in (ROOT, tree)]
     assert names[0] != names[1]
@@ -294,12 +294,14 @@ def _restart_redis(stage: Stage) -> None:
     stage.house.redis.start()
 
 
-def _replace(stage: Stage, frontend: Frontend) -> None:
-    """End a frontend in order and let the supervisor start it as it now is; go on when it serves."""
-    frontend.doomed = True
-    frontend.process._child.send_signal(signal.SIGTERM)
-    frontend.process._child.wait()
-    stage.until(stage.house.ailing, 20, "the new frontend does not serve")
+def _replace(stage: Stage, *frontends: Frontend) -> None:
+    """End frontends in order and let the supervisor start them as they now are; go on when they serve."""
+    for frontend in frontends:
+        frontend.doomed = True
+        frontend.process._child.send_signal(signal.SIGTERM)
+    for frontend in frontends:
+        frontend.process._child.wait()
+    stage.until(stage.house.ailing, 20, "a new frontend does not serve")
 
 
 def _clock_of(frontend: Frontend) -> float:

@@ -4,34 +4,54 @@ Publishers and workers are programs over real ejabberd; Redis writes every chang
 moments of its own choosing, by a seed that it prints.
 """
 
+from collections.abc import Iterable
 from functools import partial
+from itertools import groupby
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.faults.conftest import Play
 from tests.faults.facts import Evidence, What
-from tests.faults.house import Kind
 from tests.faults.player import CREDIT
 from tests.faults.stage import WORKERS
 from tests.faults.strikes import LONG, SHORT, STRIKES, Strike, frontends_killed, network_swallows_replies
 
-_LEGS = [
-    pytest.param(2, id="short"),
-    *(pytest.param(8, id=f"long{number}", marks=pytest.mark.soak) for number in range(12)),
-]
-"""Each is so many strikes."""
+_MOST = 4
+"""Strikes in one play: they share its beginning and its end, and yet a failure names few."""
 
-_HARD = {frontends_killed, network_swallows_replies}
+
+def _plays(strikes: Iterable[Strike]) -> list[ParameterSet]:
+    """Divide strikes into plays; all of a play have one lock time."""
+    plays = []
+    for _, alike in groupby(sorted(strikes, key=_lock_seconds), _lock_seconds):
+        left = [*alike]
+        while left:
+            play, left = left[:_MOST], left[_MOST:]
+            plays.append(pytest.param(play, id="-".join(strike.act.__name__ for strike in play)))
+    return plays
+
+
+def _lock_seconds(strike: Strike) -> int:
+    return strike.lock_seconds
+
+
+_HARD = [strike for strike in STRIKES if strike.act in {frontends_killed, network_swallows_replies}]
 """What loses credit on its way from one partition to another."""
 
 
-@pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: strike.act.__name__)
-def test_a_strike(play: Play, strike: Strike) -> None:
-    """Guarantees 1 to 4 of design §4 hold through one kind of fault, and the queue flows again by itself."""
-    with play(strike.lock_seconds) as stage:
-        stage.pause(0, 1)
-        strike.act(stage)
-        stage.recover()
+@pytest.mark.parametrize("strikes", _plays(STRIKES))
+def test_strikes(play: Play, strikes: list[Strike]) -> None:
+    """Guarantees 1 to 4 of design §4 hold through each kind of fault, and after each the queue flows again by itself."""
+    _played(play, strikes, leaves=0)
+
+
+def _played(play: Play, strikes: list[Strike], leaves: int) -> None:
+    with play(strikes[0].lock_seconds, leaves=leaves) as stage:
+        for strike in strikes:
+            stage.pause(0, 1)
+            strike.act(stage)
+            stage.recover()
         stage.settle()
         stage.judge()
 
@@ -57,30 +77,24 @@ def _none_waits(evidence: Evidence) -> list[str]:
     return [] if len(unseen) > WORKERS * CREDIT else ["items that wait"]
 
 
-@pytest.mark.parametrize(
-    "strike",
-    [
-        strike if strike.act in _HARD else pytest.param(strike, marks=pytest.mark.soak)
-        for strike in STRIKES
-        if strike.kind is Kind.ONE
-    ],
-    ids=lambda strike: strike.act.__name__,
-)
-def test_a_strike_at_a_collection(play: Play, strike: Strike) -> None:
+def test_strikes_at_a_collection(play: Play) -> None:
     """H5 to H7: they hold for workers of a collection, whose one credit lies in parts in all partitions below."""
-    with play(strike.lock_seconds, leaves=3) as stage:
-        stage.pause(0, 1)
-        strike.act(stage)
-        stage.recover()
-        stage.settle()
-        stage.judge()
+    _played(play, _HARD, leaves=3)
 
 
-@pytest.mark.parametrize("strikes", _LEGS)
-def test_strike_after_strike(play: Play, strikes: int) -> None:
+@pytest.mark.soak
+@pytest.mark.parametrize("strikes", _plays(strike for strike in STRIKES if strike not in _HARD))
+def test_all_strikes_at_a_collection(play: Play, strikes: list[Strike]) -> None:
+    """They hold there through the other kinds of faults, too."""
+    _played(play, strikes, leaves=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("leg", range(12))
+def test_strike_after_strike(play: Play, leg: int) -> None:
     """They hold through one fault after another, of all kinds; locks are short, because no fault may find them all long."""
     with play(SHORT) as stage:
-        for strike in stage.random.choices(STRIKES, k=strikes):
+        for strike in stage.random.choices(STRIKES, k=8):
             strike.act(stage)
             stage.recover()
         stage.settle()
