@@ -48,7 +48,7 @@ class Runs:
         self._callers = Callers(concurrency)
         self._chains = {node: hooks.around(partial(self._call, task)) for node, task in tasks.items()}
         self._runs: dict[Lock, _Run] = {}
-        self._finishing = False
+        self._leaving: asyncio.Task[None] | None = None
 
     def deliver(self, delivery: Delivery) -> None:
         """Start the run of an item; a lock that is delivered again starts none."""
@@ -58,8 +58,8 @@ class Runs:
             return
         run = self._runs[lock] = _Run(self._transport, self._room, task, delivery, self._chains[lock.node], self._state)
         run.task.add_done_callback(lambda _: self._runs.pop(lock, None))
-        if self._finishing:
-            run.stop()
+        if self._leaving:
+            run.stop(self._leaving)
 
     async def _call(self, task: Task, job: Job[Any]) -> None:
         """Call the handler, inside all middleware; raises what it raises."""
@@ -85,19 +85,25 @@ class Runs:
         return {lock for lock in self._runs if lock.node == node}
 
     async def finish(self, grace: float) -> None:
-        """Return items not started yet at once, and those of jobs that do not end within `grace` seconds."""
-        self._finishing = True
+        """Receive no more; return items not started yet at once, and those of jobs that do not end within `grace` seconds."""
+        leaving = self._leaving = asyncio.create_task(self._transport.pause())
+        try:
+            await self._finished(grace, leaving)
+        finally:
+            leaving.cancel()
+
+    async def _finished(self, grace: float, leaving: "asyncio.Task[None]") -> None:
         for run in list(self._runs.values()):
             if not run.began:
-                run.stop()
+                run.stop(leaving)
         tasks = [run.task for run in self._runs.values()]
         if tasks:
             log.info("waiting up to %g s for %d running jobs", grace, len(tasks))
             await asyncio.wait(tasks, timeout=grace)
         for run in list(self._runs.values()):
-            run.stop()
+            run.stop(leaving)
         if tasks:
-            # Do not wait for a handler that ignores its cancellation.
+            # Do not wait for a handler that ignores its cancellation, nor for a service that cannot be reached.
             await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
 
     def close(self) -> None:
@@ -119,7 +125,8 @@ class _Run:
         self._chain = chain
         self._state = state
         self._delivery = delivery
-        self._lost = self._stopped = self._ended = False
+        self._lost = self._ended = False
+        self._stopped: asyncio.Task[None] | None = None
         self._deadline = delivery.deadline
         self._lasts, self._renewed_at = 0.0, asyncio.get_running_loop().time()
         self.began = False
@@ -133,10 +140,10 @@ class _Run:
             self._lost = True
             self._handling.cancel()
 
-    def stop(self) -> None:
-        """Cancel the handler because the worker stops, and return the item."""
+    def stop(self, leaving: "asyncio.Task[None]") -> None:
+        """Cancel the handler because the worker stops, and return the item once the worker has left: it would get it again."""
         if not self._ended:
-            self._stopped = True
+            self._stopped = leaving
             self._handling.cancel()
 
     @property
@@ -156,6 +163,8 @@ class _Run:
             renewing.cancel()
         # Cancelled before its handler started.
         end = _STOPPED if self._handling.cancelled() else self._handling.result()
+        if self._stopped:
+            await asyncio.wait({self._stopped})
         try:
             await self._tell(end)
         except StanzaqError:

@@ -145,10 +145,7 @@ class Worker:
         try:
             await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                # Both wait for the service, which may be unreachable.
-                leaving = asyncio.create_task(transport.pause())
                 await runs.finish(grace)
-                leaving.cancel()
         finally:
             stopping.cancel()
             runs.close()
