@@ -105,6 +105,10 @@ PARAMETERS: Final = {
         {**_text("[ -~]*[!#-~][ -~]*"), "maxLength": ITEM_ID_BYTES},
     ),
     "wait": Parameter("seconds to wait for a message", {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}),
+    "keep": Parameter(
+        "whether messages that were fetched stay under their locks, to be acknowledged or returned later",
+        {"type": "boolean", "default": False},
+    ),
     "lock": Parameter(
         "the lock of the message: from its subscription",
         _text("[0-9]{1,4}-[0-9]{1,16}(?:-[0-9a-f]{8})?"),
@@ -195,7 +199,12 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             {_OK: Shown.HELD},
             query=("wait",),
         ),
-        "DELETE": Operation("delete_subscription", "End a subscription and return its messages", {_OK: Shown.NOTHING}),
+        "DELETE": Operation(
+            "delete_subscription",
+            "End a subscription and return its messages, or with `keep` leave them to their locks",
+            {_OK: Shown.NOTHING},
+            query=("keep",),
+        ),
     },
     paths.ACKNOWLEDGEMENTS: {
         "POST": Operation(

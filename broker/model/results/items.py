@@ -59,7 +59,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class HeldItem:
-    """An item as its holder reads it, with its lock; `tries` of the attempts count, this one included."""
+    """An item as its holder reads it, with its lock; `tries` of the attempts count, this one included, and `of` may be made."""
 
     partition: Partition
     item_id: str
@@ -71,6 +71,8 @@ class HeldItem:
     key: str
     published_ms: int
     tries: int = 1
+    of: int = 1
+    lock_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,9 +190,13 @@ def _fetched(command: PullItems, reply: list[Any], record: NodeRecord) -> Fetche
     if reply[0] != b"ok":
         return refused(reply[0], "the subscription has expired")
     _code, until_ms, rows, more, stamp, returned = reply
-    partition = record.partition(command.partition)
+    partition, of, lasts = record.partition(command.partition), record.config.max_deliveries, record.config.lock_seconds
     items = (
-        HeldItem(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published, tries)
+        HeldItem(
+            *(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published, tries),
+            of=of,
+            lock_seconds=lasts,
+        )
         for item, token, attempt, ends, by, body, key, published, tries in rows
     )
     return Fetched(tuple(items), until_ms, bool(more), stamp, returned=bool(returned))

@@ -62,8 +62,10 @@ def _whole(shown: Message) -> dict[str, Any]:
     except UnicodeDecodeError:
         said["base64"] = b64encode(shown.body).decode()
     if shown.lock:
-        said |= {"queue": shown.node, "attempt": shown.lock.attempt, "expires": moment(shown.lock.expires_ms)}
-        said |= {action.replace("-", "_"): href for action, href in shown.lock.actions.items()}
+        lock = shown.lock
+        said |= {"queue": shown.node, "group_key": lock.key, "token": lock.token, "attempt": lock.attempt}
+        said |= {"max_attempts": lock.max_attempts, "expires": moment(lock.expires_ms), "lock_seconds": lock.seconds}
+        said |= {action.replace("-", "_"): href for action, href in lock.actions.items()}
     return said
 
 

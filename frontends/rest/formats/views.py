@@ -44,12 +44,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The lock of a held message: its address, actions, delivery count and expiry."""
+    """The lock of a held message: its address, actions, token, attempt of so many, expiry and duration; and the group key."""
 
     href: str
     actions: Mapping[str, str]
+    token: int
     attempt: int
+    max_attempts: int
     expires_ms: int
+    seconds: int
+    key: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,9 +113,9 @@ async def show_subscription(core: Core, request: Request) -> Response:
 
 
 async def delete_subscription(core: Core, request: Request) -> Response:
-    """End a subscription, and return its messages (R14)."""
-    lease = requests.of(request)
-    return _done(_expired_lease(lease, await _ended(core, lease, request.sender)), Done, Unsubscribed)
+    """End a subscription, and return its messages (R14) unless they are to stay under their locks."""
+    lease, keep = requests.of(request), requests.keeps(request)
+    return _done(_expired_lease(lease, await _ended(core, lease, request.sender, keep=keep)), Done, Unsubscribed)
 
 
 async def show_held_message(core: Core, request: Request) -> Response:
@@ -262,10 +262,13 @@ def _not_held(lock_ref: LockRef) -> Fault:
     return fault(MalformedRequest(problem, "the subscription does not hold this message under this lock"))
 
 
-async def _ended(core: Core, lease: Lease, sender: Jid) -> Result:
-    if lease.has_view:
+async def _ended(core: Core, lease: Lease, sender: Jid, *, keep: bool = False) -> Result:
+    if lease.has_view and not keep:
         return await core.ask(Delete(lease.node, sender))
-    return await core.ask(Unsubscribe(lease.node, sender, lease.jid, "", release=True))
+    outcome = await core.ask(Unsubscribe(lease.node, sender, lease.jid, "", release=not keep))
+    if lease.has_view and isinstance(outcome, Unsubscribed):
+        return await core.ask(Delete(lease.node, sender))
+    return outcome
 
 
 def _done(outcome: Result, *kinds: type[Result]) -> Response:

@@ -231,6 +231,14 @@ def wait(request: Request) -> int:
     return _whole({name: _number(value) for name, value in request.query.items()}, "wait", 0, WAIT_MOST, 0)
 
 
+def keeps(request: Request) -> bool:
+    """Read whether the messages of a subscription that ends stay under their locks."""
+    said = request.query.get("keep", "false")
+    if said not in {"true", "false"}:
+        raise MalformedRequest(Problem.BAD_REQUEST, "keep must be true or false")
+    return said == "true"
+
+
 def _fields(request: Request, names: set[str]) -> dict[str, Any]:
     """Read the fields of a body; none without a body."""
     if not request.body:

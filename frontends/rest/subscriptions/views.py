@@ -33,7 +33,7 @@ def held(lease: Lease, item: HeldItem) -> Message:
         envelope.body,
         payloads.said(envelope),
         payloads.element(envelope),
-        Lock(path + query, actions, item.attempt, item.deadline_ms),
+        Lock(path + query, actions, item.token, item.attempt, item.of, item.deadline_ms, item.lock_seconds, item.key),
     )
 
 

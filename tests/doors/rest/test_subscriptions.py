@@ -72,6 +72,8 @@ def test_worked(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert [len(first), len(second)] == [3, 3]
     assert sorted(each["text"] for each in first + second) == list("abcdef")
     assert {each["attempt"] for each in first} == {1} and {each["publisher"] for each in second} == {ALICE}
+    told = {(each["max_attempts"], each["lock_seconds"], each["group_key"]) for each in first + second}
+    assert told == {(20, 60, "")} and {f"-{each['token']}-" in each["href"] for each in first + second} == {True}
     assert alice.get(first[0]["href"], headers=JSON).json() == first[0]
     assert alice.delete(first[0]["href"]).status_code == 200
     # Whoever has lost the answer asks again.
@@ -250,6 +252,26 @@ def test_ended(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert [each["text"] for each in held(alice, third, 10)] == ["a"]
     assert 1 < time.monotonic() - began < 10
     assert problem(bob.get(second)) == (410, "lease-over")
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_ended_with_its_locks_kept(alice: httpx.Client, bob: httpx.Client, queue: str, *, several: bool) -> None:
+    """R14, Q34: a subscription that ends with `keep` gets nothing more, and acknowledges, renews and returns what it holds."""
+    queues = [name_of(queue), name_of(alice.post("/queues").headers["Location"])][: 2 if several else 1]
+    path = alice.post("/subscriptions", json={"destinations": queues, "prefetch": 3}).headers["Location"]
+    sent(alice, queue, "a", "b", "c")
+    while len(messages := held(alice, path)) < 3:
+        pass
+    assert problem(alice.delete(f"{path}?keep=perhaps")) == (400, "bad-request")
+    assert alice.delete(f"{path}?keep=true").status_code == 200
+    assert problem(alice.get(path)) == (410, "lease-over")
+    other = subscribed(bob, queue, prefetch=5)
+    first, second, third = messages
+    assert alice.post(first["renew"]).status_code == 200 and alice.delete(first["href"]).status_code == 200
+    assert alice.post(second["release"]).status_code == 200
+    (again,) = held(bob, other)
+    assert (again["text"], again["attempt"], again["token"] > second["token"]) == ("b", 2, True)
+    assert alice.delete(third["href"]).status_code == 200
 
 
 def test_kept_alive(alice: httpx.Client, queue: str) -> None:
