@@ -1,6 +1,7 @@
 """Workers and publishers for a stanzaq queue: `Worker` runs functions for items, `Publisher` sends items.
 
-The package needs an account at an XMPP server and nothing of the service itself. It must not import `broker` or `frontends`.
+The package needs an account at an XMPP server, or at the service's HTTP frontend, and nothing of the service itself. It must not
+import `broker` or `frontends`.
 """
 
 from stanzaq.errors import StanzaqError

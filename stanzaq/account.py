@@ -1,5 +1,6 @@
-"""An account and its server, read from a URL and the environment. Must not connect."""
+"""An account and its server, read from a URL and the environment: over XMPP or HTTP. Must not connect."""
 
+import base64
 import ipaddress
 import os
 import secrets
@@ -46,6 +47,46 @@ class Account:
         resource = unquote(parts.path.strip("/")) or f"stanzaq-{secrets.token_hex(8)}"
         jid = f"{unquote(parts.username)}@{parts.hostname}/{resource}"
         return cls(jid, _given(password), service or f"queue.{parts.hostname}", at, tls)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAccount:
+    """The origin of a service over HTTP, and who asks there: a user with a password, or without a user a token's subject."""
+
+    origin: str
+    user: str
+    password: Password
+
+    @classmethod
+    def read(cls, url: str, service: str | None, password: Password, address: str | None, tls: Tls) -> "HttpAccount":
+        """Check the arguments of a worker or publisher; raises ValueError with the fault and its remedy."""
+        parts = urlsplit(url)
+        if not parts.hostname or parts.password or parts.path.strip("/") or parts.query or parts.fragment:
+            msg = f"{url!r}: write https://USER@queue.example.org, and give the password as {PASSWORD} or password="
+            raise ValueError(msg)
+        if service or address:
+            msg = "service= and address= are for XMPP: the URL says where the service is, e.g. https://queue.example.org:8443"
+            raise ValueError(msg)
+        if parts.scheme == "http" and not _is_loopback(parts.hostname):
+            msg = f"{url!r}: http is taken on loopback alone, as the password would be readable: write https"
+            raise ValueError(msg)
+        if parts.scheme == "https" and tls == "disabled":
+            msg = "tls='disabled' contradicts https: leave it out"
+            raise ValueError(msg)
+        where = parts.netloc.rpartition("@")[2]
+        return cls(f"{parts.scheme}://{where}", unquote(parts.username or ""), password)
+
+    def authorization(self) -> str:
+        """Return the header `Authorization`: Basic for a user, Bearer for a token; empty if there is neither.
+
+        Raises StanzaqError if a user has no password.
+        """
+        if self.user:
+            pair = f"{self.user}:{_given(self.password)()}".encode()
+            return f"Basic {base64.b64encode(pair).decode()}"
+        if self.password is None and PASSWORD not in os.environ:
+            return ""
+        return f"Bearer {_given(self.password)()}"
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""A publisher: sends items, and waits until the service has stored each. Must not know stanzas."""
+"""A publisher: sends items, and waits until the service has stored each. Must not know any transport."""
 
 import asyncio
 import secrets
@@ -6,11 +6,11 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from stanzaq import payloads
-from stanzaq.account import Account, Password, Tls
+from stanzaq import payloads, transports
+from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
-from stanzaq.xmpp.publisher import Hints, XmppSender
+from stanzaq.transport import Hints, Sender
 
 _AT_ONCE: Final = 50
 """Number of items that `publish_many` sends at once."""
@@ -34,13 +34,13 @@ class Publisher:
         tls: Tls = "required",
     ) -> None:
         """Check the arguments as a worker does; raises ValueError. Connects only in `async with`."""
-        self._account = Account.read(url, service, password, address, tls)
-        self._sender: XmppSender | None = None
+        self._account = transports.account(url, service, password, address, tls)
+        self._sender: Sender | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Start to connect; the first publish waits for the connection."""
-        self._sender = XmppSender(self._account)
+        self._sender = transports.sender(self._account)
         self._running = asyncio.create_task(self._sender.run())
         return self
 

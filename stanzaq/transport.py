@@ -1,4 +1,4 @@
-"""The interface between workers and transports: values and two protocols. Must not know any transport."""
+"""The interface between workers, publishers and transports: values and three protocols. Must not know any transport."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,6 +43,16 @@ class Delivery:
     published: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """A publisher's options for an item: group key, priority, and in seconds delay and time to live."""
+
+    key: str = ""
+    delay: float = 0.0
+    priority: int | None = None
+    ttl: float | None = None
+
+
 class Receiver(Protocol):
     """The events that a transport reports to a worker."""
 
@@ -82,3 +92,16 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Disconnect: the service hands items still held to others."""
+
+
+class Sender(Protocol):
+    """A publisher's connection to the service. Requests wait while it is lost, and are repeated until they are answered."""
+
+    async def run(self) -> None:
+        """Stay connected until `close`; raises StanzaqError if refused."""
+
+    async def publish(self, node: str, item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
+        """Send an item, and return its id once the service has stored it. Raises StanzaqError if the service refuses it."""
+
+    async def close(self) -> None:
+        """Disconnect."""

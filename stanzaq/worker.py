@@ -1,4 +1,4 @@
-"""A worker: functions for nodes, and a process that runs them until it is stopped. Must not know stanzas."""
+"""A worker: functions for nodes, and a process that runs them until it is stopped. Must not know any transport."""
 
 import asyncio
 import logging
@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from stanzaq import payloads
+from stanzaq import payloads, transports
 from stanzaq import task as tasks
-from stanzaq.account import Account, Password, Tls
+from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.hooks import Hooks, Lifespan, Middleware
@@ -20,7 +20,6 @@ from stanzaq.retry import Retry
 from stanzaq.runs import Runs
 from stanzaq.task import Handler, RunIn, Task
 from stanzaq.transport import Transport
-from stanzaq.xmpp.worker import XmppTransport
 
 log = logging.getLogger("stanzaq")
 
@@ -34,8 +33,9 @@ MAX_CREDIT = 1_000
 class Worker:
     """Processes the items of nodes with functions.
 
-    `url` is the account, `xmpp://user@example.org`. `service` is the queue's domain; if it is not given, `queue.` before the
-    account's. The password is a string, or a callable that returns it at each login; by default `STANZAQ_PASSWORD`.
+    `url` is the account, `xmpp://user@example.org`, or over HTTP `https://user@example.org@queue.example.org`. `service` is
+    the queue's domain; if it is not given, `queue.` before the account's. The password is a string, or a callable that
+    returns it at each login; by default `STANZAQ_PASSWORD`.
     `address` is `host:port` of the XMPP server if it is not in DNS. `concurrency` jobs run at once; `prefetch` more are
     held ready. After `stop` or SIGTERM running jobs have `grace` seconds. `create` creates missing nodes. Raises ValueError.
     """
@@ -57,7 +57,7 @@ class Worker:
         if not (concurrency >= 1 and prefetch >= 0 and concurrency + prefetch <= MAX_CREDIT):
             msg = f"concurrency={concurrency}, prefetch={prefetch}: together 1 to {MAX_CREDIT} items are held at once"
             raise ValueError(msg)
-        self._account = Account.read(url, service, password, address, tls)
+        self._account = transports.account(url, service, password, address, tls)
         self._concurrency = concurrency
         self._credit = concurrency + prefetch
         self._grace = seconds(grace)
@@ -127,7 +127,7 @@ class Worker:
 
     async def serve(self) -> None:
         """Run in the current event loop until `stop`. Raises StanzaqError if the service cannot be used."""
-        await self._serve(XmppTransport(self._account, create=self._create), self._hooks, self._grace)
+        await self._serve(transports.worker(self._account, create=self._create), self._hooks, self._grace)
 
     async def _serve(self, transport: Transport, hooks: Hooks, grace: float) -> None:
         if not self._tasks:

@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
 from stanzaq.account import Account
-from stanzaq.transport import Content
+from stanzaq.transport import Content, Hints
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
-from stanzaq.xmpp.stanzas import Hints
-
-__all__ = ["Hints", "XmppSender"]
 
 
 class XmppSender:

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 from stanzaq.errors import StanzaqError
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Lock
+from stanzaq.transport import Content, Delivery, Hints, Lock
 
 CLIENT: Final = "jabber:client"
 STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -121,16 +121,6 @@ def describe(node: str = "") -> str:
     """Ask about a node, or without one about the service (XEP-0030)."""
     about = f" node={quoteattr(node)}" if node else ""
     return f"<query xmlns='{DISCO_INFO}'{about}/>"
-
-
-@dataclass(frozen=True, slots=True)
-class Hints:
-    """A publisher's options for an item: group key, priority, and in seconds delay and time to live."""
-
-    key: str = ""
-    delay: float = 0.0
-    priority: int | None = None
-    ttl: float | None = None
 
 
 def publish(node: str, item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:

@@ -81,6 +81,7 @@ STARTS_TASKS = {
     "stanzaq/runs.py": "a run answers for its handler, and tells the service how it ended",
     "stanzaq/testing/broker.py": "awaited where it is started",
     "stanzaq/worker.py": "awaited where it is started",
+    "stanzaq/http/worker.py": "awaited where they are started",
     "stanzaq/xmpp/connection.py": "awaited where it is started",
 }
 """Where tasks may be started, and why."""

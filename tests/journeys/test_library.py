@@ -1,11 +1,11 @@
-"""The library `stanzaq` against a real ejabberd and two frontends: workers and publishers as their users write them."""
+"""The library `stanzaq` over XMPP and HTTP against a real ejabberd and frontends: workers and publishers as users write them."""
 
 import asyncio
 import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,6 +18,8 @@ import pytest
 
 from frontends.tools.servers.process import free_port
 from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker, sync
+from tests.doors.frontend import ALICE, HASH, PASSWORD
+from tests.doors.rest.served import RestFrontend
 from tests.journeys.client import COMMANDS, DISCO_INFO, STANZAQ, Client, Delivery, form_values, submitted
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
@@ -55,12 +57,38 @@ class Seen:
         return self.all
 
 
+@pytest.fixture(scope="module")
+def door(service: Service) -> Iterator[RestFrontend]:
+    """Give an HTTP frontend of the same service."""
+    with RestFrontend(service.redis.url, HTTP_PASSWORDS=f"{ALICE}:{HASH}") as frontend:
+        yield frontend
+
+
 @pytest.fixture
-def user(service: Service, account: tuple[str, str]) -> Account:
+def over_xmpp(service: Service, account: tuple[str, str]) -> Account:
     """Give what the worker or publisher of a new account is made with."""
     address = f"127.0.0.1:{service.ejabberd.c2s_port}"
     url, password = f"xmpp://{account[0]}", account[1]
     return {"url": url, "service": DOMAIN, "password": password, "address": address, "tls": "disabled"}
+
+
+@pytest.fixture(params=["xmpp", "http"])
+def user(request: pytest.FixtureRequest) -> Account:
+    """Give what a worker or publisher is made with, over each transport."""
+    if request.param == "xmpp":
+        found: Account = request.getfixturevalue("over_xmpp")
+        return found
+    return over_http(request.getfixturevalue("door").port)
+
+
+def over_http(port: int) -> Account:
+    """Give what the worker or publisher at an HTTP frontend is made with."""
+    return {"url": f"http://{ALICE}@127.0.0.1:{port}", "password": PASSWORD}
+
+
+def through(user: Account, address: str) -> Account:
+    """Change where a worker or publisher connects to."""
+    return {**user, "address": address} if "address" in user else over_http(int(address.rpartition(":")[2]))
 
 
 class Line:
@@ -298,14 +326,16 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
     assert again == {"hangs": 2, "waits": 2}
 
 
-async def test_reconnects(user: Account, join: Join, service: Service, caplog: pytest.LogCaptureFixture) -> None:
+async def test_reconnects(
+    user: Account, join: Join, door: RestFrontend, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     """A worker and a publisher whose connections are cut go on by themselves: no item is lost, none is done twice."""
     caplog.set_level(logging.WARNING, "stanzaq")
     seen, owner = Seen(), await join()
     node = await owner.queue({"stanzaq#dedupe": "ignore"})
-    line = Line(service.ejabberd.c2s_port)
+    line = Line(service.ejabberd.c2s_port if "address" in user else door.port)
     async with line.open() as address:
-        over = {**user, "address": address}
+        over = through(user, address)
         worker = Worker(grace=5, **over, concurrency=4)
 
         @worker.task(node)
@@ -320,17 +350,17 @@ async def test_reconnects(user: Account, join: Join, service: Service, caplog: p
             await eventually_empty(owner, node)
     assert {name for name, _token in seen.all} == {f"job-{number}" for number in range(60)}
     assert len(set(seen.all)) == len(seen.all), "one lock is worked once"
-    assert "no connection as" in caplog.text
+    assert "no connection " in caplog.text
 
 
-async def test_refusals(user: Account, join: Join, caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong password, a node that is not there and a service that is not there are told in one clear line."""
+async def test_refusals(user: Account, join: Join) -> None:
+    """A wrong password and a node that is not there are told in one clear line."""
     owner = await join()
     node = await owner.queue()
     wrong = Worker(**{**user, "password": "wrong"})
     wrong.task(node)(in_process)
     with pytest.raises(
-        StanzaqError, match=r"the server refuses \S+ \(not-authorized\): correct the user or the password"
+        StanzaqError, match=r"the serv\w+ refuses \S+ \(not-authorized\): correct the user or the password"
     ):
         await wrong.serve()
     with pytest.raises(StanzaqError, match="correct the user or the password"):
@@ -339,19 +369,24 @@ async def test_refusals(user: Account, join: Join, caplog: pytest.LogCaptureFixt
     nowhere = Worker(grace=5, **user)
     nowhere.task("nowhere")(in_process)
     with pytest.raises(
-        StanzaqError, match=r"cannot find nowhere: item-not-found.*: create the node, or give create=True"
+        StanzaqError,
+        match=r"cannot (find|subscribe to) nowhere: item-not-found.*: create the node, or give create=True",
     ):
         await nowhere.serve()
     async with Publisher(**user) as publisher:
         with pytest.raises(StanzaqError, match="cannot publish to nowhere: item-not-found") as refused:
             await publisher.publish("nowhere", {})
         assert refused.value.condition == "item-not-found"
-    lost = Worker(**{**user, "service": f"not-there.{DOMAIN}"}, grace=0)
-    lost.task(node)(in_process)
+
+
+async def test_a_service_that_is_away(over_xmpp: Account, caplog: pytest.LogCaptureFixture) -> None:
+    """A service that is not there is waited for, and its users are told why."""
+    lost = Worker(**{**over_xmpp, "service": f"not-there.{DOMAIN}"}, grace=0)
+    lost.task("jobs")(in_process)
     async with serving(lost), asyncio.timeout(PATIENCE_SECONDS):
-        while f"cannot find {node}: " not in caplog.text:  # noqa: ASYNC110  (nobody is told)
+        while "cannot find jobs: " not in caplog.text:  # noqa: ASYNC110  (nobody is told)
             await asyncio.sleep(0.02)
-    assert "trying again" in caplog.text, "a service may be away for a while"
+    assert "trying again" in caplog.text
 
 
 async def test_blocking(user: Account, join: Join) -> None:
@@ -368,7 +403,7 @@ async def test_blocking(user: Account, join: Join) -> None:
                 publisher.publish("nowhere", {})
             publisher.close()
             assert publisher.publish(node, 1, id="again") == "again"
-        nobody = sync.Publisher(**{**user, "address": f"127.0.0.1:{free_port()}"})
+        nobody = sync.Publisher(**through(user, f"127.0.0.1:{free_port()}"))
         with pytest.raises(TimeoutError):
             nobody.publish(node, {}, timeout="100ms")
         nobody.close()
@@ -399,3 +434,28 @@ async def test_created(user: Account) -> None:
         await publisher.publish(node, {}, id="one")
         await publisher.publish(node, {}, id="two")
         assert await seen.until(2) == ["one", "two"]
+
+
+async def test_a_frontend_restarts(join: Join, service: Service) -> None:
+    """Over HTTP a job goes on while the frontend is restarted, and is run once: its subscription outlives the process."""
+    seen, owner, go_on = Seen(), await join(), asyncio.Event()
+    node = await owner.queue()
+    with RestFrontend(service.redis.url, HTTP_PASSWORDS=f"{ALICE}:{HASH}") as door:
+        worker = Worker(**over_http(door.port), grace=5)
+
+        @worker.task(node)
+        async def _job(job: Job[Any]) -> None:
+            seen.add((job.id, job.attempt))
+            await go_on.wait()
+
+        async with serving(worker), Publisher(**over_http(door.port)) as publisher:
+            await publisher.publish(node, {}, id="one")
+            await seen.until(1)
+            await asyncio.to_thread(door.stop)
+            publishing = asyncio.create_task(publisher.publish(node, {}, id="two"))
+            await asyncio.to_thread(door.start)
+            await asyncio.wait_for(publishing, PATIENCE_SECONDS)
+            go_on.set()
+            await seen.until(2)
+            await eventually_empty(owner, node)
+    assert seen.all == [("one", 1), ("two", 1)]

@@ -9,9 +9,10 @@ import pytest
 from stanzaq import Publisher, StanzaqError
 from stanzaq.account import Account
 from stanzaq.payloads import decoded, encoded
+from stanzaq.transport import Hints
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender
-from stanzaq.xmpp.stanzas import Hints, publish
+from stanzaq.xmpp.stanzas import publish
 
 
 @pytest.fixture

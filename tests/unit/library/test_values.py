@@ -17,7 +17,7 @@ from stanzaq.account import Account
 from stanzaq.durations import seconds
 from stanzaq.payloads import Unfit, annotated, decoded, encoded
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Lock
+from stanzaq.transport import Content, Hints, Lock
 from stanzaq.xmpp import stanzas
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn")))
@@ -153,7 +153,7 @@ def test_tasks() -> None:
 def test_payloads(payload: Any, wanted: Any) -> None:  # noqa: ANN401
     """What is published is what a handler of that type is given, through a stanza."""
     content = encoded(payload)
-    iq = ET.fromstring(stanzas.publish("jobs", "one", content, {}, stanzas.Hints()))
+    iq = ET.fromstring(stanzas.publish("jobs", "one", content, {}, Hints()))
     (item,) = iq.iter(f"{{{stanzas.PUBSUB}}}item")
     assert decoded(stanzas._content(item), wanted) == payload
 
@@ -172,7 +172,7 @@ def test_elements(text: str) -> None:
     """An element comes as it is, in its own namespace or in none, and without what followed it in its document."""
     element = ET.fromstring(text)
     element.tail = "after it"
-    iq = ET.fromstring(stanzas.publish("jobs", "one", encoded(element), {}, stanzas.Hints()))
+    iq = ET.fromstring(stanzas.publish("jobs", "one", encoded(element), {}, Hints()))
     (item,) = iq.iter(f"{{{stanzas.PUBSUB}}}item")
     read = decoded(stanzas._content(item), Element)
     assert (read.tag, read.attrib, [each.tag for each in read]) == (
@@ -213,7 +213,7 @@ def test_no_payload() -> None:
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
 def test_texts_survive(node: str, item: str, key: str, header: str) -> None:
     """Whatever XML can hold comes through names, keys and headers as it was given."""
-    hints = stanzas.Hints(key, 1.4, 0, 0.2)
+    hints = Hints(key, 1.4, 0, 0.2)
     root = ET.fromstring(stanzas.publish(node, item, Content(b"{}", "application/json"), {"a": header}, hints))
     (sent,) = root.iter(f"{{{stanzas.PUBSUB}}}item")
     told = {name.removeprefix(f"{{{stanzas.STANZAQ}}}"): value for name, value in sent.attrib.items()}

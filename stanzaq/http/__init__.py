@@ -1,0 +1,1 @@
+"""The transport over HTTP: leases of the RESTful Queue (docs/rest.md)."""

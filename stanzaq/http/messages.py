@@ -1,0 +1,182 @@
+"""What the RESTful Queue (docs/rest.md) says and is told: messages, refusals, events. Pure; must not know connections."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import parse_qs, quote, urlsplit
+
+from stanzaq.errors import StanzaqError
+from stanzaq.retry import Release
+from stanzaq.transport import Content, Delivery, Hints, Lock
+
+UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
+
+_PASSING: Final = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+}
+"""The answers after which the same request may succeed later."""
+
+_CONDITIONS: Final = {
+    HTTPStatus.BAD_REQUEST: "bad-request",
+    HTTPStatus.FORBIDDEN: "forbidden",
+    HTTPStatus.NOT_FOUND: "item-not-found",
+    HTTPStatus.METHOD_NOT_ALLOWED: "not-allowed",
+    HTTPStatus.CONFLICT: "conflict",
+    HTTPStatus.GONE: "gone",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "not-acceptable",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "not-acceptable",
+    HTTPStatus.TOO_MANY_REQUESTS: "policy-violation",
+    HTTPStatus.SERVICE_UNAVAILABLE: "service-unavailable",
+    HTTPStatus.GATEWAY_TIMEOUT: "remote-server-timeout",
+}
+"""The names of errors over XMPP, where programs look for them (RFC 6120 §8.3.3, XEP-0086)."""
+
+ENDED: Final = frozenset({"item-not-found", "conflict", "forbidden", "gone"})
+"""The errors for a lock that the worker no longer holds."""
+
+_REASON_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error answer; `seconds` is the time that the service wants to be left alone."""
+
+    condition: str
+    detail: str
+    passing: bool = False
+    seconds: float = 0.0
+
+    def fault(self, what: str) -> StanzaqError:
+        """Return the exception for a request that could not do `what`."""
+        told = f" ({self.detail})" if self.detail else ""
+        return StanzaqError(f"cannot {what}: {self.condition}{told}", self.condition)
+
+
+def refusal(status: int, body: bytes, seconds: float = 0.0) -> Refusal:
+    """Read an error answer: a problem document (RFC 9457), or the text of a gateway."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        said = None
+    return _refusal(status, said.get("detail", "") if isinstance(said, dict) else "", seconds)
+
+
+def problem(said: Mapping[str, Any]) -> Refusal:
+    """Read a problem document."""
+    return _refusal(said["status"], said["detail"])
+
+
+def _refusal(status: int, detail: str, seconds: float = 0.0) -> Refusal:
+    condition = _CONDITIONS.get(HTTPStatus(status)) if status in set(HTTPStatus) else None
+    return Refusal(condition or f"HTTP status {status}", detail, status in _PASSING, seconds)
+
+
+def subscription(node: str, credit: int, seconds: int) -> dict[str, Any]:
+    """Request items, at most `credit` at once, for as long as the stream lasts and `seconds` after it broke."""
+    return {"destinations": node, "prefetch": credit, "lease": seconds}
+
+
+def queue_path(node: str) -> str:
+    """Return the path of a node."""
+    return f"/queues/{quote(node, safe='')}"
+
+
+def batch_path(node: str) -> str:
+    """Return the path to publish at, whose JSON names headers of any name."""
+    return f"/batches/{quote(node, safe='')}"
+
+
+def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> list[dict[str, Any]]:
+    """Return the body that sends one item."""
+    try:
+        body = {"text": content.body.decode()}
+    except UnicodeDecodeError:
+        body = {"base64": base64.b64encode(content.body).decode()}
+    asked: dict[str, Any] = {
+        "group_key": hints.key,
+        "headers": dict(headers),
+        "delay": round(hints.delay),
+        "priority": hints.priority,
+        "ttl": None if hints.ttl is None else max(1, round(hints.ttl)),
+    }
+    given = {name: value for name, value in asked.items() if value or (name == "priority" and value is not None)}
+    return [{**body, "content_type": content.type, "guid": item, **given}]
+
+
+def refused_item(said: Mapping[str, Any]) -> Refusal | None:
+    """Read the result of the one item that was sent; None if it is stored."""
+    (result,) = said["results"]
+    return None if result["status"] < HTTPStatus.BAD_REQUEST else problem(result)
+
+
+def release(how: Release) -> tuple[str, dict[str, Any]]:
+    """Return which of a message's addresses returns it, and the body. Delays are whole seconds on the wire."""
+    reason = "".join(char if char.isprintable() else " " for char in how.reason)[:_REASON_CHARACTERS]
+    return (
+        ("dead_letter", {"reason": reason}) if how.dead else ("release", {"reason": reason, "delay": round(how.delay)})
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """The paths that complete, return and renew one held message."""
+
+    acknowledge: str
+    release: str
+    dead_letter: str
+    renew: str
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> "Addresses":
+        """Read them from a held message."""
+        return cls(message["href"], message["release"], message["dead_letter"], message["renew"])
+
+
+def delivery(message: Mapping[str, Any]) -> Delivery:
+    """Read a held message."""
+    body = message["text"].encode() if "text" in message else base64.b64decode(message["base64"])
+    return Delivery(
+        lock(message),
+        message["attempt"],
+        message["max_attempts"],
+        moment(message["expires"]),
+        Content(body, message["content_type"]),
+        message["headers"],
+        message["group_key"],
+        moment(message["published"]),
+    )
+
+
+def lock(message: Mapping[str, Any]) -> Lock:
+    """Read the lock of a held message; its address names the partition."""
+    (text,) = parse_qs(urlsplit(message["href"]).query)["lock"]
+    return Lock(message["queue"], message["id"], message["token"], int(text.partition("-")[0]))
+
+
+def moment(text: str) -> datetime:
+    """Read a time."""
+    return datetime.fromisoformat(text)
+
+
+class Events:
+    """Reads `text/event-stream` (HTML standard §9.2) as this service writes it: an event name and one line of JSON each."""
+
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[str, Any]]:
+        """Read what came; yields the events that are complete. Comments keep the stream alive and say nothing."""
+        *blocks, self._rest = (self._rest + data).split(b"\n\n")
+        for block in blocks:
+            fields = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))
+            if b"data" in fields:
+                yield fields.get(b"event", b"message").decode(), json.loads(fields[b"data"])

@@ -1,0 +1,221 @@
+"""Items over HTTP: one subscription for each node, whose messages arrive as a stream of events. Must not know handlers.
+
+The service ends a subscription, and gives its messages to others, as soon as its stream is closed, unless a restart of the
+service closed it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from stanzaq.account import HttpAccount
+from stanzaq.backoff import Backoff
+from stanzaq.errors import StanzaqError
+from stanzaq.http import messages
+from stanzaq.http.connection import Connection, LostError
+from stanzaq.http.messages import Addresses
+from stanzaq.retry import Release
+from stanzaq.transport import Lock, Receiver
+
+log = logging.getLogger("stanzaq")
+
+_LEASE_SECONDS: Final = 60
+"""How long the service keeps a subscription whose stream it cannot serve."""
+
+_CREATED: Final = {"options": {"stanzaq#dedupe": "ignore"}}
+"""The options of a created node: a repeated publish is ignored, even if the item is already completed."""
+
+_OVER: Final = {"gone", "item-not-found"}
+"""The errors for a subscription that has ended."""
+
+_LEAVE_SECONDS: Final = 2.0
+
+_STOPPED: Final = Release("the worker stops")
+
+
+class _Subscription:
+    """A subscription to a node: its path, and for each partition the token of the last message that it delivered."""
+
+    def __init__(self, node: str, path: str) -> None:
+        self.node = node
+        self.path = path
+        self._last: dict[int | None, int] = {}
+
+    def is_new(self, lock: Lock) -> bool:
+        """Return whether a message arrives for the first time: a stream that is opened again repeats those that are held."""
+        if lock.token <= self._last.get(lock.partition, 0):
+            return False
+        self._last[lock.partition] = lock.token
+        return True
+
+
+class HttpTransport:
+    """The transport of a worker with an account of the RESTful Queue."""
+
+    def __init__(self, account: HttpAccount, *, create: bool) -> None:
+        """Use an account; `create` missing nodes."""
+        self._connection = Connection(account)
+        self._create = create
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._addresses: dict[Lock, Addresses] = {}
+        self._lock_seconds: dict[str, float] = {}
+        self._receiver: Receiver | None = None
+        self._paused = False
+        self._closed = asyncio.Event()
+
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
+        """Receive items until `close`; raises StanzaqError."""
+        self._receiver = receiver
+        try:
+            async with asyncio.TaskGroup() as group:
+                for node, credit in nodes.items():
+                    group.create_task(self._follow(node, credit))
+        except* StanzaqError as failed:
+            raise failed.exceptions[0] from None
+        await self._closed.wait()
+
+    async def acknowledge(self, lock: Lock) -> bool:
+        """Acknowledge an item; False if the lock had already ended."""
+        return await self._end(lock, "acknowledge", "DELETE", "acknowledge")
+
+    async def release(self, lock: Lock, how: Release) -> bool:
+        """Return an item; False if the lock had already ended."""
+        where, body = messages.release(how)
+        return await self._end(lock, "give back", "POST", where, body)
+
+    async def renew(self, lock: Lock) -> datetime | None:
+        """Restart the lock time; returns the new deadline, or None if the lock had already ended."""
+        said = await self._about(lock, "renew the lock of", "POST", "renew", {})
+        return None if said is None else messages.moment(said["expires"])
+
+    async def lock_seconds(self, node: str) -> float:
+        """Return the lock time of a node, which its messages tell."""
+        return self._lock_seconds[node]
+
+    async def pause(self) -> None:
+        """End the subscriptions; what they hold stays under its locks."""
+        self._paused = True
+        for each in list(self._subscriptions.values()):
+            await self._unsubscribe(each, "?keep=true")
+
+    async def close(self) -> None:
+        """Give back what is held, and disconnect."""
+        paused, self._paused = self._paused, True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                if not paused:
+                    await asyncio.gather(*(self._unsubscribe(each) for each in list(self._subscriptions.values())))
+                await asyncio.gather(*(self.release(lock, _STOPPED) for lock in list(self._addresses)))
+        self._closed.set()
+        await self._connection.close()
+
+    async def _follow(self, node: str, credit: int) -> None:
+        """Subscribe to a node, and receive its messages; raises StanzaqError."""
+        backoff = Backoff(0.5, 60.0)
+        while not self._paused:
+            subscription = self._subscriptions.get(node)
+            if subscription is None:
+                path = await self._subscribe(node, credit)
+                subscription = self._subscriptions[node] = _Subscription(node, path)
+            try:
+                await self._receive(subscription, backoff)
+            except LostError as lost:
+                if not self._paused:
+                    await self._connection.pause(lost, backoff)
+            except StanzaqError as error:
+                if error.condition not in _OVER:
+                    raise
+                self._forget(subscription)
+
+    async def _receive(self, subscription: _Subscription, backoff: Backoff) -> None:
+        """Receive messages until the stream is over; raises LostError, or StanzaqError if the service refuses."""
+        what = f"get the items of {subscription.node}"
+        async with contextlib.aclosing(self._connection.events(what, subscription.path)) as events:
+            async for kind, said in events:
+                backoff.reset()
+                if kind == "message":
+                    self._deliver(subscription, said)
+                else:
+                    told = messages.problem(said)
+                    raise LostError(str(told.fault(what))) if told.passing else told.fault(what)
+
+    def _deliver(self, subscription: _Subscription, message: Mapping[str, Any]) -> None:
+        """Report a message to the worker, once under each lock."""
+        assert self._receiver is not None
+        delivery = messages.delivery(message)
+        lock = delivery.lock
+        if not subscription.is_new(lock):
+            return
+        for earlier in self._receiver.locks(lock.node):
+            if (earlier.item, earlier.partition) == (lock.item, lock.partition):
+                # Its lock has ended, or this one would not exist.
+                self._lose(earlier)
+        self._addresses[lock] = Addresses.of(message)
+        self._lock_seconds[lock.node] = float(message["lock_seconds"])
+        self._receiver.deliver(delivery)
+
+    def _forget(self, subscription: _Subscription) -> None:
+        """Report the locks of a subscription that has ended as lost."""
+        del self._subscriptions[subscription.node]
+        if not self._paused:
+            log.warning("the subscription to %s has ended: subscribing again", subscription.node)
+            for lock in list(self._addresses):
+                if lock.node == subscription.node:
+                    self._lose(lock)
+
+    def _lose(self, lock: Lock) -> None:
+        assert self._receiver is not None
+        self._addresses.pop(lock, None)
+        self._receiver.lost(lock)
+
+    async def _subscribe(self, node: str, credit: int) -> str:
+        """Subscribe, if need be to a new node, and return the subscription's path; raises StanzaqError."""
+        body, what = messages.subscription(node, credit, _LEASE_SECONDS), f"subscribe to {node}"
+        try:
+            said = await self._connection.ask(what, "POST", "/subscriptions", body)
+        except StanzaqError as error:
+            if error.condition != "item-not-found":
+                raise
+            if not self._create:
+                msg = f"{error}: create the node, or give create=True"
+                raise StanzaqError(msg, error.condition) from None
+            await self._make(node)
+            said = await self._connection.ask(what, "POST", "/subscriptions", body)
+        return str(said["href"])
+
+    async def _make(self, node: str) -> None:
+        """Create a node, unless somebody else has just created it; raises StanzaqError."""
+        try:
+            await self._connection.ask(f"create {node}", "PUT", messages.queue_path(node), _CREATED)
+        except StanzaqError as error:
+            if error.condition != "conflict":
+                raise
+
+    async def _unsubscribe(self, subscription: _Subscription, how: str = "") -> None:
+        """End a subscription; one that has ended is no fault."""
+        try:
+            await self._connection.ask(f"unsubscribe from {subscription.node}", "DELETE", subscription.path + how)
+        except StanzaqError as error:
+            log.warning("%s", error)
+
+    async def _end(self, lock: Lock, what: str, method: str, where: str, body: object = None) -> bool:
+        """Complete or return an item, whose lock ends with that; False if it had already ended. Raises StanzaqError."""
+        done = await self._about(lock, what, method, where, body) is not None
+        self._addresses.pop(lock, None)
+        return done
+
+    async def _about(self, lock: Lock, what: str, method: str, where: str, body: object = None) -> Any:  # noqa: ANN401
+        """Send a request about a lock; returns its answer, or None if the lock had already ended. Raises StanzaqError."""
+        addresses = self._addresses.get(lock)
+        if addresses is None:
+            return None
+        try:
+            return await self._connection.ask(f"{what} {lock.item}", method, getattr(addresses, where), body)
+        except StanzaqError as error:
+            if error.condition not in messages.ENDED:
+                raise
+            self._addresses.pop(lock, None)
+            return None

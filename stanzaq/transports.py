@@ -1,0 +1,45 @@
+"""Chooses the transport by the scheme of a URL, and imports only that one. Must not know what a transport does."""
+
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from stanzaq.account import Account, HttpAccount, Password, Tls
+from stanzaq.errors import StanzaqError
+from stanzaq.transport import Sender, Transport
+
+
+def account(url: str, service: str | None, password: Password, address: str | None, tls: Tls) -> Account | HttpAccount:
+    """Check the arguments of a worker or publisher; raises ValueError with the fault and its remedy."""
+    if urlsplit(url).scheme in {"http", "https"}:
+        return HttpAccount.read(url, service, password, address, tls)
+    return Account.read(url, service, password, address, tls)
+
+
+def worker(account: Account | HttpAccount, *, create: bool) -> Transport:
+    """Return the transport of a worker; `create` missing nodes. Raises StanzaqError if a package is missing."""
+    if isinstance(account, HttpAccount):
+        _check_extra()
+        from stanzaq.http.worker import HttpTransport  # noqa: PLC0415
+
+        return HttpTransport(account, create=create)
+    from stanzaq.xmpp.worker import XmppTransport  # noqa: PLC0415
+
+    return XmppTransport(account, create=create)
+
+
+def sender(account: Account | HttpAccount) -> Sender:
+    """Return the transport of a publisher. Raises StanzaqError if a package is missing."""
+    if isinstance(account, HttpAccount):
+        _check_extra()
+        from stanzaq.http.publisher import HttpSender  # noqa: PLC0415
+
+        return HttpSender(account)
+    from stanzaq.xmpp.publisher import XmppSender  # noqa: PLC0415
+
+    return XmppSender(account)
+
+
+def _check_extra() -> None:
+    if find_spec("aiohttp") is None:
+        msg = "the library needs aiohttp for HTTP: pip install 'stanzaq[http]'"
+        raise StanzaqError(msg)

@@ -1,0 +1,215 @@
+"""The transport over HTTP: accounts, what is written and read, and answers of a service that is played."""
+
+import itertools
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stanzaq import Publisher, StanzaqError, Worker, transports
+from stanzaq.account import HttpAccount
+from stanzaq.http import messages
+from stanzaq.http.connection import Connection
+from stanzaq.retry import Release
+from stanzaq.transport import Content, Hints, Lock
+
+Answers = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+MESSAGE = {
+    "id": "one",
+    "href": "/subscriptions/S/messages/one?lock=3-17-0badcafe",
+    "queue": "jobs",
+    "token": 17,
+    "attempt": 2,
+    "max_attempts": 20,
+    "expires": "2026-01-01T00:01:00Z",
+    "lock_seconds": 60,
+    "published": "2026-01-01T00:00:00Z",
+    "content_type": "image/png",
+    "base64": "AP8=",
+    "headers": {"colour": "red"},
+    "group_key": "k",
+    **{name: f"/{name}" for name in ("release", "renew", "dead_letter")},
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "user", "origin"),
+    [
+        ("https://queue.example.org", "", "https://queue.example.org"),
+        ("https://a%40example.org@queue.example.org:8443/", "a@example.org", "https://queue.example.org:8443"),
+        ("https://a@example.org@queue.example.org", "a@example.org", "https://queue.example.org"),
+        ("http://a@[::1]:8080", "a", "http://[::1]:8080"),
+    ],
+)
+def test_accounts(url: str, user: str, origin: str) -> None:
+    """The URL has the service and, if need be, the user."""
+    account = transports.account(url, None, "secret", None, "required")
+    assert isinstance(account, HttpAccount) and (account.user, account.origin) == (user, origin)
+
+
+@pytest.mark.parametrize(
+    ("url", "more", "told"),
+    [
+        ("http://queue.example.org", {}, "http is taken on loopback alone"),
+        ("https://a:b@queue.example.org", {}, "give the password as STANZAQ_PASSWORD or password="),
+        ("https://queue.example.org/path", {}, "write https://USER@queue.example.org"),
+        ("https://queue.example.org", {"service": "x"}, "service= and address= are for XMPP"),
+        ("https://queue.example.org", {"address": "x:1"}, "service= and address= are for XMPP"),
+        ("https://queue.example.org", {"tls": "disabled"}, "contradicts https"),
+    ],
+)
+def test_no_accounts(url: str, more: dict[str, Any], told: str) -> None:
+    """What cannot be meant is refused with its remedy, for workers as for publishers."""
+    for kind in (Worker, Publisher):
+        with pytest.raises(ValueError, match=told):
+            kind(url, **more)
+
+
+def test_authorization(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 7617, RFC 6750: a user has a password, the rest a token or nothing."""
+    monkeypatch.delenv("STANZAQ_PASSWORD", raising=False)
+    assert HttpAccount("", "ü", "a:b").authorization() == "Basic w7w6YTpi"
+    assert HttpAccount("", "", lambda: "token").authorization() == "Bearer token"
+    assert HttpAccount("", "", None).authorization() == ""
+    with pytest.raises(StanzaqError, match="there is no password: set STANZAQ_PASSWORD"):
+        HttpAccount("", "a", None).authorization()
+    monkeypatch.setenv("STANZAQ_PASSWORD", "token")
+    assert HttpAccount("", "", None).authorization() == "Bearer token"
+
+
+async def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without aiohttp the error says what to install."""
+    monkeypatch.setattr(transports, "find_spec", lambda _: None)
+    worker = Worker("https://queue.example.org")
+    worker.task("jobs")(lambda _: None)
+    with pytest.raises(StanzaqError, match=r"pip install 'stanzaq\[http\]'"):
+        await worker.serve()
+    with pytest.raises(StanzaqError, match=r"pip install 'stanzaq\[http\]'"):
+        async with Publisher("https://queue.example.org"):
+            pass
+
+
+def test_delivery() -> None:
+    """A held message is a delivery under its lock."""
+    delivery = messages.delivery(MESSAGE)
+    assert delivery.lock == Lock("jobs", "one", 17) and delivery.lock.partition == 3
+    assert (delivery.content, delivery.key) == (Content(b"\0\xff", "image/png"), "k")
+    assert (delivery.deadline - delivery.published).total_seconds() == 60
+
+
+@pytest.mark.parametrize(
+    ("hints", "told"),
+    [
+        (Hints(), {}),
+        (Hints("k", 1.6, 0, 0.2), {"group_key": "k", "delay": 2, "priority": 0, "ttl": 1}),
+    ],
+)
+def test_batch(hints: Hints, told: dict[str, Any]) -> None:
+    """An item is sent as text or base64, with the hints that are given, in whole seconds."""
+    (one,) = messages.batch("one", Content("ü".encode(), "text/plain"), {"A b": "c"}, hints)
+    assert one == {"text": "ü", "content_type": "text/plain", "guid": "one", "headers": {"A b": "c"}, **told}
+    (one,) = messages.batch("one", Content(b"\xff", "image/png"), {}, hints)
+    assert one == {"base64": "/w==", "content_type": "image/png", "guid": "one", **told}
+
+
+def test_releases() -> None:
+    """A reason is one line of the length that the service takes."""
+    assert messages.release(Release("a\nb" + "c" * 300, 1.6)) == ("release", {"reason": "a b" + "c" * 197, "delay": 2})
+    assert messages.release(Release("no", dead=True)) == ("dead_letter", {"reason": "no"})
+
+
+@given(st.lists(st.integers(0, 80)))
+def test_events(cuts: list[int]) -> None:
+    """Events are read wherever the stream is cut; comments say nothing."""
+    stream = b':\n\nevent: message\ndata: {"a": "\xc3\xbc\\n\\n"}\n\n:\n\nevent: end\ndata: {}\n\n'
+    parser, places = messages.Events(), [0, *sorted(cuts), len(stream)]
+    found = [event for start, end in itertools.pairwise(places) for event in parser.feed(stream[start:end])]
+    assert found == [("message", {"a": "ü\n\n"}), ("end", {})]
+
+
+@asynccontextmanager
+async def played(answers: Answers, **account: Any) -> AsyncIterator[Connection]:  # noqa: ANN401
+    """Serve what a function answers, and give a connection to it."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answers)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = "http://{}:{}".format(*runner.addresses[0][:2])
+    connection = Connection(HttpAccount(url, **{"user": "a", "password": "b", **account}))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+        await runner.cleanup()
+
+
+def problem(status: int, detail: str, **headers: str) -> web.Response:
+    """Answer with a problem document."""
+    text = json.dumps({"type": "urn:x", "title": "x", "status": status, "detail": detail})
+    return web.Response(status=status, text=text, headers=headers, content_type="application/problem+json")
+
+
+async def test_repeated_until_answered(caplog: pytest.LogCaptureFixture) -> None:
+    """Answers that pass, answers of a gateway and broken connections are waited out, and told of."""
+    caplog.set_level(logging.INFO, "stanzaq")
+    count = 0
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        nonlocal count
+        count += 1
+        if count == 1:
+            return problem(503, "the node is full", **{"Retry-After": "0"})
+        if count == 2:
+            return web.Response(status=502, text="<html>")
+        if count == 3:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.json_response({"path": request.raw_path, "body": await request.json()})
+
+    async with played(answers) as connection:
+        said = await connection.ask("publish to a", "POST", messages.batch_path("a/b %"), [1])
+    assert said == {"path": "/batches/a%2Fb%20%25", "body": [1]}
+    assert "cannot publish to a: service-unavailable (the node is full); trying again" in caplog.text
+    assert "no connection to http://127.0.0.1:" in caplog.text and "connected to http://" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "condition", "told"),
+    [
+        ((404, "there is no such node"), "item-not-found", r"cannot publish: item-not-found \(there is no such node\)"),
+        ((409, ""), "conflict", "cannot publish: conflict$"),
+        ((301, ""), "HTTP status 301", "cannot publish: HTTP status 301"),
+        ((401, ""), "not-authorized", r"the service refuses a \(not-authorized\): correct the user or the password"),
+        ((200, ""), "", r"is no stanzaq service: it answers 200 without JSON"),
+    ],
+)
+async def test_refused(answer: tuple[int, str], condition: str, told: str) -> None:
+    """A refusal has the condition that it has over XMPP, and is raised at once."""
+
+    async def answers(_request: web.Request) -> web.StreamResponse:
+        return web.Response(text="hello") if answer[0] == 200 else problem(*answer)
+
+    async with played(answers) as connection:
+        with pytest.raises(StanzaqError, match=told) as refused:
+            await connection.ask("publish", "POST", "/")
+    assert refused.value.condition == condition
+
+
+async def test_an_expired_token() -> None:
+    """When a token is refused, the function is asked for a newer one."""
+    tokens = iter(["old", "new"])
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        return web.json_response({}) if request.headers["Authorization"] == "Bearer new" else problem(401, "expired")
+
+    async with played(answers, user="", password=lambda: next(tokens)) as connection:
+        assert await connection.ask("publish", "POST", "/") == {}
