@@ -7,10 +7,11 @@ import json
 import signal
 import threading
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from socket import socket
-from typing import Final
+from typing import Any, ClassVar, Final
 from urllib.request import HTTPBasicAuthHandler, HTTPPasswordMgrWithDefaultRealm, Request, build_opener
 
 from rich.console import Console
@@ -38,44 +39,88 @@ worker.run()
 END"""
 
 
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service: where its doors are, and its accounts `admin`, `publisher` and `worker`.
+
+    `xmpp` is `host:port` of the XMPP server, and `amqp` that of the AMQP door; both are empty if that cannot be had.
+    """
+
+    frontends: tuple[Frontend, ...]
+    http: str
+    amqp: str
+    xmpp: str
+    redis: Path
+    no_xmpp: str
+    """Why there is no XMPP."""
+
+    password: ClassVar[str] = PASSWORD
+    queue: ClassVar[str] = QUEUE
+    domain: ClassVar[str] = Ejabberd.domain
+
+    def jid(self, user: str) -> str:
+        """Return the JID of an account, which is its name over HTTP and AMQP too."""
+        return f"{user}@{Ejabberd.accounts}"
+
+    def account(self, user: str) -> dict[str, Any]:
+        """Return the arguments of a `stanzaq.Worker` or `stanzaq.Publisher`; raises ServerError without XMPP."""
+        if not self.xmpp:
+            raise ServerError(self.no_xmpp)
+        url = f"xmpp://{self.jid(user)}"
+        return {"url": url, "service": self.domain, "password": PASSWORD, "address": self.xmpp, "tls": "disabled"}
+
+
 def main(data: Path | None) -> int:
     """Run the service until SIGINT or SIGTERM, with its data in a directory (None: a temporary one). Raises ServerError."""
-    if find_spec("starlette") is None:
-        msg = "the RESTful door is not installed: pip install 'stanzaq[embedded,rest]'"
-        raise ServerError(msg)
     console, stop = Console(highlight=False, soft_wrap=True), threading.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: stop.set())
     with ExitStack() as stack:
         with Console(stderr=True).status("starting Redis, ejabberd and a frontend of each door"):
-            frontends, lines = _started(stack, data)
-        console.print("\n".join([*lines, "", "Ctrl-C ends it."]), markup=False)
+            service = start(stack, data, http_port=_port(_HTTP_PORT), amqp_port=_port(_AMQP_PORT))
+        console.print("\n".join([*_lines(service), "", "Ctrl-C ends it."]), markup=False)
         while not stop.wait(_LOOKED_SECONDS):
-            for frontend in frontends:
+            for frontend in service.frontends:
                 frontend.must_live()
     return 0
 
 
-def _started(stack: ExitStack, data: Path | None) -> tuple[list[Frontend], list[str]]:
-    """Start all servers; returns the frontends and the lines to print."""
+def start(stack: ExitStack, data: Path | None, *, http_port: int, amqp_port: int) -> Service:
+    """Start all servers, which end with the stack. Raises ServerError."""
+    if find_spec("starlette") is None:
+        msg = "the RESTful door is not installed: pip install 'stanzaq[embedded,rest]'"
+        raise ServerError(msg)
     redis = stack.enter_context(RedisServer(data and data / "redis", options={"appendonly": "yes"}))
     settings = {"REDIS_URL": redis.url, "ADMINS": f"admin@{Ejabberd.accounts}"}
-    http, passwords = f"127.0.0.1:{_port(_HTTP_PORT)}", _passwords()
+    http, amqp, passwords = f"127.0.0.1:{http_port}", "", _passwords()
     frontends = [stack.enter_context(Frontend({**settings, "HTTP_BIND": http, "HTTP_PASSWORDS": passwords}, "rest"))]
-    url = f"http://{http}"
-    _make_queue(url)
-    told = [
-        f"The page    {url}/ui   user admin@{Ejabberd.accounts}, password {PASSWORD}",
-        f"Redis       redis-cli -s {redis.socket}",
-    ]
+    _make_queue(f"http://{http}")
     if find_spec("proton") is not None:
-        amqp = f"127.0.0.1:{_port(_AMQP_PORT)}"
+        amqp = f"127.0.0.1:{amqp_port}"
         bound = {**settings, "AMQP_BIND": amqp, "AMQP_PASSWORDS": passwords}
         frontends.append(stack.enter_context(Frontend(bound, "amqp")))
-        told.append(f"AMQP        amqp://{amqp}   users as over HTTP")
-    publisher, worker = (f"curl -u {user}@{Ejabberd.accounts}:{PASSWORD}" for user in ("publisher", "worker"))
+    xmpp = no_xmpp = ""
+    try:
+        ejabberd = stack.enter_context(Ejabberd(data and data / "ejabberd"))
+    except ServerError as fault:
+        no_xmpp = f"There is no XMPP: {fault}"
+    else:
+        for user in _USERS:
+            ejabberd.register(user, PASSWORD, known=True)
+        frontends.append(stack.enter_context(Frontend({**settings, **ejabberd.settings(redis.url)})))
+        xmpp = f"{ejabberd.host}:{ejabberd.c2s_port}"
+    return Service(tuple(frontends), f"http://{http}", amqp, xmpp, redis.socket, no_xmpp)
+
+
+def _lines(service: Service) -> list[str]:
+    """Say where the service is, and give commands to paste."""
+    url = service.http
+    publisher, worker = (f"curl -u {service.jid(user)}:{PASSWORD}" for user in ("publisher", "worker"))
     body = """-H 'Content-Type: application/json' -d '{"file": "cat.png"}'"""
-    told += [
+    told = [
+        f"The page    {url}/ui   user {service.jid('admin')}, password {PASSWORD}",
+        f"Redis       redis-cli -s {service.redis}",
+        *([f"AMQP        amqp://{service.amqp}   users as over HTTP"] if service.amqp else []),
         "",
         "Publish:",
         f"{publisher} {body} {url}/queues/{QUEUE}",
@@ -84,18 +129,16 @@ def _started(stack: ExitStack, data: Path | None) -> tuple[list[Frontend], list[
         f"{worker} -d destinations={QUEUE} -d prefetch=1 {url}/subscriptions",
         "",
     ]
-    try:
-        ejabberd = stack.enter_context(Ejabberd(data and data / "ejabberd"))
-    except ServerError as fault:
-        return frontends, [*told, f"There is no XMPP: {fault}"]
-    for user in _USERS:
-        ejabberd.register(user, PASSWORD, known=True)
-    frontends.append(stack.enter_context(Frontend({**settings, **ejabberd.settings(redis.url)})))
-    address = f"{ejabberd.host}:{ejabberd.c2s_port}"
+    if not service.xmpp:
+        return [*told, service.no_xmpp]
     program = _WORKER.format(
-        password=PASSWORD, accounts=ejabberd.accounts, service=ejabberd.domain, address=address, queue=QUEUE
+        password=PASSWORD,
+        accounts=Ejabberd.accounts,
+        service=service.domain,
+        address=service.xmpp,
+        queue=QUEUE,
     )
-    return frontends, [*told, f"Work over XMPP, at {address}:", program]
+    return [*told, f"Work over XMPP, at {service.xmpp}:", program]
 
 
 def _passwords() -> str:

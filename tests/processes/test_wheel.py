@@ -89,6 +89,8 @@ def test_library_alone(library: Path) -> None:
         "import stanzaq; stanzaq.Worker('xmpp://w@example.org').task('jobs')(print); print(sorted(stanzaq.__all__))"
     )
     assert "'Worker'" in _run(library, program)
+    program = "try: import stanzaq.testing\nexcept ModuleNotFoundError as error: print(error)"
+    assert _run(library, program).endswith(" is missing: pip install 'stanzaq[testing]'")
     done = subprocess.run(
         [library, "-I", "-c", "from frontends.launch import main; main()"],
         capture_output=True,
@@ -110,6 +112,20 @@ def test_library_is_soon_there(library: Path) -> None:
         return min(float(_run(library, program)) for _ in range(3))
 
     assert seconds("stanzaq") < 2 * seconds("slixmpp")
+
+
+def test_the_plugin_of_pytest(python: Path) -> None:
+    """Each pytest loads it, so it brings nothing else."""
+    program = """
+import sys
+from importlib.metadata import entry_points
+import pytest
+before = set(sys.modules)
+(plugin,) = (each.load() for each in entry_points(group="pytest11", name="stanzaq"))
+print(plugin.stanzaq_service.__name__, *sorted(set(sys.modules) - before))
+"""
+    modules = "frontends frontends.tools frontends.tools.pytest_plugin"
+    assert _run(python, program) == f"stanzaq_service {modules}"
 
 
 def test_scripts_are_found(python: Path) -> None:

@@ -1,0 +1,25 @@
+"""The plugin of pytest: a service for tests, as `stanzaq dev` runs it. It is loaded by each pytest, so it imports nothing more.
+
+Must not know what tests send.
+"""
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from frontends.tools.dev import Service
+
+
+@pytest.fixture(scope="session")
+def stanzaq_service() -> "Iterator[Service]":
+    """Run a whole service on loopback for this session: Redis, ejabberd if it is installed, and a frontend of each door."""
+    from frontends.tools.dev import start  # noqa: PLC0415
+    from frontends.tools.servers.process import free_ports  # noqa: PLC0415
+
+    http, amqp = free_ports(2)
+    with ExitStack() as stack:
+        yield start(stack, None, http_port=http, amqp_port=amqp)
