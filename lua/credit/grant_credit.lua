@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Hear at a coordinator what partitions say of credit, and grant to them what they want and there is. `holdings` are `number subid
--- version held last shut full` each; with `wants`, `number version wanted` and of whom, a partition says what it wants. `registered`,
--- a subid and a number, ends that registration: its credit may be used. `gone` are partitions, with a subid each, that are no more.
--- Answers how much was granted to the partition of the row.
+-- Receive credit reports of partitions at a coordinator, and grant them the credit that they want and that is free. `holdings` has
+-- `number subid version held last shut full` each; `wants` has `number version wanted` and the subids that want it. `registered`, a subid
+-- and a number, ends that registration: its credit may be used. `gone` lists deleted partitions, with a subid each. Returns the credit
+-- granted to the partition of the row.
 -- ARGV: now revision frontend sent number retry | holdings wants registered gone
 -- RETURNS: ok stale gone deleted | ok not-subscribed
 local refusal = partition.load()

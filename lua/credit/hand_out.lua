@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Hand items out with credit that a coordinator has granted to subscribers, each grant once; what is not used of it the report gives
--- back. A subscriber that shares nothing here, since it is not known or owns the partition, is told to the coordinator of the `pool`
--- (empty: of the node).
+-- Hand items out with credit that a coordinator has granted, each grant once. The credit report returns the unused rest. A subscriber
+-- that gets no shared credit here, because it is unknown or owns the partition, is reported to the coordinator of the `pool` (empty: of
+-- the node).
 -- ARGV: now revision frontend sent number retry | subid grant amount pool
 -- RETURNS: ok stale gone deleted | ok superseded not-subscribed
 local refusal = partition.load()
@@ -16,7 +16,7 @@ local function take(row)
   end
   lock_end.touch(row.subid)
   if not grants.take(row.subid, row.grant) then return {'superseded'} end
-  -- While the partition is owned, nobody else is handed anything (E28), and nobody who does not come for it.
+  -- While a partition is owned, nobody else gets items (E28); neither does a subscriber that does not fetch.
   if not partition_owner.get() and not subscriptions.absent(subscriber) and (call.caller_sends or subscriptions.pulls(subscriber)) then
     subscriber.limit, subscriber.held, subscriber.granted = tonumber(row.amount), 0, true
     call.dispatch_granted[#call.dispatch_granted + 1] = subscriber

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
--- Tell what subscribers hold in a partition whose credit another coordinates: those of the rows, or without rows all that hold
--- something, from the subid `after` on and a page of them. Answers subid, held, last grant and pool of each, up to where it has come
--- (empty: to the end), and the version.
+-- List what subscribers hold in a partition whose credit another one coordinates: those of the rows, or without rows a page of all with
+-- locks, after the subid `after`. Returns subid, held, last grant and pool of each, the last subid (empty: at the end), and the version.
 -- ARGV: now revision after | subid
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()

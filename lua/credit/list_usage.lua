@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- List what a coordinator believes that partitions hold of its subscribers' credit, from a scan cursor on: pairs of a subid and the
--- number of a partition, and which of them do not know the subscriber.
+-- List the coordinator's ledger from a scan cursor on: subid, number of the partition, and whether that partition does not know the
+-- subscriber.
 -- ARGV: now revision scan
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()

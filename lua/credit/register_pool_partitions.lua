@@ -1,6 +1,6 @@
 #!lua
--- Note with the coordinator of a collection the partitions below it, each under a number that no other ever has, also when Redis
--- has lost its last second; those that are gone for good are forgotten. Answers all that are noted.
+-- Register the partitions below a collection with its coordinator. Each gets a number that no other ever has, also when Redis has lost
+-- its last second. Deleted partitions are removed. Returns all registered ones.
 -- ARGV: now revision most | partition gone
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()

@@ -1,8 +1,7 @@
 #!lua
--- Make a subscription known in a partition whose credit another one coordinates: here it gets items under grants alone. The registration
--- `number` makes every grant from before it void. Answers what the subscriber holds here, the version of that, and 1 for one that
--- is absent. The caller has to run `sweep` if items may wait for it. A subscription through a collection names its pool;
--- `several`: it is not its JID's first.
+-- Register a subscription in a partition whose credit another one coordinates: here it gets items only with grants. The registration
+-- number makes every earlier grant void. Returns what the subscriber holds here, the version, and 1 for an absent one. The caller has to
+-- run `sweep` if items may wait. A subscription through a collection names its pool; `several` says that it is not the JID's first.
 -- ARGV: now revision number | subid jid qos registration pool several selector
 -- RETURNS: ok stale gone deleted | ok superseded
 local refusal = partition.load()

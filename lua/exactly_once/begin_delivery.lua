@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Begin the delivery of a held message: give it and note when, so that it can be finished should whoever asked die (S11).
--- Answers `replayed` for one that is delivered. Several may hold a claim at once: the publish that follows counts once.
+-- Begin the delivery of a prepared message: return it and record the time, so that another frontend can finish if this one dies (S11). A
+-- delivered message answers `replayed`. Several may begin at once: the publish that follows counts once.
 -- ARGV: now name
 -- RETURNS: ok replayed item-not-found
 local record = redis.call('HGET', key.prepared, arg.name)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End the delivery of a held message: it goes, and with `delivered` a mark of it stays. The nonce tells it from another
--- message that has come under its name since.
+-- End the delivery of a prepared message: remove it, and with `delivered` remember its id. The nonce tells it from a newer message of the
+-- same name.
 -- ARGV: now window_ms name nonce delivered
 -- RETURNS: ok
 local record = redis.call('HGET', key.prepared, arg.name)

@@ -1,6 +1,6 @@
 #!lua
--- Bring the message whose id was reserved, and begin its delivery as `begin_delivery` does: the first body counts, a copy of it is
--- answered alike whenever it comes within the window, and another body is refused (RX1).
+-- Store the message of a reserved id, and begin its delivery as `begin_delivery` does. The first body counts: a copy gets the same answer
+-- within the window, another body is refused (RX1).
 -- ARGV: now source_bytes total_bytes remembered name record
 -- RETURNS: ok replayed item-not-found reservation-expired reservation-used too-much-held
 local now = clock.now()
@@ -14,7 +14,7 @@ if not there or there == prepared_messages.EMPTY then
   if until_ms and tonumber(until_ms) <= now then return {'reservation-expired'} end
   if not there then return {'item-not-found'} end
   local size = #arg.record - #there
-  -- It has its place among the messages already: the bytes are what is new.
+  -- The reservation already counts as a message: only the additional bytes are checked.
   if not prepared_quota.has_bytes(arg.name, size) or delivered_ids.count() >= tonumber(arg.remembered) then return {'too-much-held'} end
   prepared_messages.drop(arg.name, there)
   prepared_messages.keep(now, arg.name, arg.record)

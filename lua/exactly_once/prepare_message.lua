@@ -1,6 +1,6 @@
 #!lua
--- Hold a message until its sender says `deliver`: the first copy of a name counts (S10), a copy of one that is delivered is
--- not held again (SX9), and a delivered name with another message is a new one (SX10). Within limits (S19, S20).
+-- Store a message until its sender sends `deliver`. The first copy of a name counts (S10); a copy of a delivered message is not stored
+-- again (SX9); a delivered name with another message is a new one (SX10). Within limits (S19, S20).
 -- ARGV: now window_ms source_messages source_bytes total_messages total_bytes remembered name record
 -- RETURNS: ok too-much-held
 local now = clock.now()
@@ -9,7 +9,7 @@ if redis.call('HEXISTS', key.prepared, arg.name) == 1 or delivered_ids.has(arg.n
   return {'ok'}
 end
 if not prepared_quota.has_room(arg.name, #arg.name + #arg.record)
-  -- Forgetting a mark early would deliver twice: rather none are taken on until the window has moved.
+  -- Forgetting a delivered id early would allow a second delivery. Rather refuse new messages until the window has moved.
   or delivered_ids.count() >= tonumber(arg.remembered) then
   return {'too-much-held'}
 end

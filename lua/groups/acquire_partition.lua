@@ -1,7 +1,7 @@
 #!lua
--- Let subscribers own the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). Who
--- owned it is told, and every lock from before ends. `expected`, when given, is the fence that must be in force; with `dry`
--- the answer alone is wanted, and nothing is changed.
+-- Make subscribers owners of the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). The former
+-- owner gets a notice, and every earlier lock ends. `expected`, when given, is the fence that must be in force; `dry` only asks whether
+-- the request would succeed.
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos group epoch expected reason dry
 -- RETURNS: ok stale gone deleted | ok stale partition-owned too-many-subscriptions
 local refusal = partition.load()
@@ -13,11 +13,11 @@ local function answer(who)
   return {'ok', group_epochs.recorded(who.group), call.partition_fence, who.lease, subscriptions.get(who.subid).limit}
 end
 
--- What an owner may hold here lies here: it is lent to no other partition.
+-- The owned partition keeps its owner's credit; no other partition is granted any of it.
 local function assign(row)
   local new = not subscribing.known(row.subid)
   subscribing.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
-  -- An owner takes whatever comes: nobody else may.
+  -- An owner has no selector: nobody else would get what it does not select.
   skipped_items.set_selector(row.subid, '')
   lock_end.touch(row.subid)
 end
@@ -25,7 +25,8 @@ end
 local function attach(row)
   local who = partition_owner.get()
   if row.expected ~= '' and tonumber(row.expected) ~= call.partition_fence then return {'stale'} end
-  -- Who asks anew without an epoch goes on as it is (a lost reply, another credit); with one it steals from itself.
+  -- An owner that asks again without an epoch keeps its fence (after a lost reply, or to change its credit). With an epoch it takes the
+  -- partition from itself.
   local same = who and who.subid == row.subid and who.group == row.group and row.epoch == ''
   local epoch = same and group_epochs.recorded(row.group) or group_epochs.granted(row.group, row.epoch)
   if not epoch then return {'partition-owned', group_epochs.recorded(row.group) or ''} end
@@ -33,7 +34,7 @@ local function attach(row)
   local room = known or redis.call('HLEN', key.subscribers) < tonumber(arg.max_subscribers)
   if not (room and group_epochs.room(row.group)) then return {'too-many-subscriptions'} end
   if row.dry ~= '' then return {'ok'} end
-  -- Who asks for less than it holds here has it handed over anew: nothing is held beyond the credit (guarantee 3).
+  -- An owner that asks for less credit than it has locks is made owner anew: nothing is locked beyond the credit (guarantee 3).
   local less = same and credit.lock_count(row.subid) > tonumber(row.credit)
   local why = less and 'moved' or row.reason
   if who and (less or not same) then unsubscribing.remove(who.subid, false, why) end
@@ -50,7 +51,7 @@ local function attach(row)
 end
 
 for i, row in ipairs(rows) do results[i] = attach(row) end
--- Once for all rows: whoever was ousted within the batch has been handed nothing.
+-- Once for all rows: an owner that was replaced within the batch has been handed nothing.
 if reason then ownership.clear(reason) end
 local reply = respond.make(results, call.ownership_loss_notices, dispatch.LIMIT)
 if partition_owner.get() and partition_owner.get().clearing then reply[7] = 1 end

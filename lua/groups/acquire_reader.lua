@@ -1,6 +1,6 @@
 #!lua
--- Let links own the reading of the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX16).
--- With its `fence` a link says that it is still there: half of its lease gone, it begins anew. `equal`: the present epoch will do.
+-- Make links owners of reading the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX16). A link that
+-- sends its `fence` renews its lease when half of it has passed. With `equal` the present epoch suffices.
 -- ARGV: now revision | group epoch equal fence
 -- RETURNS: ok stale gone deleted | ok partition-owned superseded too-many-subscriptions
 local refusal = partition.load()
@@ -12,7 +12,7 @@ end
 
 local function renewed(row)
   local known = reader_ownership.get(row.group)
-  -- A lease that has run out unseen, and that nobody else has taken, is over all the same: its epoch is forgotten.
+  -- An expired lease is over, even if no sweep has seen it and nobody else has taken it: its epoch is forgotten.
   if not (known and known.active and known.fence == tonumber(row.fence)) then return {'superseded'} end
   if known.ends - call.partition_now <= call.partition_lock_ms / 2 then
     known.ends = call.partition_deadline

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End what links own: a group whose last link closes begins anew with its epoch (E29); one whose connection was lost is `kept`
--- until its lease would have ended (EX11).
+-- End reader ownership of links. A group whose last link closes may begin with any epoch (E29); `kept`, for a lost connection, keeps the
+-- epoch until the lease would have ended (EX11).
 -- ARGV: now revision | group fence kept
 -- RETURNS: ok stale gone deleted | ok superseded
 local refusal = partition.load()

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Keep who takes part in the groups of a node without naming partitions, if the node still is of the life that the
--- caller knows. Answers how many there are, and whether it was one of them.
+-- Add or remove a member that leaves the choice of partitions to the service, if the node still has the incarnation that the caller
+-- knows. Returns how many members there are, and whether this was one.
 -- ARGV: incarnation kind subid member most
 -- RETURNS: ok stale too-many
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'stale'} end

@@ -1,13 +1,13 @@
 #!lua name=stanzaq
--- What people ask about queues with redis-cli. Frontends load it; Redis refuses every write of its functions.
+-- Functions for redis-cli that show queues. Frontends load them; Redis refuses every write that they try.
 --   redis-cli FCALL_RO stanzaq_node 0 jobs                                    a node and its partitions
 --   redis-cli -c FCALL_RO stanzaq_node 1 'sq:{jobs}:node'                     in a cluster, which needs a key to find the master
 --   redis-cli -c FCALL_RO stanzaq_locks 1 'sq:{jobs@8e71964d/1}:meta' 20      one partition, by any key of it
--- Where functions are not to be had, the text without its first line is a script; its first argument is the function's name:
+-- Where Redis functions are not allowed, the text without its first line is a script; its first argument is the function's name:
 --   redis-cli EVAL_RO "$(tail -n +2 stanzaq.lua)" 0 stanzaq_node jobs
 local MOST = 1000
 
--- Gives what is asked about, as it stands between the braces of its keys, and which argument follows.
+-- Returns the hash tag that the arguments name, and the index of the next argument.
 local function asked(keys, args)
   if keys[1] then return string.match(keys[1], '^sq:{(.+)}:[%w_]+$'), 1 end
   local function escaped(char) return string.format('%%%02X', string.byte(char)) end
@@ -17,14 +17,14 @@ end
 
 local function is_partition(tag) return string.find(tag, '@.+/%d+$') ~= nil end
 
--- Tells whether keys with this tag are on another master of the cluster.
+-- Returns whether keys with this tag are on another master of the cluster.
 local function is_elsewhere(tag)
   local found = redis.pcall('EXISTS', 'sq:{' .. tag .. '}:meta')
   return type(found) == 'table' and string.find(found.err, 'non local key', 1, true) ~= nil
 end
 
--- Gives the tags of the partitions that are asked about, which argument follows, and the tag of their node if they are all of it;
--- or nothing, and why.
+-- Returns the tags of the requested partitions, the index of the next argument, and the node's tag if they are all of its partitions; or
+-- nil and the error.
 local function partitions_asked(keys, args)
   local tag, next_argument = asked(keys, args)
   if not tag then return nil, 'ERR name a node, such as 0 jobs, or a key of it, such as 1 sq:{jobs}:node' end
@@ -43,8 +43,8 @@ end
 
 local function elsewhere(key) return 'partition ' .. key .. ' is on another master: use redis-cli -c with this key' end
 
--- Makes a function that tells about a partition, or about all partitions of a node. `tell(prefix, argument, say)` tells about one
--- partition, `tell_node(prefix, say)` about the node's record.
+-- Makes a function that describes a partition, or all partitions of a node. `tell(prefix, argument, say)` describes one partition,
+-- `tell_node(prefix, say)` the node's record.
 local function about(tell, tell_node)
   return function(keys, args)
     local partitions, next_argument, node = partitions_asked(keys, args)
@@ -76,7 +76,8 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Reads `[version, type, body, headers]` in msgpack. Redis reads no bytes (c4 to c6), and texts (d9 to db) are laid out alike.
+-- Reads `[version, type, body, headers]` in msgpack. Redis's cmsgpack cannot read bytes (c4 to c6), so they are turned into texts (d9 to
+-- db), which are laid out alike.
 local function open(packed)
   local first = string.byte(packed, 3) or 0
   local at = 4
@@ -132,7 +133,7 @@ local function partition_record(prefix, _, say)
   tell('state', meta[2] or 'open')
 end
 
--- Tells ms left, token, attempt, item and holder of the locks that end next.
+-- Lists ms left, token, attempt, item and holder of the locks that end next.
 local function locks(prefix, most, say)
   local now = now_ms()
   local ends = redis.call('ZRANGE', prefix .. 'lock_deadlines', 0, at_most(most, 20) - 1, 'WITHSCORES')
@@ -147,8 +148,8 @@ local function locks(prefix, most, say)
   end
 end
 
--- Tells how many items each holds of its credit there, failed deliveries, and its quality of service; those with free credit
--- first, in the order in which they are served.
+-- Lists each subscriber's held items of its credit, failed deliveries and quality of service: those with free credit first, in the order
+-- in which they are served.
 local function subscribers(prefix, most, say)
   local left = at_most(most, 50)
   local function selects(subid)
@@ -161,7 +162,7 @@ local function subscribers(prefix, most, say)
       local line = redis.call('HGET', prefix .. 'subscribers', subid)
       if line and left > 0 then
         local credit, bounces, qos, length, jid = string.match(line, '^(%d+) (%d+) (%a+):?(%d*) (.*)$')
-        -- Of one that comes through a collection the pool follows the JID.
+        -- For a subscription through a collection the pool follows the JID.
         if length ~= '' then jid = string.sub(jid, 1, length) .. ' through ' .. string.match(string.sub(jid, length + 2), '^%d+:(.*)$') end
         say(string.format('%d of %s, %s bounces, %s, ', redis.call('ZCOUNT', prefix .. 'locks_by_subscriber', subid, subid), credit, bounces, qos)
           .. jid .. selects(subid))
@@ -171,7 +172,7 @@ local function subscribers(prefix, most, say)
   end
 end
 
--- Tells the oldest dead letters: of the node that they went to.
+-- Lists the oldest dead letters in the node that received them.
 local function dead(prefix, most, say)
   local number = string.match(prefix, '/(%d+)}:$')
   for _, entry in ipairs(redis.call('XRANGE', prefix .. 'log', '-', '+', 'COUNT', at_most(most, 20))) do
@@ -184,12 +185,12 @@ local function dead(prefix, most, say)
   end
 end
 
--- Tells an item's payload as JSON; of one that is no text, hexadecimal digits, and not all of a large one.
+-- Returns an item's payload as JSON; binary payloads as hexadecimal digits, cut when large.
 local function payload(packed)
   local envelope = open(packed)
   if not envelope then return 'is no envelope of this program' end
   local body, shown = envelope[3], {}
-  -- What is left when all that may be UTF-8 is taken out.
+  -- The bytes that are left when everything that may be multi-byte UTF-8 is removed.
   local rest = string.gsub(body, '[\194-\244][\128-\191]+', '')
   if string.find(rest, '[%z\1-\8\11\12\14-\31\127-\255]') then
     shown.hex = string.gsub(string.sub(body, 1, 200), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
@@ -200,7 +201,7 @@ local function payload(packed)
   return cjson.encode(shown)
 end
 
--- Tells the state of an item, and its payload; nothing if the partition does not have it.
+-- Returns the state and payload of an item; nil if the partition does not have it.
 local function item_in(prefix, id)
   local number = string.match(prefix, '/(%d+)}:$')
   local position = redis.call('HGET', prefix .. 'index', id) or string.match(id, '^' .. number .. '%-([1-9]%d*%-%d+)$')
@@ -255,7 +256,7 @@ local function item(keys, args)
   return redis.error_reply('ERR there is no item ' .. id .. left)
 end
 
--- Tells how long ago each frontend was last heard of; over five seconds is dead.
+-- Lists how long ago each frontend sent a heartbeat; after three seconds without one it is dead.
 local function frontends()
   if is_elsewhere('service') then
     return redis.error_reply("ERR another master of the cluster has them: use redis-cli -c with 1 'sq:{service}:frontends'")
@@ -277,7 +278,7 @@ local functions = {
   {'stanzaq_dead', about(dead), 'NODE [COUNT]: the oldest letters of a node of dead letters'},
   {'stanzaq_frontends', frontends, 'the frontends, and when each was last heard of'},
 }
--- Not `ipairs`: while a library is loaded, Redis has no functions but its own.
+-- Not `ipairs`: while Redis loads a library, only its own functions exist.
 for i = 1, #functions do
   local name, callback, description = functions[i][1], functions[i][2], functions[i][3]
   if redis.register_function then

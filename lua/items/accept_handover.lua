@@ -1,7 +1,8 @@
 #!lua
--- Take in items that come from other nodes, each once by its `ticket`, which is remembered for `once_ms` or until `expire_tickets` says
--- that the old node knows. An item keeps its id unless another has it here or may get it: then it gets one that the service
--- makes, so that both stay. With `former` its partition follows from an earlier number of them: it has to be found there.
+-- Store items handed over by other nodes. A `ticket` admits each item once; it is remembered for `once_ms`, or until `expire_tickets`
+-- says that the sending node knows of the arrival. An item keeps its id unless another item here has it or may get it; then the service
+-- makes a new one, so that both stay. With `former` an earlier number of partitions decided the partition: the item must be findable
+-- there.
 -- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item key by body ticket former
 -- RETURNS: ok stale gone deleted | ok duplicate node-full
 local refusal = partition.load()
@@ -11,7 +12,7 @@ local added = 0
 
 local function admit(row)
   row.hints, row.once = '', ''
-  -- That an item of its id is there says nothing: anybody may have published that.
+  -- An item with the same id proves nothing: anybody may have published it.
   if dedupe_window.has(dedupe_window.HANDED, row.ticket) then return {'duplicate', row.item} end
   if enqueue.known(row.item) or enqueue.is_future_id(row) then row.item = '' end
   if not enqueue.room() then return {'node-full'} end

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Deliveries came back: end their locks at once, count them, and end subscriptions that nothing reaches any more.
--- What a receiver has confirmed does not come back.
+-- Deliveries bounced: end their locks at once, count the failures, and end subscriptions that can no longer be reached. A delivery that
+-- its receiver has confirmed does not bounce.
 -- ARGV: now revision frontend sent number retry max_bounces | sender subids position token gone stage
 -- RETURNS: ok stale gone deleted | ok lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
 
--- An entry that did not reach its reader comes again with all since its last commit.
+-- An entry that did not reach its reader is sent again, with all since its last commit.
 local function come_back(reader, gone)
   reader_window.rewind(reader)
   reader_window.save(reader)
@@ -16,7 +16,7 @@ end
 local results = budget.each(rows, function(row)
   local reader = (row.stage == 'stream' or row.stage == 'gap') and log_readers.by_sender(row.subids)
   local flight = inflight.get_many({row.position})[1]
-  -- Whoever forges an error message gives back at most what it holds itself.
+  -- A sender that forges an error message gives back at most its own locks.
   if reader and reader_window.is_outstanding(reader, row.position) then
     come_back(reader, row.gone == '1')
     return {'ok'}

@@ -1,8 +1,7 @@
 #!lua flags=no-writes
--- Look at items without touching them: those named by rows, or the first `limit` in order after the place `after`, or with
--- `backwards` the last ones before `before`; cut at `max_bytes` of payload. Answers how many items there are, how far it has
--- looked if not to the end, and the items in order. With `subids` it tells the
--- subscriptions that go by them where a JID may have several.
+-- List items without changing them: those named by rows, or the first `limit` after the position `after`, or with `backwards` the last
+-- ones before `before`; cut at `max_bytes` of payload. Returns the number of items, the last position looked at unless it reached the
+-- end, and the items in order. With `subids` it also returns their subscriptions, where a JID may have several.
 -- ARGV: now revision number limit max_bytes after before backwards subids | item
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- The holders of locks have confirmed what was sent to them (urn:xmpp:qos): an assured delivery goes on to `deliver`, with
--- which its lock's time begins, and any other is done. What is late, repeated or not the holder's changes nothing.
+-- Receivers have confirmed deliveries (urn:xmpp:qos): an assured delivery goes on to `deliver`, which starts the lock's time; any other
+-- is complete. Late or repeated confirmations, and those of others, change nothing.
 -- ARGV: now revision frontend sent retry | sender position token stage
 -- RETURNS: ok stale gone deleted | ok replayed lock-lost
 local refusal = partition.load()
@@ -18,7 +18,7 @@ end
 local function conclude(flight)
   confirmations.remove(flight.position)
   write_buffer.flush()
-  -- It has arrived: nobody has to send it again, whatever its frontend had marked.
+  -- It has arrived: nobody sends it again, whatever sent mark its frontend had.
   local _, sequence = inflight.sender(flight.line)
   inflight.hand_to(flight.position, flight.line, '-', string.format('%d', sequence))
   local subscriber = subscriptions.get(flight.subid)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Tell how hand-overs have turned out: an item that has arrived at its other node (`arrived`) is forgotten here; one that was
--- refused there is surely not there, so that it may be brought elsewhere. Answers how many are on their way still.
+-- End hand-overs. An item that `arrived` at the other node is erased here; one that was refused there may be handed over to another node.
+-- Returns how many are still on their way.
 -- ARGV: now revision number | position arrived
 -- RETURNS: ok stale gone deleted | ok
 local refusal = partition.load()

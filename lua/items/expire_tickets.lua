@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Let tickets of items that came from other nodes be forgotten soon: those nodes know that the items have arrived, and only a
--- script that Redis runs late could bring them again.
+-- Let tickets of handed-over items expire soon: the sending nodes know of the arrival, and only a script that Redis runs late could send
+-- the items again.
 -- ARGV: now revision once_ms | ticket
 -- RETURNS: ok stale gone deleted | ok
 local refusal = partition.load()

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Tell what a retract of items would do here: `held` if the sender holds the item, `replayed` if the request was answered here before,
+-- Return what a retract of items would do here: `held` if the sender holds the item, `replayed` if the request was answered here before,
 -- else why it would be refused.
 -- ARGV: now revision number | sender subids owner item token request
 -- RETURNS: ok stale gone deleted | held waiting replayed item-not-found forbidden locked-by-another lock-lost

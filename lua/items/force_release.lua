@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End locks because an owner says so: those of the items named, or all locks of a subscriber, a bounded part of these each call.
--- Answers how many have ended and how many that subscriber has left. The holders are told, and can do nothing more with their tokens.
+-- End locks by an owner's command: those of the named items, or all locks of a subscriber, a bounded part per call. Returns how many have
+-- ended and how many the subscriber has left. The holders get a notice, and their tokens are void.
 -- ARGV: now revision frontend sent number retry subid | item
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -22,7 +22,7 @@ local tried = 0
 for _, flight in ipairs(inflight.get_many(places)) do
   if tried > 0 and budget.exhausted() then break end
   tried = tried + 1
-  -- Once each, whatever ids were said twice.
+  -- Once each, even if a row repeats an id.
   if flight and (arg.subid ~= '' or wanted[flight.item]) then
     wanted[flight.item] = nil
     lock_end.release(flight, 'released', {reason = 'forced'})

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
--- Look at items one by one with all that is known of each: those named by rows, or those after a position up to another in
--- the order of the log, `limit` entries of it at most and about `max_bytes` of payload. Answers up to where it has come, too;
--- empty at the end.
+-- List items with everything known of each: those named by rows, or at most `limit` entries of the log between two positions, with about
+-- `max_bytes` of payload. Also returns the last position, empty at the end.
 -- ARGV: now revision number past till limit max_bytes | item
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -15,7 +14,7 @@ local function lock(flight)
     tonumber(redis.call('ZSCORE', key.lock_deadlines, flight.position) or 0), frontend}
 end
 
--- An item that is locked or on its way has no place among those that wait.
+-- A locked item, or one on its way to another node, is not among those that wait.
 local function state(position, flight)
   if flight then return log_entries.get(flight.log_id), 'locked', 0 end
   if redis.call('HEXISTS', key.handovers, position) == 1 then return log_entries.current(position), 'dying', 0 end
@@ -24,7 +23,7 @@ local function state(position, flight)
   return items.waiting(position), delayed > 0 and 'delayed' or 'waiting', delayed
 end
 
--- Who held it before by JID, as far as they are still subscribed.
+-- The JIDs of earlier holders that are still subscribed.
 local function holders(past)
   local jids = {}
   for _, subid in ipairs(past.holders) do
@@ -56,7 +55,7 @@ if #rows > 0 then
 end
 for _ = 1, limit do
   if bytes >= tonumber(arg.max_bytes) then break end
-  -- One by one: what is read past the bound of bytes would be read in vain.
+  -- One by one: entries beyond `max_bytes` would be read in vain.
   local raw = redis.call('XRANGE', key.log, '(' .. come, arg.till, 'COUNT', 1)[1]
   come = raw and raw[1] or ''
   if not raw then break end

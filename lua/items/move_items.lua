@@ -1,16 +1,16 @@
 #!lua
--- Let items that wait leave for other nodes, each by its position and id: it is on its way (`handovers`) until it has arrived.
+-- Move waiting items to other nodes, each named by position and id: an item is on its way (`handovers`) until it has arrived.
 -- ARGV: now revision frontend sent number retry | position item to
 -- RETURNS: ok stale gone deleted | ok item-not-found
 local refusal = partition.load()
 if refusal then return refusal end
 
--- No JID begins with this mark: in a record of `handovers` it tells a node from the last holder of a dead letter.
+-- No JID begins with this mark. In a record of `handovers` it tells a node from the last holder of a dead letter.
 local function leave(row, entry)
   local position, attempts = row.position, attempt_history.of(row.position).attempts
   entry.item = items.name(position, entry)
   if positions.after(position, call.partition_cursor) then
-    -- The cursor has yet to come by: the item goes on as an entry that the cursor passes over.
+    -- The cursor has not reached the item: append it again as an entry that the cursor passes over.
     position = log_entries.append(entry, row.position)
     items.drop(row.position, entry)
   else

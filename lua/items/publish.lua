@@ -1,6 +1,7 @@
 #!lua
--- Append items to the log, or replace those with the same ids, and hand out what there is credit for. With `if_known` only what
--- is known here is published, where it stood before the node grew; of the rest it is answered whether anything of that kind is left.
+-- Append items to the log, or replace those with the same ids, and hand out items while there is credit. With `if_known` only items that
+-- are known here are published, in the partition that they had before the node grew; for the others the answer says whether such items
+-- may still be here.
 -- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full if_known | item key by body once subids hints
 -- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden item-id-invalid item-not-found
 local refusal = partition.load()

@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- Read what subscribers hold who come for it, the oldest locks first: those after the token `after`, cut at `limit` items each
--- and `max_bytes` of payload in all. With a `lease`, which the first partition knows of, one has to last still, and lasts for
--- so many ms from now on; `0` leaves it. Answers until when, the items, whether there are others, the last token of all: as
--- long as that is the same, nobody has been handed anything; and 1 when the subscriber was absent and is handed items from now on.
--- Who only looks is given nothing; who `comes` is: the lock of an item begins with its first fetch.
+-- List what pull subscribers hold, oldest locks first: those after the token `after`, at most `limit` each and `max_bytes` of payload in
+-- all. A `lease`, which only the first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is.
+-- Returns the end of the lease, the items, whether there are more, the last token of all (unchanged, nothing was handed out since), and 1
+-- if the subscriber was absent and gets items from now on. A caller that only looks gets no items; with `comes` it does, and the lock
+-- time of an item begins with its first fetch.
 -- ARGV: now revision number limit max_bytes | subid lease after comes
 -- RETURNS: ok stale gone deleted | ok lease-over
 local refusal = partition.load()
 if refusal then return refusal end
--- Of those who are back, coordinators of their credit are to hear.
+-- `back` has the subscribers that returned, for the coordinators of their credit.
 local bytes, due, given, more_at_once, back = 0, 0, 0, 0, {}
 
--- Gives the deadline of a lock.
+-- Returns the deadline of a lock.
 local function deadline(flight, comes)
   if not (comes and inflight.is_unfetched(flight)) then
     return tonumber(redis.call('ZSCORE', key.lock_deadlines, flight.position) or 0)
@@ -53,7 +53,7 @@ local function lasts(row)
   return true
 end
 
--- Gives 1 when somebody was absent that has come now.
+-- Returns 1 if a subscription was absent and has returned.
 local function returned(subids)
   local any = 0
   for i, line in ipairs(redis.call('HMGET', key.subscribers, unpack(subids))) do
@@ -71,7 +71,7 @@ end
 local results = budget.each(rows, function(row)
   if not lasts(row) then return {'lease-over'} end
   local found, more, subids = {}, 0, subscription_ids.all(row.subid)
-  -- Who says that it has seen more than there is comes for nothing.
+  -- A caller whose `after` is beyond the last token fetches nothing.
   local comes = row.comes == '1' and tonumber(row.after) <= call.partition_token
   for _, flight in ipairs(held(row, subids)) do
     local entry = bytes < tonumber(arg.max_bytes) and #found < tonumber(arg.limit) and log_entries.get(flight.log_id)

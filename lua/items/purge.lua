@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Drop items that wait, or all of a log, a bounded part per call; locked items are left to their holders (P25).
+-- Drop waiting items, or all entries of a log, a bounded part per call; locked items stay (P25).
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -18,7 +18,7 @@ if call.partition_log_only then
   end
 end
 local left = CHUNK - #dropped
--- A range that ends at -1 would be all of it.
+-- ZRANGE with an end of -1 would return all.
 for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, group_order.waiting(left)}) do
   for _, position in ipairs(places) do
     local entry = #dropped < CHUNK and not budget.over() and log_entries.current(position)

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
--- Read items that are on their way to another node, until there are `max_bytes` of payload, and note where each is about to be
--- brought, `note`: unless it is noted already, for it may have arrived there. Answers `position item publisher payload attempts
--- jid reason key note` of each.
+-- Read hand-overs, up to `max_bytes` of payload, and store in each the destination `note`, unless it has one: the item may have arrived
+-- there. Returns `position item publisher payload attempts jid reason key note` of each.
 -- ARGV: now revision number note max_bytes | position
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -20,7 +19,7 @@ for _, row in ipairs(rows) do
     found[#found + 1] = {row.position, items.name(row.position, entry), entry.by, entry.body, attempts, jid, reason,
       entry.key, note}
   elseif line then
-    -- Nothing is left of it to bring.
+    -- The item is gone: there is nothing to hand over.
     redis.call('HDEL', key.handovers, row.position)
     redis.call('ZREM', key.handovers_told, row.position)
   end

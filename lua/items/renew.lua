@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Start the lock time of held items anew, or give them `lock_ms` from now on.
+-- Renew the locks of held items, for the node's lock time or for `lock_ms` from now.
 -- ARGV: now revision number | sender subids owner item token lock_ms
 -- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()

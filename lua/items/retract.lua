@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Acknowledge items by their holders, or delete them by their owners and publishers, and hand the freed credit on.
+-- Acknowledge items for their holders, or delete them for owners and publishers, and hand out items with the freed credit.
 -- ARGV: now revision frontend sent number retry | sender subids owner item token request
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()

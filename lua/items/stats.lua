@@ -18,7 +18,7 @@ for rank = 0, call.partition_hinted and scheduling.LAST or -1 do
   local position = padded and scheduling.unpadded(padded)
   if position and not (oldest and positions.after(position, oldest)) then oldest = position end
 end
--- What stands elsewhere, or rests, is nothing that waits here. Payloads come along, so it seldom looks at many.
+-- Skips entries that have an index of their own: re-appended, delayed, or with a priority. Reads payloads, so many only if needed.
 local function first(count)
   for _, entry in ipairs((log_entries.range('(' .. call.partition_cursor, '+', count))) do
     if not (entry.at or scheduling.of(entry).rank or scheduling.is_delayed(entry)) then return entry.log_id end
@@ -28,7 +28,7 @@ local new = first(1) or first(100)
 if new and (not oldest or positions.after(oldest, new)) then oldest = new end
 local age = oldest and math.max(0, call.partition_now - positions.split(oldest)) or 0
 
--- What has ever come, counted by Redis itself, so that no publish and no acknowledgement pays for it.
+-- Redis counts all entries ever added, so that no publish and no acknowledgement has to.
 local function added(name)
   if redis.call('EXISTS', name) == 0 then return 0 end
   local info = redis.call('XINFO', 'STREAM', name)

@@ -1,10 +1,9 @@
 #!lua flags=allow-oom
--- Take over deliveries that a frontend was to send and has not marked sent: same token, a new sequence, the caller sends
--- them. Readers go back to what they have committed. Scans the in-flight records, then the readers (cursors that begin with
--- r), in bounded parts and answers the cursor for the next call, 0 when done, and the highest sequence in question: what the
--- scan itself renumbers stands above it and is not met twice. So a page that was too much for one script comes again (the first
--- one of the locks as l0, lest it begin a session). One that looks for its own after a lost reply ends the session
--- of that reply first: so nothing that it looks for comes later.
+-- Take over deliveries that another frontend has not marked as sent: same token, a new sequence; the caller sends them. Readers return to
+-- their last commit. Scans the in-flight records, then the readers (cursors that begin with r), in bounded parts. Returns the cursor for
+-- the next call, 0 when done, and the highest sequence to look at: what the scan itself renumbers is above it and is not found twice. A
+-- page that was too much for one script is scanned again (the first page of locks as l0, so that it does not begin a session). A frontend
+-- that looks for its own deliveries after a lost reply first ends the session of that reply, so that nothing it looks for runs later.
 -- ARGV: now revision frontend number lapsed after upto scan
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -20,7 +19,7 @@ local function lock(position, line)
   local theirs = frontend == arg.lapsed and sequence <= upto
   local sent_again = theirs and sequence > after and redelivery.add(deliveries, flight)
   if not sent_again and theirs and arg.lapsed ~= arg.frontend then
-    -- Sent, and nobody's to send again: a second rescuer finds nothing even when the mark is gone.
+    -- Sent, and not to be sent again: a second takeover finds nothing, even without the sent mark.
     inflight.hand_to(position, flight.line, inflight.NOBODY, string.format('%d', sequence))
   end
 end
@@ -50,7 +49,7 @@ if i < #found[2] then
 elseif found[1] ~= '0' then
   rest = of .. found[1]
 end
--- What is too much for one script a visit goes on with, at once.
+-- A sweep continues at once with what is too much for one script.
 local more = reading and (budget.over() or log_delivery.run(deliveries) == 1)
 if rest == '0' and arg.lapsed ~= arg.frontend then sessions.forget(arg.lapsed) end
 partition.save()

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Give items back by their holders, at once or after a delay or to the dead letters, and hand them to the next; with `untried`
--- it was no try.
+-- Release items for their holders, at once, after a delay, or to the dead letters, and hand them to others; with `untried` the attempt
+-- does not count.
 -- ARGV: now revision frontend sent number retry | sender subids owner item token request delay_ms reason dead_letter untried
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()

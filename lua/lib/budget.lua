@@ -1,20 +1,20 @@
--- How much one call may do in all, whatever its rows ask for (guarantee 6). Work is counted where it is done: a unit is about 10 µs.
--- What is left over goes on with the next call, and others get their turn between.
+-- Bounds the work of one call, whatever its rows ask for (guarantee 6). Functions count their work in units of about 10 µs. The next call
+-- does the rest, and other clients are served in between.
 -- CALL: spent = 0
--- A lock that is read, listed, made or ended, an entry that is read or written, and each `PAGE` bytes of its payload.
+-- One unit: a lock that is read, listed, made or ended; an entry that is read or written; each `PAGE` bytes of its payload.
 local budget = {WORK = 1000, PAGE = 4096}
 
--- Whether nothing more is to be begun.
+-- Whether to begin nothing more.
 function budget.over()
   return call.budget_spent >= budget.WORK
 end
 
--- Whether what has begun is to stop, too: a row may go on for as much again.
+-- Whether to stop even within a row, which may use as much again.
 function budget.exhausted()
   return call.budget_spent >= 2 * budget.WORK
 end
 
--- Carries rows out in their order until the budget is spent, the first one always: rows without an answer come again.
+-- Runs rows in order until the budget is spent, at least the first. The caller sends rows without an answer again.
 function budget.each(rows, act)
   local results = {}
   for i, row in ipairs(rows) do

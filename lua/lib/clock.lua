@@ -1,4 +1,4 @@
--- The one clock: Redis's, read once a script (guarantee 5); a test gives its own time.
+-- Redis's clock, read once per script: there is no other clock (guarantee 5). A test passes its own time.
 local clock = {}
 
 function clock.micros()

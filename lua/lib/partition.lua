@@ -2,14 +2,14 @@
 -- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, confirms = nil, several = nil, ordered = nil, fence = nil, owner = nil, pools = nil, paused = nil, multi = nil, selects = nil, hinted = nil, wants_since = nil, past_pools = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil, streams = nil
 local partition = {}
 
--- All of it: asked for name by name, most of what is named would be looked for in vain.
+-- HGETALL: few of the fields exist, so HMGET would look for most in vain.
 local function stored()
   local found, meta = redis.call('HGETALL', key.meta), {}
   for i = 1, #found, 2 do meta[found[i]] = found[i + 1] end
   return meta
 end
 
--- A frontend that has lost replies calls itself `NAME/SESSION`; 0 before that. It is `NAME` to everything else.
+-- A frontend that has lost replies calls itself `NAME/SESSION`; 0 before that. Everything else uses `NAME`.
 local function session()
   local slash = string.find(arg.frontend or '', '/', 1, true)
   if not slash then return 0 end
@@ -18,9 +18,9 @@ local function session()
   return number
 end
 
--- Gives nil when the caller may go on, else the reply that sends it away: `gone` (never opened), `deleted`, or `stale`
--- with the revision in force when the caller judged by another one. A call of a session that its caller has ended is stale too:
--- it lost the replies of that session and has looked for what they said, so what runs late would be heard by nobody.
+-- Returns nil when the script may go on, else the reply to return: `gone` (never opened), `deleted`, or `stale` with the present revision
+-- when the caller has another one. A call of a session that its caller has ended is stale too: the caller has already looked for what
+-- such lost calls changed, so nothing may run late.
 function partition.load()
   call.partition_session = session()
   local meta = stored()
@@ -44,14 +44,13 @@ function partition.load()
   call.partition_several = meta.partitions and meta.partitions ~= '1'
   call.partition_ordered = meta.ordered == '1'
   call.partition_fence, call.partition_owner, call.partition_pools = tonumber(meta.fence or 0), meta.owner, meta.pools
-  -- Its owners want nothing handed out for now; what is held may be ended all the same.
+  -- A paused node hands nothing out; its locks may still be ended.
   call.partition_paused = meta.paused == '1'
-  -- Somebody has had more than one subscription here; somebody selects; a publisher has asked for a delay, a priority or an end.
+  -- Set once a JID had a second subscription, a subscription had a selector, an item had a delay, priority or expiry.
   call.partition_multi, call.partition_selects, call.partition_hinted = meta.multi == '1', meta.selects == '1', meta.hinted == '1'
   call.partition_wants_since, call.partition_past_pools = meta.wants_since, meta.past_pools
   call.partition_before = meta
-  -- The log as a stream: what is kept of it (0: no limit of this kind), how much that is, up to where it was looked
-  -- through for what may go, and the last that went.
+  -- The log as a stream: limits of what is kept (0: no limit), how much is kept, up to where it was trimmed, and the last entry removed.
   call.partition_log_only = meta.queueing == '0'
   call.partition_keep_ms, call.partition_keep_items = tonumber(meta.keep_ms or 0), tonumber(meta.keep_items or 0)
   call.partition_keep_bytes = tonumber(meta.keep_bytes or 0)
@@ -62,18 +61,18 @@ function partition.load()
   return nil
 end
 
--- What a partition does from now on: `confirms`, `streams`, `multi`, `selects` or `hinted`; gives true. Until somebody asks for it, no
--- script looks for it.
+-- Turns on a feature of the partition for good (`confirms`, `streams`, `multi`, `selects` or `hinted`); returns true. Scripts skip
+-- features that are not turned on.
 function partition.turn_on(what)
   redis.call('HSET', key.meta, what, '1')
   return true
 end
 
--- The next number of the partition: for a token, a sequence, a fence or a count. No number is given twice, also when Redis has
--- lost its last second (guarantee 10). A counter alone would go back with the data and give the lost numbers again. So the
--- number is Redis's time in microseconds, or one more than the last number if that is larger. A script needs more than a
--- microsecond for each number, so numbers are never ahead of the clock by more than those of one script. The time is below
--- 2^53, and so exact in Lua, until the year 2255.
+-- Returns the next number of the partition, for a token, sequence, fence or version. No number is given twice, also when Redis has lost
+-- its last second (guarantee 10). A counter alone would go back with the data and give the lost numbers again. So the number is Redis's
+-- time in microseconds, or one more than the last number if that is larger. A script needs more than a microsecond for each number, so
+-- numbers are never ahead of the clock by more than those of one script. The time is below 2^53, and so exact in Lua, until the year
+-- 2255.
 function partition.next_number()
   call.partition_token = math.max(call.partition_token + 1, call.partition_micros)
   return call.partition_token

@@ -1,19 +1,18 @@
--- The last step of every operation that may hand items out: update turns, dispatch, serve readers, trim, save, reply. A caller that
--- cannot send gets no deliveries; where there is something to send, a frontend is to sweep at once.
+-- The last step of every operation that may hand items out: update turns, dispatch, serve log readers, trim, save, reply. A caller that
+-- cannot send gets no deliveries; if there is something to send, the due time makes a frontend sweep at once.
 local respond = {}
 
--- What there is nothing of is false: an empty list takes Redis ten times as long.
+-- Returns false for an empty list, which takes Redis ten times as long to encode.
 local function some(list)
   return #list > 0 and list
 end
 
--- Answers {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token,
--- what there is to say of credit that several partitions share}.
+-- Returns {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token, credit report}.
 function respond.make(results, notices, hint)
   send_marks.record()
   lock_end.update_turns()
   local deliveries, more = dispatch.run(hint)
-  -- Asked here: most partitions have no use for these, and so need not build them.
+  -- Asked here: most partitions use none of these.
   if budget.over() then
     more = 1
   else

@@ -1,9 +1,9 @@
--- Gathers writes during a script and makes them with one call for each command and key: a call from Lua costs more than a value.
+-- Collects a script's writes and makes one Redis call per command and key: a call from Lua costs more than a value.
 -- CALL: of = {}, order = {}
--- `of` has what is gathered for a key, of the command that came first; of another command by both their names.
+-- `of` has the values by key, for the first command on that key; for other commands by command and key.
 local write_buffer = {}
 
--- One value, or a pair of which both belong together (field and value, score and member).
+-- Adds one value, or a pair that belongs together (field and value, score and member).
 function write_buffer.add(command, name, first, second)
   local of, known = call.write_buffer_of, name
   local gathered = of[name]
@@ -22,8 +22,8 @@ function write_buffer.add(command, name, first, second)
   end
 end
 
--- In the order in which each kind was first added. unpack() fails near 8,000 values: 4,000 at once, an even number
--- so that pairs stay together.
+-- Writes in the order in which each kind was first added. unpack() fails near 8,000 values: 4,000 at once, an even number so that pairs
+-- stay together.
 function write_buffer.flush()
   local order = call.write_buffer_order
   if #order == 0 then return end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Note up to where readers have what was handed to them, and hand them as much more.
+-- Store the committed positions of readers, and deliver more entries to them.
 -- ARGV: now revision frontend sent number retry | subids position
 -- RETURNS: ok stale gone deleted | ok not-subscribed offset-not-found
 local refusal = partition.load()

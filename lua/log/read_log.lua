@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- Read the log from where `start` says, whatever became of the items: up to `limit` entries, cut at `max_bytes` of payload.
--- A start in the future is answered with nothing at all; whoever reads for a `group` has to own that under the `fence` (EX11), or
--- without one nobody may own it (EX14), else the answer is one empty word.
+-- Read the log from `start` on, whatever happened to the items: up to `limit` entries, cut at `max_bytes` of payload. A start in the
+-- future returns nothing. A read for a `group` requires ownership under the `fence` (EX11), or without a fence that nobody owns the
+-- group's reading (EX14); else the answer is one empty word.
 -- ARGV: now revision number start limit max_bytes group fence
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -14,7 +14,7 @@ if arg.group ~= '' then
 end
 local position, gap = start_position.resolve(arg.start)
 local limit, bytes, found, more, full = tonumber(arg.limit), 0, {}, 0, false
--- A few at a time: what is read past the bound of bytes is read in vain.
+-- A few at a time: entries beyond `max_bytes` are read in vain.
 while position and not full do
   local read, ended = log_entries.range('(' .. position, '+', math.min(20, limit - #found + 1))
   for _, entry in ipairs(read) do

@@ -1,12 +1,11 @@
 #!lua
--- Let subscribers read the log from where `start` says, without consuming anything; without a `start` they are known here
--- and read elsewhere.
+-- Subscribe log readers from `start` on; they consume nothing. Without a `start` they are only registered here and read elsewhere.
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit start lease
 -- RETURNS: ok stale gone deleted | ok too-many-subscriptions offset-not-found lease-over
 local refusal = partition.load()
 if refusal then return refusal end
 
--- Whoever worked here, or owned this, does so no more; what it holds it keeps until its locks end.
+-- A former consumer or owner stops being one. Its locks stay until they end.
 local function begin(row, position)
   ownership_loss.end_of(row.subid, false)
   unsubscribing.stop_working(row.subid)
@@ -26,7 +25,7 @@ local results = budget.each(rows, function(row)
   end
   if subscription_expiry.would_be_over(row.lease) then return {'lease-over'} end
   begin(row, position)
-  -- The first partition alone knows until when.
+  -- Only the first partition knows the expiry.
   return {'ok', gap, position or '', arg.number == '0' and subscription_expiry.put(row.subid, row.lease) or 0}
 end)
 local reply = respond.make(results, {}, 0)

@@ -1,6 +1,6 @@
 #!lua
--- Note a node among the children of a collection, if that is of the life that the caller read and has room. The child's own
--- record is the truth: a name noted here is of no child until that says so too.
+-- Add a node to the children of a collection, if the collection has the incarnation that the caller read, and room. The child's own
+-- record decides: an entry here without that record's consent means nothing.
 -- ARGV: incarnation child since most
 -- RETURNS: ok stale too-many
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'stale'} end

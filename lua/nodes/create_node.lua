@@ -1,5 +1,5 @@
 #!lua
--- Create a node's record, unless there is one.
+-- Create a node's record, unless it exists.
 -- ARGV: incarnation owner created parent parent_life | name value
 -- RETURNS: ok node-exists
 if redis.call('EXISTS', key.node) == 1 then return {'node-exists'} end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Remove a node's record, if it still is of the life that the caller deleted.
+-- Remove a node's record, if it still has the incarnation that the caller deleted.
 -- ARGV: incarnation
 -- RETURNS: ok stale
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'stale'} end

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- Name nodes in order of creation, `count` of them: those after one, or from the number `index` on, or with `backwards` the last
--- before one, or of all. Answers the number of the first one, how many nodes there are, and the names.
+-- List `count` nodes in order of creation: those after a node, or from number `index` on, or with `backwards` the last ones before a
+-- node, or of all. Returns the number of the first, how many nodes there are, and the names.
 -- ARGV: after before backwards index count
 -- RETURNS: ok item-not-found
 local function rank(name)
@@ -17,5 +17,5 @@ else
   beyond = first and first + count
 end
 if not first then return {'item-not-found'} end
--- A range that ends at -1 would be all of it.
+-- ZRANGE with an end of -1 would return all.
 return {'ok', first, all, beyond > first and redis.call('ZRANGE', key.names, first, beyond - 1) or {}}

@@ -1,6 +1,7 @@
 #!lua
--- Bring a partition to the revision of its node: make it when it is not there yet; change nothing when it is as new. One that
--- is newer than the record, or knows of more partitions, answers `newer` with its revision and that number: the record was lost.
+-- Bring a partition to the revision of its node. Create it if it does not exist; change nothing if it is up to date. A partition that is
+-- newer than the record, or knows of more partitions, answers `newer` with its revision and that number: Redis lost a change of the
+-- record.
 -- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused
 -- RETURNS: ok deleted newer
 local meta = redis.call('HMGET', key.meta, 'state', 'revision', 'partitions', 'tail')
@@ -10,7 +11,7 @@ if revision > tonumber(arg.revision) or partitions > tonumber(arg.partitions) th
   return {'newer', meta[2], tostring(partitions)}
 end
 
--- What is as usual is not there: every operation reads all that is.
+-- Default values are not stored: every operation reads all that are.
 local function put(name, value, usual)
   if value == usual then redis.call('HDEL', key.meta, name) else redis.call('HSET', key.meta, name, value) end
 end
@@ -18,7 +19,7 @@ end
 if not meta[2] then
   redis.call('HSET', key.meta, 'cursor', '0-0', 'tail', '0-0', 'token', '0')
 end
--- What is here by the earlier number is found here still: see `former`.
+-- Items that were placed by the earlier number of partitions are still found here: see `former_partition`.
 if partitions > 0 and partitions < tonumber(arg.partitions) then redis.call('HSET', key.meta, 'former', meta[4]) end
 if revision < tonumber(arg.revision) then
   redis.call('HSET', key.meta, 'revision', arg.revision, 'lock_ms', arg.lock_ms, 'max_deliveries', arg.max_deliveries,

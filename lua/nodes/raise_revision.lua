@@ -1,6 +1,6 @@
 #!lua
--- Make a node's record newer than a partition that is newer than the record: Redis has lost a change of the record. The record stays
--- as it is, but for the number of partitions: those that it has forgotten have items. Answers whether the record was behind.
+-- Raise a node's revision above that of a partition that is newer than the record: Redis lost a change of the record. The options stay,
+-- except for the number of partitions, since the forgotten partitions have items. Returns whether the record was behind.
 -- ARGV: now incarnation revision partitions
 -- RETURNS: ok stale
 local node = redis.call('HMGET', key.node, 'incarnation', 'revision')

@@ -1,5 +1,5 @@
 #!lua
--- Change affiliations of a node; refused as a whole when no owner would be left (P2) or the list would grow past its bound.
+-- Change affiliations of a node. Refuse all changes when no owner would be left (P2) or the list would be too long.
 -- ARGV: now incarnation most | jid affiliation
 -- RETURNS: ok stale no-owner too-many
 local node = redis.call('HMGET', key.node, 'incarnation', 'revision')

@@ -1,5 +1,5 @@
 #!lua
--- Replace a node's options and its place in the tree, if its record is still the one that the caller read. Answers its revision.
+-- Replace a node's options and its parent, if the record is still at the revision that the caller read. Returns the new revision.
 -- ARGV: now incarnation revision parent parent_life | name value
 -- RETURNS: ok stale
 local node = redis.call('HMGET', key.node, 'incarnation', 'revision')

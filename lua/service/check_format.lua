@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Tell in which format the store is kept. An empty one is kept in whichever the caller keeps, and with `begin` it is noted. One that has
--- nodes and says nothing is older than the first format that was ever noted.
+-- Return the format of the store. An empty store has the caller's format; `begin` records it. A store with nodes and without a recorded
+-- format is older than the first recorded one.
 -- ARGV: format begin
 -- RETURNS: ok older newer
 local found, asked = redis.call('HGET', key.store, 'format'), tonumber(arg.format)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Tell a frontend to end, and answer whether it was in the list. It no longer counts as heard, so the others take over its deliveries with
--- their next heartbeats; the frontend itself learns of it with its own next one. Earlier entries are forgotten when they are older
--- than `keep_ms`, and the oldest ones beyond `most`.
+-- Tell a frontend to end, and return whether it was listed. It counts as dead at once: the others take over its deliveries with their
+-- next heartbeats, and it learns of it with its own next one. Entries older than `keep_ms` are removed, and the oldest ones beyond
+-- `most`.
 -- ARGV: now frontend by keep_ms most
 -- RETURNS: ok
 local now = clock.now()

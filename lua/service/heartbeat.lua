@@ -1,17 +1,16 @@
 #!lua flags=allow-oom
--- Say that a frontend lives, note when partitions next need a visit, and learn who has lapsed and what is due.
--- A due partition is taken by being removed: should its taker die, the survivors visit every partition.
--- The answer tells the frontend's beat before: if that is another than it knows of, Redis has lost what came since. It ends
--- with notices that a process which cannot send has left to be told, with who has disconnected this frontend, and, for one that
--- cannot send, with how many live. One that is to end is given nothing to do and does not count as heard; but what it hands out
--- until it has ended is to be made up for. One without a name cannot send: it leaves all that to the frontends, and what is due
--- as long as any lives. `beaten` is when this one beat last, as far as it knows: whoever is disconnected no longer stands there.
--- Nodes that something has happened to are noted for those who measure them.
+-- Record that a frontend lives and when partitions are next due; return dead frontends and due partitions. Taking a due partition removes
+-- it from the list: if the taker dies, the others sweep every partition. The reply has the frontend's last heartbeat: if it is not
+-- `beaten`, the one that the frontend remembers, Redis has lost data since. The reply ends with notices that a process without
+-- connections left here, with who disconnected this frontend, and with the number of live frontends. A disconnected frontend gets no work
+-- and does not count as live, but others still take over what it hands out until it ends. A process without a name cannot send: it gets
+-- no notices and no dead frontends, and due partitions only while no frontend lives. Nodes that changed are recorded for whoever measures
+-- them.
 -- ARGV: now frontend lapse_ms most beaten | kind name at
 -- RETURNS: ok
 local now = clock.now()
 local sends, since = arg.frontend ~= '', now - tonumber(arg.beaten)
--- One command tells the beat before and, if that is as it should be, writes this one: an idle frontend does little else.
+-- One command reads the last heartbeat and, if it is `beaten`, writes this one: an idle frontend does little else.
 local after = sends and redis.call('ZADD', key.frontends, 'XX', 'INCR', since, arg.frontend)
 local before = after and string.format('%.0f', after - since)
 local by = sends and (before ~= arg.beaten or before == '0') and string.match(redis.call('HGET', key.disconnected, arg.frontend) or '', ' (.*)$')
@@ -29,7 +28,7 @@ for _, row in ipairs(rows) do
   elseif row.kind == 'rescued' then
     local seen = redis.call('ZSCORE', key.frontends, row.name)
     if seen == '0' then
-      -- Disconnected, and it may live: what it has handed out since then is looked for once more.
+      -- Disconnected, but perhaps still alive: look once more for what it has handed out since.
       redis.call('ZADD', key.frontends, now, row.name)
     elseif seen and tonumber(seen) <= now - tonumber(arg.lapse_ms) then redis.call('ZREM', key.frontends, row.name) end
   end

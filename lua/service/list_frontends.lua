@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- List the frontends: how many ms ago each was heard of, and who has disconnected it, if somebody has; then since that.
+-- List the frontends: how many ms ago each sent a heartbeat, and who has disconnected it, if somebody has; then how long ago that was.
 -- ARGV: now
 -- RETURNS: ok
 local now = clock.now()

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Do what time asks for: try again what was not confirmed, end locks whose deadline has passed, those of who have left, an
--- owner's lease, and what an attach has left locked; tell which subscriptions are over, and which items are on their way that have
--- not arrived (all that were told of before `told_before`); hand out what may go, let go what of the log is too old.
+-- Do what is due in a partition: send unconfirmed deliveries again, end expired locks and those of subscribers that left, end an expired
+-- owner's lease, and go on clearing what an attach found locked. Report expired subscriptions, and hand-overs that have not arrived
+-- (again those last reported before `told_before`). Hand out items and trim the log.
 -- ARGV: now revision frontend sent number retry max_bounces told_before
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -14,7 +14,7 @@ for i, position in ipairs(late) do
   local flight = flying[i]
   if flight and inflight.is_unfetched(flight) then
     lock_end.release(flight, 'expired', {})
-    -- It does not come: until it does, others are handed what there is.
+    -- The subscriber does not fetch. Until it does, others get the items.
     subscriptions.missed(flight.subid)
   elseif flight then
     lock_end.release(flight, 'expired', {})
@@ -31,7 +31,7 @@ for _, lost in ipairs(call.ownership_loss_notices) do notices[#notices + 1] = lo
 for _, over in ipairs(subscription_expiry.lapsed()) do notices[#notices + 1] = over end
 handovers.resume(tonumber(arg.told_before))
 journal.trim()
--- Asked here: most partitions keep nothing, and so need not build it.
+-- Asked here: most partitions keep no finished items and need no trim.
 local more_aged = call.partition_kept > 0 and trim.aged() or 0
 if credit.coordinates() then coordinator.resume() end
 local reply = respond.make({}, notices, dispatch.LIMIT)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Note in an index of one bare JID what will be so (`coming`), or what is so (`settled`). The score is when that was, in ms; it is
--- negative while it is coming, so that an end which is heard of late does not remove what begins again. Where there is no room, the
--- entry that is known longest gives way to the kind `evict`. Answers the time, and 1 if the entry was known before.
+-- Add an entry to an index of one bare JID: with `coming` before the change that it records, with `settled` after. The score is the time
+-- in ms, negative while the change is under way: so a late report of an end does not remove what begins again. In a full index the kind
+-- `evict` removes the oldest entry. Returns the time, and 1 if the entry was known before.
 -- ARGV: now index kind member most idle_seconds
 -- RETURNS: ok too-many
 local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, owned = key.owned}

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Take up an approved subscription, so that only one frontend makes it. If that one dies, another may take it up `late_ms`
--- later. Answers a stamp for `remove_pending`.
+-- Claim an approved subscription, so that only one frontend creates it. If that frontend dies, another may claim it `late_ms` later.
+-- Returns a stamp for `remove_pending`.
 -- ARGV: now jid late_ms
 -- RETURNS: ok gone waiting
 local now, line = clock.now(), redis.call('HGET', key.pending, arg.jid)

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Read what subscriptions were granted: credit, quality of service, until when, and of a collection their scope.
+-- Read the granted options of subscriptions: credit, quality of service, expiry, and, of one to a collection, the scope.
 -- ARGV: now revision | subid named
 -- RETURNS: ok stale gone deleted | ok not-subscribed subid-required subid-invalid
 local refusal = partition.load()

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- List what subscribers hold, the earliest deadline first within each; at most 1,000 each, the most credit there is.
+-- List the locks of each subscriber, earliest deadline first, at most 1,000 each, which is the highest credit.
 -- ARGV: now revision | subids
 -- RETURNS: ok stale gone deleted | ok
 local refusal = partition.load()

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Remove from an index of one bare JID what is no longer so: entries that were noted no later than `upto` (ms), or with an empty
--- `upto` every entry that is not just coming.
+-- Remove entries from an index of one bare JID: those added no later than `upto` (ms), or with an empty `upto` all whose change is not
+-- under way.
 -- ARGV: index idle_seconds | member upto
 -- RETURNS: ok
 local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, owned = key.owned}

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Forget a subscription that waited for approval; with a `stamp` only if nobody has taken it up since. The caller that is answered
--- `ok` is the one to tell of it.
+-- Remove a subscription that waited for approval; with a `stamp`, only if nobody has claimed it since. The caller that gets `ok` sends
+-- the notice.
 -- ARGV: jid stamp
 -- RETURNS: ok gone waiting
 local line = redis.call('HGET', key.pending, arg.jid)

@@ -1,7 +1,7 @@
 #!lua
--- Note a subscription that waits for an owner's approval, with what it asks for. Of one bare JID there are up to
--- `most_each`: its own oldest gives way, lest one who comes back under ever new resources fills the list. Answers how many of it
--- waited already, and who gave way.
+-- Store a subscription that waits for an owner's approval, with its options. One bare JID may have `most_each`; beyond that its own
+-- oldest request is removed, so that a client that returns with ever new resources cannot fill the list. Returns how many requests the
+-- JID had, and which was removed.
 -- ARGV: now incarnation jid request most most_each
 -- RETURNS: ok gone pending-subscription too-many
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'gone'} end

@@ -1,15 +1,15 @@
 #!lua
--- Add subscriptions, or change their options. With `must` the subscription has to exist already, and an empty `qos` keeps the old one, so
--- that a reader reads on. With `several` a JID may have more than one subscription, and gets a new one. A subscriber that begins to
--- share the node loses what it owned. Of a node of several partitions, and of a collection, only the coordinator runs this. It answers
--- the number of a registration if the other partitions have to hear of it, else `0`; an empty `credit` asks for that alone. A
--- `selector` of `=` keeps the old one.
+-- Add subscriptions, or change their options. With `must` the subscription has to exist, and an empty `qos` keeps the old one, so that a
+-- log reader reads on. With `several` a JID may have more than one subscription, and gets a new one. A partition owner that subscribes
+-- for shared use loses its partition. In a node of several partitions, and in a collection, only the coordinator runs this. It returns
+-- the number of a registration if the other partitions must learn of the change, else `0`; an empty `credit` only asks for a
+-- registration. A `selector` of `=` keeps the old one.
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos must lease scope named several selector
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over subid-required subid-invalid
 local refusal = partition.load()
 if refusal then return refusal end
 
--- Which subscription a row is about; nil and the refusal when there is none to be had.
+-- Returns the subid that a row means, or nil and the refusal.
 local function meant(row)
   if row.must == '1' then return subscription_ids.choose(row.subid, row.named) end
   local those, free = subscription_ids.existing(row.subid)
@@ -32,9 +32,9 @@ local function read_on(row, subscriber)
   return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid, subscription_expiry.put(row.subid, row.lease), row.subid}
 end
 
--- What the other partitions have to hear of: one who is new, whose locks from before are not known yet and who may use nothing until
--- they are; who selects something else or is sent to otherwise; and less credit, for grants on their way are void then. Gives the
--- number of the registration and the scope.
+-- The other partitions must learn of a new subscription, whose locks from before are unknown and which may use nothing until they are
+-- known; of another selector or quality of service; and of less credit, which makes grants on their way void. Returns the number of the
+-- registration, and the scope.
 local function register(row, before, subscriber, owned)
   local known = usage.read(row.subid)
   if row.scope ~= '' then known.scope = row.scope end
@@ -52,7 +52,7 @@ local function register(row, before, subscriber, owned)
   return registration, known.scope ~= '' and known.scope or nil
 end
 
--- An owner's credit ends with what it owns: whoever was one begins anew.
+-- An owner's credit ends with its ownership: a former owner begins anew.
 local function work(row, subscriber, owned)
   local before, total = subscriber or {}, tonumber(row.credit)
   subscriber = {subid = row.subid, jid = before.jid or row.jid, limit = total or before.limit,
@@ -74,7 +74,7 @@ for i, row in ipairs(rows) do
   local known, owns = subid and subscriptions.get(subid), partition_owner.is(subid)
   if refused then
     results[i] = refused
-  -- The coordinator knows nothing of an owner's credit, which lies where it owns.
+  -- The coordinator does not know an owner's credit: the owned partition keeps it.
   elseif row.must == '1' and owns and call.partition_several then
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Keep which resources of one bare JID are here; presence may be heard by any frontend (QX16). Answers the nodes to leave for
--- what has just gone: full JIDs by their resource, and the bare JID's when no resource is left. Where there are `most`, the
--- longest unheard gives way: it may have gone when nobody was there to hear it.
+-- Record which resources of one bare JID are online; any frontend may receive the presence (QX16). Returns the nodes to unsubscribe for a
+-- resource that left: full JIDs of that resource, and the bare JID when no resource is left. With `most` resources the one last seen
+-- longest ago is removed: it may have left while no frontend received presence.
 -- ARGV: now kind resource most idle_seconds
 -- RETURNS: ok
 local leave = {}
@@ -11,7 +11,7 @@ if arg.kind == 'available' then
 else
   redis.call('ZREM', key.resources, arg.resource)
   local alone = redis.call('EXISTS', key.resources) == 0
-  -- A member of `nodes` is `resource node` (` node` for the bare JID): resources may hold spaces, so they are escaped by the caller.
+  -- A member of `nodes` is `resource node` (` node` for the bare JID). The caller escapes resources, which may contain spaces.
   for _, member in ipairs(redis.call('ZRANGE', key.nodes, 0, -1)) do
     local resource = string.match(member, '^(%S*) ')
     if resource == arg.resource or (alone and resource == '') then leave[#leave + 1] = member end

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Remove subscriptions; with `release` also give back what they hold, a bounded part each call (the row answers how much is left).
--- `which` says which subscriptions of a JID are meant: the one that is `named`, or else the only one; `this` one; or `all`, in one
--- `pool` if that is given. The row also answers whether others are left, and the names of those that have ended.
--- `born` is a registration: a subscription that came after it stays, and so does the owner of the partition. With `lapsed` a subscription
--- ends only if its lease is still over. With `told` it hears of each lock that ends. With `kept` the epoch of what it owned outlasts it
--- (EX11); a `reason` is what it is told about the loss of its partition.
+-- Remove subscriptions. With `release` also give back their locks, a bounded part per call (the row returns how many are left). `which`
+-- selects subscriptions of a JID: the one that is `named`, or else the only one; `this` one; or `all`, of one `pool` if that is given.
+-- The row also returns whether others are left, and the names of those that ended. `born` is a registration: newer subscriptions and the
+-- owner of the partition stay. With `lapsed` a subscription ends only if its lease is still over. With `told` the subscriber is sent a
+-- notice of each lock that ends. With `kept` the epoch of an owned partition outlasts the owner (EX11); `reason` is sent with the notice
+-- of the lost partition.
 -- ARGV: now revision frontend sent number retry | subid named which pool release kept reason lapsed born told
 -- RETURNS: ok stale gone deleted | ok not-subscribed superseded subid-required subid-invalid
 local refusal = partition.load()
@@ -14,12 +14,12 @@ local function meant(row)
   if row.which == 'all' then return subscription_ids.family(row.subid, row.pool) end
   if row.which == 'this' then return {row.subid} end
   local subid, refused = subscription_ids.choose(row.subid, row.named)
-  -- Who is not known here may own another partition.
+  -- A JID that is unknown here may own another partition.
   if not subid and refused[1] == 'not-subscribed' then return {row.subid} end
   return {subid}, refused
 end
 
--- Whether a JID has or holds anything here by other names than these.
+-- Returns whether a JID has subscriptions or locks here under other subids than these.
 local function others(row, those)
   local past = {}
   for _, subid in ipairs(those) do past[subid] = true end
@@ -46,7 +46,7 @@ local function go(row, those)
       room = room - gone_back
     end
     left = left + credit.lock_count(subid)
-    -- A registration from before must not bring it back.
+    -- An older registration must not bring the subscription back.
     if row.born ~= '' and row.pool ~= '' then grants.take(subid, row.born) end
   end
   return {#ended > 0 and 'ok' or 'not-subscribed', left, others(row, those), ended}

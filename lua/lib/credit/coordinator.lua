@@ -1,14 +1,15 @@
--- The coordinator of credit that several partitions share: the first partition of a node that has several, and a collection's own.
--- It knows every subscriber's credit and turn (`ready_subscribers`), what each partition uses (`ledger`), and which partitions have items and
--- no credit (`demand`, in turn; `wanted` says how much and for whom). It grants credit to these, the least recently served
--- subscriber first, and a frontend carries each grant to its partition. So fairness is the node's, not a partition's (Q30, Q35).
+-- The coordinator of credit that several partitions share: the first partition of a node that has several, and a collection's own. It
+-- knows every subscriber's credit and turn (`ready_subscribers`), what each partition uses (`ledger`), and which partitions have items
+-- and no credit (`demand`, in turn; `wanted` has how much and for whom). It grants them credit, the least recently served subscriber
+-- first, and a frontend carries each grant to its partition. So fairness is the node's, not a partition's (Q30, Q35).
 -- CALL: made = {}, owed = false, stopped = false
--- `made` are the grants of this script: number of the partition, subid, number of the grant, amount. `owed` says that a frontend has
--- to go on, for the next in turn has to be sent to; `stopped`, that not all were looked at.
+-- `made` are the grants of this script: number of the partition, subid, number of the grant, amount. `owed`: a frontend has to continue,
+-- because the next subscriber in turn is sent its items. `stopped`: not all subscribers were looked at.
 local coordinator = {LIMIT = 200, PAGE = 200, MOST = 1000, AGAIN_MS = 2000, PAUSE_MS = 100}
 
--- A partition wants credit: `wanted` of it, and none any more with 0. `said` is `A` and who had the first items before, `-` for
--- nobody, so that none goes back to the one that gave it back; or `W` and whose credit is of use, `*` for all who select nothing.
+-- Records that a partition wants credit for `wanted` items; 0 for no longer. `said` is `A` and the last holder of each of its first items
+-- (`-`: none), so that no item goes back to the subscriber that gave it back; or `W` and the subids whose credit is of use, `*` for all
+-- without a selector.
 function coordinator.want(number, version, wanted, said)
   local known = string.match(redis.call('HGET', key.wanted, number) or '', '^(%d+) ')
   if known and tonumber(known) >= version or not known and wanted == 0 then return end
@@ -27,7 +28,7 @@ local function demands()
     local version, wanted, kind, names =
       string.match(redis.call('HGET', key.wanted, number) or '', '^(%d+) (%d+) (%a) ?(.*)$')
     if version then
-      -- What is on its way is for some of what is wanted.
+      -- Grants on their way cover a part of it.
       local rest = math.max(0, tonumber(wanted) - ledger.underway(number))
       local one = {number = number, version = version, wanted = tonumber(wanted), left = rest, kind = kind, names = {}, named = {}, next = 1,
         amounts = {}, closed = {}}
@@ -41,7 +42,7 @@ local function demands()
   return found
 end
 
--- Whether a grant may go there: not while another is on its way, and not where the subscriber is not known.
+-- Returns whether no grant may go there: one is on its way already, or the partition does not know the subscriber.
 local function closed(one, subid)
   if one.closed[subid] == nil then
     local entry = ledger.get(subid, one.number)
@@ -51,7 +52,7 @@ local function closed(one, subid)
   return one.closed[subid]
 end
 
--- Which of the queue is next for a partition; nil for none.
+-- Returns the index of the next subscriber of the queue for a partition; nil for none.
 local function choose(queue, one)
   local avoided, only = one.kind == 'A' and one.names[one.next], nil
   for i, subscriber in ipairs(queue) do
@@ -65,8 +66,9 @@ local function choose(queue, one)
   return only
 end
 
--- `count` of those with free credit from the `first` in turn on, and whether there are more. One that cannot send stops at the
--- first who has to be sent to, and passes over them while no frontend lives. Who owns this partition works its own ones alone (E28).
+-- Returns those with free credit among `count` subscribers from the `first` in turn on, and whether there are more. A caller that cannot
+-- send stops at the first subscriber that is sent its items, but skips it while no frontend lives. The owner of this partition takes part
+-- only here (E28).
 local function page(first, count)
   local found, subids = {}, redis.call('ZRANGE', key.ready_subscribers, first, first + count - 1)
   for _, subid in ipairs(subids) do
@@ -83,7 +85,7 @@ local function page(first, count)
   return found, #subids == count
 end
 
--- Gives one to each that wants some, in turn, until nobody wants any or nobody has any, or the budget is spent.
+-- Grants one item to each partition in turn, until none wants more, no subscriber has credit, or the budget is spent.
 local function deal(queue, asked, given, served)
   local dealt = true
   while dealt and given < coordinator.LIMIT do
@@ -106,7 +108,7 @@ local function deal(queue, asked, given, served)
   return given
 end
 
--- The number of a grant is the subscriber's turn from then on.
+-- The number of a grant becomes the subscriber's turn.
 local function record(asked, served)
   local order = {}
   for _, subscriber in pairs(served) do order[#order + 1] = subscriber end
@@ -136,7 +138,7 @@ local function record(asked, served)
         or table.concat(one.names, ' ')
       redis.call('HSET', key.wanted, one.number, string.format('%s %d %s %s', one.version, one.left, one.kind, names))
     end
-    -- Who has had some is the last then; so is one for whom nobody was found, where others were not looked at.
+    -- A partition that was granted some goes to the end; so does one for which nobody was found before the search stopped.
     if one.left > 0 and (given > 0 or call.coordinator_stopped and one.looked) then
       redis.call('ZADD', key.demand, string.format('%d', partition.next_number()), one.number)
     end
@@ -149,11 +151,11 @@ local function left(asked)
   return sum
 end
 
--- Grants what there is credit for.
+-- Grants the credit that is wanted and free.
 function coordinator.run()
   if redis.call('EXISTS', key.demand) == 0 or redis.call('EXISTS', key.ready_subscribers) == 0 then return end
   local asked, served, given, first = demands(), {}, 0, 0
-  -- One more than are wanted, so that one who gave something back can be avoided; further down only if those were of no use.
+  -- One more than are wanted, so that the last holder of an item can be avoided. Look at more subscribers only if those were of no use.
   local count = math.min(left(asked) + 1, coordinator.PAGE)
   repeat
     local queue, more = page(first, count)
@@ -165,7 +167,7 @@ function coordinator.run()
   record(asked, served)
 end
 
--- Sends grants again that nothing was heard of: the frontend that was to carry them may be dead. One that was taken is void.
+-- Sends grants again that no report has answered: the frontend that carried them may be dead. A grant that was taken is void.
 function coordinator.resume()
   local late = redis.call('ZRANGEBYSCORE', key.grants_underway, '-inf', call.partition_now - coordinator.AGAIN_MS, 'LIMIT', 0,
     coordinator.LIMIT)
@@ -181,10 +183,10 @@ function coordinator.resume()
   end
 end
 
--- When the coordinator next needs a visit: `due` or sooner.
+-- Returns when the coordinator next needs a sweep: `due` or sooner.
 function coordinator.next(due)
   if call.coordinator_owed then return call.partition_now end
-  -- With a pause: it may be that nobody has credit that is of use anywhere.
+  -- After a pause: perhaps nobody has credit that is of use.
   if call.coordinator_stopped then return call.partition_now + coordinator.PAUSE_MS end
   local first = redis.call('ZRANGE', key.grants_underway, 0, 0, 'WITHSCORES')[2]
   local at = first and tonumber(first) + coordinator.AGAIN_MS

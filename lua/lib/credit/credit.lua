@@ -1,8 +1,8 @@
--- Credit and turns. A subscriber stands in `ready_subscribers` while it may take another item, else in `idle_subscribers`; the score is the
--- token of its last delivery. Credit is counted from the locks and never kept (guarantee 3). In a node of several partitions the
--- first one has the credit and the turns of all who share it (`coordinator`); an owner's credit is in what it owns.
+-- Credit and turns. A subscriber is in `ready_subscribers` while it may take another item, else in `idle_subscribers`; the score is the
+-- token of its last delivery. Used credit is counted from the locks and never stored (guarantee 3). In a node of several partitions the
+-- first one has the credit and turns of all subscribers that share it (`coordinator`); an owner's credit is in its own partition.
 -- CALL: known = {}
--- `known` are subscribers whose locks were counted since locks last ended in this call; what they are handed is counted on.
+-- `known` has subscribers with counted locks, until a lock ends in this call; each item handed out adds one.
 local credit = {}
 
 function credit.lock_count(subid)
@@ -14,18 +14,18 @@ function credit.coordinates()
   return call.partition_several and arg.number == '0'
 end
 
--- How much more a subscriber could take.
+-- Returns how many more items a subscriber may take.
 function credit.room(subscriber)
   subscriber.held = credit.lock_count(subscriber.subid)
   local room = subscriber.limit - subscriber.held
   if not credit.coordinates() or partition_owner.is(subscriber.subid) then return room end
   local known = usage.read(subscriber.subid)
-  -- Until all partitions have said what it holds from before.
+  -- 0 until all partitions have reported what the subscriber holds from before.
   return known.registering == '0' and room - known.used or 0
 end
 
--- Puts a subscriber where its free credit belongs, keeping its turn; gives it, if there is one. One that is absent rests, however much
--- that is.
+-- Moves a subscriber to the ready or the idle ones by its free credit, and keeps its turn; returns it if it exists. An absent subscriber
+-- is idle whatever its credit.
 function credit.update_turn(subid, reached)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return nil end
@@ -40,7 +40,7 @@ function credit.update_turn(subid, reached)
   return subscriber
 end
 
--- While the partition is owned, nobody else is next (E28).
+-- While the partition is owned, only the owner is next (E28).
 local function in_turn(next_of, count, first)
   local who = partition_owner.get()
   if not who then return next_of(count, first) end
@@ -49,7 +49,7 @@ end
 
 local function examined(subids)
   if #subids == 0 then return {}, 0 end
-  -- What is handed out by a grant is counted apart.
+  -- Credit of a grant is counted apart.
   local known, lacking, found, room = #call.dispatch_granted == 0 and call.credit_known or {}, {}, {}, 0
   for i = 1, #subids do
     if not known[subids[i]] then lacking[#lacking + 1] = subids[i] end
@@ -68,18 +68,18 @@ local function examined(subids)
   return found, room
 end
 
--- Up to `count` subscribers with free credit, the least recently served first, and how much they can take together.
+-- Returns up to `count` subscribers with free credit, the least recently served first, and how many items they can take together.
 function credit.free(count)
   return examined(in_turn(ready_subscribers.all, count, 0))
 end
 
--- Those who may be handed items here without a grant and have to be asked; without the `first` so many in turn.
+-- Returns subscribers that may get items here without a grant, `count` in turn after the `first` ones.
 function credit.candidates(count, first)
   if call.partition_several and not partition_owner.get() then return {}, 0 end
   return examined(in_turn(ready_subscribers.for_waiting, count, first or 0))
 end
 
--- Whether anybody has free credit here without being the owner.
+-- Whether anybody but the owner has free credit here.
 function credit.anybody()
   return not call.partition_several and not partition_owner.get() and redis.call('EXISTS', key.ready_subscribers) == 1
 end

@@ -1,17 +1,18 @@
--- What a script reports about credit that several partitions share; the frontend carries it to the coordinators. It says whether items
--- here wait for credit, what subscribers hold here whose credit is elsewhere, and what this partition grants as a coordinator.
+-- A script's report on credit that several partitions share; the frontend carries it to the coordinators. It has this partition's demand
+-- for credit, what subscribers hold here whose credit is coordinated elsewhere, and the grants that this partition makes as a
+-- coordinator.
 -- CALL: unknown = {}, unused = {}
 -- `unused` are those to whom a grant was of no use in this script.
 local credit_report = {MOST = 200, LOOKED_AT = 32}
 
--- A partition that does not know a subscriber for whom it was granted credit says so: 1 in the last column, as of one that is
--- absent. 2 there says that a grant was of no use.
+-- Reports a grant for a subscriber that is unknown here: 1 in the last column, as for an absent one. 2 there says that a grant was of no
+-- use.
 function credit_report.refuse(subid, pool, number)
   local held = partition_owner.is(subid) and 0 or credit.lock_count(subid)
   call.credit_report_unknown[#call.credit_report_unknown + 1] = {subid, held, tonumber(number), pool, 1}
 end
 
--- Who had the items before that came back and are next: they go to others first.
+-- Returns the last holders of the next items that came back, which are offered to others first.
 local function earlier()
   local places = redis.call('ZRANGE', key.ready, 0, credit_report.LOOKED_AT - 1)
   if #places == 0 then return '' end
@@ -20,7 +21,7 @@ local function earlier()
   return ' ' .. table.concat(names, ' ')
 end
 
--- How much credit is wanted here, and of whom. Nobody's is while the partition is owned or paused.
+-- Returns how much credit is wanted here, and of whom: none while the partition is owned or paused.
 local function demand()
   if partition_owner.get() or call.partition_paused then return 0, 'A' end
   local whom = {}
@@ -29,7 +30,7 @@ local function demand()
   end
   local waits = call.partition_cursor ~= call.partition_tail or redis.call('EXISTS', key.ready) == 1
     or call.partition_hinted and scheduling.has_ranks(0, scheduling.LAST)
-  -- In a node of one partition, turns are of those who have their credit here.
+  -- In a node of one partition `ready_subscribers` has only those whose credit is here.
   local served = not call.partition_several and redis.call('EXISTS', key.ready_subscribers) == 1
   if #whom == 0 and (call.partition_selects or not waits or served) then return 0, 'A' end
   local stored = redis.call('XLEN', key.log) - call.partition_kept - redis.call('HLEN', key.inflight)
@@ -38,7 +39,7 @@ local function demand()
   return wanted, 'A' .. earlier()
 end
 
--- What subscribers hold here whose locks have begun or ended in this script; what the coordinator holds itself is settled at once.
+-- Reports holdings of subscribers whose locks began or ended in this script. The coordinator books its own at once.
 local function held_here()
   local found, unused = call.credit_report_unknown, call.credit_report_unused
   for _, subscriber in ipairs(call.dispatch_granted) do unused[subscriber.subid] = subscriber.held == 0 or nil end
@@ -66,7 +67,8 @@ local function said(whom, pool)
   return names
 end
 
--- Since which report credit has been wanted without a break: whom it was told before then may have forgotten. Empty when none is.
+-- Returns the report since which credit has been wanted without a break: a coordinator that heard of it earlier may have forgotten. Empty
+-- when none is wanted.
 local function since(wanted, version)
   if wanted == 0 and call.partition_wants_since then redis.call('HDEL', key.meta, 'wants_since') end
   if wanted == 0 then return '' end
@@ -77,15 +79,15 @@ local function since(wanted, version)
   return call.partition_wants_since
 end
 
--- Gives an empty list in a partition that shares no credit; else the version of the report, how much is wanted, since when, of whom
--- (`A` and who is avoided, or rows of subid and pool), the holdings, the pools that have subscribers here if something is wanted, and
--- the grants made.
+-- Returns an empty list in a partition that shares no credit; else the version of the report, how much is wanted, since when, of whom
+-- (`A` and who is avoided, or rows of subid and pool), the holdings, the pools with subscribers here if something is wanted, and the
+-- grants made.
 function credit_report.make()
   local shares = call.partition_several or call.partition_pools or next(call.lock_end_pools)
   if not shares and #call.credit_report_unknown == 0 then return {} end
   local wanted, whom = demand()
   local held = held_here()
-  -- Who comes for items takes a new token for a sign of something new, so none is taken without need.
+  -- A new token tells pull subscribers of something new, so none is taken without need.
   local version = #held > 0 and partition.next_number() or math.max(call.partition_token, call.partition_micros)
   if credit.coordinates() then
     local names = type(whom) == 'table' and said(whom, '')

@@ -1,8 +1,8 @@
--- The coordinator's ledger: what each partition uses of each subscriber's credit. `subid number` -> `held version grant amount
--- shut turn`: what is locked there by the report of that version, the last grant and how much of it has not been reported on yet,
--- 1 where the partition does not know the subscriber, or it does not come for its items, and its turn before that grant. `* number`
--- -> how much is on its way there in all. `grants_underway` has those with a grant on its way, by when it was sent last. A lock comes
--- from a grant alone, so what the ledger says is used is never less than what is.
+-- The coordinator's ledger: what each partition uses of each subscriber's credit. `subid number` -> `held version grant amount shut
+-- turn`: the locks there by the report of that version, the last grant and how much of it no report has covered yet, 1 if the partition
+-- does not know the subscriber or the subscriber is absent, and its turn before that grant. `* number` -> the sum of grants on their way
+-- there. `grants_underway` has the pairs with a grant on its way, by when it was last sent. Locks come only from grants, so the ledger
+-- never counts less than is used.
 local ledger = {}
 
 local function name(subid, number)
@@ -17,12 +17,12 @@ function ledger.get(subid, number)
     turn = turn}
 end
 
--- How much is on its way to a partition.
+-- Returns how much is on its way to a partition.
 function ledger.underway(number)
   return tonumber(redis.call('HGET', key.ledger, name('*', number)) or 0)
 end
 
--- Writes an entry; what is used in all changes with it and nowhere else.
+-- Writes an entry. Only here `usage` changes, by the same amount.
 local function put(subid, number, before, entry)
   local change = entry.held + entry.amount - (before and before.held + before.amount or 0)
   if entry.held == 0 and entry.amount == 0 and not entry.shut then
@@ -44,7 +44,7 @@ local function put(subid, number, before, entry)
   end
 end
 
--- A subscriber that a grant was of no use to has its turn again, unless it has been granted something since.
+-- A subscriber that could not use a grant gets its turn back, unless it has been granted something since.
 local function restore(subid, entry)
   for _, where in ipairs({key.ready_subscribers, key.idle_subscribers}) do
     local served = redis.call('ZSCORE', where, subid)
@@ -52,15 +52,14 @@ local function restore(subid, entry)
   end
 end
 
--- Takes what a partition says: what a subscriber holds there, and the last grant that it has taken. A report that another has
--- overtaken changes nothing. Where nothing is known of the two, only one that was asked for (`full`) counts: what is known
--- nowhere was reported as ended before.
+-- Books a partition's report: what a subscriber holds there, and the last grant that it has taken. An older report than the last changes
+-- nothing. Without an entry only a report that was asked for (`full`) counts: the locks were reported as ended before.
 function ledger.report(number, subid, told)
   local before = ledger.get(subid, number)
   if not before and not told.full and not told.shut then return end
   if before and told.version <= before.version then return end
   local entry = before and {grant = before.grant, amount = before.amount} or {grant = '0', amount = 0}
-  -- What is held in the coordinator's own partition it counts itself.
+  -- The coordinator counts the locks of its own partition itself.
   entry.held, entry.version, entry.shut = number == arg.number and 0 or told.held, told.version, told.shut
   if told.last >= tonumber(entry.grant) then
     if told.unused and before and before.amount > 0 then restore(subid, before) end
@@ -69,7 +68,7 @@ function ledger.report(number, subid, told)
   put(subid, number, before, entry)
 end
 
--- Grants of the coordinator's own partition are settled in the script that takes them.
+-- Grants to the coordinator's own partition are booked by the script that takes them.
 function ledger.take_own_grant(subid, last, unused)
   local before = ledger.get(subid, arg.number)
   if not before or before.amount == 0 or last < tonumber(before.grant) then return end
@@ -84,7 +83,7 @@ function ledger.grant(subid, number, grant, amount, turn)
   redis.call('ZADD', key.grants_underway, call.partition_now, name(subid, number))
 end
 
--- A partition that is gone for good uses nothing.
+-- A deleted partition uses nothing.
 function ledger.drop(number, subid)
   local before = ledger.get(subid, number)
   if before then put(subid, number, before, {held = 0, version = 0, grant = '0', amount = 0, shut = false}) end

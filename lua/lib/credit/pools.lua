@@ -1,9 +1,9 @@
--- Pools: one credit over all leaves below a collection. Its own partition is the coordinator; `meta` of a leaf's partition has in `pools`
--- an entry `pool count` for each pool that has so many subscribers there. A pool is `offset:collection@incarnation`: by the
--- offset a subscriber's name in the coordinator and its name in the leaf differ, so a direct subscription is another one.
+-- Pools: one credit for all leaves below a collection. Its own partition is the coordinator. In a leaf's partition, `pools` in `meta` has
+-- an entry `pool count` for each pool with so many subscribers there. A pool is `offset:collection@incarnation`: the offset makes a
+-- subscriber's subid in the coordinator differ from that in the leaf, so that a direct subscription is another one.
 local pools = {PAST = 8}
 
--- Keeps the offset of a pool that has nobody here any more, of the last ones: who came through it is known by what it held.
+-- Remembers the offsets of the last pools without subscribers here: their former subscribers are found by their locks.
 local function remember(pool)
   local offset = string.match(pool, '^%d+')
   local kept = {offset}
@@ -14,7 +14,7 @@ local function remember(pool)
   redis.call('HSET', key.meta, 'past_pools', call.partition_past_pools)
 end
 
--- The coordinator of a pool is elsewhere: here, one more or one less of its subscribers is known.
+-- Counts a subscriber of a pool in or out here; the pool's coordinator is elsewhere.
 function pools.count_subscriber(pool, by)
   local count, entries = by, {}
   for each, known in string.gmatch(call.partition_pools or '', '(%S+) (%d+)') do
@@ -29,19 +29,19 @@ function pools.count_subscriber(pool, by)
   end
 end
 
--- The pool that a subscription is of: nil if it is a direct one, or has ended.
+-- Returns the pool of a subscription: nil for a direct one, or one that has ended.
 function pools.of(subid)
   local subscriber = call.partition_pools and subscriptions.get(subid)
   return subscriber and subscriber.pool or nil
 end
 
--- What a delivery says of its subscription: the pool that it is of, and after a blank its name where a JID may have several.
+-- Returns the pool of a delivery's subscription and, where a JID may have several, its subid after a blank.
 function pools.whose(pool, subid)
   if call.partition_multi then return (pool or '') .. ' ' .. subid end
   return pool or ''
 end
 
--- What a notification says of its subscription: the pool that it is of and, where a JID may have several, its name.
+-- Returns the pool of a notification's subscription and, where a JID may have several, its subid.
 function pools.describe(subid)
   local pool = call.partition_pools and pools.of(subid)
   if call.partition_multi then return pool or '', subid end

@@ -1,4 +1,4 @@
--- Whose turn it is: of those with free credit whom there may be an item for, the least recently served first.
+-- The order of turns: subscribers with free credit that may get a waiting item, the least recently served first.
 local ready_subscribers = {FEW = 20}
 
 local function by_score(subids)
@@ -20,7 +20,7 @@ function ready_subscribers.all(count, first)
   return redis.call('ZRANGE', key.ready_subscribers, first, first + count - 1)
 end
 
--- Whether there are some who take whatever comes.
+-- Whether there are subscribers without a selector.
 function ready_subscribers.any_unselective()
   return redis.call('HLEN', key.subscribers) > selectors.count()
 end
@@ -34,7 +34,7 @@ function ready_subscribers.any_unselective_here()
   return false
 end
 
--- Those to whom what waits may go: who takes whatever comes, and of those that select who is behind.
+-- Returns those that may get waiting items: subscribers without a selector, and of the others those that have not examined all.
 function ready_subscribers.for_waiting(count, first)
   if not call.partition_selects then return ready_subscribers.all(count, first) end
   local some, found = selection_progress.all(), {}

@@ -1,6 +1,5 @@
--- What a coordinator knows of a subscriber beside its credit: how much of it other partitions use, the number of the registration
--- that is under way (0: none), and of a collection which of its nodes the subscription is for. What is used outlives the
--- subscription, as locks do.
+-- A coordinator's record of a subscriber beside its credit: how much of it other partitions use, the number of the registration under way
+-- (0: none), and in a collection the nodes that the subscription is for. Usage outlives the subscription, as locks do.
 local usage = {}
 
 function usage.read(subid)
@@ -16,7 +15,7 @@ function usage.write(subid, known)
   end
 end
 
--- The subscription has ended.
+-- Resets the record when the subscription has ended.
 function usage.leave(subid)
   local known = usage.read(subid)
   known.registering, known.scope = '0', ''

@@ -1,7 +1,7 @@
--- The decision table of requirements §1.7 (rows 4 to 11; the rows before it need no item and are judged by the frontend).
+-- The decision table of requirements §1.7, rows 4 to 11. The frontend decides the rows before them, which need no item.
 local ack_rules = {}
 
--- Looks up what a batch of rows names with one call per key.
+-- Looks up the items of a batch of rows with one call per key.
 function ack_rules.prepare(rows)
   local ids, placed, places = {}, {}, {}
   for i = 1, #rows do ids[i] = rows[i].item end
@@ -14,7 +14,7 @@ function ack_rules.prepare(rows)
   local flying = inflight.get_many(places)
   for i = 1, #placed do
     local row, flight = placed[i], flying[i]
-    -- The service's name for a place is not a second name of an item that its publisher has named.
+    -- An item with its publisher's id cannot be named by the id that the service would have given it.
     if flight and flight.item ~= row.item then row.position, flight = false, false end
     row.flight = flight
   end
@@ -27,11 +27,11 @@ local function was_holder(row)
   return false
 end
 
--- Gives a word: `held`, `waiting` (not locked, and the requester may delete it), `replayed`, or the problem's code.
+-- Returns `held`, `waiting` (not locked, and the requester may delete it), `replayed`, or the problem's code.
 function ack_rules.verdict(row)
   local flight = row.flight
   local mine = flight and jids.covers(flight.jid, row.sender)
-  -- A lock from before the owner's attach is nobody's any more, whatever frontends or JIDs say (EX11).
+  -- A lock from before the owner's attach is void, whichever frontend or JID names it (EX11).
   local live = mine and not partition_owner.is_fenced(flight)
   if live and row.token == flight.token then return 'held' end
   row.answered = replay_cache.given(row)
@@ -48,13 +48,13 @@ function ack_rules.verdict(row)
   if not row.entry then return 'item-not-found' end
   if was_holder(row) then return 'lock-lost' end
   if row.owner ~= '1' and not jids.published(row.sender, row.entry) then return 'forbidden' end
-  -- A token speaks of a lock: no other right goes with it, or a worker too late would delete what it has lost (RX6).
+  -- A token refers to a lock and gives no other right; else a late worker would delete an item that it has lost (RX6).
   if row.token ~= '' then return 'lock-lost' end
   return 'waiting'
 end
 
--- Judges each row in order and lets `act(row, verdict)` change things and give the row's reply. A row that names an item
--- of an earlier row sees what that row did.
+-- Decides each row in order; `act(row, verdict)` makes the changes and returns the row's reply. A row that names the item of an earlier
+-- row sees that row's changes.
 function ack_rules.each(rows, act)
   local met = {}
   ack_rules.prepare(rows)

@@ -1,5 +1,5 @@
--- Who held an item that came back: `attempts-untried subid subid …`, the last holder first. Only such items have a record. The
--- second number says how many attempts do not count; it is left out while it is 0.
+-- Holders of an item that came back: `attempts-untried subid subid …`, the last holder first. Other items have no record. The second
+-- number counts attempts that do not count as tries; it is left out while it is 0.
 local attempt_history = {DEPTH = 8, NONE = {attempts = 0, untried = 0, holders = {}}}
 
 function attempt_history.read(line)
@@ -14,7 +14,7 @@ function attempt_history.of(position)
   return attempt_history.read(redis.call('HGET', key.history, position))
 end
 
--- Bounded: the last eight different holders tell Q23, Q24 and Q25 apart well enough for an item tried a thousand times.
+-- Bounded: the last eight different holders distinguish Q23, Q24 and Q25 well enough, even for an item tried a thousand times.
 function attempt_history.add(position, attempts, holder, untried)
   local kept, past = {holder}, attempt_history.of(position)
   for _, subid in ipairs(past.holders) do
@@ -25,12 +25,12 @@ function attempt_history.add(position, attempts, holder, untried)
   redis.call('HSET', key.history, position, attempts .. ' ' .. table.concat(kept, ' '))
 end
 
--- How many tries there have been with this attempt, which has not come back yet.
+-- Returns the number of tries including this attempt, which has not ended yet.
 function attempt_history.count(position, attempt)
   return attempt == 1 and 1 or attempt - attempt_history.of(position).untried
 end
 
--- Whether there have been as many as there may be; 0 is no limit.
+-- Whether the tries are used up; a `most` of 0 is no limit.
 function attempt_history.exhausted(position, attempt, most)
   return most > 0 and attempt >= most and attempt_history.count(position, attempt) >= most
 end

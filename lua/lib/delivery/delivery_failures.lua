@@ -1,5 +1,5 @@
--- What follows when a delivery does not arrive: its lock ends at once (Q18). The subscription ends when no later delivery can arrive, or
--- when too many in a row did not (P30).
+-- Handles a delivery that did not arrive: its lock ends at once (Q18). The subscription ends when no later delivery can arrive, or when
+-- too many in a row did not (P30).
 local delivery_failures = {}
 
 function delivery_failures.count(subid, gone)
@@ -9,7 +9,7 @@ function delivery_failures.count(subid, gone)
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
     call.lock_end_ended[#call.lock_end_ended + 1] = {subscriber.jid, subscriber.pool or ''}
-    -- Who is not reached by one of its subscriptions is reached by none.
+    -- A JID that one of its subscriptions cannot reach is reached by none.
     local room = unsubscribing.CHUNK
     for _, each in ipairs(subscription_ids.family(subid, subscriber.pool)) do
       unsubscribing.remove(each, true, 'gone')

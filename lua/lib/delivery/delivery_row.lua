@@ -1,13 +1,12 @@
--- How a reply tells of deliveries: the values of one after those of another, in one list. A list of its own for each would cost Redis
--- more than all that is in it.
+-- Deliveries in a reply: all values in one flat list. A list for each delivery would cost Redis more than all its values.
 local delivery_row = {}
 
--- As long as one delivery from the start.
+-- Preallocates room for one delivery.
 function delivery_row.list()
   return {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
 end
 
--- `whose` says of which subscription it is, as `pools.whose` does.
+-- `whose` names the subscription, as `pools.whose` does.
 function delivery_row.add(list, jid, position, item, token, attempt, deadline, by, body, sequence, stage, group, whose)
   local last = #list
   list[last + 1] = jid

@@ -1,16 +1,15 @@
 -- Hands waiting items to subscribers with free credit. Every script that can make this possible runs it.
 -- CALL: filled = {}, granted = {}
--- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
--- `filled` are the JIDs of those who come for what was set aside for them here; `granted` are subscribers with credit that
--- a coordinator has granted for this script.
+-- Bounded by count and by bytes: a reply is kept in memory here, in the frontend, and in the XMPP server. `filled` are the JIDs of pull
+-- subscribers for which items were reserved; `granted` are subscribers with credit that a coordinator has granted for this script.
 local dispatch = {LIMIT = 200, ROUND = 8, BYTES = 1048576}
 
--- The next subscriber for an item: least recently served, but not the one that gave it back while another has credit (Q30).
+-- Returns the next subscriber for an item: the least recently served, but not the last holder while another has credit (Q30).
 local function pick(queue, entry)
   if entry.to then return entry.to end
   local first = queue.first
   if queue[first].subid == entry.past.holders[1] then
-    -- The other one has to be sent to, which is for a frontend.
+    -- The other one is sent its items, which only a frontend can do.
     if queue.cut and not queue[first + 1] then return nil end
     if queue[first + 1] then queue[first], queue[first + 1] = queue[first + 1], queue[first] end
   end
@@ -41,7 +40,7 @@ local function lock(entry, subscriber, deliveries)
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 
--- Gives whether each had somebody to go to.
+-- Returns whether every item found a subscriber.
 local function assign(items, queue, deliveries)
   local all = true
   queue.first = 1
@@ -58,7 +57,7 @@ local function assign(items, queue, deliveries)
   end
   for i = 1, #queue do
     local subscriber = queue[i]
-    -- The turns of those with grants are the coordinator's.
+    -- The coordinator keeps the turns of those with grants.
     if subscriber.served and not subscriber.granted then
       if subscriber.held < subscriber.limit then
         write_buffer.add('ZADD', key.ready_subscribers, subscriber.served, subscriber.subid)
@@ -73,14 +72,14 @@ local function assign(items, queue, deliveries)
   return all
 end
 
--- How many items the next round may read: after the first by the size of those before, so that no round goes far beyond
+-- Returns how many items the next round may read: after the first round by the size of earlier items, so that no round goes far beyond
 -- the bound of bytes.
 local function most(made, bytes)
   if made == 0 then return dispatch.ROUND end
   return math.min(dispatch.LIMIT - made, math.ceil((dispatch.BYTES - bytes) * made / math.max(bytes, 1)))
 end
 
--- Those who may have items: with credit of their own here, and by grants.
+-- Returns the subscribers that may get items: those with credit of their own here, and those with grants.
 local function candidates(count)
   local queue, room = (call.caller_sends and credit.candidates or pull_dispatch.candidates)(count)
   for _, subscriber in ipairs(call.dispatch_granted) do
@@ -92,20 +91,20 @@ local function candidates(count)
   return queue, room
 end
 
--- Takes items and gives them with those who may have them: nothing without credit. The third value is how much credit there is at
--- all, if that is known.
+-- Takes items and returns them with the subscribers that may get them, or nil without credit. The third value is all the credit there is,
+-- if that is known.
 local function take(want)
   for _, subscriber in ipairs(call.dispatch_granted) do subscriber.taking = nil end
   if call.partition_selects and not skipped_items.finished() then return matching.take(want, candidates) end
-  -- One candidate more than items, so that a releaser can be avoided.
+  -- One subscriber more than items, so that the last holder of an item can be avoided.
   local queue, room = candidates(want + 1)
   if room == 0 then return nil end
-  -- Fewer than were asked for are all that there are.
+  -- If there are fewer than requested, these are all.
   return ready_queue.take(math.min(want, room)), queue, call.caller_sends and #queue <= want and room
 end
 
--- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `sweep` again.
--- `hint` is how many the caller expects: the first round reads so many candidates and no more.
+-- Returns the deliveries made, and whether more could be made at once: then the caller runs `sweep`. `hint` is the expected number of
+-- items, and bounds the subscribers read in the first round.
 function dispatch.run(hint)
   local deliveries, made, bytes = delivery_row.list(), 0, 0
   if budget.over() then return deliveries, 1 end

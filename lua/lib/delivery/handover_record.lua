@@ -1,12 +1,12 @@
--- The record of an item on its way to another node: `attempts jid-length note-length jid note reason`. Of what is sent `>NODE`
--- stands in the place of the JID, and no JID begins so; `read_handovers` notes where the item may have arrived.
+-- The record of an item on its way to another node: `attempts jid-length note-length jid note reason`. For a moved item `>NODE` replaces
+-- the JID; no JID begins so. `read_handovers` writes the node where the item may have arrived as the note.
 local handover_record = {}
 
 function handover_record.write(attempts, jid, note, reason)
   return string.format('%d %d %d ', attempts, #jid, #note) .. jid .. ' ' .. note .. ' ' .. reason
 end
 
--- Gives attempts, jid, note and reason.
+-- Returns attempts, jid, note and reason.
 function handover_record.read(line)
   local attempts, length, noted, rest = string.match(line, '^(%d+) (%d+) (%d+) (.*)$')
   local ends = length + 1 + noted

@@ -1,6 +1,6 @@
--- Items on their way to another node: dead letters, and items that an owner moves. They are recorded here until `end_handover` says that
--- they have arrived, so a crash in between repeats the hand-over and loses nothing. `handovers_told` says when each was last told
--- of. What is told has no payload: whoever carries items asks `read_handovers` for those that it is about to bring.
+-- Items on their way to another node: dead letters, and items that an owner moves. They stay here until `end_handover` reports their
+-- arrival, so a crash in between repeats the hand-over and loses nothing. `handovers_told` has when each was last reported. Reports have
+-- no payload: the frontend that does the hand-over reads it with `read_handovers`.
 -- CALL: made = {}
 local handovers = {LIMIT = 200}
 
@@ -10,7 +10,7 @@ local function tell(position, jid, note)
   call.handovers_made[#call.handovers_made + 1] = {position, string.sub(jid, 1, 1) == '>' and string.sub(jid, 2) or '', note}
 end
 
--- The item leaves the queue: its id is free for a new item from now on.
+-- The item leaves the queue: from now on its id is free for a new item.
 function handovers.start(position, entry, attempts, jid, reason)
   write_buffer.add('HSET', key.handovers, position, handover_record.write(attempts, jid, '', reason))
   write_buffer.add('HDEL', key.history, position)
@@ -20,8 +20,8 @@ function handovers.start(position, entry, attempts, jid, reason)
   tell(position, jid, '')
 end
 
--- Tells again of those that have not arrived, the longest untold first: those whose time has come, and all that were told of
--- before `before` (ms), when something else has arrived since then.
+-- Reports hand-overs that have not arrived again, the longest unreported first: those that are due, and, after another hand-over has
+-- arrived, all that were last reported before `before` (ms).
 function handovers.resume(before)
   local upto = math.max(call.partition_now - next_due.RETRY_MS, before - 1)
   if not seldom.any() then return end

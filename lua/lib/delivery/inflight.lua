@@ -1,16 +1,16 @@
 -- Locks: position -> `frontend sequence token attempt subid log-id since bytes jid-length jid item-id`, one readable line for each locked
--- item. First stands what a takeover changes, then what an acknowledgement reads; only the journal reads the rest, as a whole line.
--- In the place of the frontend, NOBODY: no frontend is to send it. UNFETCHED: it is set aside for a subscriber that has not
--- fetched it yet, so nobody has received it.
+-- item. First come the fields that a takeover changes, then those that an acknowledgement reads; only the journal reads the rest, as a
+-- whole line. NOBODY as the frontend: no frontend has to send it. UNFETCHED: reserved for a pull subscriber that has not fetched it yet,
+-- so nobody has received it.
 local inflight = {NOBODY = '-', UNFETCHED = '*'}
 
--- What follows is the order of the line; all are texts. Not by string.format, which would end a text at its first zero byte.
+-- The arguments, all texts, in the order of the line. Not by string.format, which would end a text at its first zero byte.
 function inflight.line(frontend, sequence, token, attempt, subid, log_id, since, bytes, holder, item)
   return frontend .. ' ' .. sequence .. ' ' .. token .. ' ' .. attempt .. ' ' .. subid .. ' ' .. log_id .. ' ' .. since
     .. ' ' .. bytes .. ' ' .. holder .. ' ' .. item
 end
 
--- A JID as the line has it: its resource may hold spaces, hence its length.
+-- A JID as in the line: with its length, because its resource may contain spaces.
 function inflight.holder(jid)
   return #jid .. ' ' .. jid
 end
@@ -22,18 +22,18 @@ function inflight.read(position, line)
     jid = string.sub(line, at, at + length - 1), item = string.sub(line, at + length + 1)}
 end
 
--- How large its payload is.
+-- Returns the size of the payload.
 function inflight.bytes(flight)
   return tonumber(string.match(flight.line, '^[^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ ([^ ]+) '))
 end
 
--- Which frontend is to send the delivery, and its sequence.
+-- Returns the frontend that has to send the delivery, and its sequence.
 function inflight.sender(line)
   local frontend, sequence = string.match(line, '^([^ ]+) ([^ ]+) ')
   return frontend, tonumber(sequence)
 end
 
--- Puts the delivery into the hands of another frontend.
+-- Assigns the delivery to another frontend.
 function inflight.hand_to(position, line, frontend, sequence)
   redis.call('HSET', key.inflight, position, frontend .. ' ' .. sequence .. string.match(line, '^[^ ]+ [^ ]+( .*)$'))
 end
@@ -42,13 +42,13 @@ function inflight.is_unfetched(flight)
   return string.sub(flight.line, 1, 2) == '* '
 end
 
--- Records that its subscriber has fetched it: its lock begins now.
+-- Records that the subscriber has fetched the item: its lock time begins now.
 function inflight.mark_fetched(flight, since)
   local before, after = string.match(flight.line, '^[^ ]+( [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ )[^ ]+( .*)$')
   redis.call('HSET', key.inflight, flight.position, inflight.NOBODY .. before .. since .. after)
 end
 
--- The flights at these positions, in their order; false for what is not locked.
+-- Returns the locks at these positions, in their order; false where there is none.
 function inflight.get_many(places)
   local found = {}
   for first = 1, #places, 1000 do

@@ -1,9 +1,9 @@
--- The positions of a partition's items, in order and a page at a time: those after a place, or the last ones before one. A place is
+-- Positions of a partition's items, in order, a page at a time: those after a place, or the last ones before one. A place is
 -- `partition-ms-sequence`; of equal positions that of the lower partition comes first.
 -- CALL: back = arg.backwards == '1', from = nil, after = nil, to = nil, before = nil, cut = nil
 local item_listing = {MOST = 5000}
 
--- The end of a range of the log: the position of the place, or what lies beyond it; with that position.
+-- Returns one end of a range of the log for a place, or `beyond` without one, and the place's position.
 local function bound(place, beyond)
   local number, position = string.match(place, '^(%d+)%-(%d+%-%d+)$')
   if not position then return beyond, nil end
@@ -18,7 +18,7 @@ local function within(position)
     and (not before or positions.after(before, position) or (position == before and call.item_listing_to == before))
 end
 
--- As far as the bound of bytes goes: what is read past it would be read in vain. Says by `cut` that it came no further.
+-- Reads no further than the bound of bytes: more would be read in vain. `cut` says that the bound stopped it.
 local function log(from, count)
   local to, places, bytes, ended = call.item_listing_to, {}, 0, false
   while #places < count and bytes <= tonumber(arg.max_bytes) and not ended do
@@ -42,8 +42,8 @@ local function ready(count)
   return redis.call('ZRANGEBYSCORE', key.ready, least, '+inf', 'LIMIT', 0, count)
 end
 
--- Where items stand that have left the order of the log. Times and keys have another order than positions, so of these MOST
--- are looked through each time: of more than so many, beside what is kept, a page may pass some over.
+-- Returns positions of items that have left the order of the log. Times and keys are in another order than positions, so the first MOST
+-- of these are searched each time: if there are more, a page may miss some.
 local function elsewhere(count)
   local found = {ready(count), redis.call('ZRANGE', key.delayed, 0, item_listing.MOST - 1),
     redis.call('ZRANGE', key.lock_deadlines, 0, item_listing.MOST - 1), group_order.waiting(item_listing.MOST), {},
@@ -61,7 +61,7 @@ local function sooner(a, b)
   return positions.after(b, a)
 end
 
--- Puts a position in its place among the first `count`.
+-- Inserts a position into the first `count`.
 local function put(page, count, position)
   if #page == count and not sooner(position, page[count]) then return end
   local low, high = 1, #page + 1
@@ -73,23 +73,23 @@ local function put(page, count, position)
   page[count + 1] = nil
 end
 
--- Up to `count`, in the direction in which they are looked for. As long as nothing is kept that is done, these are entries of
--- the log. Else they are looked for where items stand, and past the cursor.
+-- Returns up to `count` positions, in the direction of the search. While no finished items are kept, these are the entries of the log.
+-- Else it reads the indexes of items, and the log after the cursor.
 function item_listing.page(count)
   call.item_listing_from, call.item_listing_after = bound(arg.after, '-')
   call.item_listing_to, call.item_listing_before = bound(arg.before, '+')
   if call.partition_kept == 0 or call.partition_log_only then return log(call.item_listing_from, count) end
   local started = call.item_listing_after and positions.after(call.item_listing_after, call.partition_cursor)
   local page = log(started and call.item_listing_from or '(' .. call.partition_cursor, count)
-  -- What stands before the cursor comes after what was not read any more.
+  -- The items before the cursor come after those not read any more.
   if call.item_listing_back and call.item_listing_cut then return page end
   for _, places in ipairs(elsewhere(count)) do
     local first, last, step = 1, #places, 1
-    -- Many stand in order: those that are looked for come first, and the others are passed over by one question.
+    -- Many are in order: the wanted ones come first, and one comparison skips each of the others.
     if call.item_listing_back then first, last, step = last, 1, -1 end
     for i = first, last, step do
       local position = places[i]
-      -- Past the cursor all that stands is found in the log.
+      -- After the cursor all items are found in the log.
       if within(position) and not positions.after(position, call.partition_cursor) then put(page, count, position) end
     end
   end

@@ -1,9 +1,9 @@
--- How a lock ends: the item is acknowledged, or it is given back (released, expired, bounced) and may become a dead letter.
+-- Ends locks: the item is acknowledged, or it is given back (released, expired, bounced) and may become a dead letter.
 -- CALL: touched = {}, arrived = {}, freed = 0, ended = {}, pools = {}
--- `pools` are those of subscriptions that have ended in this script, by subid.
+-- `pools` has the pools of subscriptions that ended in this script, by subid.
 local lock_end = {}
 
--- Something has changed what a subscriber holds, or may hold.
+-- Records a change of what a subscriber holds or may hold.
 function lock_end.touch(subid)
   call.lock_end_touched[subid] = true
 end
@@ -13,7 +13,7 @@ local function unlock(flight)
   write_buffer.add('HDEL', key.inflight, flight.position)
   write_buffer.add('ZREM', key.lock_deadlines, flight.position)
   write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(flight.token, flight.position))
-  -- Asked here: this runs for each acknowledgement, and a call costs more than the question.
+  -- Asked here: this runs for each acknowledgement, and a call costs more than the test.
   if call.partition_confirms then confirmations.remove(flight.position) end
   call.lock_end_touched[flight.subid] = true
   call.lock_end_freed = call.lock_end_freed + 1
@@ -23,7 +23,7 @@ local function parked(flight)
   return seldom.any() and redis.call('HGET', key.successors, flight.position) or nil
 end
 
--- The item that was locked goes; a later version, parked while it was locked, becomes an item of its own (X1).
+-- Removes the locked item; a later version, parked while it was locked, becomes an item of its own (X1).
 local function finish(flight, successor, acknowledged)
   local name = successor and '' or flight.item
   if acknowledged and call.partition_keeps then
@@ -51,8 +51,8 @@ function lock_end.acknowledge(flight)
   journal.closed('acknowledged', flight, '')
 end
 
--- `kind` is released, expired or bounced; `request` may hold delay_ms, reason, dead_letter, and untried: it does not count.
--- What nobody has fetched goes back as if it had never been set aside: nobody was given it, so there was no attempt.
+-- `kind` is released, expired or bounced; `request` may have delay_ms, reason, dead_letter, and untried (the attempt does not count). An
+-- unfetched item goes back as if it had never been reserved: nobody received it, so there was no attempt.
 function lock_end.release(flight, kind, request)
   unlock(flight)
   local successor, unfetched = parked(flight), inflight.is_unfetched(flight)
@@ -77,7 +77,7 @@ function lock_end.release(flight, kind, request)
   if kind == 'dead-lettered' or not unfetched then journal.closed(kind, flight, reason) end
 end
 
--- Gives turns back to those that were touched.
+-- Updates the turns of all touched subscribers.
 function lock_end.update_turns()
   write_buffer.flush()
   for subid in pairs(call.lock_end_touched) do call.credit_known[subid] = credit.update_turn(subid, call.lock_end_arrived[subid]) end

@@ -1,8 +1,8 @@
--- When the partition next needs a sweep: a lock's deadline, the end of a delay or of an item's life, a retry, a hand-over that has not
--- arrived, the age of the log, the end of the owner's lease.
+-- When the partition next needs a sweep: a lock's deadline, the end of a delay, an item's expiry, a retry, a hand-over that has not
+-- arrived, the age limit of the log, the end of the owner's lease.
 local next_due = {RETRY_MS = 5000, GRAIN_MS = 60000}
 
--- When what is kept longest of the log gets too old. Coarsely: a visit for each entry would be a busy loop.
+-- Returns when the oldest kept entry gets too old. Coarsely: a sweep for each entry would be a busy loop.
 local function aged()
   local first = redis.call('XRANGE', key.log, '(' .. call.partition_trim, call.partition_cursor, 'COUNT', 1)[1]
   local ends = call.partition_keep_ms + (first and positions.split(first[1]) or call.partition_now)

@@ -1,9 +1,9 @@
--- What a caller that cannot send hands out: items for those who fetch them. To be fair it stops at the first in turn who has to be
--- sent to, and a frontend goes on; when no frontend lives it passes over these, the first `MOST` of them.
+-- Dispatch for a caller that cannot send: it hands items to pull subscribers only. To be fair it stops at the first subscriber in turn
+-- that is sent its items, and a frontend continues. While no frontend lives it skips such subscribers, up to `MOST`.
 -- CALL: owed = false
 local pull_dispatch = {MOST = 1000}
 
--- As `credit.candidates`; a queue that is `cut` has somebody behind it who has to be sent to, so that each gets one item.
+-- As `credit.candidates`. A queue that is `cut` is followed by a subscriber that is sent its items, so each in the queue gets one item.
 function pull_dispatch.candidates(count)
   local first = 0
   while true do
@@ -23,7 +23,7 @@ function pull_dispatch.candidates(count)
   end
 end
 
--- Whether a frontend is to go on with what this caller could not hand out.
+-- Whether a frontend has to continue with what this caller could not hand out.
 function pull_dispatch.frontend_is_due()
   if call.caller_sends or call.caller_alone then return false end
   local waits = call.partition_selects or call.partition_cursor ~= call.partition_tail or redis.call('EXISTS', key.ready) == 1

@@ -1,9 +1,8 @@
--- Makes a delivery that is sent again, or that goes on to its next stage. The token stays; the sequence is new, and another
--- frontend sends it.
+-- Sends a delivery again, or its next stage. The token stays; the sequence is new, and the caller sends it.
 local redelivery = {NOTHING = {by = '', body = '', key = ''}}
 
--- Puts the delivery into the caller's hands and adds it to those that the caller sends; gives how large its payload is. Nothing past the
--- deadline, which gives nil: that is left to `sweep`, since a worker must not begin what another is about to get.
+-- Assigns the delivery to the caller and adds it to the caller's deliveries; returns the size of its payload. Returns nil past the
+-- deadline: `sweep` handles that, since a worker must not begin an item that another is about to get.
 function redelivery.add(deliveries, flight)
   local position = flight.position
   local deadline = tonumber(redis.call('ZSCORE', key.lock_deadlines, position))

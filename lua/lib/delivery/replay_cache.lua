@@ -1,8 +1,8 @@
--- Keeps the answers of retract and unlock, so that a repeated request gets the answer of the first one (Q27). There are two
--- generations: after a minute or 5,000 answers the younger one becomes the older one, and the older one is dropped.
+-- Answers of retract and unlock, so that a repeated request gets the answer of the first one (Q27). There are two generations: after a
+-- minute or 5,000 answers the younger one replaces the older one, which is dropped.
 local replay_cache = {AGE_MS = 60000, COUNT = 5000}
 
--- Zero bytes keep the parts apart: no JID and no request id can hold one.
+-- Zero bytes separate the parts: no JID and no request id contains one.
 local function name(row)
   return row.sender .. '\0' .. row.request .. '\0' .. row.item
 end
@@ -15,7 +15,7 @@ function replay_cache.rotate()
   redis.call('HSET', key.meta, 'answers_since', call.partition_now)
 end
 
--- Asked for only where the request does not hold by itself: a replay is rare.
+-- Asked only when the request does not succeed by itself: replays are rare.
 function replay_cache.given(row)
   if not row.request or row.request == '' then return nil end
   local asked = name(row)

@@ -1,14 +1,14 @@
--- Sends again what was not confirmed in time. After the last try, silence counts as a delivery that came back.
--- Bounded as a dispatch is, and for the same reason; what ending subscriptions give back counts too.
+-- Sends unconfirmed deliveries again. After the last try, the delivery counts as bounced. Bounded as `dispatch` is, and for the same
+-- reason; items given back by ending subscriptions count too.
 local retries = {LIMIT = 200, BYTES = 1048576}
 
--- Gives the deliveries to send and whether more are due.
+-- Returns the deliveries to send, and whether more are due.
 function retries.send()
   local due = call.partition_confirms and call.caller_sends
     and redis.call('ZRANGEBYSCORE', key.retries, '-inf', call.partition_now, 'LIMIT', 0, retries.LIMIT) or {}
   local made, bytes = {}, 0
   for i, position in ipairs(due) do
-    -- One by one: a subscription that ends takes others of these along.
+    -- One by one: a subscription that ends gives back others of these.
     local flight, stage, tried = inflight.get_many({position})[1], confirmations.of(position)
     if flight and tried >= retry_schedule.attempts() then
       delivery_failures.end_lock(flight, 'silent', false)

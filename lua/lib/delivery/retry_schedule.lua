@@ -1,4 +1,4 @@
--- When a delivery that is not confirmed is sent again: `retry` has the first pause and the longest one in ms, and how often.
+-- When an unconfirmed delivery is sent again: `retry` has the first and the longest pause in ms, and the number of retries.
 local retry_schedule = {ASIDE_MS = 5000}
 
 local function pause(tries)
@@ -10,15 +10,15 @@ function retry_schedule.attempts()
   return tonumber(string.match(arg.retry, '(%d+)$')) + 1
 end
 
--- Records that something is sent for the how-many-th time.
+-- Records the number of tries, and when the next is due.
 function retry_schedule.put(position, stage, tries)
   write_buffer.add('HSET', key.confirmations, position, string.format('%s %d', stage, tries))
   write_buffer.add('ZADD', key.retries, string.format('%d', call.partition_now + pause(tries)), position)
 end
 
--- Records the first try of what is to be confirmed and gives the lock's deadline. The time for an assured item starts when
--- its receiver may begin, so until then the deadline leaves room for every try. A lock of an item that is to be fetched starts
--- with the fetch; until then the item is set aside for `ASIDE_MS`, or as long as a lock lasts if that is less.
+-- Records the first try of a delivery and returns the lock's deadline. The time for an assured item starts when its receiver may begin,
+-- so the first deadline leaves room for all tries. The time of a pulled item starts when it is fetched; until then the item is reserved
+-- for `ASIDE_MS`, or for the lock time if that is shorter.
 function retry_schedule.begin(position, stage)
   if stage == 'unacknowledged' then return call.partition_deadline_text end
   if stage == 'pulled' then

@@ -1,5 +1,5 @@
--- Send marks: up to which sequence a frontend has surely sent its deliveries. `-` removes the mark: the frontend is about to resign, and
--- nobody takes over from one that has left the list of frontends.
+-- Sent marks: the sequence up to which a frontend has surely sent its deliveries. `-` removes the mark of a frontend that is about to
+-- stop: nobody takes over from one that has left the list of frontends.
 local send_marks = {}
 
 function send_marks.record()

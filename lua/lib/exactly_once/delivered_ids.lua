@@ -1,5 +1,5 @@
--- Messages that are delivered, so that late copies are known (SX9): name -> the digests of what was delivered under it, the latest
--- first (SX10). A line that begins with `-`: the last message under the name is not delivered.
+-- Remembers delivered messages, so that late copies are recognised (SX9): name -> digests of the messages delivered under it, the latest
+-- first (SX10). A line that begins with `-`: the last message of that name is not delivered yet.
 local delivered_ids = {DIGESTS = 16}
 
 function delivered_ids.digest(record)
@@ -24,7 +24,7 @@ function delivered_ids.count()
   return redis.call('HLEN', key.delivered) + redis.call('HLEN', key.delivered_old)
 end
 
--- Two generations, each of one window, so that a mark stays for one window at least; the empty name has its beginning.
+-- Two generations of one window each, so that a line stays for at least one window; the empty name has the beginning of the window.
 local function write(now, window, name, mark)
   local since = redis.call('HGET', key.delivered, '')
   if since and now - tonumber(since) >= window then
@@ -38,7 +38,7 @@ local function write(now, window, name, mark)
   end
 end
 
--- A delivered name comes again for another message.
+-- A delivered name is used again for another message.
 function delivered_ids.reopen(now, window, name)
   local mark = of(name)
   if mark and string.sub(mark, 1, 1) ~= '-' then write(now, window, name, '-' .. mark) end

@@ -1,8 +1,8 @@
--- The epochs of groups (E27): group -> `epoch kept`. While a member owns the partition, kept is 0. After its connection was lost,
--- kept is when its lease would have ended (EX11). A group without a record has epoch 0, so any epoch is accepted (EX15).
+-- The epochs of groups (E27): group -> `epoch kept`. While a member owns the partition, kept is 0. After its connection was lost, kept is
+-- when its lease would have ended (EX11). A group without a record has epoch 0, so any epoch is accepted (EX15).
 local group_epochs = {GROUPS = 1000}
 
--- The epoch that an attach must go beyond; nil for none.
+-- Returns the epoch that an attach must exceed; nil for none.
 function group_epochs.recorded(group)
   local line = redis.call('HGET', key.group_epochs, group)
   if not line then return nil end
@@ -12,8 +12,8 @@ function group_epochs.recorded(group)
   return nil
 end
 
--- The epoch under which an attach of `group` that asks for one, for none (empty) or for whichever is next (`+`) succeeds;
--- nil when it must not (E28, EX13, EX14).
+-- Returns the epoch that an attach of `group` gets when it requests one, none (empty) or the next (`+`); nil when it is refused (E28,
+-- EX13, EX14).
 function group_epochs.granted(group, asked)
   local who, recorded = partition_owner.get(), group_epochs.recorded(group)
   if who and (who.group ~= group or asked == '') then return nil end
@@ -22,7 +22,7 @@ function group_epochs.granted(group, asked)
   return asked
 end
 
--- Whether one more group may have a record; those that are over make room.
+-- Whether one more group may have a record; removes those that are over if needed.
 function group_epochs.room(group)
   if redis.call('HEXISTS', key.group_epochs, group) == 1 or redis.call('HLEN', key.group_epochs) < group_epochs.GROUPS then return true end
   local names = redis.call('HKEYS', key.group_epochs)

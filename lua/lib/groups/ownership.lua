@@ -1,7 +1,7 @@
--- How ownership ends when its lease ends, and how the locks from before an attach end.
+-- Ends the ownership of a partition when its lease ends, and the locks from before an attach.
 local ownership = {CHUNK = 300}
 
--- Frees a partition whose owner has not been heard of for the time of its lease (EX16).
+-- Frees a partition whose owner has not renewed its lease (EX16).
 function ownership.lapse()
   local who = partition_owner.get()
   if not who or who.lease > call.partition_now then return end
@@ -9,9 +9,9 @@ function ownership.lapse()
   unsubscribing.release(who.subid, 'released', 'lapsed')
 end
 
--- Ends locks from before the owner's attach, a bounded part at a time: until all have ended it is handed nothing, so that
--- what is found locked is one of them. The fence refuses those that are left. Whoever shared the partition is told of each of
--- its locks, whoever owned it has been told of all at once.
+-- Ends locks from before the owner's attach, a bounded part at a time. The owner gets nothing until all have ended, so every lock found
+-- is one of them; the fence refuses the others. A former shared subscriber gets a notice of each of its locks; a former owner has got one
+-- notice for all.
 function ownership.clear(reason)
   local who, told = partition_owner.get(), {}
   for _, each in ipairs(call.ownership_loss_notices) do told[each[2]] = told[each[2]] or each[1] == 'lost' end

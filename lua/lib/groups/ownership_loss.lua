@@ -1,9 +1,9 @@
--- How an owner loses its partition; `notices` go to those who have to be told.
+-- Ends an owner's hold of its partition; `notices` has the messages to send.
 -- CALL: notices = {}
 local ownership_loss = {}
 
--- Frees the partition if it is this subscriber's. Its group's epoch begins anew, or is `kept` until the lease would have
--- ended: a connection that is lost is not closed by its owner (EX11). With a `reason` the owner is to be told (E28).
+-- Frees the partition if this subscriber owns it. Its group's epoch is reset, or `kept` until the lease would have ended: a lost
+-- connection is not the owner's decision (EX11). With a `reason` the owner gets a notice (E28).
 function ownership_loss.end_of(subid, kept, reason)
   local who = partition_owner.get()
   if not who or who.subid ~= subid then return end

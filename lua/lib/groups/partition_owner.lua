@@ -1,10 +1,10 @@
--- Who owns the partition, if anybody does (E26, E28). `meta` has the `owner`, a line `subid lease clearing group`, and the
--- `fence`, the token of the last attach: a lock with a lower token authorises nothing (EX11). The lease is a time in ms
--- (EX16); `clearing` is 1 while locks below the fence are left. An owner always has a subscription.
+-- The owner of the partition, if it has one (E26, E28). `meta` has the `owner`, a line `subid lease clearing group`, and the `fence`, the
+-- token of the last attach: a lock with a lower token is void (EX11). The lease is a time in ms (EX16); `clearing` is 1 while locks below
+-- the fence are left. An owner always has a subscription.
 -- CALL: found = nil
 local partition_owner = {}
 
--- Read once a script; false while nobody owns it.
+-- Reads it once per script; returns false without an owner.
 function partition_owner.get()
   if not call.partition_owner then return false end
   if call.partition_owner_found == nil then
@@ -14,7 +14,7 @@ function partition_owner.get()
   return call.partition_owner_found
 end
 
--- Whether a subscription owns the partition: what it holds here is no part of the credit that is shared.
+-- Whether a subscription owns the partition: its locks here do not count towards shared credit.
 function partition_owner.is(subid)
   local who = partition_owner.get()
   return who and who.subid == subid
@@ -36,8 +36,8 @@ function partition_owner.renew(who)
   partition_owner.put(who)
 end
 
--- Whatever the owner does here shows that it lives: its lease is renewed when half of it is gone, which spares a write each
--- time. `subids` are the names of the subscriptions that a sender may have.
+-- Any command of the owner renews its lease, but only when half of it is gone, which saves writes. `subids` are the subscriptions that a
+-- sender may have.
 function partition_owner.renew_when_seen(subids)
   local who = partition_owner.get()
   if not who or who.lease - call.partition_now > call.partition_lock_ms / 2 then return end

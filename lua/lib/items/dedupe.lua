@@ -1,5 +1,5 @@
--- What is published once: item ids where the node ignores repeats (X1), and the tickets of rows. A ticket may be followed by a zero byte
--- and a digest of the item.
+-- Recognises repeated publishes: by item id where the node ignores repeats (X1), and by the tickets of rows. A ticket may be followed by
+-- a zero byte and a digest of the item.
 local dedupe = {DIGEST = 'digest '}
 
 local function ticket(row)
@@ -15,7 +15,7 @@ function dedupe.seen(row)
     or dedupe.by_item_id(row) and dedupe_window.has(dedupe_window.ITEM, row.item)
 end
 
--- Whether what came under the ticket of a row said something else.
+-- Whether the ticket of a row was used with another item.
 function dedupe.differs(row)
   return ticket(row) ~= row.once and dedupe_window.has(dedupe_window.TICKET, ticket(row))
     and not dedupe_window.has(dedupe.DIGEST, row.once)

@@ -1,5 +1,5 @@
--- Names that take effect once, remembered for a time. The kinds are apart, so that nobody can choose a name of another kind: item ids,
--- tickets that the service gives to publishes, and tickets of items that come from other nodes.
+-- Names that take effect once, remembered for a time. The kinds are separate, so that nobody can choose a name of another kind: item ids,
+-- tickets that the service gives to publishes, and tickets of items handed over by other nodes.
 -- CALL: new = nil
 local dedupe_window = {ITEM = 'item ', TICKET = 'ticket ', HANDED = 'handed '}
 
@@ -13,7 +13,7 @@ function dedupe_window.keep(kind, name, ms)
   call.dedupe_window_new = call.dedupe_window_new or {}
   call.dedupe_window_new[kind .. name] = true
   write_buffer.add('ZADD', key.dedupe, string.format('%.0f', call.partition_now + ms), kind .. name)
-  -- Two forgotten for each remembered: the window never grows past what is inside it.
+  -- Remove two for each one added: the window never grows past its valid names.
   local old = redis.call('ZRANGEBYSCORE', key.dedupe, '-inf', call.partition_now, 'LIMIT', 0, 2)
   if #old > 0 then redis.call('ZREM', key.dedupe, unpack(old)) end
 end

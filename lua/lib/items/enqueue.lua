@@ -1,4 +1,4 @@
--- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where the item goes.
+-- Publishes an item: checks for a repeated id (X1) and for room (P17, PX4), and stores it.
 -- CALL: known = nil, count = nil
 local enqueue = {}
 
@@ -7,7 +7,7 @@ function enqueue.prepare(rows)
   for i = 1, #rows do
     if rows[i].item ~= '' then ids[#ids + 1] = rows[i].item end
   end
-  -- Done work takes no place.
+  -- Kept entries of finished items do not count.
   call.enqueue_known, call.enqueue_count = {}, redis.call('XLEN', key.log) - call.partition_kept
   if #ids == 0 then return end
   local found = items.positions_of(ids)
@@ -25,7 +25,7 @@ function enqueue.prepare(rows)
   end
 end
 
--- What stands under an id. Looked at when its row comes: whether an item waits is read with its payload.
+-- Returns the present item with an id. Read only when its row is reached: whether an item waits is read with its payload.
 function enqueue.known(id)
   local known = call.enqueue_known[id]
   if known and known.asked then
@@ -35,7 +35,7 @@ function enqueue.known(id)
   return call.enqueue_known[id]
 end
 
--- A row that gives subids may publish only while one of them is subscribed (publish model `subscribers`).
+-- A row with subids may publish only while one of them is subscribed (publish model `subscribers`).
 function enqueue.may_publish(row)
   if row.subids == '' then return true end
   for _, subid in ipairs({jids.subids(row.subids)}) do
@@ -50,7 +50,7 @@ function enqueue.is_duplicate(row)
   return dedupe.seen(row) or (dedupe.by_item_id(row) and enqueue.known(row.item) ~= nil)
 end
 
--- The service will give this id to an item that is yet to come: two items of one name could not be told apart (P33).
+-- The service may give this id to a later item, and two items of one name could not be told apart (P33).
 function enqueue.is_future_id(row)
   local position = positions.of_item_id(row.item)
   return position and positions.split(position) >= call.partition_now and positions.after(position, call.partition_tail)
@@ -86,7 +86,7 @@ function enqueue.append(row)
   call.enqueue_count = call.enqueue_count + 1
   dedupe.remember(row)
   if call.partition_log_only then
-    -- Nothing of a log ever waits: whoever reads it does so at a place of its own.
+    -- Entries of a log never wait: each reader has its own position.
     call.partition_cursor = position
     retention.keep(position, #row.body)
   end
@@ -96,7 +96,7 @@ function enqueue.append(row)
   return row.item
 end
 
--- A waiting item is replaced in place and starts anew, unless it goes where its new priority is; a locked one gets a parked successor.
+-- Replaces a waiting item in place; it starts anew, and with another priority it moves. A locked item gets a successor, which waits.
 function enqueue.replace(row)
   local known = call.enqueue_known[row.item]
   if row.hints ~= '' then call.partition_hinted = call.partition_hinted or partition.turn_on('hinted') end
@@ -113,7 +113,7 @@ function enqueue.replace(row)
   redis.call('HSET', beside, known.position, log_id)
   if not known.flight then
     redis.call('HDEL', key.history, known.position)
-    -- What was found of the payload before holds no more.
+    -- Selectors were matched against the old payload.
     if call.partition_selects and skipped_items.contains(known.position) then
       skipped_items.remove(known.position)
       redis.call('ZADD', group_order.place(known.position))

@@ -1,10 +1,10 @@
--- Delays that are not over, and items whose time to live is over: these perish, and nobody is handed them any more. One in flight may
--- still be acknowledged.
+-- Items that are delayed, and items whose time to live is over: these expire and are not handed out any more. An item in flight may still
+-- be acknowledged.
 -- CALL: perished = 0, bytes = 0, more = false
--- Bounded by count and by bytes: an entry is read with its payload. `perished` and `bytes` are how many and how much in this script.
+-- Bounded by count and by bytes: an entry is read with its payload. `perished` and `bytes` count expired items of this script.
 local expiry = {LIMIT = 200, BYTES = 1048576}
 
--- The record is as that of an attempt which took no time.
+-- Writes the journal record of an attempt that took no time.
 local function perish(position, entry, attempts)
   local line = inflight.line(inflight.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, call.partition_stamp,
     #entry.body, inflight.holder(''), items.name(position, entry))
@@ -14,7 +14,7 @@ local function perish(position, entry, attempts)
   call.expiry_perished = call.expiry_perished + 1
 end
 
--- Whether an item that is next has perished instead; it goes with the next flush.
+-- Expires the next item if it is due; returns whether it did. The next flush removes it.
 function expiry.expire_if_due(position, entry, attempts)
   local at = scheduling.of(entry).ends
   if at == 0 or at > call.partition_now then return false end
@@ -22,7 +22,7 @@ function expiry.expire_if_due(position, entry, attempts)
   return true
 end
 
--- Whether an item that nobody has had done with perishes instead of waiting again.
+-- Expires an item that came back, instead of making it wait again, if it is due; returns whether it did.
 function expiry.expire_or_wait(flight, attempts)
   local entry = log_entries.get(flight.log_id)
   if expiry.expire_if_due(flight.position, entry, attempts) then return true end
@@ -30,7 +30,7 @@ function expiry.expire_or_wait(flight, attempts)
   return false
 end
 
--- Lets those perish whose time is over; `more` says that a bound has left some of them.
+-- Expires items that are due; `more` says that a bound has left some.
 function expiry.sweep()
   local over = redis.call('ZRANGEBYSCORE', key.expirations, '-inf', call.partition_now, 'LIMIT', 0, expiry.LIMIT)
   call.expiry_more = #over == expiry.LIMIT
@@ -44,14 +44,14 @@ function expiry.sweep()
       call.expiry_bytes = call.expiry_bytes + #entry.body
       perish(position, entry, attempt_history.of(position).attempts)
     else
-      -- A hand at redis-cli has removed it.
+      -- Somebody has removed the entry with redis-cli.
       scheduling.remove(position)
     end
   end
   write_buffer.flush()
 end
 
--- Whether the cursor is yet to bring an item: all but those of another priority, and versions that are items of their own.
+-- Whether the cursor will still reach an item: not one with another priority, nor a version that became an item of its own.
 function expiry.is_past_cursor(position)
   if not positions.after(position, call.partition_cursor) then return false end
   local first = log_entries.get(position)
@@ -59,11 +59,11 @@ function expiry.is_past_cursor(position)
   return first and not first.at and not scheduling.of(first).rank
 end
 
--- Whether an item that is next goes out: not when its time is over or has yet to come, nor while another of its group is ahead.
+-- Whether the next item may go out: not if it has expired or is delayed, nor after another of its group.
 function expiry.may_go_out(position, group, entry, past)
-  -- What does not go counts as passed over, lest a script go through any number of them.
+  -- An item that does not go out counts as skipped, so that a script skips a bounded number.
   call.group_order_skipped = call.group_order_skipped + 1
-  -- It may be here before what is due has been moved.
+  -- The item may be here before it was moved out of `delayed`.
   if scheduling.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end
   if expiry.expire_if_due(position, entry, past.attempts) or not group_order.may_go_out(position, group) then return false end
   if scheduling.is_delayed(entry) then
@@ -75,8 +75,8 @@ function expiry.may_go_out(position, group, entry, past)
   return true
 end
 
--- An item that waits begins anew with the hints of what replaces it; a delay that a worker asked for stays. Places are within a rank:
--- with another one it goes, and false says so.
+-- Replaces the delay, priority and expiry of a waiting item; a delay that a worker asked for stays. With another priority the old item is
+-- dropped, and false is returned.
 function expiry.replace(position, row)
   local before = log_entries.current(position)
   if scheduling.rank(position) ~= scheduling.of(row).rank then

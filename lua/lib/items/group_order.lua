@@ -1,5 +1,5 @@
--- Order within a group, for nodes that ask for it. One item of each group key is the head (`group_heads`): it is in flight, or on its
--- way there. Those after it stand in `group_blocked` until it has left the queue. `group_of` says which group each of both is in.
+-- Order within a group, for nodes that ask for it. One item of each group key is the head (`group_heads`): it is in flight, or next to
+-- be. Later ones wait in `group_blocked` until the head has left the queue. `group_of` has the group of each of both.
 -- CALL: skipped = 0
 local group_order = {MOST = 500}
 
@@ -14,7 +14,7 @@ local function position_of(text)
   return ms .. '-' .. seq
 end
 
--- Whether an item that is next in the queue may go out; else it is blocked, to come back when those ahead of it are gone.
+-- Whether the next item of the queue may go out; else it is blocked until those before it are gone.
 function group_order.may_go_out(position, group)
   if not call.partition_ordered then return true end
   group = redis.call('HGET', key.group_of, position) or group
@@ -31,14 +31,14 @@ function group_order.may_go_out(position, group)
   return false
 end
 
--- Where an item stands that may go out and is not for the cursor to bring, as ZADD takes it.
+-- Returns the index of an item that may go out and that the cursor will not reach, as arguments of ZADD.
 function group_order.place(position)
   local rank = call.partition_hinted and scheduling.rank(position)
   if rank then return key.by_priority, rank, positions.padded(position) end
   return key.ready, positions.place(position), position
 end
 
--- An item has left the queue: the next of its group is ready.
+-- Records that an item has left the queue: the next of its group is ready.
 function group_order.remove(position)
   local group = call.partition_ordered and redis.call('HGET', key.group_of, position)
   if not group then return end
@@ -58,7 +58,7 @@ function group_order.remove(position)
   end
 end
 
--- Up to `count` of those that are blocked.
+-- Returns the positions of up to `count` blocked items.
 function group_order.waiting(count)
   local found = redis.call('ZRANGE', key.group_blocked, 0, count - 1)
   for i, text in ipairs(found) do found[i] = position_of(text) end

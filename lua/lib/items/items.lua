@@ -1,7 +1,8 @@
 -- Finds items by id, and removes them from the queue for good.
 local items = {}
 
--- Positions of these ids, in their order, false where there is none; an id that the service made may name what is gone.
+-- Returns the positions of these ids, in their order, false where there is none. A position from an id that the service made may have no
+-- item any more.
 function items.positions_of(ids)
   local found = {}
   for first = 1, #ids, 1000 do
@@ -18,16 +19,16 @@ function items.name(position, entry)
   return entry.item ~= '' and entry.item or positions.item_id(position)
 end
 
--- The entry of an item that is not locked; nil when there is none, when it is on its way to the dead letters, or when
--- `item` is not what it is called: a publisher's id does not make the service's id for the same place another name of it.
+-- Returns the entry of an item that is not locked; nil when there is none, when it is on its way to another node, or when its name is not
+-- `item`: an item with its publisher's id has no second name.
 function items.waiting(position, item)
   if redis.call('HEXISTS', key.handovers, position) == 1 then return nil end
   local entry = log_entries.current(position)
   if call.partition_kept > 0 and not call.partition_log_only and retention.done({position}, {''})[1] then return nil end
-  -- One of another priority has its place for as long as it is there.
+  -- An item with another priority is in `by_priority` while it exists.
   local rank = entry and entry.hints ~= '' and scheduling.of(entry).rank
   if rank and not scheduling.rank(position) then return nil end
-  -- An entry that belongs to another position is a version of that item, no item of its own.
+  -- An entry for another position is a version of that item, unless it became an item of its own.
   if entry and entry.at and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.group_of, position) == 0
     and not (rank or call.partition_selects and skipped_items.contains(position)) then
@@ -42,7 +43,7 @@ local function forget(position, log_id, item)
   if item ~= '' and not positions.made(item, position) then write_buffer.add('HDEL', key.index, item) end
 end
 
--- Erases an item, whose payload is at `log_id`; `item` is the publisher's id or empty.
+-- Erases an item whose payload is at `log_id`; `item` is the publisher's id or empty.
 function items.erase(position, log_id, item)
   log_entries.forget_new()
   write_buffer.add('XDEL', key.log, position)
@@ -50,7 +51,7 @@ function items.erase(position, log_id, item)
   forget(position, log_id, item)
 end
 
--- Ends an item whose work is done and leaves its entries in the log.
+-- Finishes an item and keeps its entries in the log.
 function items.keep(position, log_id, item, bytes)
   retention.keep(log_id, bytes)
   local first = log_id ~= position and log_entries.get(position)
@@ -58,9 +59,9 @@ function items.keep(position, log_id, item, bytes)
   forget(position, log_id, item)
 end
 
--- Erases an item that waits, wherever it stands.
+-- Erases a waiting item and all its index entries.
 function items.drop(position, entry)
-  -- The entries of a log are kept from the beginning; their going counts.
+  -- A log keeps its entries from the start, so removing one counts.
   if call.partition_log_only then retention.lose(position, #entry.body) end
   items.erase(position, entry.log_id, entry.item)
   write_buffer.add('ZREM', key.ready, position)

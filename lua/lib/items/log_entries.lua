@@ -1,19 +1,19 @@
--- Entries of the log: `by`, `body`, `id` unless the service made it, `key` when it belongs to a group, `hints` when its publisher
--- asked for any, and `at` on a later version of an item: the position it belongs to. The FIFO cursor passes over entries with `at`.
+-- Entries of the log: `by`, `body`, `id` unless the service made it, `key` when it belongs to a group, `hints` with a delay, priority or
+-- expiry, and `at` on a later version of an item: the position of that item. The FIFO cursor skips entries with `at`.
 -- CALL: seen = 0, cost = 0, next = nil, new = nil, before = nil, given = 0
--- `new` are the entries that this call has appended, after the place `before`, as long as they are all that stands there; `given` is how
--- many of them have been handed on. They need not be read again.
+-- `new` has the entries that this call appended after the position `before`, while nothing else is there; `given` is how many of them
+-- were handed out. They need not be read again.
 local log_entries = {FIRST = 8}
 local PLAIN, ID, NAMES = {}, 'id', {id = 'item', key = 'key', at = 'at', hints = 'hints'}
 
 function log_entries.read(raw)
   local values = raw[2]
-  -- `by` and `body` always come first; the names stand in Redis for the SRE's eyes (and cost nothing: a stream stores
-  -- repeated field names once).
+  -- `by` and `body` always come first. The field names are for people who look with redis-cli, and cost nothing: a stream stores repeated
+  -- names once.
   local cost = 0.5 + #values[4] / budget.PAGE
   call.budget_spent, call.log_entries_cost = call.budget_spent + cost, call.log_entries_cost + cost
   call.log_entries_seen = call.log_entries_seen + 1
-  -- Two more come to these where it waits: a table of nine takes twice the memory and time.
+  -- `ready_queue` adds two fields to these six: a table of nine takes twice the memory and time.
   local entry = {log_id = raw[1], by = values[2], body = values[4], item = '', key = '', hints = ''}
   for i = 5, #values, 2 do entry[NAMES[values[i]]] = values[i + 1] end
   return entry
@@ -28,7 +28,7 @@ function log_entries.replacement(position)
   return seldom.any() and redis.call('HGET', key.replaced, position) or nil
 end
 
--- The entry whose payload stands for the item now: a replaced item keeps its position (X1).
+-- Returns the entry with the present payload of the item: a replaced item keeps its position (X1).
 function log_entries.current(position)
   return log_entries.get(log_entries.replacement(position) or position)
 end
@@ -46,15 +46,15 @@ local function optional(item, group, at, hints)
   return fields
 end
 
--- How many of `count` entries to read at once: not many more than the budget has room for, by the size of those read before, since
--- a body cannot be left out.
+-- Returns how many of `count` entries to read at once: by the size of earlier ones, not many more than the budget allows, since an entry
+-- cannot be read without its body.
 function log_entries.fit(count)
   local room = log_entries.FIRST
   if call.log_entries_seen > 0 then room = math.floor((budget.WORK - call.budget_spent) * call.log_entries_seen / call.log_entries_cost) end
   return math.min(count, math.max(room, 1))
 end
 
--- Up to `count` entries from one place to another, the last ones first with `back`; gives whether there are no more, too.
+-- Returns up to `count` entries of a range, the last ones first with `back`, and whether there are no more.
 function log_entries.range(from, to, count, back)
   local asked = log_entries.fit(count)
   local found = back and redis.call('XREVRANGE', key.log, to, from, 'COUNT', asked)
@@ -63,7 +63,7 @@ function log_entries.range(from, to, count, back)
   return found, #found < asked
 end
 
--- Up to `count` entries after a place; gives whether there are no more, too.
+-- Returns up to `count` entries after a position, and whether there are no more.
 function log_entries.after(place, count)
   local new, given = call.log_entries_new, call.log_entries_given
   if not new or place ~= (given == 0 and call.log_entries_before or new[given].log_id) then
@@ -73,12 +73,13 @@ function log_entries.after(place, count)
   return {unpack(new, given + 1, call.log_entries_given)}, call.log_entries_given == #new
 end
 
--- Some of what this call has appended may not stand in the log any more.
+-- Called when entries that this call appended may have been removed.
 function log_entries.forget_new()
   call.log_entries_new = false
 end
 
--- `row` has `item`, `key`, `by`, `body` and `hints`; `at` is the position of the item that it is a later version of, or empty.
+-- Appends `row`, which has `item`, `key`, `by`, `body` and `hints`; `at` is the position of the item that it is a later version of, or
+-- empty.
 function log_entries.append(row, at)
   call.budget_spent = call.budget_spent + 0.5 + #row.body / budget.PAGE
   if not call.log_entries_next then

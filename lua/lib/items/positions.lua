@@ -6,35 +6,35 @@ function positions.split(position)
   return tonumber(ms), tonumber(seq)
 end
 
--- A text that sorts as the log does.
+-- Returns a text that sorts as the log does.
 function positions.padded(position)
   local ms, seq = string.match(position, '^(%d+)-(%d+)$')
   return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
 end
 
--- The last position that can be before this one.
+-- Returns the last position that can be before this one.
 function positions.before(position)
   local ms, seq = positions.split(position)
   if seq > 0 then return string.format('%.0f-%.0f', ms, seq - 1) end
   return ms > 0 and string.format('%.0f-18446744073709551615', ms - 1) or '0-0'
 end
 
--- A number that sorts as the log does. 1,024 places a millisecond keep it below 2^53 until the year 2248; items past
--- the 1,023rd of one millisecond share a place and then sort by their text.
+-- Returns a number that sorts as the log does. 1,024 numbers a millisecond keep it below 2^53 until the year 2248; items past the 1,023rd
+-- of one millisecond share a number and then sort by their text.
 function positions.place(position)
   local ms, seq = positions.split(position)
   return ms * 1024 + math.min(seq, 1023)
 end
 
 function positions.after(a, b)
-  -- Of one length, with times of thirteen digits as they are until 2286, they sort as texts.
+  -- Positions of equal length sort as texts: times have thirteen digits until 2286.
   if #a == #b and string.byte(a, 14) == 45 and string.byte(b, 14) == 45 then return a > b end
   local ams, aseq = positions.split(a)
   local bms, bseq = positions.split(b)
   return ams > bms or (ams == bms and aseq > bseq)
 end
 
--- An id that the service made says where its item is, so it needs no index entry: the partition's number, the position.
+-- An id that the service made contains the position, so it needs no index entry: the partition's number, the position.
 function positions.item_id(position)
   return arg.number .. '-' .. position
 end
@@ -44,9 +44,10 @@ function positions.made(item, position)
   return item == positions.item_id(position)
 end
 
--- False for any other id. Only as `item_id` writes it: Redis reads `7-00` as `7-0` too, and refuses numbers of more than 20 digits.
+-- Returns the position of an id that the service made; false for any other id. Accepts only what `item_id` writes: Redis reads `7-00` as
+-- `7-0` too, and refuses numbers of more than 20 digits.
 function positions.of_item_id(item)
-  -- Most ids are none: the beginning is compared sooner than a pattern.
+  -- Most ids are other ones: comparing the prefix is faster than a pattern.
   local prefix = arg.number .. '-'
   if string.sub(item, 1, #prefix) ~= prefix then return false end
   local position = string.match(item, '^[1-9]%d*%-%d+$', #prefix + 1)

@@ -1,10 +1,10 @@
--- What waits, in order: what is more urgent than usual (`by_priority`), `ready` (left FIFO order and may go out), the log from the
--- cursor on, and last what is less urgent than usual.
+-- Waiting items in order: those with a higher priority (`by_priority`), `ready` (items that left the FIFO order and may go out), the log
+-- from the cursor on, and last those with a lower priority.
 -- CALL: more = false
--- `more` says that a bound has left something that is due.
+-- `more` says that a bound has left due items.
 local ready_queue = {DUE = 200}
 
--- Lets perish what is over, and moves what is due out of `delayed`, to where it may go out.
+-- Expires items, and moves those whose delay is over from `delayed` to where they may go out.
 function ready_queue.promote()
   if call.partition_hinted then expiry.sweep() end
   if not seldom.any() then
@@ -21,12 +21,12 @@ function ready_queue.promote()
   write_buffer.flush()
 end
 
--- Whether what was taken has used up the budget.
+-- Whether the items taken so far have used up the budget.
 local function spent(taken)
   return #taken > 0 and budget.over()
 end
 
--- From `ready`, or from `by_priority` those of some ranks.
+-- Takes from `ready`, or those of some ranks from `by_priority`.
 local function from_ready(count, taken, first, last)
   while count > 0 and call.group_order_skipped < group_order.MOST and not spent(taken) do
     local most = log_entries.fit(count)
@@ -34,10 +34,10 @@ local function from_ready(count, taken, first, last)
     local over = #out < most
     for _, position in ipairs(out) do
       local entry, past = log_entries.current(position), attempt_history.of(position)
-      -- Its group is its first version's.
+      -- An item's group is that of its first version.
       local earliest = call.partition_ordered and entry and entry.log_id ~= position and log_entries.get(position) or entry
       local admits = entry and entry.hints ~= '' and expiry.may_go_out or group_order.may_go_out
-      -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
+      -- Only somebody with redis-cli removes an entry of a waiting item: skip it.
       if entry and admits(position, earliest.key, entry, past) then
         entry.position, entry.past = position, past
         taken[#taken + 1] = entry
@@ -51,13 +51,13 @@ end
 
 local function from_log(count, taken)
   while count > 0 and call.partition_cursor ~= call.partition_tail and call.group_order_skipped < group_order.MOST and not spent(taken) do
-    -- Where many are passed over, they are not read one by one.
+    -- If many were skipped, read more at a time.
     local found, ended = log_entries.after(call.partition_cursor, math.max(count, call.group_order_skipped))
     if #found == 0 and ended then call.partition_cursor = call.partition_tail end
     for i = 1, #found do
       local entry, position = found[i], found[i].log_id
       call.partition_cursor = position
-      -- A version, or what stands in `by_priority`: retention keeps those of items that are done as well, and there may be any number.
+      -- A version, or an item of `by_priority`. Retention keeps those of finished items as well, so there may be any number.
       if entry.at or (entry.hints ~= '' and scheduling.of(entry).rank) then
         call.group_order_skipped = call.group_order_skipped + 1
       else
@@ -75,8 +75,8 @@ local function from_log(count, taken)
   end
 end
 
--- Takes up to `count` items out of the waiting, as entries with their `position` and their `past`, but for those passed over; with
--- `yielding` those first that give way to others.
+-- Takes up to `count` waiting items, as entries with their `position` and their `past`, except skipped ones; with `yielding` the lowest
+-- priority first.
 function ready_queue.next(count, yielding)
   local taken = {}
   if call.partition_hinted then from_ready(count, taken, scheduling.first_ranks(yielding)) end
@@ -88,7 +88,7 @@ function ready_queue.next(count, yielding)
   return taken
 end
 
--- These too, and first; the caller gives each of them a lock.
+-- Takes skipped items too, and first; the caller locks each of them.
 function ready_queue.take(count, yielding)
   if not call.partition_selects then return ready_queue.next(count, yielding) end
   local taken = {}

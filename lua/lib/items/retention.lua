@@ -1,4 +1,4 @@
--- Which entries stay in the log when their work is done (the options of retention), and which of them have to go.
+-- Decides which entries of finished items stay in the log (the options of retention), and which have to go.
 local retention = {}
 
 local function keep_out(done, places, command, name)
@@ -7,9 +7,9 @@ local function keep_out(done, places, command, name)
   for i = 1, #places do done[i] = done[i] and not found[i] end
 end
 
--- The one test for it: never marked, always derived. What is done stands before the cursor and in none of the places
--- where an item stands; nor is it (an entry with `ats` of its own) the version of an item that waits. For some entries at
--- once, since each question is asked of all places.
+-- Whether each entry belongs to a finished item. This is derived, never stored: such an entry is before the cursor and in no index of
+-- items, and it is not the current version (an entry with `ats`) of another item. Asks for several entries at once, since each index is
+-- asked for all of them.
 function retention.done(places, ats)
   local done = {}
   for i, position in ipairs(places) do
@@ -36,7 +36,7 @@ function retention.done(places, ats)
   return done
 end
 
--- An entry that is kept goes: by itself, because its owner wants it, or with all of them.
+-- Removes a kept entry: trimmed, removed by an owner, or purged.
 function retention.lose(log_id, bytes)
   log_entries.forget_new()
   call.partition_kept, call.partition_kept_bytes = call.partition_kept - 1, call.partition_kept_bytes - bytes
@@ -44,7 +44,7 @@ function retention.lose(log_id, bytes)
   write_buffer.add('XDEL', key.log, log_id)
 end
 
--- An entry whose work is done. What `trim` has passed while it waited is older than all that may be kept.
+-- Keeps the entry of a finished item. An entry that `trim` has passed while it waited is older than all that may be kept.
 function retention.keep(log_id, bytes)
   call.partition_kept, call.partition_kept_bytes = call.partition_kept + 1, call.partition_kept_bytes + bytes
   if not (call.partition_keeps and positions.after(log_id, call.partition_trim)) then retention.lose(log_id, bytes) end
@@ -54,7 +54,7 @@ local function over(most, count)
   return most > 0 and count > most
 end
 
--- A configuration that keeps nothing any more is out of every window.
+-- Whether entries must go. With options that keep nothing, all must.
 function retention.over()
   return call.partition_kept > 0 and (not call.partition_keeps or over(call.partition_keep_items, call.partition_kept)
     or over(call.partition_keep_bytes, call.partition_kept_bytes))

@@ -1,11 +1,11 @@
 -- Delay, priority and time to live of an item. The entry has them as `delay_until priority expires`, in ms and 0 for none. A delayed item
 -- keeps its place in the log and is in `delayed` until it is due; `expirations` has the waiting items that expire. A rank is 9 less the
--- priority, so that the most urgent sorts first. `by_priority` has every item of another priority than the usual one, padded so that
--- items of one rank sort as the log does; AWAY is added to the rank while the item is in flight, delayed or elsewhere. The cursor
--- passes over these items.
+-- priority, so that the most urgent sorts first. `by_priority` has every item with another priority than the default, padded so that
+-- items of one rank sort as the log does; AWAY is added to the rank while the item is in flight, delayed or elsewhere. The cursor skips
+-- these items.
 local scheduling = {NONE = {after = 0, ends = 0}, USUAL = 5, LAST = 9, AWAY = 10}
 
--- What an entry or a row says; `rank` nil for the usual one.
+-- Parses the hints of an entry or a row; `rank` is nil for the default.
 function scheduling.of(entry)
   if entry.hints == '' then return scheduling.NONE end
   if not entry.asks then
@@ -16,7 +16,7 @@ function scheduling.of(entry)
   return entry.asks
 end
 
--- Makes of what a row brings, `delay priority ttl`, what its entry says. Order within a group goes before any priority.
+-- Converts a row's request, `delay priority ttl`, into the form of entries. Order within a group goes before any priority.
 function scheduling.read_request(row)
   local delay, priority, ttl = string.match(row.hints, '^(%d+) (%d) (%d+)$')
   if call.partition_ordered and row.key ~= '' then priority = scheduling.LAST - scheduling.USUAL end
@@ -28,13 +28,13 @@ function scheduling.is_delayed(entry)
   return scheduling.of(entry).after > call.partition_now
 end
 
--- Nil of an item of the usual priority.
+-- Returns nil for an item of the default priority.
 function scheduling.rank(position)
   local score = redis.call('ZSCORE', key.by_priority, positions.padded(position))
   return score and score % scheduling.AWAY or nil
 end
 
--- The ranks that go before what is usual, and after it: the most urgent first, or those that give way to others.
+-- Return the ranks before and after the default: the most urgent first, or with `yielding` the least urgent.
 function scheduling.first_ranks(yielding)
   if yielding then return scheduling.LAST, scheduling.USUAL + 1 end
   return 0, scheduling.USUAL - 1
@@ -45,18 +45,18 @@ function scheduling.last_ranks(yielding)
   return scheduling.USUAL + 1, scheduling.LAST
 end
 
--- Whether anything stands there of these ranks.
+-- Whether an item of these ranks is waiting.
 function scheduling.has_ranks(first, last)
   return redis.call('ZCOUNT', key.by_priority, first, last) > 0
 end
 
--- The position that a padded text ends with.
+-- Returns the position at the end of a padded text.
 function scheduling.unpadded(text)
   local ms, seq = string.sub(text, -40, -21), string.sub(text, -20)
   return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
 end
 
--- Takes the positions of up to `count` of these ranks, or of the first of them that has any when they come down.
+-- Takes up to `count` positions of these ranks; with descending ranks only of the first that has any.
 function scheduling.take(count, first, last)
   local found = redis.call('ZRANGEBYSCORE', key.by_priority, first, math.max(first, last), 'WITHSCORES', 'LIMIT', 0, count)
   if first > last and #found == 0 then return scheduling.take(count, first - 1, last) end
@@ -68,7 +68,7 @@ function scheduling.take(count, first, last)
   return out
 end
 
--- Takes up what is new; gives whether it stands somewhere beside the log now.
+-- Indexes a new item; returns whether it is in an index beside the log now.
 function scheduling.add(position, entry)
   local asks, rests = scheduling.of(entry), scheduling.is_delayed(entry)
   scheduling.start_expiry(position, entry)
@@ -82,7 +82,7 @@ function scheduling.add(position, entry)
   return rests or asks.rank ~= nil
 end
 
--- The end of an item that is handed out is not looked for; of one that comes back it is.
+-- An item that is handed out does not expire, until it comes back.
 function scheduling.stop_expiry(position, entry)
   if scheduling.of(entry).ends > 0 then write_buffer.add('ZREM', key.expirations, position) end
 end
@@ -91,7 +91,7 @@ function scheduling.start_expiry(position, entry)
   if scheduling.of(entry).ends > 0 then write_buffer.add('ZADD', key.expirations, scheduling.of(entry).ends, position) end
 end
 
--- It is in the queue no more.
+-- Removes the index entries of an item that has left the queue.
 function scheduling.remove(position)
   write_buffer.add('ZREM', key.by_priority, positions.padded(position))
   write_buffer.add('ZREM', key.expirations, position)

@@ -1,5 +1,5 @@
--- Whether a partition has any of the keys that most partitions do without. They are asked for together, once in a call: what follows
--- asks for each of them only if one is there. Who adds to one of them says so in `any`.
+-- Whether a partition has any of the keys that most partitions do not have. One EXISTS per call asks for all of them; scripts look for
+-- each only if one exists. Code that adds to one of them sets `any`.
 -- CALL: any = nil
 local seldom = {}
 

@@ -1,18 +1,17 @@
--- How what is kept of the log goes: `trim` in meta moves from its head to the cursor, past what still waits.
+-- Trims kept entries of the log: `trim` in meta moves from the head to the cursor, past items that still wait.
 -- CALL: passed = 0
--- A few at a time: bodies are read with their entries.
+-- A few at a time: entries are read with their bodies.
 local trim = {LIMIT = 200, ROUND = 20}
 
 local function drop(entry)
   retention.lose(entry.log_id, #entry.body)
-  -- Items leave the index when they are acknowledged; those of a log never are.
+  -- Items leave the index when they are acknowledged, but entries of a log never are.
   if call.partition_log_only and entry.item ~= '' and redis.call('HGET', key.index, entry.item) == entry.log_id then
     write_buffer.add('HDEL', key.index, entry.item)
   end
 end
 
--- Whether the first entries, up to `ROUND`, were all passed and others may follow. Those of before `oldest` (ms) go by
--- their age.
+-- Passes the first entries, up to `ROUND`; returns whether more may follow. Entries older than `oldest` (ms) are too old.
 local function pass_some(oldest)
   local most = math.min(trim.ROUND, trim.LIMIT - call.trim_passed)
   local found, ended = log_entries.range('(' .. call.partition_trim, call.partition_cursor, most)
@@ -27,7 +26,7 @@ local function pass_some(oldest)
   return not ended
 end
 
--- Gives 1 when there is more to do.
+-- Returns 1 when there is more to do.
 function trim.run(oldest)
   if call.partition_kept == 0 then return 0 end
   local more = true
@@ -36,12 +35,12 @@ function trim.run(oldest)
   return more and 1 or 0
 end
 
--- What is too old goes when time is what is asked about.
+-- Trims by age.
 function trim.aged()
   return trim.run(call.partition_keep_ms > 0 and call.partition_now - call.partition_keep_ms or 0)
 end
 
--- A cheap question, asked after everything that may have kept something.
+-- Trims by count and size. The test is cheap, and comes after everything that may have kept an entry.
 function trim.excess()
   return retention.over() and trim.run(0) or 0
 end

@@ -1,17 +1,17 @@
--- Hands entries of the log to readers with room, in order, and consumes nothing. Every script that can append entries or make room
+-- Delivers entries of the log to readers with room, in order, and consumes nothing. Every script that can append entries or make room
 -- runs it.
 -- CALL: ranges = nil, made = 0, bytes = 0
--- Bounded by count and by bytes, as a dispatch is and for its reasons.
+-- Bounded by count and by bytes, as `dispatch` is, for the same reasons.
 local log_delivery = {LIMIT = 200, ROUND = 20, BYTES = 1048576}
 
--- Readers that lag: up to `LIMIT` of them. Past the 1,023rd entry of one millisecond places are shared.
+-- Returns up to `LIMIT` readers that lag. Past the 1,023rd entry of one millisecond positions share a score.
 local function lagging()
   local _, seq = positions.split(call.partition_tail)
   local place = string.format('%.0f', positions.place(call.partition_tail))
   return redis.call('ZRANGEBYSCORE', key.readers_ready, '-inf', (seq < 1023 and '(' or '') .. place, 'LIMIT', 0, log_delivery.LIMIT)
 end
 
--- Entries after a position; many readers stand at the same one.
+-- Returns entries after a position; many readers are at the same one.
 local function range(position, count)
   local name = position .. ' ' .. count
   call.log_delivery_ranges = call.log_delivery_ranges or {}
@@ -19,7 +19,7 @@ local function range(position, count)
   return call.log_delivery_ranges[name]
 end
 
--- A `gap` before the first: what went with the retention lay after the reader's position.
+-- The stage `gap` says that retention has removed entries between the reader's position and this one.
 local function add(deliveries, reader, jid, entry)
   local stage = positions.after(call.partition_lost, reader.position) and not positions.after(call.partition_lost, entry.log_id)
     and 'gap' or 'stream'
@@ -30,7 +30,7 @@ local function add(deliveries, reader, jid, entry)
   delivery_row.add(deliveries, jid, entry.log_id, item, 0, 1, 0, entry.by, entry.body, sequence, stage, entry.key, '')
 end
 
--- Up to `share` entries for one reader; true when it lags and has room even then.
+-- Delivers up to `share` entries to one reader; returns true when it still lags and has room.
 local function serve(reader, share, deliveries)
   local room, jid = reader_window.room(reader)
   local count = math.min(room, share)
@@ -48,7 +48,7 @@ local function serve(reader, share, deliveries)
   return room > 0 and reader.position ~= call.partition_tail
 end
 
--- Adds to the deliveries and gives 1 when more could be made at once. All that lag have an equal share.
+-- Adds to the deliveries; returns 1 when more could be made at once. All lagging readers have an equal share.
 function log_delivery.run(deliveries)
   local behind = not call.partition_paused and call.caller_sends and lagging() or {}
   local share, more = math.ceil(log_delivery.LIMIT / math.max(#behind, 1)), #behind == log_delivery.LIMIT

@@ -1,5 +1,5 @@
--- Readers of the log: subid -> `position committed frontend:sequence …`. Entries were handed out up to the position; the reader has
--- confirmed those up to `committed`; the frontends were to send those between, with the last sequence of each.
+-- Readers of the log: subid -> `position committed frontend:sequence …`. Entries up to the position were delivered, and the reader has
+-- confirmed those up to `committed`; each frontend has to send some of those between, up to its sequence.
 local log_readers = {}
 
 function log_readers.read(subid, line)
@@ -9,13 +9,13 @@ function log_readers.read(subid, line)
   return reader
 end
 
--- A partition that nobody ever read is not searched for readers.
+-- A partition without readers so far is not searched.
 function log_readers.get(subid)
   local line = call.partition_streams and redis.call('HGET', key.readers, subid)
   return line and log_readers.read(subid, line) or nil
 end
 
--- The reader that a sender is, by its full JID or else by its bare one.
+-- Returns a sender's reader: that of its full JID, or else of its bare one.
 function log_readers.by_sender(subids)
   local full, bare = jids.subids(subids)
   return log_readers.get(full) or log_readers.get(bare)
@@ -24,7 +24,7 @@ end
 function log_readers.put(reader)
   local line = {reader.position, reader.committed}
   for frontend, sequence in pairs(reader.owed) do
-    -- What is surely sent is nobody's to send again.
+    -- Entries up to the sent mark are not sent again.
     if sequence > tonumber(redis.call('HGET', key.send_marks, frontend) or 0) then
       line[#line + 1] = string.format('%s:%d', frontend, sequence)
     end

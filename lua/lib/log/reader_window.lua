@@ -1,7 +1,6 @@
--- How much each reader may be handed: its credit less what it has not committed. That is counted from `uncommitted` and never kept
--- (`subid position`, all of one score, so they sort as texts). A reader with room stands in `readers_ready` at the place of its
--- position, so the one that lags most comes first.
--- `GONE` entries are let go of for one unit of work.
+-- How many more entries each reader may get: its credit less its uncommitted entries, counted from `uncommitted` and never stored (`subid
+-- position`, all of one score, so they sort as texts). A reader with room is in `readers_ready`, by its position, so the one that lags
+-- most comes first. Removing `GONE` entries is one unit of work.
 local reader_window = {GONE = 20}
 
 local function member(subid, position)
@@ -22,7 +21,7 @@ function reader_window.room(reader)
   return subscriber.limit - redis.call('ZLEXCOUNT', key.uncommitted, whole(reader.subid)), subscriber.jid
 end
 
--- Records a reader where its room belongs.
+-- Stores a reader, and puts it into or out of `readers_ready` by its room.
 function reader_window.save(reader)
   log_readers.put(reader)
   if reader_window.room(reader) > 0 then
@@ -41,14 +40,14 @@ function reader_window.is_outstanding(reader, position)
   return redis.call('ZSCORE', key.uncommitted, member(reader.subid, position))
 end
 
--- The reader has all up to this position; what it says again, or of earlier ones, changes nothing.
+-- Commits all entries up to this position; a repeated or earlier commit changes nothing.
 function reader_window.commit(reader, position)
   let_go('[' .. reader.subid .. ' ', '[' .. member(reader.subid, position))
   if positions.after(position, reader.committed) then reader.committed = position end
   if reader.committed == reader.position then reader.owed = {} end
 end
 
--- What was handed out and not committed may not have arrived: all since the committed position comes again.
+-- Entries delivered since the last commit may not have arrived: all are delivered again.
 function reader_window.rewind(reader)
   let_go(whole(reader.subid))
   reader.position, reader.owed = reader.committed, {}

@@ -1,8 +1,8 @@
--- Where a reader begins: the position after which it is given everything, found once (EX5, EX9).
+-- Finds where a reader starts: the position after which it gets every entry (EX5, EX9).
 local start_position = {}
 
--- `@earliest`, `@latest`, `=POSITION` (from it on), `>POSITION` (after it) or `tMS` (from that time on). Gives nil for what
--- lies in the future, and 1 or 0: has the retention taken anything that would have been given (EX7).
+-- Accepts `@earliest`, `@latest`, `=POSITION` (from it on), `>POSITION` (after it) or `tMS` (from that time on). Returns nil for a start
+-- in the future; and 1 if retention has removed entries after the start, else 0 (EX7).
 function start_position.resolve(text)
   local kind, rest = string.sub(text, 1, 1), string.sub(text, 2)
   if text == '@earliest' then return '0-0', 0 end

@@ -1,4 +1,4 @@
--- How values compare in a selector: texts, numbers and truth values; nil is UNKNOWN. broker/selectors/values.py says the same.
+-- Compares values in a selector: texts, numbers and booleans; nil is UNKNOWN. Must agree with broker/selectors/values.py.
 -- CALL: work = 0, numbers = nil
 local compare = {MOST_BYTES = 1024, MOST_DIGITS = 64}
 
@@ -14,7 +14,7 @@ local function parsed(value)
   return tonumber(value)
 end
 
--- Read once: many selectors may ask the same.
+-- Parsed once: many selectors may ask for the same value.
 function compare.number(value)
   if type(value) == 'number' then return value end
   if value == nil then return nil end
@@ -27,7 +27,7 @@ function compare.number(value)
   return known or nil
 end
 
--- A header says it in a word.
+-- In a header a boolean is a text.
 function compare.truth(value)
   if value == 'true' then return true end
   if value == 'false' then return false end
@@ -35,7 +35,7 @@ function compare.truth(value)
   return nil
 end
 
--- By bytes: Lua's own order of texts is that of the server's language.
+-- By bytes: Lua's own order of texts depends on the server's locale.
 local function below(a, b)
   if a == b then return false end
   for i = 1, math.min(#a, #b) do

@@ -1,9 +1,9 @@
--- Whom an item may be for: an index of selectors by what an item must have (broker/selectors/conditions.py). A condition, `KEY=TEXT`
--- or `KEY#NUMBER`, -> subids, each with a blank behind it; under `*` those that no equality is necessary for.
+-- An index of selectors by conditions that an item must meet (broker/selectors/conditions.py). A condition, `KEY=TEXT` or `KEY#NUMBER`,
+-- -> subids, each followed by a blank; `*` has selectors that require no equality.
 local conditions = {ANY = '*', MOST = 200}
 local TEXTS = {'p.message-id', 'p.user-id', 'p.group-id', 'p.content-type'}
 
--- The groups of conditions that stand before a program, and where that begins.
+-- Returns the groups of conditions before a program, and where the program begins.
 function conditions.read(text)
   local found, at = {}, 1
   while string.sub(text, at, at) == 'g' do
@@ -20,14 +20,14 @@ function conditions.read(text)
   return found, at
 end
 
--- How much room those take who stand there.
+-- Returns the size of a group's present entries.
 local function crowd(group)
   local bytes = 0
   for _, subids in ipairs(redis.call('HMGET', key.conditions, unpack(group))) do bytes = bytes + #(subids or '') end
   return bytes
 end
 
--- It is enough that one group leads to the selector: that which leads to the fewest others.
+-- One group that leads to the selector suffices: choose the one with the fewest other selectors.
 function conditions.put(subid, groups)
   local best, fewest = {conditions.ANY}, nil
   for _, group in ipairs(groups) do
@@ -66,7 +66,8 @@ local function add(asked, name, value)
   if number then asked[#asked + 1] = string.format('%s#%.17g', name, number + 0) end
 end
 
--- Whom the index names for an item, as a list and as a set; nobody else selects it. Nil of one that has too many headers to ask for.
+-- Returns the subids whose selectors an item may match, as a list and as a set; no others match it. Returns nil for an item with too many
+-- headers.
 function conditions.met(entry)
   local asked, found, known = {conditions.ANY}, {}, {}
   for name, value in pairs(entry.headers) do

@@ -1,7 +1,7 @@
--- Whether a text has the form of a pattern of LIKE, in characters of UTF-8: `_` is any one, `%` any number of them, and what
--- follows a backslash stands for itself.
+-- Matches a text with a pattern of LIKE, in characters of UTF-8: `_` is any one, `%` any number of them, and a character after a
+-- backslash is itself.
 -- CALL: forms = nil, value = nil, text = nil
--- Patterns as they were read, and the value that was last examined: many patterns may be asked of one.
+-- Caches patterns, and the last value: many patterns may be matched with one.
 local like_pattern = {}
 
 local function characters(text)
@@ -11,7 +11,7 @@ local function characters(text)
   return found
 end
 
--- The pattern as characters, and which of them are wildcards.
+-- Returns the pattern as characters, and which of them are wildcards.
 local function read(text)
   local form, escaped = {wild = {}}, false
   for _, char in ipairs(characters(text)) do
@@ -26,7 +26,7 @@ local function read(text)
   return form
 end
 
--- Greedily: only the last `%` is ever taken up again, which bounds the work by both lengths.
+-- Greedy: it only ever returns to the last `%`, which bounds the work by both lengths.
 function like_pattern.matches(value, pattern)
   if type(value) ~= 'string' or #value > compare.MOST_BYTES then return nil end
   if call.like_pattern_value ~= value then call.like_pattern_value, call.like_pattern_text = value, characters(value) end

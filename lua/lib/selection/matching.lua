@@ -1,4 +1,4 @@
--- Which subscriber gets which item where subscriptions have selectors, and who would get some with credit here.
+-- Decides which subscriber gets which item where subscriptions have selectors, and which subscribers could get one with credit here.
 -- CALL: whom = nil
 local matching = {}
 
@@ -6,7 +6,7 @@ local function free(subscriber)
   return subscriber.held + (subscriber.taking or 0) < subscriber.limit
 end
 
--- Not the one that gave the item back while another who selects it has credit (Q30).
+-- Another subscriber with credit that selects the item is preferred to its last holder (Q30).
 local function taker(subscriber, queue, entry)
   if entry.past.holders[1] ~= subscriber.subid then return subscriber end
   for _, other in ipairs(queue) do
@@ -18,7 +18,7 @@ local function taker(subscriber, queue, entry)
   return subscriber
 end
 
--- Each in turn takes the next that it selects; gives whether anybody has, and whether anybody would take more.
+-- Each subscriber in turn takes the next item that it selects. Returns whether any did, and whether any would take more.
 local function round(queue, count, taken)
   local before, unserved = #taken, false
   for _, subscriber in ipairs(queue) do
@@ -35,19 +35,19 @@ local function round(queue, count, taken)
   return #taken > before, unserved
 end
 
--- Whether anything has its place before some of what was passed over.
+-- Whether any waiting item comes before some of the skipped ones.
 local function ahead()
   return redis.call('EXISTS', key.ready) == 1
     or call.partition_hinted and (scheduling.has_ranks(scheduling.first_ranks())
       or skipped_items.has_low_priority() and (call.partition_cursor ~= call.partition_tail or scheduling.has_ranks(scheduling.last_ranks())))
 end
 
--- Takes up to `count` items for those who select them, or take whatever comes: `to` is who gets it. `candidates` gives those who have
--- to be asked; what is passed over makes them more. Gives all who were asked, too; nothing without credit.
+-- Takes up to `count` items for subscribers whose selectors match, or that have none: `to` is the subscriber. `candidates` returns the
+-- subscribers to try; skipping items makes them more. Also returns all that were tried; nil without credit.
 function matching.take(count, candidates)
   local known, everybody, taken, got = {}, {}, {}, nil
   local function asked()
-    -- One more than items, so that a releaser can be avoided; of those who select, all.
+    -- One more than items, so that the last holder of an item can be avoided; and all that have a selector.
     local queue = candidates(count + 1 + selectors.count())
     for i, subscriber in ipairs(queue) do
       if not known[subscriber.subid] then
@@ -58,18 +58,18 @@ function matching.take(count, candidates)
     return queue
   end
   local queue = asked()
-  -- Who is not asked may be as soon as something comes that it selects.
+  -- A subscriber that is not tried now may be tried as soon as an item comes that it selects.
   local unserved, others, passes = nil, credit.anybody(), nil
   if #queue == 0 and (queue.cut or not others) then return nil end
-  -- What came back has its place among them.
+  -- Items that came back belong among the skipped ones.
   while ahead() do
-    -- It may be that what came does not go yet, or not any more.
+    -- It may be that such an item is delayed or has expired.
     passes = selection.pass()
     if not passes and call.selection_more then return taken, everybody end
   end
   repeat
     if passes then queue = asked() end
-    -- Behind those who are asked is somebody who has to be sent to: so each of them gets one item.
+    -- The next subscriber in turn is sent its items, which this caller cannot do. So each of these gets one item.
     if queue.cut then count, others = math.min(count, #taken + #queue), false end
     got, unserved = round(queue, count, taken)
     passes = #taken < count and not got and (unserved or others) and selection.pass()
@@ -77,11 +77,11 @@ function matching.take(count, candidates)
   return taken, everybody
 end
 
--- Credit that lies elsewhere is wanted by whom, where something waits for them; gives 1 when there is more to look through.
+-- Finds subscribers whose credit is elsewhere and for whom an item waits; returns 1 when there is more to search.
 function matching.find_demand()
   local shares = call.partition_several or call.partition_pools
   if not (call.partition_selects and shares) or call.partition_paused or partition_owner.get() then return 0 end
-  -- In a node of several partitions the turns are the coordinator's: nobody has credit here without a grant.
+  -- In a node of several partitions the coordinator has the turns: nobody has credit here without a grant.
   local local_turns, lacking = not call.partition_several, nil
   local fed = local_turns and redis.call('ZCARD', key.ready_subscribers) or 0
   repeat

@@ -1,7 +1,7 @@
--- Finds what a subscriber selects among the skipped items. It examines them in order, from its mark on, so it examines nothing twice; an
--- item that this script has skipped is examined only for those whom it may be for.
+-- Finds the items that a subscriber selects among the skipped ones. It examines them in order, from its mark on, so it examines nothing
+-- twice; an item that this script has skipped is examined only for subscribers whose conditions it meets.
 -- CALL: more = false, seen = nil
--- Bounded by instructions run; an item that is read counts as some, and its bytes.
+-- Bounded by instructions run; reading an item counts as some, and so do its bytes.
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}
 
 local function worked()
@@ -18,7 +18,7 @@ end
 local function entry_at(position)
   if not (call.selection_seen and call.selection_seen[position]) then
     local entry = log_entries.current(position)
-    -- Nothing but a hand at redis-cli removes an entry that waits.
+    -- Only somebody with redis-cli removes an entry of a waiting item.
     if not entry then return skipped_items.remove(position) end
     entry.position, entry.past = position, attempt_history.of(position)
     if entry.hints ~= '' and expiry.expire_if_due(position, entry, entry.past.attempts) then return nil end
@@ -27,9 +27,9 @@ local function entry_at(position)
   return call.selection_seen[position]
 end
 
--- Passes over what is next in the queue; false when there is nothing, or enough has been done.
+-- Skips the next items of the queue; returns false when there are none, or the bound is reached.
 function selection.pass()
-  -- Of what came back each that selects may have to be asked, before the work is counted again; of what is new none has come so far.
+  -- An item that came back may be examined for every selector before the work is counted again; a new one has been examined for none.
   local back = call.partition_hinted or redis.call('EXISTS', key.ready) == 1
   local items = worked() and {} or ready_queue.next(back and selectors.count() > selection.CHUNK and 1 or selection.CHUNK)
   for _, entry in ipairs(items) do
@@ -63,7 +63,7 @@ local function search(subid)
   return found
 end
 
--- The next that is there for a subscriber: before its mark what came back, or the first of all for one who takes whatever comes.
+-- Returns the next item for a subscriber: those noted for it before its mark, or the first of all for one without a selector.
 function selection.next(subid)
   local selects, place, entry = selectors.get(subid), nil, nil
   repeat
@@ -73,7 +73,7 @@ function selection.next(subid)
   return entry or selects and search(subid) or nil
 end
 
--- Whether anything is there for one who selects. It is noted, so that the next script need not examine it again.
+-- Whether an item waits for a subscriber with a selector. The item is noted, so that the next script need not examine it again.
 function selection.has_match(subid)
   if skipped_items.after(subid, '', 1)[1] then return true end
   local entry = search(subid)

@@ -1,8 +1,8 @@
--- How far each subscription with a selector has examined the skipped items: subid -> mark, the padded place up to which it has. A
--- subscription without a mark has examined all; it is asked only when an item comes that meets its conditions.
+-- How far each subscription with a selector has examined the skipped items: subid -> mark, the padded position up to which it has. A
+-- subscription without a mark has examined all, and is tried again when an item meets its conditions.
 -- CALL: marks = nil, stored = nil, kept = nil, met = nil, standing = nil
--- `met` has the items passed over in this script that still stand, by position: their place, and the set of those whom they may be
--- for; `standing` is how many there are for each of these. `kept` are those to be written in any case.
+-- `met` has the items skipped in this script that are still there, by position: their place, and the set of subids that they may be for;
+-- `standing` is their number for each subid. `kept` are subids whose mark is written in any case.
 local selection_progress = {}
 
 local function marks()
@@ -16,12 +16,12 @@ local function marks()
   return call.selection_progress_marks
 end
 
--- What has been noted of an item that was passed over in this script and still stands.
+-- Returns the record of an item that was skipped in this script and is still there.
 function selection_progress.item(position)
   return call.selection_progress_met and call.selection_progress_met[position]
 end
 
--- Nil of one who has examined all.
+-- Returns nil if the subscription has examined all.
 function selection_progress.mark(subid)
   return marks()[subid]
 end
@@ -30,20 +30,20 @@ function selection_progress.set(subid, mark)
   marks()[subid] = mark
 end
 
--- There is something noted for it.
+-- Sets a mark that must be written, because an item is noted for the subscription.
 function selection_progress.keep(subid, mark)
   selection_progress.set(subid, mark)
   call.selection_progress_kept[subid] = true
 end
 
--- An item has been passed over that may be for these.
+-- Records a skipped item, and the subids that it may be for.
 function selection_progress.add_item(position, place, by)
   if not call.selection_progress_met then call.selection_progress_met, call.selection_progress_standing = {}, {} end
   call.selection_progress_met[position] = {place = place, by = by}
   for subid in pairs(by) do call.selection_progress_standing[subid] = (call.selection_progress_standing[subid] or 0) + 1 end
 end
 
--- It stands there no more: whoever has fallen behind by it alone has not.
+-- Removes an item: subscriptions that lag only because of it do not lag any more.
 function selection_progress.remove_item(position)
   local item = selection_progress.item(position)
   if not item then return end
@@ -57,7 +57,7 @@ function selection_progress.remove_item(position)
   end
 end
 
--- In the order of their names.
+-- Returns the lagging subscriptions in the order of their subids.
 function selection_progress.all()
   local found = {}
   for subid in pairs(marks()) do found[#found + 1] = subid end
@@ -65,13 +65,13 @@ function selection_progress.all()
   return found
 end
 
--- It has a new selector, and has examined nothing; or none any more.
+-- Resets the mark after a change of selector: a new one has examined nothing.
 function selection_progress.reset(subid, selects)
   marks()[subid], call.selection_progress_stored[subid] = selects and '' or nil, selects and '' or nil
   if selects then redis.call('HSET', key.selection_progress, subid, '') else redis.call('HDEL', key.selection_progress, subid) end
 end
 
--- Those who have not examined something that was passed over in this script, may be for them, and still stands.
+-- Returns the subids that have not examined an item skipped in this script that may be for them and is still there.
 local function left()
   local found = {}
   for _, item in pairs(call.selection_progress_met or {}) do
@@ -83,7 +83,7 @@ local function left()
   return found
 end
 
--- Writes what this script has changed: nobody falls behind by what has been taken at once.
+-- Writes the changes of this script. An item that was skipped and taken in the same script makes nobody lag.
 function selection_progress.save()
   if not call.selection_progress_marks then return end
   local lack = left()

@@ -1,15 +1,15 @@
--- The instructions that a selector is compiled to, run on a stack (broker/selectors/selector_program.py): a letter, the length of what
--- follows in bytes, and that. In SQL's three-valued logic, where nil is UNKNOWN.
+-- Runs a compiled selector on a stack (broker/selectors/selector_program.py). An instruction is a letter, the length of its operand in
+-- bytes, and the operand. The logic is SQL's three-valued one, where nil is UNKNOWN.
 -- CALL: codes = nil
--- Programs as they were read: when one is needed, for few have something new to examine, and once, for many may say the same.
+-- Programs are parsed when needed, since few subscriptions have new items to examine, and once, since many may have the same program.
 local selector_program = {}
 
--- Whether an instruction puts something on the stack.
+-- Whether an instruction pushes a value.
 local function puts(letter)
   return letter == 'f' or letter == 's' or letter == 'n' or letter == 't'
 end
 
--- Whether one that does not takes two from there: all but negation, IS NULL, LIKE and IN.
+-- Whether any other instruction pops two values: all but negation, IS NULL, LIKE and IN.
 local function pairs_up(letter)
   return letter ~= '~' and letter ~= '0' and letter ~= 'l' and letter ~= 'i'
 end
@@ -50,7 +50,7 @@ local function both(a, b)
   return true
 end
 
--- What an instruction makes of the topmost value and of the one below it.
+-- Returns the result for the topmost value `b` and the one below it, `a`.
 local function result(letter, said, a, b)
   if letter == '~' then return negation(compare.truth(b)) end
   if letter == '0' then return b == nil end
@@ -61,7 +61,7 @@ local function result(letter, said, a, b)
   return compare.values(a, b, letter)
 end
 
--- `value` gives the fields. Only what is TRUE selects.
+-- `value` returns the value of a field. Only TRUE selects.
 function selector_program.selects(text, value)
   call.selector_program_codes = call.selector_program_codes or {}
   local code = call.selector_program_codes[text] or read(text)

@@ -1,9 +1,9 @@
--- Selectors: which items a subscription takes. subid -> `length text conditions program`: what was asked for in its own words,
--- what an item must have, and what it is compiled to.
+-- Selectors: which items a subscription takes. subid -> `length text conditions program`: the text as requested, the conditions that an
+-- item must meet, and the compiled program.
 -- CALL: of = nil, named = nil, count = nil
 local selectors = {MOST = 100}
 
--- False of a subscription that takes whatever comes.
+-- Returns false for a subscription without a selector.
 function selectors.get(subid)
   call.selectors_of = call.selectors_of or {}
   local known = call.selectors_of[subid]
@@ -21,23 +21,23 @@ function selectors.get(subid)
   return known
 end
 
--- As the subscriber and its other partitions say it; nil when it has none.
+-- Returns the selector in the form that subscriptions and partitions exchange; nil without one.
 function selectors.said(subid)
   local selector = call.partition_selects and selectors.get(subid)
   return selector and selector.said or nil
 end
 
--- Whether a selector is asked for; `=` leaves it as it is.
+-- Whether a row requests a selector; `=` keeps the present one.
 function selectors.requested(row)
   return row.selector ~= '' and row.selector ~= '='
 end
 
--- Whether one more may select: each examines what is passed over for itself.
+-- Whether one more subscription may have a selector: each examines the skipped items for itself.
 function selectors.room(subid)
   return redis.call('HLEN', key.selectors) < selectors.MOST or redis.call('HEXISTS', key.selectors, subid) == 1
 end
 
--- The names of all that select.
+-- Returns the set of subids with a selector.
 function selectors.named()
   if not call.selectors_named then
     call.selectors_named = {}
@@ -51,7 +51,7 @@ function selectors.count()
   return call.selectors_count
 end
 
--- What is said empty, a subscription selects no more. What is new finds nothing examined.
+-- Sets or, if empty, removes the selector. A new one has examined nothing.
 function selectors.put(subid, said)
   local earlier = selectors.get(subid)
   if earlier then conditions.remove(subid, earlier.groups) end
@@ -76,7 +76,7 @@ local function property(entry, name)
   return nil
 end
 
--- Lets an entry, which has its `position` and its `past`, tell its values. Made once: many may ask it.
+-- Adds the function `value` to an entry with `position` and `past`. Once: many selectors may use it.
 local function open(entry)
   if entry.value then return end
   entry.headers, entry.kind = headers.read(entry.body)
@@ -91,7 +91,7 @@ function selectors.selects(selector, entry)
   return selector_program.selects(selector.program, entry.value)
 end
 
--- Whom an entry may be for, as a list and as a set.
+-- Returns the subids that an entry may be for, as a list and as a set.
 function selectors.met(entry)
   open(entry)
   local found, known = conditions.met(entry)

@@ -1,16 +1,15 @@
 -- Items that dispatch has skipped because nobody with credit selects them. Members are `subid position`, all of one score, so they sort
--- as texts; an item of another priority has its rank before the position. Each item stands here once with an empty subid. It stands here
--- again for a subscriber that selects it although its mark is beyond it: the item came back, is more urgent, or was found while
--- there was no credit.
--- When a subscriber has `MOST` of these, it examines all skipped items anew. `pages` are ranges that many look through alike; `named` says
--- whether anything stands here under the name of a subscriber, once that has been asked.
+-- as texts; an item with another priority has its rank before the position. Each item is here once with an empty subid. It is also noted
+-- for a subscriber that selects it although its mark is beyond it: the item came back, is more urgent, or was found while there was no
+-- credit. A subscriber with more than `MOST` notes examines all skipped items anew. `pages` caches ranges, which many search alike;
+-- `named` says whether there are notes, once that has been asked.
 -- CALL: pages = nil, named = nil, places = nil, last = nil
 local skipped_items = {MOST = 1000}
 
--- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
+-- Returns a text of digits that sorts as items go out: a padded position begins with seven zeros and another digit.
 function skipped_items.place(position)
   if not call.partition_hinted then
-    -- Many look through the same.
+    -- Cached: many subscribers search the same items.
     call.skipped_items_places = call.skipped_items_places or {}
     call.skipped_items_places[position] = call.skipped_items_places[position] or positions.padded(position)
     return call.skipped_items_places[position]
@@ -24,13 +23,13 @@ function skipped_items.member(subid, position)
   return subid .. ' ' .. skipped_items.place(position)
 end
 
--- Whether there is anything by the name of a subscriber, who is behind then.
+-- Whether an item is noted for any subscriber; such a subscriber has a mark.
 local function noted()
   if call.skipped_items_named == nil then call.skipped_items_named = redis.call('ZLEXCOUNT', key.skipped, '(!', '+') > 0 end
   return call.skipped_items_named
 end
 
--- Up to `count` of a subid's after the place `mark`.
+-- Returns up to `count` positions of a subid after the place `mark`.
 function skipped_items.after(subid, mark, count)
   local name = subid .. ' ' .. mark
   local page = name .. ' ' .. count
@@ -44,7 +43,7 @@ function skipped_items.after(subid, mark, count)
   return call.skipped_items_pages[page]
 end
 
--- There is something for a subscriber before its mark.
+-- Notes an item for a subscriber, before its mark.
 function skipped_items.note(subid, position)
   call.skipped_items_pages = {}
   if subid ~= '' then call.skipped_items_named = true end
@@ -56,7 +55,7 @@ local function forget(subid)
   redis.call('ZREMRANGEBYLEX', key.skipped, '[' .. subid .. ' ', '(' .. subid .. '!')
 end
 
--- The last place where anything has stood in this script, empty where nothing has.
+-- Returns the last place used in this script, empty for none.
 local function last()
   if not call.skipped_items_last then
     local member = redis.call('ZRANGE', key.skipped, '(!', '[ ', 'BYLEX', 'REV', 'LIMIT', 0, 1)[1]
@@ -74,7 +73,7 @@ local function tell(subid, entry, mark)
   end
 end
 
--- Whom an item may be for falls behind by it; who has examined what comes after an item that came back has to be told of it.
+-- Skips an item. Subscribers that it may be for lag now; for those that have examined later items it is noted, if they select it.
 function skipped_items.put(entry)
   local place, before = skipped_items.place(entry.position), last()
   local subids, by = selectors.met(entry)
@@ -91,7 +90,7 @@ function skipped_items.put(entry)
   end
 end
 
--- Takes an item out, if it stands here; as `stands`, only for a partition that selects.
+-- Removes an item if it is here. Only for a partition with selectors.
 function skipped_items.remove(position)
   call.skipped_items_pages = {}
   selection_progress.remove_item(position)
@@ -102,7 +101,7 @@ function skipped_items.remove(position)
   redis.call('ZREM', key.skipped, unpack(members))
 end
 
--- Whether anything less urgent than usual stands here.
+-- Whether an item with a lower priority than the default is here.
 function skipped_items.has_low_priority()
   return redis.call('ZLEXCOUNT', key.skipped, '[ ' .. scheduling.USUAL, '(!') > 0
 end
@@ -111,14 +110,14 @@ function skipped_items.contains(position)
   return redis.call('ZSCORE', key.skipped, skipped_items.member('', position))
 end
 
--- A subscription selects something else now, or nothing any more.
+-- Changes the selector of a subscription, or removes it.
 function skipped_items.set_selector(subid, said)
   if (selectors.said(subid) or '') == said then return end
   forget(subid)
   selectors.put(subid, said)
 end
 
--- When nobody selects and everything has gone, nobody need look here again.
+-- Turns selection off when no selector and no skipped item is left; returns whether it did.
 function skipped_items.finished()
   if redis.call('EXISTS', key.selectors) == 1 or redis.call('EXISTS', key.skipped) == 1 then return false end
   redis.call('HDEL', key.meta, 'selects')

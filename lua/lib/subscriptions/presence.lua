@@ -1,4 +1,4 @@
--- How long it is kept which resources of a JID are here: as long as it is subscribed somewhere, else for `idle_seconds`.
+-- Sets how long the online resources of a JID are remembered: while it has subscriptions, else for `idle_seconds`.
 local presence = {}
 
 function presence.keep()

@@ -1,13 +1,13 @@
--- How a worker's subscription begins in a partition.
+-- Begins a consumer's subscription in a partition.
 local subscribing = {}
 
--- A reader's subscription is none of a worker's: it ends when a worker's begins.
+-- Returns nil for a log reader's subscription, which ends when the consumer's begins.
 function subscribing.known(subid)
   local subscriber = subscriptions.get(subid)
   return subscriber and not subscriptions.reads(subscriber) and subscriber or nil
 end
 
--- Writes it; a new one rests until its credit is settled.
+-- Stores it. A new one is idle until its credit is known.
 function subscribing.put(subscriber, new)
   if new then
     reader_window.forget(subscriber.subid)

@@ -1,5 +1,5 @@
--- Until when a subscription lasts that has an end. The node's first partition knows all of these. A time is in ms; 0 is no end, `+` and
--- a number counts from now, and the empty text changes nothing.
+-- When subscriptions expire, for those that do. The node's first partition knows all of these. A time is in ms; 0 is never, `+` and a
+-- number counts from now, and the empty text changes nothing.
 local subscription_expiry = {MOST_MS = 2592000000, MOST = 200, AGAIN_MS = 1000}
 
 local function time(lease)
@@ -12,7 +12,7 @@ function subscription_expiry.would_be_over(lease)
   return lease ~= '' and lease ~= '0' and time(lease) <= call.partition_now
 end
 
--- Gives until when it is granted: a request for more than MOST_MS is cut down to that (XEP-0060 §12.18).
+-- Returns the granted expiry: a request for more than MOST_MS gets MOST_MS (XEP-0060 §12.18).
 function subscription_expiry.put(subid, lease)
   if lease == '0' then
     redis.call('ZREM', key.subscription_expiry, subid)
@@ -32,7 +32,8 @@ function subscription_expiry.has_ended(subid)
   return ends > 0 and ends <= call.partition_now
 end
 
--- Notices of those that are over. They stay until whoever is told has ended them everywhere, so that a crash forgets none.
+-- Returns notices of expired subscriptions. They stay until the receiver of the notice has ended them everywhere, so that a crash loses
+-- none.
 function subscription_expiry.lapsed()
   if not seldom.any() then return {} end
   local found = redis.call('ZRANGEBYSCORE', key.subscription_expiry, '-inf', call.partition_now, 'LIMIT', 0, subscription_expiry.MOST)
@@ -40,7 +41,7 @@ function subscription_expiry.lapsed()
   return found
 end
 
--- When to look again: `due` or sooner. What is being ended is looked for again, but not all the time.
+-- Returns when to look again: `due` or sooner. Those that are being ended are looked for again after a pause.
 function subscription_expiry.next(due)
   if not seldom.any() then return due end
   local first = redis.call('ZRANGE', key.subscription_expiry, 0, 0, 'WITHSCORES')[2]

@@ -1,9 +1,9 @@
--- Which subscriptions a JID may have in a partition, and which it has. `subids` are the two that a sender may have there directly: by its
--- full JID and by its bare one.
+-- Which subscriptions a JID may have in a partition, and which it has. `subids` are those of a sender's full JID and bare JID for direct
+-- subscriptions.
 local subscription_ids = {MOST = 32}
 
--- The names of the subscriptions that one JID may have, given one of them, directly or in a pool: they differ in the last
--- five bits, and the first of them is made from the JID. Where nobody has had a second one, it is the only one.
+-- Returns all subids that one JID may have, given one of them, directly or in a pool: they differ in the last five bits, and the first is
+-- made from the JID. Unless the partition has had a second subscription of a JID, that is the only one.
 function subscription_ids.family(subid, pool)
   if not call.partition_multi then return {subid} end
   local offset, found = tonumber(string.match(pool or '', '^%d+') or 0), {}
@@ -16,7 +16,7 @@ function subscription_ids.family(subid, pool)
   return found
 end
 
--- By what the names of a pool's subscriptions differ from direct ones, of each pool that there is and that there was.
+-- Returns the offset of each pool that has or had subscribers here: it is added to the subid of a direct subscription.
 local function offsets()
   local found, present = {}, {}
   for offset in string.gmatch(call.partition_pools or '', '(%d+):%S+ %d+') do
@@ -28,12 +28,12 @@ local function offsets()
   return found
 end
 
--- What the names of one JID's subscriptions have in common.
+-- Returns the part that all subids of one JID share.
 local function kin(name)
   return call.partition_multi and math.floor(name / subscription_ids.MOST) or name
 end
 
--- Whether a subscription goes by one of a sender's names, of which there may be thousands: asked backwards, for they need not be made.
+-- Whether a subscription has one of a sender's subids. There may be thousands, so this compares what they share instead of making them.
 function subscription_ids.covers(subids, subid)
   local wanted = {}
   for each in string.gmatch(subids, '%d+') do wanted[kin(tonumber(each))] = true end
@@ -44,7 +44,7 @@ function subscription_ids.covers(subids, subid)
   return false
 end
 
--- Those that there may be, directly and through each pool (see `pools`).
+-- Returns all subids that these JIDs may have, directly and through each pool (see `pools`).
 function subscription_ids.all(subids)
   local found = {}
   for subid in string.gmatch(subids, '%d+') do
@@ -52,7 +52,7 @@ function subscription_ids.all(subids)
       for _, each in ipairs(subscription_ids.family(subid)) do found[#found + 1] = each end
     end
   end
-  -- Each of them is to be looked for.
+  -- The caller looks for each of them.
   call.budget_spent = call.budget_spent + #found / 8
   local direct = #found
   for _, offset in ipairs(offsets()) do
@@ -64,7 +64,7 @@ function subscription_ids.all(subids)
   return found
 end
 
--- Parts the names that they may have into those that are taken and those that are free.
+-- Splits the subids that a JID may have into those in use and those that are free.
 function subscription_ids.existing(subid)
   local family, those, free = subscription_ids.family(subid), {}, {}
   local lines = redis.call('HMGET', key.subscribers, unpack(family))
@@ -75,7 +75,7 @@ function subscription_ids.existing(subid)
   return those, free
 end
 
--- The one that is `named`, or else the only one; nil and the refusal if that is none of them, or there are more (P12).
+-- Returns the subid `named`, or else the only one; nil and the refusal if `named` is none of them, or there are several (P12).
 function subscription_ids.choose(subid, named)
   local those = subscription_ids.existing(subid)
   if #those == 0 then return nil, {'not-subscribed'} end

@@ -1,5 +1,5 @@
--- Subscriptions: subid -> `credit bounces qos jid`; of one that comes through a collection `credit bounces qos:length jid pool`,
--- where the length is the JID's (see `pools`).
+-- Subscriptions: subid -> `credit bounces qos jid`; for one through a collection `credit bounces qos:length jid pool`, where the length
+-- is the JID's (see `pools`).
 local subscriptions = {}
 
 function subscriptions.read(subid, line)
@@ -9,23 +9,23 @@ function subscriptions.read(subid, line)
   return found
 end
 
--- Whether it is a reader's, who is handed no items to work on: then `stream` stands in the place of its quality of service.
+-- Whether it is a log reader's, which gets no items to work on: its quality of service is `stream`.
 function subscriptions.reads(subscriber)
   return subscriber.qos == 'stream'
 end
 
--- Whether it is one who comes for what it holds, a lease over HTTP: then `pulled` stands there, and nothing is sent to it.
+-- Whether it is a pull subscription (HTTP or AMQP): its quality of service is `pulled`, and nothing is sent to it.
 function subscriptions.pulls(subscriber)
   return subscriber.qos == 'pulled'
 end
 
--- Whether it has let items run out that were set aside for it, and has not come for items since. Such a one is handed nothing.
--- Its bounces count that: what it does not fetch has not reached it.
+-- Whether a reserved item has expired unfetched, and the subscriber has not fetched since. An absent subscriber gets no items. Its
+-- bounces count this: an unfetched item has not reached it.
 function subscriptions.absent(subscriber)
   return subscriber.bounces > 0 and subscriptions.pulls(subscriber)
 end
 
--- Whether its deliveries are to be confirmed by it.
+-- Whether its deliveries need confirmation.
 function subscriptions.confirms(subscriber)
   return subscriber.qos == 'acknowledged' or subscriber.qos == 'assured'
 end
@@ -35,14 +35,14 @@ function subscriptions.get(subid)
   return line and subscriptions.read(subid, line) or nil
 end
 
--- One whom a delivery reached starts its bounces anew; one who comes for items does so when it fetches.
+-- Resets the bounces of a subscriber that a delivery has reached, or that has fetched.
 function subscriptions.reached(subscriber)
   if subscriber.bounces == 0 then return end
   subscriber.bounces = 0
   subscriptions.put(subscriber)
 end
 
--- One that comes for items has let one run out.
+-- Marks a pull subscriber absent: it did not fetch a reserved item.
 function subscriptions.missed(subid)
   local subscriber = subscriptions.get(subid)
   if not subscriber or subscriber.bounces > 0 then return end
@@ -50,7 +50,7 @@ function subscriptions.missed(subid)
   subscriptions.put(subscriber)
 end
 
--- Writes a subscription; `bounces` are those since something last reached it.
+-- Stores a subscription; `bounces` are those since a delivery last reached it.
 function subscriptions.put(subscriber)
   local qos, whose = subscriber.qos, subscriber.jid
   if subscriber.pool then qos, whose = qos .. ':' .. #whose, whose .. ' ' .. subscriber.pool end

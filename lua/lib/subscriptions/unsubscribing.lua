@@ -1,6 +1,6 @@
--- How a subscription ends, and how all that it holds is given back.
+-- Ends a subscription, and gives back all its locks.
 -- CALL: more = false
--- `more`: there is something to go on with at once. `TOLD`: the reason for which locks end that their holder is to hear of.
+-- `more`: there is work to continue at once. `TOLD`: the reason for ending locks whose holder gets a notice.
 local unsubscribing = {CHUNK = 300, TOLD = 'withdrawn'}
 
 function unsubscribing.stop_working(subid)
@@ -11,7 +11,7 @@ function unsubscribing.stop_working(subid)
   skipped_items.set_selector(subid, '')
 end
 
--- What it owned is free; with `kept` and `reason` as `ownership_loss.end_of` has them.
+-- Removes a subscription and frees the partition that it owned; `kept` and `reason` as in `ownership_loss.end_of`.
 function unsubscribing.remove(subid, kept, reason)
   ownership_loss.end_of(subid, kept, reason)
   unsubscribing.stop_working(subid)
@@ -33,8 +33,8 @@ local function give_back(flight, kind, reason)
   lock_end.release(flight, kind, {reason = reason})
 end
 
--- Gives back up to `CHUNK` items, or fewer, and tells how many are left: one script must not run for long. What is left is noted
--- in `leaving`, up to which token it was handed out and through which pool, and visits go on with it whatever becomes of the caller.
+-- Gives back up to `CHUNK` items, or fewer, and returns how many are left: one script must not run for long. If any are left, `leaving`
+-- has the last token handed out, the reason and the pool, and sweeps continue, whatever becomes of the caller.
 function unsubscribing.release(subid, kind, reason, most)
   local places = held_locks.of(subid, most or unsubscribing.CHUNK)
   local ended = 0
@@ -54,8 +54,8 @@ function unsubscribing.release(subid, kind, reason, most)
   return left, ended
 end
 
--- Goes on with one of those that have left: gives how many more it may give back in this script. What the same name was handed
--- since, for it may have subscribed again, is its own.
+-- Continues with one subscription that has left; returns how many more items this script may give back. Locks with later tokens belong to
+-- a new subscription of the same subid.
 local function go_on(subid, note, room)
   local token, kind, reason, pool = string.match(note, '^(%d+) (%S+) (%S+) ?(.*)$')
   if pool ~= '' then call.lock_end_pools[subid] = pool end
@@ -71,7 +71,7 @@ local function go_on(subid, note, room)
   return room
 end
 
--- Gives back what those still hold who have left, in a visit.
+-- Gives back more locks of subscriptions that have left. Run by sweeps.
 function unsubscribing.resume()
   if not seldom.any() then return end
   local noted, room = redis.call('HSCAN', key.leaving, 0, 'COUNT', 20)[2], unsubscribing.CHUNK
