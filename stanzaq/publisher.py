@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from stanzaq import payloads, transports
+from stanzaq import payloads, traceparent, transports
 from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
@@ -78,7 +78,8 @@ class Publisher:
         hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
         item = id or secrets.token_hex(16)
         running = self._running
-        sending = asyncio.create_task(self._sender.publish(node, item, payloads.encoded(payload), headers or {}, hints))
+        told = {**traceparent.current(), **(headers or {})}
+        sending = asyncio.create_task(self._sender.publish(node, item, payloads.encoded(payload), told, hints))
         try:
             # A connection that fails for good ends everything that waits for it.
             await asyncio.wait({sending, running}, return_when=asyncio.FIRST_COMPLETED)

@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -53,13 +53,14 @@ class Connection:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._is_lost = False
 
-    async def ask(
+    async def ask(  # noqa: PLR0913, PLR0917  (what a request is)
         self,
         what: str,
         method: str,
         path: str,
         body: object = None,
         inner: Callable[[Any], Refusal | None] = lambda _: None,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:  # noqa: ANN401  (any JSON)
         """Send a request and return the JSON of its answer; raises StanzaqError if it cannot do `what`.
 
@@ -70,7 +71,7 @@ class Connection:
         while True:
             try:
                 async with self._room:
-                    found = await self._once(method, path, body)
+                    found = await self._once(method, path, body, headers or {})
             except LostError as lost:
                 await self.pause(lost, backoff)
                 continue
@@ -117,11 +118,13 @@ class Connection:
         if self._session is not None:
             await self._session.close()
 
-    async def _once(self, method: str, path: str, body: object) -> Any:  # noqa: ANN401
+    async def _once(self, method: str, path: str, body: object, more: Mapping[str, str]) -> Any:  # noqa: ANN401
         """Send a request once; returns the JSON of its answer, or a refusal. Raises LostError, or StanzaqError for good."""
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=_CONNECT_SECONDS)
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": "application/json"} | ({} if data is None else {"Content-Type": "application/json"})
+        headers = {"Accept": "application/json", **more} | (
+            {} if data is None else {"Content-Type": "application/json"}
+        )
         try:
             async with self._request(method, path, headers=headers, data=data, timeout=timeout) as answer:
                 if answer.status >= _REFUSED:

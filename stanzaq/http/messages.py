@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
+from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
 from stanzaq.transport import Content, Delivery, Hints, Lock
@@ -94,21 +95,22 @@ def batch_path(node: str) -> str:
     return f"/batches/{quote(node, safe='')}"
 
 
-def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> list[dict[str, Any]]:
-    """Return the body that sends one item."""
+def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> tuple[list[Any], dict[str, str]]:
+    """Return the body that sends one item, and the trace headers of its request."""
+    traced, headers = traceparent.split(headers)
     try:
         body = {"text": content.body.decode()}
     except UnicodeDecodeError:
         body = {"base64": base64.b64encode(content.body).decode()}
     asked: dict[str, Any] = {
         "group_key": hints.key,
-        "headers": dict(headers),
+        "headers": headers,
         "delay": round(hints.delay),
         "priority": hints.priority,
         "ttl": None if hints.ttl is None else max(1, round(hints.ttl)),
     }
     given = {name: value for name, value in asked.items() if value or (name == "priority" and value is not None)}
-    return [{**body, "content_type": content.type, "guid": item, **given}]
+    return [{**body, "content_type": content.type, "guid": item, **given}], traced
 
 
 def refused_item(said: Mapping[str, Any]) -> Refusal | None:

@@ -23,9 +23,9 @@ class HttpSender:
 
     async def publish(self, node: str, item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
         """Send an item until it is answered, and return its id. Raises StanzaqError if the service refuses it."""
-        body = messages.batch(item, content, headers, hints)
+        body, traced = messages.batch(item, content, headers, hints)
         path = messages.batch_path(node)
-        await self._connection.ask(f"publish to {node}", "POST", path, body, messages.refused_item)
+        await self._connection.ask(f"publish to {node}", "POST", path, body, messages.refused_item, traced)
         return item
 
     async def close(self) -> None:

@@ -27,11 +27,12 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Line, Value
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer
-from stanzaq import payloads
+from stanzaq import payloads, traceparent
 from stanzaq.durations import Duration, seconds
 from stanzaq.hooks import Run
 from stanzaq.job import Job
 from stanzaq.testing.core import OWNER, CoreTransport, asked, content, publish
+from stanzaq.transport import Hints
 from stanzaq.worker import Worker
 
 _DATABASES: Final = 64
@@ -110,10 +111,9 @@ class TestBroker:
         headers: Mapping[str, str] | None = None,
     ) -> str:
         """Publish an item as `stanzaq.Publisher.publish` does, and return its id. Raises StanzaqError and TypeError."""
-        lives = None if ttl is None else max(1, round(seconds(ttl))) * 1_000
-        written = payloads.encoded(payload)
-        hints = round(seconds(delay)) * 1_000, priority, lives
-        return await publish(self._core, node, id or secrets.token_hex(16), written, headers or {}, key, hints)
+        hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
+        told = {**traceparent.current(), **(headers or {})}
+        return await publish(self._core, node, id or secrets.token_hex(16), payloads.encoded(payload), told, hints)
 
     async def drain(self, *, timeout: Duration = "30s", raises: bool = False) -> None:  # noqa: ASYNC109
         """Run jobs until nothing waits, is delayed or in flight in the nodes of the worker's tasks.

@@ -6,19 +6,20 @@ from datetime import UTC, datetime
 from typing import Final
 
 from broker import codec, payloads
-from broker.model import items
+from broker.model import hints as broker_hints
+from broker.model import items, trace
 from broker.model.commands import Command, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.core import Core
 from broker.model.headers import named
-from broker.model.hints import Hints
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
 from broker.model.results import Described, Published, Refused, Renewed, Result
 from frontends.xmpp.errors import WIRE, wire
+from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Lock, Receiver
+from stanzaq.transport import Content, Delivery, Hints, Lock, Receiver
 
 OWNER: Final = Jid("owner@localhost/test")
 """The owner of all nodes, who publishes."""
@@ -38,22 +39,19 @@ async def asked(core: Core, what: str, command: Command) -> Result:
 
 
 async def publish(  # noqa: PLR0913, PLR0917  (what a publisher may ask for)
-    core: Core,
-    node: str,
-    item: str,
-    content: Content,
-    headers: Mapping[str, str],
-    key: str,
-    asks: tuple[int, int | None, int | None],
+    core: Core, node: str, item: str, content: Content, headers: Mapping[str, str], asks: Hints
 ) -> str:
-    """Publish an item and return its id; `asks` are delay in ms, priority and time to live in ms. Raises StanzaqError."""
+    """Publish an item and return its id. Durations are whole seconds, as on every wire. Raises StanzaqError."""
     what = f"publish to {node}"
+    traced, others = traceparent.split(headers)
+    lives = None if asks.ttl is None else max(1, round(asks.ttl)) * 1_000
     try:
-        envelope = payloads.kept(content.body, content.type, named(headers.items()))
-        hints = Hints.judged(*asks)
+        told = {**named(others.items()), **trace.headers(traced.get("traceparent"), traced.get("tracestate"))}
+        envelope = payloads.kept(content.body, content.type, told)
+        hints = broker_hints.Hints.judged(round(asks.delay) * 1_000, asks.priority, lives)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
-    command = Publish(node, OWNER, item, codec.pack(envelope), len(content.body), key=key, hints=hints)
+    command = Publish(node, OWNER, item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)
     published = await asked(core, what, command)
     assert isinstance(published, Published)
     return published.item_id

@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
+from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Release
@@ -125,11 +126,13 @@ def describe(node: str = "") -> str:
 
 def publish(node: str, item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
     """Send an item."""
+    traced, headers = traceparent.split(headers)
     asked = {
         "key": hints.key,
         "delay": str(round(hints.delay)) if hints.delay else "",
         "priority": "" if hints.priority is None else str(hints.priority),
         "ttl": "" if hints.ttl is None else str(max(1, round(hints.ttl))),
+        **traced,
     }
     attributes = "".join(f" q:{name}={quoteattr(text)}" for name, text in asked.items() if text)
     inside = "".join(f"<header name={quoteattr(name)}>{escape(text)}</header>" for name, text in headers.items())

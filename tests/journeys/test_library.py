@@ -169,8 +169,9 @@ async def test_payloads_and_places(user: Account, join: Join, tmp_path: Any) -> 
 
     worker.task(files, run_in="process")(in_process)
     async with serving(worker), Publisher(**user) as publisher:
-        await publisher.publish(pictures, Picture("ü<&>.png"), id="one", key="k", headers={"color": "red"})
-        assert await seen.until(1) == [(Picture("ü<&>.png"), "one", 1, {"color": "red"}, "k")]
+        headers = {"color": "red", "traceparent": f"00-{1:032x}-{2:016x}-01"}
+        await publisher.publish(pictures, Picture("ü<&>.png"), id="one", key="k", headers=headers)
+        assert await seen.until(1) == [(Picture("ü<&>.png"), "one", 1, headers, "k")]
         ids = await publisher.publish_many(texts, ["x", "ü<&>\n"])
         assert len(set(ids)) == 2
         await publisher.publish(elements, ET.fromstring("<job xmlns='urn:x' kind='ä'/>"))

@@ -113,9 +113,11 @@ def test_delivery() -> None:
 )
 def test_batch(hints: Hints, told: dict[str, Any]) -> None:
     """An item is sent as text or base64, with the hints that are given, in whole seconds."""
-    (one,) = messages.batch("one", Content("ü".encode(), "text/plain"), {"A b": "c"}, hints)
+    headers = {"A b": "c", "traceparent": "00-1"}
+    (one,), traced = messages.batch("one", Content("ü".encode(), "text/plain"), headers, hints)
+    assert traced == {"traceparent": "00-1"}
     assert one == {"text": "ü", "content_type": "text/plain", "guid": "one", "headers": {"A b": "c"}, **told}
-    (one,) = messages.batch("one", Content(b"\xff", "image/png"), {}, hints)
+    (one,), _ = messages.batch("one", Content(b"\xff", "image/png"), {}, hints)
     assert one == {"base64": "/w==", "content_type": "image/png", "guid": "one", **told}
 
 

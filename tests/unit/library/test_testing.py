@@ -10,8 +10,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import REGISTRY
 
-from stanzaq import Job, Reject, Retry, StanzaqError, Worker
+from stanzaq import Job, Reject, Retry, StanzaqError, Worker, metrics, telemetry, traceparent
 from stanzaq.logs import JobFields, Lines
 from stanzaq.testing import DeadLetter, TestBroker
 
@@ -226,3 +230,53 @@ async def test_logs(caplog: pytest.LogCaptureFixture) -> None:
     assert lines[-1] == "KeyError"
     logging.getLogger("app").warning("elsewhere")
     assert not hasattr(caplog.records[-1], "node")
+
+
+async def test_traces() -> None:
+    """A job is a span in the trace of its publisher, also in a thread; what it publishes continues the trace."""
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    worker, seen = Worker("xmpp://worker@example.org"), list[Any]()
+    worker.middleware(telemetry.traced)
+
+    @worker.task("jobs", retry=Retry(attempts=1))
+    def _job(job: Job[Any]) -> None:
+        seen.append((dict(job.headers), traceparent.current()))
+        raise KeyError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(telemetry, "_TRACER", provider.get_tracer("test"))
+        with provider.get_tracer("test").start_as_current_span("publisher"):
+            async with TestBroker(worker) as broker:
+                await broker.publish("jobs", {}, id="one", headers={"color": "red"})
+                await broker.drain()
+    job, publisher = spans.get_finished_spans()
+    assert job.parent and job.context and publisher.context
+    assert (job.name, job.parent.span_id, job.status.is_ok) == ("process jobs", publisher.context.span_id, False)
+    ((headers, inside),) = seen
+    begins = f"00-{job.context.trace_id:032x}"
+    assert headers.pop("traceparent").startswith(f"{begins}-{publisher.context.span_id:016x}-")
+    assert headers == {"color": "red"}
+    assert inside["traceparent"].startswith(f"{begins}-{job.context.span_id:016x}-")
+
+
+async def test_metrics() -> None:
+    """Jobs are counted by node and outcome, with how long they took and how many run."""
+    worker, _ = made(attempts=2)
+    worker.middleware(metrics.measured)
+    async with TestBroker(worker) as broker:
+        for payload in ("reject", "fail", "fine"):
+            await broker.publish("jobs", payload)
+        await broker.drain()
+        await broker.publish("jobs", "hang")
+        with pytest.raises(TimeoutError):
+            await broker.drain(timeout="50ms")
+        assert REGISTRY.get_sample_value("stanzaq_worker_jobs_running", {"node": "jobs"}) == 1
+
+    def counted(outcome: str) -> float | None:
+        return REGISTRY.get_sample_value("stanzaq_worker_jobs_total", {"node": "jobs", "outcome": outcome})
+
+    assert [counted(each) for each in ("done", "retried", "dead", "cancelled")] == [1, 1, 2, 1]
+    assert REGISTRY.get_sample_value("stanzaq_worker_job_seconds_count", {"node": "jobs"}) == 5
+    assert REGISTRY.get_sample_value("stanzaq_worker_jobs_running", {"node": "jobs"}) == 0

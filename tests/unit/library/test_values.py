@@ -204,6 +204,14 @@ def test_unfit(body: bytes, kind: str, wanted: Any, why: str) -> None:  # noqa: 
         decoded(Content(body, kind), wanted)
 
 
+def test_trace_headers() -> None:
+    """A trace is in attributes of the item, since its headers are the publisher's."""
+    root = ET.fromstring(stanzas.publish("jobs", "one", encoded({}), {"a": "b", "traceparent": "00-1"}, Hints()))
+    (sent,) = root.iter(f"{{{stanzas.PUBSUB}}}item")
+    assert sent.get(f"{{{stanzas.STANZAQ}}}traceparent") == "00-1"
+    assert [each.get("name") for each in root.iter(f"{{{stanzas.HEADERS}}}header")] == ["a"]
+
+
 def test_no_payload() -> None:
     """What no payload can be made of is refused when it is published."""
     with pytest.raises(TypeError, match="a object is no payload: give bytes, text, an Element, or what JSON can say"):
