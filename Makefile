@@ -36,7 +36,7 @@ report-picture: report-demo ## Make the picture for README, from a report of a n
 	@$(SETUP) picture report/capacity.html docs/report.png
 
 test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
-	@$(SETUP) packages curl ejabberd redis-server faketime java promtool chromium chromedriver
+	@$(SETUP) packages curl ejabberd prosody redis-server faketime java promtool chromium chromedriver
 	$(PYTEST) --maxfail 10 $(ONLY) $(ARGS)
 
 durations: .venv/.tools ## Measure the time of tests, to run them in a better order
@@ -64,7 +64,7 @@ image-test: .venv/.dev ## Build the image on a local base and run it, where buil
 	deploy/image_test.sh
 
 soak: .venv/.dev ## Run the tests that take minutes
-	@$(SETUP) packages ejabberd redis-server faketime java
+	@$(SETUP) packages ejabberd prosody redis-server faketime java
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
 	REDIS_LATENCY=$$(date +%s) $(PYTEST) --timeout 0 --ignore tests/contract/test_hops.py tests/contract tests/doors $(ARGS)
 

@@ -18,9 +18,12 @@ class Authority:
             " -keyout ca.key -out ca.crt"
         )
 
-    def sign(self, name: str) -> tuple[Path, Path]:
-        """Make a certificate for a server at 127.0.0.1, or a client; gives it and its key."""
-        (self._directory / f"{name}.ext").write_text("subjectAltName=IP:127.0.0.1\n")
+    def sign(self, name: str, *domains: str) -> tuple[Path, Path]:
+        """Make a certificate for a server at 127.0.0.1 or of domains, or a client; gives it and its key."""
+        names = [f"DNS:{domain}" for domain in domains] or ["IP:127.0.0.1"]
+        # Public authorities certify domains as servers only.
+        usage = "extendedKeyUsage=serverAuth\n" if domains else ""
+        (self._directory / f"{name}.ext").write_text(f"subjectAltName={','.join(names)}\n{usage}")
         self._openssl(
             "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
             f" -subj /CN={name} -keyout {name}.key -out {name}.csr"

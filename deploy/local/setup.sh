@@ -2,7 +2,7 @@
 # Installs what `make demo` and `make test` need, on a Debian or Ubuntu machine with Python, git and make.
 #   setup.sh venv EXTRAS      create .venv and install the project with these extras, editable
 #   setup.sh picture HTML PNG take a picture of a page, if there is a Chromium
-#   setup.sh packages NAME…   install those of curl, ejabberd, redis-server, faketime, java, promtool, npm, chromium, chromedriver that are missing,
+#   setup.sh packages NAME…   install those of curl, ejabberd, prosody, redis-server, faketime, java, promtool, npm, chromium, chromedriver that are missing,
 #                             and what is needed to compile proton: compiler, openssl, pythonh
 #   setup.sh tools            download the tools that check the Helm chart into .venv/tools
 # It installs packages only as root or with a sudo that needs no password; otherwise it prints one line that says what to install.
@@ -33,7 +33,7 @@ bring() {
     trap 'exit 1' HUP INT TERM
     # The package lists may be missing or old: they are updated only if the installation fails.
     apt "$@" >/dev/null 2>&1 || { as_root apt-get -q update && apt "$@"; }
-    for service in ejabberd redis-server prometheus; do
+    for service in ejabberd prosody redis-server prometheus; do
         case " $* " in *" $service "*) as_root update-rc.d "$service" disable >/dev/null 2>&1 || true ;; esac
     done
 }
@@ -90,6 +90,10 @@ packages() {
         case $name in
             # Its directory is not on every user's PATH.
             ejabberd) [ -x /usr/sbin/ejabberdctl ] || missing="$missing $name" ;;
+            # It asks another resolver than the system's only through libunbound.
+            prosody)
+                { command -v prosody && ls /usr/lib/*/lua/5.*/lunbound.so; } >/dev/null 2>&1 || missing="$missing prosody lua-unbound"
+                ;;
             # Spark needs 17 or newer.
             java) java_serves || missing="$missing openjdk-17-jre-headless" ;;
             # Proton has no wheel and is compiled.

@@ -52,6 +52,8 @@ ALLOWED: Final = {
     ("frontends/rest/server.py", "proxy"): "an HTTP proxy",
     ("frontends/xmpp/pubsub/payloads.py", "proxy"): "MappingProxyType",
     ("deploy/local/ejabberd.yml", "roster"): "a module of ejabberd",
+    ("docs/ejabberd.md", "roster"): "a module of ejabberd",
+    ("docs/prosody.md", "roster"): "a module of Prosody",
     **{
         (f"frontends/tools/bench/{name}.py", "rounds"): "repetitions of a measurement"
         for name in ("bounds", "core", "growth", "levels", "rest", "scale", "spark", "xmpp")

@@ -60,6 +60,7 @@ class Ejabberd(Server):
         self.c2s_port = free_port()
         self.component_port = free_port()
         self.secret = secrets.token_hex(16)
+        self._environment: dict[str, str] = {}
 
     def settings(self, redis_url: str) -> dict[str, str]:
         """Return the settings of a frontend of this server."""
@@ -74,11 +75,7 @@ class Ejabberd(Server):
         spool = self.directory / "spool"
         spool.mkdir(parents=True, exist_ok=True)
         configuration = self.directory / "ejabberd.yml"
-        configuration.write_text(
-            Template(_template()).substitute(
-                c2s_port=self.c2s_port, component_port=self.component_port, secret=self.secret
-            )
-        )
+        configuration.write_text(self._configuration())
         return Process(
             [
                 _erl(),
@@ -105,7 +102,13 @@ class Ejabberd(Server):
                 "ERL_CRASH_DUMP_BYTES": "0",
                 "EJABBERD_CONFIG_PATH": str(configuration),
                 "EJABBERD_LOG_PATH": str(self.directory / "ejabberd.log"),
+                **self._environment,
             },
+        )
+
+    def _configuration(self) -> str:
+        return Template(_template()).substitute(
+            c2s_port=self.c2s_port, component_port=self.component_port, secret=self.secret
         )
 
     def register(self, user: str, password: str, *, known: bool = False) -> str:
