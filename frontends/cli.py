@@ -20,8 +20,11 @@ from frontends.commands import frontend, item, node
 from frontends.terminal import Config, Json, refuse, served, settings
 from frontends.tools.bench import commands as bench
 from frontends.tools.servers.process import ServerError
+from frontends.version import version as version_text
 
-app = typer.Typer(help="A distributed work queue kept in Redis, served over XMPP, HTTP and AMQP.", no_args_is_help=True)
+_HELP = "A distributed work queue kept in Redis, served over XMPP, HTTP and AMQP."
+
+app = typer.Typer(no_args_is_help=True)
 serve = typer.Typer(help="Run a frontend.", no_args_is_help=True)
 report = typer.Typer(help="Make capacity reports from the queues' journals.", no_args_is_help=True)
 app.add_typer(serve, name="serve")
@@ -36,6 +39,44 @@ _AGAIN = 75
 
 Check = Annotated[bool, typer.Option("--check", help="Check the settings and exit.")]
 Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077. Default: this machine.")]
+
+
+_TAKES_ALL = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""For commands of the library, which reads their arguments because they also run where typer is not installed."""
+
+
+def _show_version(asked: bool) -> None:  # noqa: FBT001  (typer's)
+    if asked:
+        Console().print(version_text(), highlight=False)
+        raise typer.Exit
+
+
+@app.callback(help=_HELP)
+def main(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Begin each command."""
+
+
+@app.command(context_settings=_TAKES_ALL, add_help_option=False)
+def worker(context: typer.Context) -> None:
+    """Run a worker of a Python module.
+
+    Example: stanzaq worker tasks:worker --concurrency 20
+    """
+    _run_library("worker", context)
+
+
+@app.command(context_settings=_TAKES_ALL, add_help_option=False)
+def publish(context: typer.Context) -> None:
+    """Publish an item and print its id.
+
+    Example: stanzaq publish orders --json '{"total": 12}' --delay 10m
+    """
+    _run_library("publish", context)
 
 
 @serve.command("xmpp")
@@ -222,6 +263,12 @@ def version() -> None:
     Example: stanzaq version
     """
     Console().print(installed_version("stanzaq"), highlight=False)
+
+
+def _run_library(command: str, context: typer.Context) -> None:
+    from stanzaq import shell  # noqa: PLC0415
+
+    shell.main([command, *context.args])
 
 
 def _serve(given: Settings, serve: Callable[[ModuleType], None], what: str, *, check: bool) -> None:

@@ -1,14 +1,34 @@
-"""The command `stanzaq`: if the service's packages are missing, says what to install. Must not know any command."""
+"""The command `stanzaq`: says what to install if a command needs packages that are missing. Must not know any command."""
 
 import sys
+from typing import Final
+
+from frontends.version import version
+
+_OF_THE_LIBRARY: Final = ("worker", "publish")
 
 
 def main() -> None:
-    """Run the command line; exits with one line if only the library is installed."""
+    """Run the command line; exits with one line if it needs the service, and only the library is installed."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    if asked == "--version":
+        print(version())  # noqa: T201
+        return
+    if asked in _OF_THE_LIBRARY:
+        _run_library(sys.argv[1:])
+        return
     try:
         from frontends.cli import app  # noqa: PLC0415
     except ModuleNotFoundError as fault:
+        if asked in {"", "-h", "--help"}:
+            _run_library(["--help"])
         sys.exit(
             f"stanzaq: the command is part of the service, and {fault.name} is missing: pip install 'stanzaq[server]'"
         )
     app()
+
+
+def _run_library(arguments: list[str]) -> None:
+    from stanzaq import shell  # noqa: PLC0415  (servers need it not)
+
+    shell.main(arguments)

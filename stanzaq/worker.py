@@ -54,12 +54,8 @@ class Worker:
         create: bool = False,
     ) -> None:
         """Check the arguments; connects only in `run` or `serve`."""
-        if not (concurrency >= 1 and prefetch >= 0 and concurrency + prefetch <= MAX_CREDIT):
-            msg = f"concurrency={concurrency}, prefetch={prefetch}: together 1 to {MAX_CREDIT} items are held at once"
-            raise ValueError(msg)
+        self._resize(concurrency, prefetch)
         self._account = transports.account(url, service, password, address, tls)
-        self._concurrency = concurrency
-        self._credit = concurrency + prefetch
         self._grace = seconds(grace)
         self._create = create
         self._tasks: dict[str, Task] = {}
@@ -111,11 +107,20 @@ class Worker:
         self._hooks = replace(self._hooks, lifespan=asynccontextmanager(function))
         return function
 
-    def run(self) -> None:
+    def _resize(self, concurrency: int, prefetch: int) -> None:
+        if not (concurrency >= 1 and prefetch >= 0 and concurrency + prefetch <= MAX_CREDIT):
+            msg = f"concurrency={concurrency}, prefetch={prefetch}: together 1 to {MAX_CREDIT} items are held at once"
+            raise ValueError(msg)
+        self._concurrency, self._credit = concurrency, concurrency + prefetch
+
+    def run(self, *, concurrency: int | None = None) -> None:
         """Run as a program until SIGTERM or SIGINT; a second signal ends running jobs at once.
 
-        Exits with one line if the service cannot be used. Logs to stderr, unless logging is already set up.
+        `concurrency` replaces the worker's own. Exits with one line if the service cannot be used. Logs to stderr, unless
+        logging is already set up.
         """
+        if concurrency is not None:
+            self._resize(concurrency, self._credit - self._concurrency)
         shown = logging.StreamHandler()
         shown.addFilter(JobFields())
         shown.setFormatter(Lines("%(asctime)s %(levelname)s %(message)s"))

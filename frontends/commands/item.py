@@ -4,17 +4,18 @@ from typing import Annotated
 
 import typer
 
-from broker.model.commands import Release, Survey, Transfer
+from broker.model.commands import Release, Retract, Survey, Transfer
 from broker.model.core import Core
 from broker.model.items import Seen
 from broker.model.names import prepared
-from broker.model.results import Released, Surveyed
+from broker.model.results import Released, Retracted, Surveyed
 from frontends.commands import views
 from frontends.commands.moving import move
 from frontends.commands.runner import (
     ADMINISTRATOR,
     asked,
     complain,
+    confirm,
     misuse,
     nodes_beginning,
     run,
@@ -24,9 +25,10 @@ from frontends.commands.runner import (
 )
 from frontends.terminal import Config, Json
 
-app = typer.Typer(help="List items, redrive dead letters, end locks.", no_args_is_help=True)
+app = typer.Typer(help="List and delete items, redrive dead letters, end locks.", no_args_is_help=True)
 
 Node = Annotated[str, typer.Argument(help="The node's name.", autocompletion=nodes_beginning)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Items = Annotated[list[str] | None, typer.Argument(help="Ids of items.")]
 
 _COLUMNS = ("item", "partition", "state", "attempts", "published", "holder", "reason")
@@ -131,3 +133,24 @@ def item_release(
         tell({"node": node, "released": released.count})
     else:
         say(f"released {released.count}")
+
+
+@app.command("delete")
+def item_delete(
+    node: Node,
+    item: Annotated[str, typer.Argument(help="The item's id.")],
+    config: Config = None,
+    *,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Delete an item that nobody holds; `stanzaq item release` ends a lock.
+
+    Example: stanzaq item delete jobs order-17
+    """
+    confirm(f"Delete the item {item} of {node}?", yes=yes)
+    run(config, lambda core: asked(core, Retract(node, ADMINISTRATOR, item), Retracted))
+    if as_json:
+        tell({"node": node, "deleted": item})
+    else:
+        say(f"deleted {item}")

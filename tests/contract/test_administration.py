@@ -46,6 +46,8 @@ REFUSALS: Final = [
     (("item", "redrive", "NODE", "x"), 1, "none of these"),
     (("item", "release", "NODE"), 2, "--holder"),
     (("item", "release", "NODE", "x"), 1, "nobody holds"),
+    (("item", "delete", "NODE", "x"), 2, "--yes"),
+    (("item", "delete", "NODE", "x", "--yes"), 1, "item-not-found"),
     (("item", "list", "NODE", "--scan", "x"), 1, "continue from"),
     (("item", "list"), 2, "Missing argument"),
     (("frontend", "disconnect", "00000000"), 2, "--yes"),
@@ -290,14 +292,18 @@ async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> 
     reasons = {one["headers"]["stanzaq-dead-item"]: one["headers"]["stanzaq-dead-reason"] for one in items}
     assert reasons == {"a": "no-disk", "b": "no-disk", "c": "no-disk", "d": "other"}
     by_name = next(one["item"] for one in items if one["headers"]["stanzaq-dead-item"] == "b")
-    shown, named, of_reason, rest, back = await shell.several(
+    shown, named, of_reason, rest, back, gone, again = await shell.several(
         ("item", "show", dead, by_name, "--json"),
         ("item", "redrive", dead, by_name, "--json"),
         ("item", "redrive", dead, "--reason", "no-disk", "--json"),
         ("item", "redrive", dead, "--all", "--json"),
         ("item", "list", node, "--json"),
+        ("item", "delete", node, "d", "--yes", "--json"),
+        ("item", "delete", node, "d", "--yes", "--json"),
     )
     assert (shown.json["payload"], shown.json["headers"]["stanzaq-dead-holder"]) == ("<x/>", W1)
+    assert gone.json == {"node": node, "deleted": "d"}
+    assert again.code == 1 and "item-not-found" in again.err
     assert [each.json["moved"] for each in (named, of_reason, rest)] == [1, 2, 1]
     assert all(each.json["whole"] and not each.json["stayed"] for each in (named, of_reason, rest))
     assert {one["item"]: one["attempts"] for one in back.json["items"]} == dict.fromkeys("abcd", 0)

@@ -1,8 +1,11 @@
 """The library `stanzaq` over XMPP and HTTP against a real ejabberd and frontends: workers and publishers as users write them."""
 
 import asyncio
+import contextlib
 import logging
+import os
 import secrets
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -10,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
@@ -460,3 +464,56 @@ async def test_a_frontend_restarts(join: Join, service: Service) -> None:
             await seen.until(2)
             await eventually_empty(owner, node)
     assert seen.all == [("one", 1), ("two", 1)]
+
+
+_TASKS = """
+from stanzaq import Job, Worker
+
+print({word!r}, "begins", flush=True)
+worker = Worker({url!r}, password={password!r})
+
+@worker.task({node!r})
+async def work(job: Job[dict[str, int]]) -> None:
+    print({word!r}, job.payload["a"], flush=True)
+"""
+
+
+async def test_from_the_shell(join: Join, door: RestFrontend, tmp_path: Path) -> None:
+    """`stanzaq publish` sends what `stanzaq worker` works, which begins again when its file changes."""
+    owner, user = await join(), over_http(door.port)
+    node = await owner.queue()
+    environment = {**os.environ, "STANZAQ_URL": user["url"], "STANZAQ_PASSWORD": user["password"]}
+
+    async def start(*arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "stanzaq", *arguments),
+            stdout=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment,
+        )
+
+    tasks = tmp_path / "tasks.py"
+    tasks.write_text(_TASKS.format(**user, node=node, word="first"))
+    worker = await start("worker", "tasks:worker", "--reload")
+    output = worker.stdout
+    assert output is not None
+    try:
+        assert await asyncio.wait_for(output.readline(), PATIENCE_SECONDS) == b"first begins\n"
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            line = b""
+            while line != b"second begins\n":
+                # What changes before it is watched changes unnoticed.
+                tasks.write_text(_TASKS.format(**user, node=node, word="second"))
+                with contextlib.suppress(TimeoutError):
+                    line = await asyncio.wait_for(output.readline(), 2)
+        publisher = await start("publish", node, "--json", '{"a": 1}', "--count", "2")
+        ids, _ = await asyncio.wait_for(publisher.communicate(), PATIENCE_SECONDS)
+        assert publisher.returncode == 0 and len(set(ids.split())) == 2
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for _ in range(2):
+                while (line := await output.readline()) == b"second begins\n":
+                    pass
+                assert line == b"second 1\n"
+    finally:
+        worker.terminate()
+        await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)

@@ -91,17 +91,22 @@ def test_library_alone(library: Path) -> None:
     assert "'Worker'" in _run(library, program)
     program = "try: import stanzaq.testing\nexcept ModuleNotFoundError as error: print(error)"
     assert _run(library, program).endswith(" is missing: pip install 'stanzaq[testing]'")
-    done = subprocess.run(
-        [library, "-I", "-c", "from frontends.launch import main; main()"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr == (
-        "stanzaq: the command is part of the service, and typer is missing: pip install 'stanzaq[server]'\n"
-    )
+    for argument, code, told in (
+        ("serve", 1, "the command is part of the service, and typer is missing: pip install 'stanzaq[server]'"),
+        ("--version", 0, "stanzaq 0.1.0"),
+        ("--help", 0, "publish an item and print its id"),
+        ("worker", 2, "the following arguments are required: MODULE:NAME"),
+        ("publish", 2, "the following arguments are required: NODE"),
+    ):
+        done = subprocess.run(
+            [library, "-I", "-c", "from frontends.launch import main; main()", argument],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        said = done.stderr if code else done.stdout
+        assert done.returncode == code and told in said and "Traceback" not in done.stderr
 
 
 def test_library_is_soon_there(library: Path) -> None:

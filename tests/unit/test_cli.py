@@ -1,5 +1,6 @@
 """The command line: every command explains itself, and wrong settings are told kindly."""
 
+import re
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from frontends.cli import app
+from frontends.version import version
 
 
 def _commands(command: object, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], TyperCommand]]:
@@ -65,8 +67,11 @@ def test_traces_without_the_extra(door: str, runner: CliRunner, monkeypatch: pyt
 
 
 def test_version(runner: CliRunner) -> None:
-    """`version` prints the installed version alone."""
-    assert runner.invoke(app, ["version"]).stdout.strip().count(".") == 2
+    """`version` prints the installed version alone, `--version` also what names the functions in Redis."""
+    number = runner.invoke(app, ["version"]).stdout.strip()
+    assert number.count(".") == 2
+    assert runner.invoke(app, ["--version"]).stdout.strip() == version()
+    assert re.fullmatch(rf"stanzaq {re.escape(number)}, functions stanzaq_[0-9a-f]{{12}}", version())
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ class Outlet:
 @pytest.fixture
 async def core(redis: RedisServer) -> AsyncIterator[RedisCore]:
     """Give a frontend that hands items out."""
-    given = {"redis_url": redis.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret"}
+    # All tests that one process runs make nodes of the same few owners.
+    given = {"redis_url": redis.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret", "node_quota": "100000"}
     made = RedisCore(Settings.model_validate(given), Outlet())
     await made.start()
     yield made

@@ -1,0 +1,193 @@
+"""The commands `stanzaq worker` and `stanzaq publish`, which need only the library. Must not know the service's own commands."""
+
+import argparse
+import asyncio
+import importlib
+import mimetypes
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NoReturn
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+from stanzaq.durations import seconds
+from stanzaq.errors import StanzaqError
+from stanzaq.payloads import JSON, XML
+from stanzaq.publisher import Publisher
+from stanzaq.transport import Content
+from stanzaq.worker import Worker
+
+URL: Final = "STANZAQ_URL"
+
+_AT_ONCE: Final = 50
+_STDIN: Final = "-"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; exits with one line that says what to do if that is impossible."""
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if not asked.command:
+        parser.print_help()
+        return
+    try:
+        asked.run(asked)
+    except (StanzaqError, ValueError, TypeError, OSError) as error:
+        _give_up(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _give_up(sentence: str) -> NoReturn:
+    sys.exit(f"stanzaq: {sentence}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "stanzaq",
+        description="Workers and publishers for a stanzaq queue.",
+        epilog="The service's own commands need the service: pip install 'stanzaq[server]'",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_worker(commands)
+    _add_publish(commands)
+    return parser
+
+
+def _add_worker(commands: Any) -> None:  # noqa: ANN401  (argparse's own)
+    worker = commands.add_parser(
+        "worker",
+        help="run a worker of a Python module",
+        description="Run a worker of a Python module in the current directory until SIGTERM or Ctrl-C.",
+        epilog="Example: stanzaq worker tasks:worker --concurrency 20",
+    )
+    worker.add_argument("worker", metavar="MODULE:NAME", help="the module and the name of its stanzaq.Worker")
+    worker.add_argument("--concurrency", type=int, help="jobs at once, instead of the worker's own number")
+    worker.add_argument("--reload", action="store_true", help="start again whenever a Python file below here changes")
+    worker.set_defaults(run=_work)
+
+
+def _add_publish(commands: Any) -> None:  # noqa: ANN401
+    publish = commands.add_parser(
+        "publish",
+        help="publish an item and print its id",
+        description="Publish an item and print its id once the service has stored it. The password is in STANZAQ_PASSWORD.",
+        epilog="""Example: stanzaq publish orders --json '{"total": 12}' --delay 10m --url xmpp://publisher@example.org""",
+    )
+    publish.add_argument("node", metavar="NODE", help="the node")
+    payload = publish.add_mutually_exclusive_group(required=True)
+    payload.add_argument("--json", metavar="TEXT", help="the payload, as JSON")
+    payload.add_argument("--file", metavar="FILE", help="a file with the payload; its type follows from the name")
+    told = "read the payload from standard input, as text or bytes"
+    payload.add_argument("stdin", nargs="?", choices=[_STDIN], metavar=_STDIN, help=told)
+    publish.add_argument("--key", default="", help="the group key")
+    publish.add_argument("--delay", default="0s", help="hand it out after this time, e.g. 10m")
+    publish.add_argument("--priority", type=int, help="0 to 9; default: 4")
+    publish.add_argument("--ttl", help="hand it out no later than this, e.g. 1h")
+    publish.add_argument("--count", type=int, default=1, help="publish this many items, each with the same payload")
+    publish.add_argument("--url", default=os.environ.get(URL), help=f"the account; default: {URL}")
+    publish.add_argument("--service", help="the queue's domain, over XMPP; default: queue. and the account's domain")
+    publish.add_argument("--address", help="host:port of the XMPP server; default: from DNS")
+    publish.add_argument(
+        "--tls", choices=["required", "disabled"], default="required", help="disabled: on loopback only"
+    )
+    publish.set_defaults(run=_publish)
+
+
+def _work(asked: argparse.Namespace) -> None:
+    if asked.reload:
+        _reload(asked)
+    else:
+        _found(asked.worker).run(concurrency=asked.concurrency)
+
+
+def _found(spec: str) -> Worker:
+    """Import a worker; raises ValueError or StanzaqError with the remedy if there is none."""
+    module, colon, name = spec.partition(":")
+    if not (module and colon and name):
+        msg = f"{spec!r}: write MODULE:NAME, e.g. tasks:worker"
+        raise ValueError(msg)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as fault:
+        if not f"{module}.".startswith(f"{fault.name}."):
+            raise
+        msg = f"there is no module {module} here: run this in the directory that has it"
+        raise ValueError(msg) from None
+    worker = getattr(found, name, None)
+    if not isinstance(worker, Worker):
+        workers = [each for each, value in vars(found).items() if isinstance(value, Worker)]
+        msg = f"{module} has no stanzaq.Worker called {name}; it has {', '.join(workers) or 'none'}"
+        raise StanzaqError(msg)
+    return worker
+
+
+def _reload(asked: argparse.Namespace) -> None:
+    """Run the worker in another process, and a new one after each change."""
+    if find_spec("watchfiles") is None:
+        msg = "--reload needs watchfiles: pip install 'stanzaq[reload]'"
+        raise ValueError(msg)
+    from watchfiles import PythonFilter, run_process  # noqa: PLC0415
+
+    command = [sys.executable, "-m", "stanzaq", "worker", asked.worker]
+    if asked.concurrency is not None:
+        command += ["--concurrency", str(asked.concurrency)]
+    run_process(".", target=shlex.join(command), target_type="command", watch_filter=PythonFilter())
+
+
+def _publish(asked: argparse.Namespace) -> None:
+    if not asked.url:
+        msg = f"whose account? Set {URL}, or give --url, e.g. xmpp://publisher@example.org"
+        raise ValueError(msg)
+    if asked.count < 1:
+        msg = f"--count {asked.count}: publish at least one"
+        raise ValueError(msg)
+    publisher = Publisher(asked.url, service=asked.service, address=asked.address, tls=asked.tls)
+    hints = {"key": asked.key, "delay": seconds(asked.delay), "priority": asked.priority, "ttl": asked.ttl}
+    asyncio.run(_send(publisher, asked.node, _payload(asked), asked.count, hints))
+
+
+async def _send(publisher: Publisher, node: str, payload: Any, count: int, hints: dict[str, Any]) -> None:  # noqa: ANN401
+    async with publisher:
+        for begin in range(0, count, _AT_ONCE):
+            some = range(begin, min(begin + _AT_ONCE, count))
+            for item in await asyncio.gather(*(publisher.publish(node, payload, **hints) for _ in some)):
+                print(item, flush=True)  # noqa: T201
+
+
+def _payload(asked: argparse.Namespace) -> Any:  # noqa: ANN401
+    """Read the payload; raises ValueError if it is not what it is called."""
+    if asked.json is not None:
+        return _json(asked.json.encode(), "--json")
+    if asked.stdin or asked.file == _STDIN:
+        body = sys.stdin.buffer.read()
+        try:
+            return body.decode()
+        except UnicodeDecodeError:
+            return body
+    body = Path(asked.file).read_bytes()
+    kind, _encoding = mimetypes.guess_type(asked.file)
+    if kind == JSON:
+        return _json(body, asked.file)
+    if kind in {XML, "text/xml"}:
+        try:
+            return ET.fromstring(body)  # noqa: S314  (the user's own file)
+        except ET.ParseError as fault:
+            msg = f"{asked.file} is not XML: {fault}"
+            raise ValueError(msg) from None
+    return Content(body, kind) if kind else body
+
+
+def _json(body: bytes, where: str) -> Content:
+    try:
+        msgspec.json.decode(body)
+    except ValueError as fault:
+        msg = f"{where} is not JSON: {fault}"
+        raise ValueError(msg) from None
+    return Content(body, JSON)

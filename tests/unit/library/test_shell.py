@@ -1,0 +1,136 @@
+"""`stanzaq worker` and `stanzaq publish`: what they run and send, and what they say when they cannot."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any, Final
+from xml.etree.ElementTree import Element
+
+import pytest
+
+from stanzaq import Worker, shell
+from stanzaq.payloads import JSON
+from stanzaq.publisher import Publisher
+from stanzaq.transport import Content
+
+_TASKS: Final = """
+from stanzaq import Worker
+
+worker = Worker("xmpp://w@example.org", password="x", prefetch=2)
+other = 1
+"""
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Note what is published; nothing connects."""
+    found: list[Any] = []
+
+    async def publish(_self: Publisher, node: str, payload: Any, **hints: Any) -> str:  # noqa: ANN401
+        found.append((node, payload, {name: value for name, value in hints.items() if value}))
+        return f"item-{len(found)}"
+
+    async def nothing(_self: Publisher, *_: object) -> Publisher:
+        return _self
+
+    monkeypatch.setattr(Publisher, "publish", publish)
+    monkeypatch.setattr(Publisher, "__aenter__", nothing)
+    monkeypatch.setattr(Publisher, "__aexit__", nothing)
+    monkeypatch.setenv("STANZAQ_URL", "xmpp://p@example.org")
+    return found
+
+
+def test_published(sent: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON goes out as it was written, as often as is asked, with its hints; the ids are printed."""
+    asked = ["--json", '{"a": 1}', "--key", "k", "--delay", "10m", "--priority", "7", "--ttl", "1h", "--count", "2"]
+    shell.main(["publish", "orders", *asked])
+    hints = {"key": "k", "delay": 600.0, "priority": 7, "ttl": "1h"}
+    assert sent == [("orders", Content(b'{"a": 1}', JSON), hints)] * 2
+    assert capsys.readouterr().out == "item-1\nitem-2\n"
+
+
+_FILES: Final = [
+    ("a.json", b"[1]", Content(b"[1]", JSON)),
+    ("a.png", b"\xff", Content(b"\xff", "image/png")),
+    ("a", b"\xff", b"\xff"),
+    ("-", b"text", "text"),
+    ("-", b"\xff", b"\xff"),
+]
+"""Names, what is in them, and payloads."""
+
+
+@pytest.mark.parametrize("file", _FILES)
+def test_files(file: Any, sent: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    """A file's type follows from its name; standard input is text, or bytes."""
+    name, body, payload = file
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(body)))
+    (tmp_path / name).write_bytes(body)
+    monkeypatch.chdir(tmp_path)
+    shell.main(["publish", "orders", *(["-"] if name == "-" else ["--file", name])])
+    assert [each[1] for each in sent] == [payload]
+
+
+def test_xml(sent: list[Any], tmp_path: Path) -> None:
+    """A file of XML is an element."""
+    (tmp_path / "a.xml").write_text("<?xml version='1.0'?>\n<a xmlns='urn:x'/>")
+    shell.main(["publish", "orders", "--file", str(tmp_path / "a.xml")])
+    assert isinstance(sent[0][1], Element) and sent[0][1].tag == "{urn:x}a"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["publish", "orders", "--json", "{"], "--json is not JSON: "),
+        (["publish", "orders", "--json", "1", "--delay", "soon"], "'soon' is no length of time"),
+        (["publish", "orders", "--json", "1", "--count", "0"], "publish at least one"),
+        (["publish", "orders", "--json", "1", "--url", "http://a@example.org"], "write https"),
+        (["publish", "orders", "--json", "1", "--url", ""], "Set STANZAQ_URL, or give --url"),
+        (["publish", "orders", "--file", "not-there"], "No such file or directory: 'not-there'"),
+        (["worker", "tasks"], "write MODULE:NAME, e.g. tasks:worker"),
+        (["worker", "nothing.there:worker"], "there is no module nothing.there here"),
+        (["worker", "example_tasks:other"], "example_tasks has no stanzaq.Worker called other; it has worker"),
+        (["worker", "example_tasks:worker", "--concurrency", "0"], "concurrency=0, prefetch=2: together 1 to 1000"),
+    ],
+)
+def test_errors(
+    arguments: list[str], told: str, sent: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be done is told in one line, with what to do."""
+    (tmp_path / "example_tasks.py").write_text(_TASKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit) as ended:
+        shell.main(arguments)
+    assert told in str(ended.value) and "\n" not in str(ended.value)
+    assert sent == []
+
+
+def test_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker runs with its own concurrency, or with the one that is given."""
+    ran: list[tuple[int, int]] = []
+
+    def run(worker: Worker) -> None:
+        ran.append((worker._concurrency, worker._credit))
+
+    async def serve(worker: Worker) -> None:
+        run(worker)
+
+    monkeypatch.setattr(Worker, "serve", serve)
+    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    (tmp_path / "example_workers.py").write_text(_TASKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for more in ([], ["--concurrency", "20"]):
+        shell.main(["worker", "example_workers:worker", *more])
+    assert ran == [(1, 3), (20, 22)]
+
+
+def test_reload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--reload` runs the same command in another process; without watchfiles it says what to install."""
+    ran: list[tuple[Any, Any]] = []
+    monkeypatch.setattr("watchfiles.run_process", lambda *where, **how: ran.append((where, how["target"])))
+    shell.main(["worker", "tasks:worker", "--concurrency", "3", "--reload"])
+    assert ran == [((".",), f"{sys.executable} -m stanzaq worker tasks:worker --concurrency 3")]
+    monkeypatch.setattr(shell, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit, match=r"pip install 'stanzaq\[reload\]'"):
+        shell.main(["worker", "tasks:worker", "--reload"])
