@@ -57,6 +57,7 @@ class Connection:
         self._run = secrets.token_hex(4)
         self._asked: dict[str, asyncio.Future[Element]] = {}
         self._stream: ClientXMPP | None = None
+        self._unsent: list[str] = []
         self._up = asyncio.Event()
         self._closed = asyncio.Event()
         self._listener: Listener | None = None
@@ -137,10 +138,18 @@ class Connection:
             self._stream.abort()
 
     def send(self, text: str) -> None:
-        """Send a stanza now on the current stream; without one it is lost."""
+        """Send a stanza on the current stream; without one it is lost. Stanzas of one turn of the event loop go together."""
         if self._stream is not None:
-            # It may have broken just now, before this was told.
-            with contextlib.suppress(NotConnectedError):
+            if not self._unsent:
+                asyncio.get_running_loop().call_soon(self._flush)
+            self._unsent.append(text)
+
+    def _flush(self) -> None:
+        text = "".join(self._unsent)
+        self._unsent.clear()
+        # The stream may have ended, or broken without having been told.
+        with contextlib.suppress(NotConnectedError):
+            if self._stream is not None:
                 self._stream.send_raw(text)
 
     async def close(self) -> None:
