@@ -6,6 +6,7 @@ registered which handler.
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -48,6 +49,7 @@ class Runs:
         self._callers = Callers(concurrency)
         self._chains = {node: hooks.around(partial(self._call, task)) for node, task in tasks.items()}
         self._runs: dict[Lock, _Run] = {}
+        self._of_item: defaultdict[tuple[str, str], set[_Run]] = defaultdict(set)
         self._leaving: asyncio.Task[None] | None = None
 
     def deliver(self, delivery: Delivery) -> None:
@@ -57,9 +59,16 @@ class Runs:
         if lock in self._runs or task is None:
             return
         run = self._runs[lock] = _Run(self._transport, self._room, task, delivery, self._chains[lock.node], self._state)
-        run.task.add_done_callback(lambda _: self._runs.pop(lock, None))
+        self._of_item[lock.node, lock.item].add(run)
+        run.task.add_done_callback(lambda _: self._forget(lock))
         if self._leaving:
             run.stop(self._leaving)
+
+    def _forget(self, lock: Lock) -> None:
+        runs = self._of_item[lock.node, lock.item]
+        runs.discard(self._runs.pop(lock))
+        if not runs:
+            del self._of_item[lock.node, lock.item]
 
     async def _call(self, task: Task, job: Job[Any]) -> None:
         """Call the handler, inside all middleware; raises what it raises."""
@@ -76,9 +85,8 @@ class Runs:
 
     def deleted(self, node: str, item: str) -> None:
         """Cancel a run whose item was deleted. Items acknowledged by this worker have no running handler."""
-        for lock, run in list(self._runs.items()):
-            if (lock.node, lock.item) == (node, item):
-                run.lose()
+        for run in self._of_item.get((node, item), ()):
+            run.lose()
 
     def locks(self, node: str) -> set[Lock]:
         """Return the locks of the runs on a node."""
