@@ -46,6 +46,13 @@ def test_rows(tmp_path: Path) -> None:
     assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "two_frontends"))
 
 
+def test_worker(tmp_path: Path) -> None:
+    """Jobs of the library's worker stand next to those of workers that write raw stanzas, in rate and in time of the processor."""
+    rows = _rows(tmp_path, "worker")
+    assert list(rows) == ["worker_jobs", "worker_cpu"]
+    assert all(row["ceiling"] > 0 for row in rows.values())
+
+
 def test_rest(tmp_path: Path) -> None:
     """Messages are sent and acknowledged one by one over HTTP, next to an endpoint that does nothing."""
     rows = _rows(tmp_path, "rest")

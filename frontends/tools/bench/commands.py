@@ -98,6 +98,17 @@ def bench_xmpp(
     raise typer.Exit(served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
+@app.command("worker")
+def bench_worker(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure the library's worker over XMPP, against workers that write raw stanzas.
+
+    Example: stanzaq bench worker --json
+    """
+    from frontends.tools.bench import worker  # noqa: PLC0415
+
+    raise typer.Exit(served("The benchmark", partial(worker.main, as_json=as_json, quick=quick)))
+
+
 @app.command("rest")
 def bench_rest(*, as_json: Json = False, quick: Quick = False) -> None:
     """Measure through HTTP, against an endpoint that does nothing.

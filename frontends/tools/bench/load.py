@@ -117,13 +117,13 @@ class Jobs:
         self.loop = Loop(self._begin)
 
     @classmethod
-    async def open(cls, port: int, accounts: str, service: str, node: str) -> Self:
-        """Create the node; log in and subscribe all clients."""
+    async def open(cls, port: int, accounts: str, service: str, node: str, workers: int = WORKERS) -> Self:
+        """Create the node; log in and subscribe all clients. Without `workers` the caller ends each job of the loop."""
         jobs = cls(service, node)
         owner = Session.open(port, accounts)
         owner.ask(service, stanzas.create(node, {}))
         jobs._publisher = await Wire.over(owner, cls.answers, lambda found: jobs._answered(found[1]))
-        for _ in range(WORKERS):
+        for _ in range(workers):
             worker = Session.open(port, accounts)
             worker.tell(f"<presence to='{service}'/>")
             worker.ask(service, stanzas.subscribe(node, worker.jid, -(-WINDOW // WORKERS)))

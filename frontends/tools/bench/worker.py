@@ -1,0 +1,79 @@
+"""`stanzaq bench worker`: whole jobs by the library's worker, next to workers that write raw stanzas, in the same run.
+
+Both loads have the same publisher, and each runs in one process. Redis keeps an append-only file, as in production.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Final
+
+import uvloop
+from rich.console import Console
+
+from frontends.tools.bench.load import WINDOW, Jobs
+from frontends.tools.bench.report import Row, at_least, show, told
+from frontends.tools.demo.frontend import Frontend
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer
+from stanzaq import Job, Worker
+
+_ROUNDS: Final = 3
+_PASSWORD: Final = "bench"  # noqa: S105  (of a private server)
+
+
+def main(*, as_json: bool, quick: bool) -> int:
+    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot start."""
+    seconds = 0.2 if quick else 4.0
+    with ExitStack() as stack:
+        status = stack.enter_context(Console(stderr=True).status("starting Redis, ejabberd and a frontend"))
+        ejabberd = stack.enter_context(Ejabberd())
+        redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
+        stack.enter_context(Frontend(ejabberd.settings(redis.url)))
+        ejabberd.register("worker", _PASSWORD)
+        status.update("measuring raw workers and the library's, in turns")
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return show(runner.run(_measured(ejabberd, seconds)), as_json=as_json)
+
+
+async def _measured(ejabberd: Ejabberd, seconds: float) -> list[Row]:
+    """Measure both, alternating, so that noise hits them alike; the best repetition of each counts."""
+    raw = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "raw")
+    of_library = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "library", workers=0)
+    rates, cpus = [0.0, 0.0], [0.0, 0.0]
+    async with _working(ejabberd, of_library):
+        for _ in range(_ROUNDS):
+            for number, jobs in enumerate((raw, of_library)):
+                began = time.process_time()
+                done, rate = await jobs.loop.rate(seconds)
+                cpus[number] += (time.process_time() - began) / done / _ROUNDS
+                rates[number] = max(rates[number], rate)
+    raw.close()
+    of_library.close()
+    return [
+        at_least("worker_jobs", "jobs/s", rates[1], rates[0], 0.8),
+        told("worker_cpu", "µs", cpus[1] * 1e6, cpus[0] * 1e6),
+    ]
+
+
+@asynccontextmanager
+async def _working(ejabberd: Ejabberd, jobs: Jobs) -> AsyncIterator[None]:
+    """Run a worker whose jobs do nothing."""
+    worker = Worker(
+        f"xmpp://worker@{ejabberd.accounts}",
+        service=ejabberd.domain,
+        password=_PASSWORD,
+        address=f"127.0.0.1:{ejabberd.c2s_port}",
+        tls="disabled",
+        concurrency=WINDOW,
+    )
+
+    @worker.task("library")
+    async def _work(_: Job[object]) -> None:
+        jobs.loop.end()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.serve())
+        yield
+        worker.stop()
