@@ -47,7 +47,7 @@ def test_rows(tmp_path: Path) -> None:
 
 
 def test_worker(tmp_path: Path) -> None:
-    """Jobs of the library's worker stand next to those of workers that write raw stanzas, in rate and in time of the processor."""
+    """The rate and the processor time of the library's worker stand next to those of workers that write raw stanzas."""
     rows = _rows(tmp_path, "worker")
     assert list(rows) == ["worker_jobs", "worker_cpu"]
     assert all(row["ceiling"] > 0 for row in rows.values())
