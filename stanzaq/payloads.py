@@ -42,7 +42,8 @@ def annotated(handler: Callable[..., Any]) -> Any:  # noqa: ANN401  (any type ma
     if get_origin(hint) is not Job:
         msg = f"{getattr(handler, '__qualname__', handler)} takes {hint!r}: annotate its parameter as Job[…]"
         raise TypeError(msg)
-    return get_args(hint)[0]
+    (wanted_type,) = get_args(hint)
+    return Any if wanted_type is object else wanted_type
 
 
 def decoded(content: Content, wanted: Any) -> Any:  # noqa: ANN401
