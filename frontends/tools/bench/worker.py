@@ -19,7 +19,7 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer
 from stanzaq import Job, Worker
 
-_ROUNDS: Final = 3
+_REPEATS: Final = 3
 _PASSWORD: Final = "bench"  # noqa: S105  (of a private server)
 
 
@@ -43,11 +43,11 @@ async def _measured(ejabberd: Ejabberd, seconds: float) -> list[Row]:
     of_library = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "library", workers=0)
     rates, cpus = [0.0, 0.0], [0.0, 0.0]
     async with _working(ejabberd, of_library):
-        for _ in range(_ROUNDS):
+        for _ in range(_REPEATS):
             for number, jobs in enumerate((raw, of_library)):
                 began = time.process_time()
                 done, rate = await jobs.loop.rate(seconds)
-                cpus[number] += (time.process_time() - began) / done / _ROUNDS
+                cpus[number] += (time.process_time() - began) / done / _REPEATS
                 rates[number] = max(rates[number], rate)
     raw.close()
     of_library.close()
