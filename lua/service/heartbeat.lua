@@ -21,8 +21,7 @@ elseif sends and before ~= arg.beaten then
 end
 for _, row in ipairs(rows) do
   if row.kind == 'due' then
-    local known = redis.call('ZSCORE', key.due, row.name)
-    if not known or tonumber(row.at) < tonumber(known) then redis.call('ZADD', key.due, row.at, row.name) end
+    redis.call('ZADD', key.due, 'LT', row.at, row.name)
   elseif row.kind == 'changed' then
     redis.call('ZADD', key.changed, now, row.name)
   elseif row.kind == 'rescued' then

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from broker import keys
-from broker.model.commands import Declare
+from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.names import Jid, Partition
-from broker.model.results import Declared
+from broker.model.results import Declared, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.redis_client.node import RedisNode
 from tests.contract.conftest import MakeCore, Store
 
-ALICE = Jid("alice@x")
+ALICE, WORKER = Jid("alice@x"), Jid("w@x/1")
 
 
 class Trips:
@@ -86,6 +86,30 @@ async def test_together(make_core: MakeCore, store: Store, node: str, monkeypatc
     await core._heartbeat.beat(core._sweeper.act)
     await none_due(core, store)
     assert trips.count <= 8
+
+
+async def test_due_again_after_another_has_swept(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 4: a lock is due for a sweep also when another frontend has swept its partition before."""
+    # The pulse turns when the test says so.
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
+    (one, door), (other, _) = await make_core(), await make_core()
+    await declared(one, node)
+    (partition,) = await partitions_of(one, node)
+    await one.ask(Subscribe(node, WORKER, WORKER, 1))
+    async with store.client() as client:
+        for count in (1, 2):
+            await one.ask(Publish(node, ALICE, None, b"", 0))
+            await door.until(lambda: len(door.deliveries) == count)  # noqa: B023
+            await one._heartbeat.beat(one._sweeper.act)
+            assert await client.zscore(keys.of_service("due"), str(partition)) is not None
+            if count == 1:
+                assert isinstance(await one.ask(Retract(node, WORKER, door.deliveries[0].item_id)), Retracted)
+                # The other frontend is told of an earlier time, and finds nothing due.
+                await client.zadd(keys.of_service("due"), {str(partition): 1})
+                await other._heartbeat.beat(other._sweeper.act)
+                await none_due(other, store)
 
 
 async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,6 @@ class Heartbeat:
         self._wakeup = wakeup
         self._wake = asyncio.Event()
         self._frontend = frontend
-        self._announced: dict[Partition, int] = {}
         self._unsent_due: dict[Partition, int] = {}
         self._taken_over: list[str] = []
         self.changed: set[str] = set()
@@ -97,11 +96,11 @@ class Heartbeat:
         return time.monotonic() * 1000 + self._skew_ms
 
     def announce(self, partition: Partition, due_ms: int) -> None:
-        """Report a partition's due time with the next heartbeat, unless an earlier one has been announced."""
-        known = self._announced.get(partition, 0)
-        if known <= due_ms and self.now_ms() < known:
-            return
-        self._announced[partition] = self._unsent_due[partition] = due_ms
+        """Report a partition's due time with the next heartbeat.
+
+        Also after an earlier time was reported: another frontend may have swept the partition since, and found nothing due.
+        """
+        self._unsent_due[partition] = min(due_ms, self._unsent_due.get(partition, due_ms))
 
     def report_taken_over(self, frontend: str) -> None:
         """Report with the next heartbeat that all deliveries of a dead frontend are taken over."""
@@ -193,9 +192,8 @@ class Heartbeat:
             now, dead, due, before, notices, by, alive = await self._call(due_times, taken_over, changed, most)
         except (CoreUnavailable, ScriptDefect):
             self.mark_state_unknown()
-            # Redis may come back without what it was last told, so later sweeps announce everything again.
-            self._announced = {}
-            self._unsent_due = due_times | self._unsent_due
+            for partition, due_ms in due_times.items():
+                self.announce(partition, due_ms)
             self._taken_over += taken_over
             self.changed |= changed
             raise
@@ -204,15 +202,8 @@ class Heartbeat:
         self._skew_ms = now - time.monotonic() * 1000
         if self._frontend and before != self._last_beat_ms:
             self.mark_state_unknown()
-            self._announced = due_times
         self._last_beat_ms = now
         partitions = [Partition.parse(name.decode()) for name in due]
-        for partition in partitions:
-            # The heartbeat removed the partition from the list, with any later due time that was announced.
-            self._announced.pop(partition, None)
-        for partition in list(self._announced):
-            if self._announced[partition] <= now:
-                del self._announced[partition]
         self.more_due = len(due) == most
         state_unknown, self._state_unknown = self._state_unknown, False
         frontends = [name.decode() for name in dead]
