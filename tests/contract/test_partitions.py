@@ -42,8 +42,10 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.redis_core.commands.credit import HandOut
+from broker.redis_core.commands.credit import HandOut, ListHoldings, RegisterSubscription
+from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.registry.partitioner import hashed
 from tests.contract.conftest import Door, MakeCore, Store
@@ -346,6 +348,43 @@ async def test_what_the_coordinator_has_lost(core: RedisCore, door: Door, node: 
     for delivery in door.deliveries:
         await core.ask(Retract(node, W1, delivery.item_id))
     await free(core, node, 3)
+
+
+@pytest.mark.parametrize(("kind", "credit"), [(ListHoldings, 4), (RegisterSubscription, 3)])
+async def test_a_lock_that_ends_while_it_is_counted(
+    core: RedisCore, door: Door, node: str, monkeypatch: pytest.MonkeyPatch, *, kind: type[AnyCommand], credit: int
+) -> None:
+    """Guarantee 3, Q35: no credit is lost when the end of a lock is reported before an older count of the locks."""
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
+    await declared(core, node, 2)
+    await core.ask(Subscribe(node, W1, W1, 4))
+    await core.ask(item(node, "i", partition=1))
+    await door.until(lambda: len(door.deliveries) == 1)
+    await free_but(core, node, 3)
+    router = core.router(node)
+    ask, late = router.ask, False
+
+    async def count_late(number: int, command: AnyCommand) -> Outcome:
+        counted: Outcome = await ask(number, command)
+        assert await core.ask(Retract(node, W1, "i")) == Retracted(W1)
+        await free(core, node, credit)
+        return counted
+
+    def asked(number: int, command: AnyCommand) -> asyncio.Future[Outcome]:
+        nonlocal late
+        if late or number == 0 or not isinstance(command, kind):
+            return ask(number, command)
+        late = True
+        return asyncio.ensure_future(count_late(number, command))
+
+    monkeypatch.setattr(router.balancer, "_ask", asked)
+    monkeypatch.setattr(router._partitioned, "_ask", asked)
+    if kind is ListHoldings:
+        await router.audit()
+    else:
+        # Less credit is registered in every partition.
+        assert isinstance(await core.ask(Subscribe(node, W1, W1, credit)), Subscribed)
+    assert late and (await stats(core, node)).credit_free == credit
 
 
 async def test_many_come_and_go(core: RedisCore, node: str) -> None:

@@ -111,6 +111,17 @@ def test_a_report_that_was_overtaken(parts: Parts) -> None:
     assert used(coordinator, W1) == 2
 
 
+def test_an_old_report_that_it_is_absent(parts: Parts) -> None:
+    """Q35: an old report that a subscriber is absent keeps nothing from it, when a later one said that it has come."""
+    coordinator, _, _ = parts
+    seated(parts, W1, 1)
+    (grant,) = made(wanted(coordinator, 1, 1))
+    old = version(coordinator)
+    told(coordinator, 1, W1, 0, grant.grant)
+    coordinator.grant_credit(f"1 {subid(W1)} {old} 0 {grant.grant} 1 0")
+    assert grants(wanted(coordinator, 1, 1)) == [(1, subid(W1), 1)]
+
+
 def test_avoids_who_gave_it_back(parts: Parts) -> None:
     """Q30: credit for an item that came back is not that of whoever had it, while there is other; else it is."""
     coordinator, _, _ = parts

@@ -66,7 +66,18 @@ class Balancer:
         """Compare the coordinator's ledger with what the partitions hold; returns subids unknown where they should be known.
 
         Either side may be wrong: a frontend may die before it reports the end of a lock, and a failover loses a second of writes.
+        What partitions hold is added first, then each entry is checked: a lock that was added may have ended meanwhile.
         """
+        for number in others:
+            past, more = "", True
+            while more:
+                held = await self._ask(number, ListHoldings(self._node, past=past))
+                if not isinstance(held, Holdings):
+                    break
+                if held.rows:
+                    # Sent once: later it would be out of date, and nothing would check it.
+                    await self._ask(COORDINATOR, GrantCredit(self._node, _holdings(number, held, full=True)))
+                past, more = held.past, held.past != ""
         unknown: dict[str, None] = {}
         scan, ended = "0", False
         while not ended:
@@ -76,28 +87,27 @@ class Balancer:
             await self._check_usage(usage, set(others))
             unknown |= dict.fromkeys(subid for subid, _number, shut in usage.pairs if shut)
             scan, ended = usage.scan, usage.scan == "0"
-        for number in others:
-            past, more = "", True
-            while more:
-                held = await self._ask(number, ListHoldings(self._node, past=past))
-                if not isinstance(held, Holdings):
-                    break
-                if held.rows:
-                    await self.report(_full(number, held))
-                past, more = held.past, held.past != ""
         return tuple(unknown)
+
+    async def check(self, number: int, subids: Sequence[str]) -> None:
+        """Correct what the ledger has of these subscribers in one partition.
+
+        The ledger forgets an entry that is over, and so cannot tell an old count of locks from a new one. Whoever adds counts to
+        it therefore checks them afterwards: the end of a lock that was not counted any more is reported to an entry that exists.
+        """
+        held = await self._ask(number, ListHoldings(self._node, tuple(subids)))
+        if isinstance(held, Holdings):
+            await self.report(_holdings(number, held))
 
     async def _check_usage(self, usage: Usage, others: set[int]) -> None:
         asked: dict[int, list[str]] = {}
         for subid, number, _shut in usage.pairs:
             asked.setdefault(number, []).append(subid)
         for number, subids in asked.items():
-            if number not in others and number != COORDINATOR:
+            if number in others:
+                await self.check(number, subids)
+            elif number != COORDINATOR:
                 await self._ask(COORDINATOR, GrantCredit(self._node, gone=tuple((number, subid) for subid in subids)))
-                continue
-            held = await self._ask(number, ListHoldings(self._node, tuple(subids))) if number != COORDINATOR else None
-            if isinstance(held, Holdings):
-                await self.report(_full(number, held))
 
     def _reported(self, holdings: Sequence[Holding], reported: asyncio.Future[Outcome]) -> None:
         outcome = _outcome(reported)
@@ -123,5 +133,5 @@ def _outcome(future: asyncio.Future[Outcome]) -> Outcome | None:
     return future.result()
 
 
-def _full(number: int, held: Holdings) -> tuple[Holding, ...]:
-    return tuple(Holding(number, each.subid, held.version, each.held, each.last, full=True) for each in held.rows)
+def _holdings(number: int, held: Holdings, *, full: bool = False) -> tuple[Holding, ...]:
+    return tuple(Holding(number, each.subid, held.version, each.held, each.last, full=full) for each in held.rows)

@@ -31,10 +31,19 @@ from broker.redis_core.subscriptions import log_readers
 class PartitionedSubscriptions:
     """Changes a subscription in all partitions, one change at a time for each subscription."""
 
-    def __init__(self, ask: AskPartition, others: Callable[[int], Awaitable[Sequence[int]]]) -> None:
-        """Send commands by `ask`; `others(n)` returns the partitions besides the coordinator, of n or more."""
+    def __init__(
+        self,
+        ask: AskPartition,
+        others: Callable[[int], Awaitable[Sequence[int]]],
+        check: Callable[[int, Sequence[str]], Awaitable[None]],
+    ) -> None:
+        """Send commands by `ask`; `others(n)` returns the partitions besides the coordinator, of n or more.
+
+        `check(n, subids)` corrects what the coordinator believes that subscribers hold in a partition.
+        """
         self._ask = ask
         self._others = others
+        self._check = check
         # Two registrations of one subscription would disturb each other; an unsubscribe between them would leave one behind.
         self._queues: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._waiting: set[str] = set()
@@ -163,6 +172,8 @@ class PartitionedSubscriptions:
             await self._all(others, [leave] * len(others))
         elif isinstance(told, Refused):
             return told
+        # A lock may have ended after it was counted.
+        await asyncio.gather(*(self._check(each.number, (each.subid,)) for each in holdings if each.held))
         return subscribed
 
     def _queue(self, whose: str) -> asyncio.Lock:

@@ -78,8 +78,8 @@ class NodeRouter:
         self._make = make
         self._tasks = tasks
         self._gates = gates
-        self._partitioned = PartitionedSubscriptions(self.ask, self._others)
         self.balancer = Balancer(known.node, self.ask)
+        self._partitioned = PartitionedSubscriptions(self.ask, self._others, self.balancer.check)
         self.pool = CollectionCredit(known, tree, gates, tasks.background)
         self._reports = CreditReports(self.balancer, gates, tasks.background, self._sweep)
         self._turns = count()

@@ -53,10 +53,11 @@ local function restore(subid, entry)
 end
 
 -- Books a partition's report: what a subscriber holds there, and the last grant that it has taken. An older report than the last changes
--- nothing. Without an entry only a report that was asked for (`full`) counts: the locks were reported as ended before.
+-- nothing. Without an entry only a report that was asked for (`full`) counts: the locks were reported as ended before, or the subscriber
+-- as back. An absent one is reported again when it is granted something.
 function ledger.report(number, subid, told)
   local before = ledger.get(subid, number)
-  if not before and not told.full and not told.shut then return end
+  if not before and not told.full then return end
   if before and told.version <= before.version then return end
   local entry = before and {grant = before.grant, amount = before.amount} or {grant = '0', amount = 0}
   -- The coordinator counts the locks of its own partition itself.
