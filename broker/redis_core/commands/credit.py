@@ -200,12 +200,12 @@ class Usage:
 class CreditReport:
     """A script's report on shared credit as of `version`: how much is `wanted`, since when and of whom, and what changed.
 
-    `whom` is the text of a `Demand`, or pairs of a subid and a collection. `pools` are the collections with subscribers there,
-    told when there is a demand. `grants` come from a coordinator.
+    `wanted` is None when the script does not tell it. `whom` is the text of a `Demand`, or pairs of a subid and a collection.
+    `pools` are the collections with subscribers there, told when there is a demand. `grants` come from a coordinator.
     """
 
     version: int
-    wanted: int
+    wanted: int | None
     since: str
     whom: str | tuple[tuple[str, str], ...]
     holdings: tuple[HeldCredit, ...]

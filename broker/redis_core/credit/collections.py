@@ -313,7 +313,8 @@ class CreditReports:
         # By partition: the report since which it has its demand, when it was reported, and the coordinators that know it.
         # A coordinator remembers a demand until it has granted it.
         self._reported: dict[int, tuple[str, float, set[str]]] = {}
-        self._asking: set[int] = set()
+        # Partitions for which coordinators are being asked, and what to ask by the last report that came meanwhile.
+        self._asking: dict[int, Callable[[], None] | None] = {}
         # Partitions whose demand may not have reached a coordinator: without a sweep, no script may run there for long.
         self._unreported: set[int] = set()
 
@@ -334,9 +335,10 @@ class CreditReports:
         rows: dict[str, list[HeldCredit]] = defaultdict(list)
         for each in report.holdings:
             rows[each.pool].append(each)
-        if not report.wanted:
+        if report.wanted == 0:
             self._reported.pop(partition.number, None)
             self._unreported.discard(partition.number)
+            self._ask_next(partition.number, None)
         known = self._informed(partition.number, report.since) if report.wanted else set()
         # A coordinator that has granted credit may have forgotten the demand.
         known.difference_update(rows)
@@ -345,15 +347,14 @@ class CreditReports:
             self._gates(collection(pool)).pool.on_report(pool, partition, report, theirs)
         # The first partition is the coordinator itself.
         coordinated = partitions > 1 and partition.number != COORDINATOR
-        whom = wanted_of(report, OWN) if report.wanted and coordinated and OWN not in known else ""
-        demand = Demand(partition.number, report.version, report.wanted, whom) if whom else None
+        demand = demand_of(partition.number, report, OWN) if coordinated and OWN not in known else None
         if demand and not report.pools:
             known.add(OWN)
             self._own.report(own, demand).add_done_callback(partial(self._demand_reported, partition.number, known))
         elif own and coordinated:
             self._own.report(own, no_demand(partition.number, report))
         if report.pools:
-            self._ask(partition, report, known, [OWN] if demand else [])
+            self._ask(partition, report, known, [OWN, *report.pools] if coordinated else report.pools)
 
     def _informed(self, number: int, since: str) -> set[str]:
         """Return the coordinators that know a partition's demand since a report."""
@@ -368,36 +369,48 @@ class CreditReports:
             known.discard(OWN)
             self._unreported.add(number)
 
-    def _ask(self, partition: Partition, report: CreditReport, known: set[str], own: list[str]) -> None:
-        """Ask the coordinators for credit one by one until there is enough; the first one rotates."""
-        if partition.number in self._asking:
+    def _ask(self, partition: Partition, report: CreditReport, known: set[str], coordinators: Sequence[str]) -> None:
+        """Ask those who do not know the demand for credit one by one until there is enough; the first one rotates."""
+        if self._ask_next(partition.number, partial(self._ask, partition, report, known, coordinators)):
             return
-        pools = own + [pool for pool in report.pools if pool not in known and wanted_of(report, pool)]
-        if pools:
-            first = next(self._turns) % len(pools)
-            self._asking.add(partition.number)
-            self._background(partial(self._ask_in_turn, partition, report, known, [*pools[first:], *pools[:first]]))
+        found = [(pool, demand_of(partition.number, report, pool)) for pool in coordinators if pool not in known]
+        demands = [(pool, demand) for pool, demand in found if demand]
+        if demands:
+            first = next(self._turns) % len(demands)
+            self._asking[partition.number] = None
+            self._background(partial(self._ask_in_turn, partition, known, [*demands[first:], *demands[:first]]))
 
-    async def _ask_in_turn(
-        self, partition: Partition, report: CreditReport, known: set[str], pools: Sequence[str]
-    ) -> None:
-        wanted = report.wanted
+    def _ask_next(self, number: int, ask: Callable[[], None] | None) -> bool:
+        """Ask by this report when the present round has ended; returns False when there is none."""
+        asking = number in self._asking
+        if asking:
+            self._asking[number] = ask
+        return asking
+
+    async def _ask_in_turn(self, partition: Partition, known: set[str], demands: Sequence[tuple[str, Demand]]) -> None:
+        had = 0
         try:
-            for pool in pools:
-                demand = Demand(partition.number, report.version, wanted, wanted_of(report, pool))
+            for pool, demand in demands:
+                if had >= demand.wanted:
+                    break
                 known.add(pool)
-                if pool == OWN:
-                    granted = await self._own.request_credit(demand)
-                else:
-                    granted = await self._gates(collection(pool)).pool.request_credit(pool, partition, demand)
+                granted = await self._request(pool, partition, replace(demand, wanted=demand.wanted - had))
                 if granted is None:
                     known.discard(pool)
                     self._unreported.add(partition.number)
-                wanted -= granted or 0
-                if wanted <= 0:
-                    return
+                had += granted or 0
         finally:
-            self._asking.discard(partition.number)
+            ask = self._asking.pop(partition.number)
+        if ask:
+            ask()
+
+    async def _request(self, pool: str, partition: Partition, demand: Demand) -> int | None:
+        try:
+            if pool == OWN:
+                return await self._own.request_credit(demand)
+            return await self._gates(collection(pool)).pool.request_credit(pool, partition, demand)
+        except CoreUnavailable:
+            return None
 
 
 def holdings(number: int, version: int, rows: Sequence[HeldCredit]) -> list[Holding]:
@@ -407,15 +420,16 @@ def holdings(number: int, version: int, rows: Sequence[HeldCredit]) -> list[Hold
 
 def no_demand(number: int, report: CreditReport) -> Demand | None:
     """Return an empty demand if the partition wants no more credit."""
-    return None if report.wanted else Demand(number, report.version, 0, "A")
+    return Demand(number, report.version, 0, "A") if report.wanted == 0 else None
 
 
-def wanted_of(report: CreditReport, pool: str) -> str:
-    """Return whose credit of one collection, or of the node itself, is wanted; empty when none of it is useful."""
-    if isinstance(report.whom, str):
-        return report.whom
-    names = [subid for subid, theirs in report.whom if theirs == pool]
-    return f"W {' '.join(names)}" if names else ""
+def demand_of(number: int, report: CreditReport, pool: str) -> Demand | None:
+    """Return what a partition wants of a collection, or of the node itself; None when none of its credit is useful."""
+    whom = report.whom
+    if not isinstance(whom, str):
+        names = [subid for subid, theirs in whom if theirs == pool]
+        whom = f"W {' '.join(names)}" if names else ""
+    return Demand(number, report.version, report.wanted, whom) if report.wanted and whom else None
 
 
 def ask_pipeline(pipeline: PartitionPipeline, command: AnyCommand) -> asyncio.Future[Any]:
