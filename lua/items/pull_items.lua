@@ -86,7 +86,8 @@ local results = budget.each(rows, function(row)
 end)
 local told_of = {}
 if back[1] and (call.partition_several or call.partition_pools) then
-  told_of = {partition.next_number(), 0, '', 'A', back, '', {}}
+  -- Nothing of what is wanted here: coordinators know that.
+  told_of = {partition.next_number(), false, '', 'A', back, '', {}}
   partition.save()
 end
 return {'ok', results, {}, given > 0 and {{'fetched', given}} or {}, {}, due, more_at_once, call.partition_token, told_of}

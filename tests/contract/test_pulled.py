@@ -175,6 +175,48 @@ async def test_only_what_is_new(make_nameless: MakeNameless, node: str) -> None:
     assert isinstance(result, Fetched) and [each.token > item.token for each in result.items] == [True]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+async def test_the_next_one_without_waiting(make_nameless: MakeNameless, node: str, number: int) -> None:
+    """RX5: who has acknowledged an item is shown the next one at once, in whichever partition the two are."""
+    core = await make_nameless()
+    await declared(core, node, stanzaq__partitions="2")
+    jid = await leased(core, node, 1)
+    envelope = codec.pack(Envelope(b"<x/>"))
+    found = await fetched(core, node, jid)
+    for turn in range(6):
+        partition = (number + turn) % 2
+        asked = Publish(node, ALICE, None, envelope, 4, partition=partition)
+        assert isinstance(await core.ask(asked), Published)
+        await acknowledge(core, jid, found)
+        found = await fetched(core, node, jid)
+        assert [item.partition.number for item in found.items] == [partition], turn
+
+
+async def waiting_and_held(core: RedisCore, node: str) -> tuple[int, int]:
+    """Count the items that wait, and those that are locked."""
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted)
+    return counted.waiting, counted.in_flight
+
+
+@pytest.mark.parametrize("partitions", ["1", "2"])
+async def test_back_without_waiting(make_nameless: MakeNameless, node: str, partitions: str) -> None:
+    """RX5: who let items run out and comes again is shown what waits at once."""
+    core = await make_nameless()
+    for number in range(int(partitions)):
+        name = f"{node}/{number}"
+        await declared(core, name, stanzaq__partitions=partitions, stanzaq__lock_seconds="1")
+        jid = await leased(core, name, 1)
+        asked = Publish(name, ALICE, None, codec.pack(Envelope(b"<x/>")), 4, partition=number)
+        assert isinstance(await core.ask(asked), Published)
+        # It is set aside, and runs out.
+        for counts in ((0, 1), (1, 0)):
+            async with asyncio.timeout(20):
+                while await waiting_and_held(core, name) != counts:  # noqa: ASYNC110  (nobody says so)
+                    await asyncio.sleep(0.02)
+        assert len((await fetched(core, name, jid)).items) == 1
+
+
 async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str) -> None:
     """Q30, Q35, R1: a worker who is sent its items and a lease share a queue, whoever publishes, and what is given back."""
     named, door = await make_core()

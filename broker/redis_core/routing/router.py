@@ -337,7 +337,13 @@ class NodeRouter:
             self.submit(ReregisterSubscription(command.node, subid(command.jid)), ignored)
         # Skip partitions that cannot answer now: a deleted leaf, or one that refuses the subscription, holds nothing for it.
         parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
-        return fetched(first, parts)
+        found = fetched(first, parts)
+        if not (found.items or command.wait_seconds or self._collects):
+            # What the coordinator granted to itself before it was asked is handed out by a script that came after.
+            again: Outcome = await self.ask(COORDINATOR, replace(asked, lease_ms=None))
+            if isinstance(again, Fetched):
+                return replace(found, items=again.items, more=again.more)
+        return found
 
     async def _end_subscription(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
         return gathered(command, await self._partitioned.leave(command, partitions))
