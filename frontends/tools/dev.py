@@ -6,6 +6,7 @@ Redis is the embedded one. Without ejabberd on this machine there is no XMPP, an
 import json
 import signal
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -24,8 +25,9 @@ from frontends.tools.servers.redis import RedisServer
 PASSWORD: Final = "secret"  # noqa: S105  (of accounts on loopback, printed)
 QUEUE: Final = "jobs"
 _USERS: Final = ("admin", "publisher", "worker")
-_HTTP_PORT: Final = 8080
-_AMQP_PORT: Final = 5672
+USUAL_PORTS: Final = (8080, 5672, 5222)
+"""The ports of HTTP, AMQP and XMPP, where they are free."""
+
 _LOOKED_SECONDS: Final = 1.0
 
 _WORKER: Final = """\
@@ -77,7 +79,7 @@ def main(data: Path | None) -> int:
         signal.signal(name, lambda *_: stop.set())
     with ExitStack() as stack:
         with Console(stderr=True).status("starting Redis, ejabberd and a frontend of each door"):
-            service = start(stack, data, http_port=_port(_HTTP_PORT), amqp_port=_port(_AMQP_PORT))
+            service = start(stack, data, [_port(usual) for usual in USUAL_PORTS])
         console.print("\n".join([*_lines(service), "", "Ctrl-C ends it."]), markup=False)
         while not stop.wait(_LOOKED_SECONDS):
             for frontend in service.frontends:
@@ -85,11 +87,12 @@ def main(data: Path | None) -> int:
     return 0
 
 
-def start(stack: ExitStack, data: Path | None, *, http_port: int, amqp_port: int) -> Service:
-    """Start all servers, which end with the stack. Raises ServerError."""
+def start(stack: ExitStack, data: Path | None, ports: Sequence[int]) -> Service:
+    """Start all servers, which end with the stack; `ports` are those of HTTP, AMQP and XMPP. Raises ServerError."""
     if find_spec("starlette") is None:
         msg = "the RESTful door is not installed: pip install 'stanzaq[embedded,rest]'"
         raise ServerError(msg)
+    http_port, amqp_port, xmpp_port = ports
     redis = stack.enter_context(RedisServer(data and data / "redis", options={"appendonly": "yes"}))
     settings = {"REDIS_URL": redis.url, "ADMINS": f"admin@{Ejabberd.accounts}"}
     http, amqp, passwords = f"127.0.0.1:{http_port}", "", _passwords()
@@ -101,7 +104,7 @@ def start(stack: ExitStack, data: Path | None, *, http_port: int, amqp_port: int
         frontends.append(stack.enter_context(Frontend(bound, "amqp")))
     xmpp = no_xmpp = ""
     try:
-        ejabberd = stack.enter_context(Ejabberd(data and data / "ejabberd"))
+        ejabberd = stack.enter_context(Ejabberd(data and data / "ejabberd", c2s_port=xmpp_port))
     except ServerError as fault:
         no_xmpp = f"There is no XMPP: {fault}"
     else:

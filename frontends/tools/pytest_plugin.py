@@ -20,6 +20,5 @@ def stanzaq_service() -> "Iterator[Service]":
     from frontends.tools.dev import start  # noqa: PLC0415
     from frontends.tools.servers.process import free_ports  # noqa: PLC0415
 
-    http, amqp = free_ports(2)
     with ExitStack() as stack:
-        yield start(stack, None, http_port=http, amqp_port=amqp)
+        yield start(stack, None, free_ports(3))

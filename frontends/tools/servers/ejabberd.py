@@ -54,10 +54,10 @@ class Ejabberd(Server):
     anonymous: Final = "anon.localhost"
     pubsub: Final = "pubsub.localhost"
 
-    def __init__(self, directory: Path | None = None) -> None:
-        """Choose a directory (None: a temporary one), two free ports and a component secret."""
+    def __init__(self, directory: Path | None = None, *, c2s_port: int = 0) -> None:
+        """Choose a directory (None: a temporary one), a port for clients (0: any), one for components and a component secret."""
         super().__init__(directory, "ejabberd")
-        self.c2s_port = free_port()
+        self.c2s_port = c2s_port or free_port()
         self.component_port = free_port()
         self.secret = secrets.token_hex(16)
         self._environment: dict[str, str] = {}

@@ -1,0 +1,148 @@
+"""The programs in `examples/`, by the commands that they name, on the service of `stanzaq dev`, as pytest gets it from us."""
+
+import asyncio
+import os
+import re
+import runpy
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from frontends.tools.dev import Service
+from frontends.tools.pytest_plugin import stanzaq_service
+from tests.journeys.service import PATIENCE_SECONDS
+
+__all__ = ["stanzaq_service"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = _ROOT / "examples"
+_LIBRARY = (_ROOT / "docs" / "library.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def directory(stanzaq_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a directory with the examples; only the ports differ, which other programs may use here."""
+    directory = tmp_path_factory.mktemp("examples")
+    (directory / "examples").mkdir()
+    for path in EXAMPLES.iterdir():
+        text = path.read_text().replace("http://127.0.0.1:8080", stanzaq_service.http)
+        (directory / "examples" / path.name).write_text(text.replace("127.0.0.1:5222", stanzaq_service.xmpp))
+    (directory / "node_modules").symlink_to(_ROOT / ".venv" / "tools" / "node_modules")
+    return directory
+
+
+def commands(path: Path) -> list[str]:
+    """Give the commands in the comment of an example, without those that install something."""
+    comment = re.sub(r"^(#|//) ?", "", path.read_text(), flags=re.MULTILINE)
+    found = re.findall(r"^\$ ((?:.*\\\n)*.*)$", comment, re.MULTILINE)
+    return [command for command in found if " install " not in command]
+
+
+async def begun(directory: Path, command: str) -> Process:
+    """Run a command as a shell does; `python` is ours."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return await asyncio.create_subprocess_exec(
+        *("bash", "-c", f"exec env {command}"),
+        cwd=directory,
+        stdout=PIPE,
+        stderr=PIPE,
+        env=os.environ | {"PATH": path},
+        start_new_session=True,
+    )
+
+
+async def printed(directory: Path, name: str, most: int = 9) -> list[str]:
+    """Run the commands of an example; gives what the last one prints."""
+    lines = list[str]()
+    for command in commands(directory / "examples" / name)[:most]:
+        process = await begun(directory, command)
+        output, errors = await asyncio.wait_for(process.communicate(), 2 * PATIENCE_SECONDS)
+        assert process.returncode == 0, errors.decode()
+        lines = output.decode().splitlines()
+    return lines
+
+
+@asynccontextmanager
+async def running(directory: Path, name: str) -> AsyncIterator[asyncio.StreamReader]:
+    """Run a worker meanwhile; gives its output. It ends in order when it and what it runs are signalled, as by a terminal."""
+    (command,) = commands(directory / "examples" / name)
+    worker = await begun(directory, command)
+    assert worker.stdout is not None
+    try:
+        yield worker.stdout
+        os.killpg(worker.pid, signal.SIGTERM)
+        _rest, errors = await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
+        assert b"Traceback" not in errors and b"rror" not in errors, errors.decode()
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+
+
+@pytest.mark.parametrize("name", ["worker.py", "curl_worker.sh", "js_worker.mjs"])
+async def test_workers(directory: Path, name: str, stanzaq_service: Service) -> None:
+    """Each works on what the publisher sends, and ends in order."""
+    async with running(directory, name) as output:
+        # The queue ignores what it has seen: each worker gets a picture of its own.
+        publisher = directory / "examples" / "publisher.py"
+        text = publisher.read_text()
+        publisher.write_text(text.replace("cat.png", f"{name}.png"))
+        try:
+            assert await printed(directory, "publisher.py") == []
+        finally:
+            publisher.write_text(text)
+        # Other tests publish there, too.
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (line := (await output.readline()).decode()) != f"working on {name}.png\n":
+                assert line == "working on cat.png\n"
+        async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient(auth=("publisher@localhost", "secret")) as web:
+            queue = f"{stanzaq_service.http}/queues/{stanzaq_service.queue}"
+            while (await web.get(queue, headers={"Accept": "application/json"})).json()["messages"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+
+async def test_retries(directory: Path) -> None:
+    """A mail is sent at the second attempt, another is given up."""
+    lines = await printed(directory, "retries.py")
+    assert sorted(lines) == ["given up: nobody is no address", "sent to anna@example.org at attempt 2"]
+
+
+async def test_ordered(directory: Path) -> None:
+    """The orders of each customer are booked in their order."""
+    lines = await printed(directory, "ordered.py")
+    for customer in ("anna", "bert"):
+        assert [line for line in lines if line.startswith(customer)] == [f"{customer} {number}" for number in range(3)]
+
+
+async def test_web(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request is answered with where its result will be."""
+    monkeypatch.setenv("STANZAQ_PASSWORD", "secret")
+    await printed(directory, "web.py", 1)
+    app = runpy.run_path(str(directory / "examples" / "web.py"))["app"]
+    web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://web")
+    async with asyncio.timeout(PATIENCE_SECONDS), app.router.lifespan_context(app), web:
+        asked = await web.post("/thumbnails", json={"file": "cat.png"})
+        assert asked.status_code == 202
+        while (found := await web.get(asked.json()["result"])).status_code == 404:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        assert found.json() == {"file": "small-cat.png"}
+
+
+async def test_the_fixture(stanzaq_service: Service) -> None:
+    """The test in library.md that uses the fixture passes."""
+    (program,) = re.findall(r"```python\n# test_service\.py\n(.*?)```", _LIBRARY, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(program, names)  # noqa: S102
+    await names["test_publish"](stanzaq_service)
+
+
+def test_all_are_listed() -> None:
+    """The list of examples names each."""
+    listed = re.findall(r"^\| \[(\S+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.name != "README.md")
