@@ -24,7 +24,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from broker import codec
-from broker.model.commands import Browse, Command, Hold, Publish, Redeem, Retract, Unlock
+from broker.model.commands import Browse, Command, PrepareMessage, Publish, Redeem, Retract, Unlock
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, LockEnded, Notice
 from broker.model.names import Jid, bare
@@ -241,7 +241,7 @@ class _TracedCore:
         """Pass a command to the core, with a span if it is part of an item's trace."""
         command, reply = asked.command, asked.reply
         match command:
-            case Hold():
+            case PrepareMessage():
                 envelope, span = self._traces.sent(command.publish)
                 command = replace(command, publish=replace(command.publish, envelope=envelope))
             case Publish() | Redeem():

@@ -76,7 +76,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Grip:
+class LockDetails:
     """A lock on an item: its holder, when it began and ends by Redis's clock, and the frontend that was to send it."""
 
     holder: Jid
@@ -87,7 +87,7 @@ class Grip:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ItemDetails:
     """An item as its node's owner sees it; `state` as in `Listed`, and `kept` in a log.
 
     `attempts` are its deliveries so far. A delayed item waits until `until_ms`; an item with a time to live expires at `ends_ms`.
@@ -104,7 +104,7 @@ class Seen:
     envelope: bytes
     attempts: int
     until_ms: int
-    grip: Grip | None
+    lock: LockDetails | None
     holders: tuple[Jid, ...]
     priority: int = USUAL_PRIORITY
     ends_ms: int = 0

@@ -106,7 +106,7 @@ class RedisCore:
         self._running: list[asyncio.Task[None]] = []
 
     async def _occasional_work(self) -> None:
-        await self._handlers.assured.finish()
+        await self._handlers.exactly_once.finish()
         await self._libraries.tidy()
 
     # Used by doors.

@@ -41,7 +41,7 @@ class Handlers:
     """All handlers; a row of the registry names the one that carries out its command."""
 
     approvals: Approvals
-    assured: ExactlyOnce
+    exactly_once: ExactlyOnce
     fetching: LongPoll
     histories: Histories
     inspection: Inspection
@@ -51,7 +51,7 @@ class Handlers:
     nodes: NodeService
     owners: Ownership
     subscriptions: SubscriptionService
-    transfers: ItemMoves
+    item_moves: ItemMoves
 
     def __init__(self, server: Server, store: NodeStore, tree: Tree, settings: Settings, core: HandlerPort) -> None:
         """Make all handlers."""
@@ -64,13 +64,13 @@ class Handlers:
         self.subscriptions = SubscriptionService(store, self.lists.occupied, ask, self.owners, core.tell)
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)
         self.nodes = NodeService(store, tree, rules, core, self.approvals)
-        self.assured = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
+        self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
         self.fetching = LongPoll(ask)
         self.listing = NodeListing(server, store, tree)
         self.inspection = Inspection(store, rules, ask)
         self.histories = Histories(server, store, ask)
         self.instances = Instances(server, rules)
-        self.transfers = ItemMoves(store, rules, ask, self.inspection)
+        self.item_moves = ItemMoves(store, rules, ask, self.inspection)
 
     # Used by approvals.
 

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from broker.model.commands import Release, Retract, Survey, Transfer
+from broker.model.commands import InspectItems, MoveItems, Release, Retract
 from broker.model.core import Core
-from broker.model.items import Seen
+from broker.model.items import ItemDetails
 from broker.model.names import prepared
-from broker.model.results import Released, Retracted, Surveyed
+from broker.model.results import InspectedItems, Released, Retracted
 from frontends.commands import views
 from frontends.commands.moving import move
 from frontends.commands.runner import (
@@ -49,11 +49,11 @@ def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
     Example: stanzaq item list jobs/dead --limit 20
     """
 
-    async def look(core: Core) -> tuple[list[Seen], str]:
-        found: list[Seen] = []
+    async def look(core: Core) -> tuple[list[ItemDetails], str]:
+        found: list[ItemDetails] = []
         going, place = True, scan
         while going:
-            part = await asked(core, Survey(node, ADMINISTRATOR, (), limit - len(found), place), Surveyed)
+            part = await asked(core, InspectItems(node, ADMINISTRATOR, (), limit - len(found), place), InspectedItems)
             found += [one for one in part.items if state in {"", one.state}]
             place = part.scan
             going = bool(place) and len(found) < limit
@@ -80,7 +80,7 @@ def item_show(
 
     Example: stanzaq item show jobs order-17
     """
-    found = run(config, lambda core: asked(core, Survey(node, ADMINISTRATOR, (item,), 1), Surveyed))
+    found = run(config, lambda core: asked(core, InspectItems(node, ADMINISTRATOR, (item,), 1), InspectedItems))
     if not found.items:
         complain(f"there is no item {item} in {node}")
     told = [views.item(one) | views.payload(one) for one in found.items]
@@ -109,7 +109,7 @@ def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     """
     if not (items or reason or everything):
         misuse("which items? Name them, or use --reason REASON or --all")
-    move(Transfer(node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1), rate, config, as_json=as_json)
+    move(MoveItems(node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1), rate, config, as_json=as_json)
 
 
 @app.command("release")

@@ -10,9 +10,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from broker.model.commands import Stats, Transfer
+from broker.model.commands import MoveItems, Stats
 from broker.model.core import Core
-from broker.model.results import Counted, Transferred
+from broker.model.results import Counted, MovedItems
 from frontends.commands.runner import asked, complain, run, say, tell
 
 _STEPS_A_SECOND: Final = 5
@@ -32,7 +32,7 @@ class Moved:
         return {"moved": self.count, "stayed": dict(self.stayed), "whole": self.whole}
 
 
-async def transferred(core: Core, command: Transfer, rate: float, moved: Moved) -> None:
+async def transferred(core: Core, command: MoveItems, rate: float, moved: Moved) -> None:
     """Move all items of the command, at most `rate` a second, and count them in `moved`."""
     steps = max(1, min(_MOST_A_STEP, int(rate / _STEPS_A_SECOND)))
     total = len(command.item_ids) or await _waiting(core, command)
@@ -51,7 +51,7 @@ async def transferred(core: Core, command: Transfer, rate: float, moved: Moved) 
         task = bar.add_task("moving", total=total)
         while not moved.whole:
             command = replace(command, limit=steps)
-            done = await asked(core, command, Transferred)
+            done = await asked(core, command, MovedItems)
             moved.count += done.count
             moved.stayed.update(done.passed)
             moved.whole = not done.scan
@@ -61,12 +61,12 @@ async def transferred(core: Core, command: Transfer, rate: float, moved: Moved) 
             await asyncio.sleep(max(0.0, began + moved.count / rate - time.monotonic()) if not moved.whole else 0)
 
 
-async def _waiting(core: Core, command: Transfer) -> int:
+async def _waiting(core: Core, command: MoveItems) -> int:
     counted = await asked(core, Stats(command.node, command.sender), Counted)
     return counted.waiting
 
 
-def move(command: Transfer, rate: float, config: Path | None, *, as_json: bool) -> None:
+def move(command: MoveItems, rate: float, config: Path | None, *, as_json: bool) -> None:
     """Move items and print the result, even when interrupted."""
     moved = Moved()
     try:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.model.commands import Configure, Declare, Delete, Describe, Overview, Purge, Stats, Transfer
+from broker.model.commands import Configure, Declare, Delete, Describe, MoveItems, Overview, Purge, Stats
 from broker.model.core import Core
 from broker.model.names import Jid, bare, prepared
 from broker.model.options import NodeState
@@ -224,4 +224,4 @@ def node_move(  # noqa: PLR0913  (an argument is an option of the command line)
 
     Example: stanzaq node move jobs jobs-slow --rate 100
     """
-    move(Transfer(name, ADMINISTRATOR, to, tuple(items or ()), "", 1), rate, config, as_json=as_json)
+    move(MoveItems(name, ADMINISTRATOR, to, tuple(items or ()), "", 1), rate, config, as_json=as_json)

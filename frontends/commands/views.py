@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from broker import codec, payloads
-from broker.model.items import Envelope, Seen
+from broker.model.items import Envelope, ItemDetails
 from broker.model.nodes import NodeRecord, shown
 from broker.model.problems import CorruptRecord
 from broker.model.results import Counted, Summary
@@ -71,16 +71,16 @@ def node_rows(told: Mapping[str, Any]) -> list[list[str]]:
     return rows + [[name, count] for name, count in counts.items()]
 
 
-def item(one: Seen) -> dict[str, Any]:
+def item(one: ItemDetails) -> dict[str, Any]:
     """Return an item as a JSON object, without its payload."""
     lock = None
-    if one.grip:
+    if one.lock:
         lock = {
-            "holder": one.grip.holder,
-            "token": one.grip.token,
-            "since": when(one.grip.since_ms),
-            "until": when(one.grip.deadline_ms),
-            "frontend": one.grip.frontend,
+            "holder": one.lock.holder,
+            "token": one.lock.token,
+            "since": when(one.lock.since_ms),
+            "until": when(one.lock.deadline_ms),
+            "frontend": one.lock.frontend,
         }
     return {
         "item": one.item_id,
@@ -101,7 +101,7 @@ def item(one: Seen) -> dict[str, Any]:
     }
 
 
-def payload(one: Seen) -> dict[str, str]:
+def payload(one: ItemDetails) -> dict[str, str]:
     """Return an item's payload, as text if it is UTF-8."""
     envelope = opened(one)
     try:
@@ -110,10 +110,10 @@ def payload(one: Seen) -> dict[str, str]:
         return {"content_type": payloads.kind(envelope), "payload_base64": base64.b64encode(envelope.body).decode()}
 
 
-def item_row(one: Seen) -> list[str]:
+def item_row(one: ItemDetails) -> list[str]:
     """Return an item as cells."""
     headers = opened(one).headers
-    holder = one.grip.holder if one.grip else ""
+    holder = one.lock.holder if one.lock else ""
     reason = headers.get("stanzaq-dead-reason", "")
     return [one.item_id, str(one.partition), one.state, str(one.attempts), when(one.published_ms), holder, reason]
 
@@ -131,7 +131,7 @@ def item_rows(told: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def opened(one: Seen) -> Envelope:
+def opened(one: ItemDetails) -> Envelope:
     """Unpack an item's envelope; a corrupt one becomes a payload of its raw bytes."""
     try:
         return codec.unpack(one.envelope)

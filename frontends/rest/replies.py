@@ -9,7 +9,7 @@ from frontends.rest import conditions, negotiation, paths
 from frontends.rest.errors import MEDIA, Fault, document, fault, written
 from frontends.rest.formats import atom, documents
 from frontends.rest.formats.times import moment
-from frontends.rest.formats.views import Held, Message, Page
+from frontends.rest.formats.views import HeldMessages, Message, Page
 from frontends.rest.http_types import Response
 
 
@@ -57,7 +57,7 @@ def told(node: str, result: Published) -> dict[str, str | bool]:
     return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
 
 
-def lease(shown: Held, kind: str) -> Response:
+def lease(shown: HeldMessages, kind: str) -> Response:
     """Answer with the messages that a subscription holds."""
     body = atom.held(shown) if kind == negotiation.ATOM else documents.held(shown)
     # Each read extends the expiry, which alone must not change the tag.

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 import structlog
 
-from broker.model.commands import Bounce, Command, Confirm, Presence, Retract, Stats, Transfer, Unlock
+from broker.model.commands import Bounce, Command, Confirm, MoveItems, Presence, Retract, Stats, Unlock
 from broker.model.core import Core, Reply
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid
@@ -276,7 +276,7 @@ class Component:
             if rate is None:
                 self._core.submit(command, ended)
             else:
-                assert isinstance(command, Transfer), "only transfers are taken at a rate"
+                assert isinstance(command, MoveItems), "only transfers are taken at a rate"
                 self._move_batches.submit(self._core, rate, command, ended)
         except Exception:
             self._release(sender)

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 import structlog
 
-from broker.model.commands import Command, Hold
+from broker.model.commands import Command, PrepareMessage
 from broker.model.problems import Problem
 
 _log = structlog.get_logger("stanzaq.xmpp")
@@ -34,6 +34,6 @@ def of_stanza(stanza: Element) -> dict[str, str]:
 def _of_command(command: Command | None) -> dict[str, str]:
     if command is None:
         return {}
-    about = command.publish if isinstance(command, Hold) else command
+    about = command.publish if isinstance(command, PrepareMessage) else command
     named = {name: getattr(about, field, None) for name, field in (("node", "node"), ("item", "item_id"))}
     return {"command": type(command).__name__, **{name: value for name, value in named.items() if value}}

@@ -4,7 +4,6 @@ from typing import Final, assert_never
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import (
-    Adjust,
     Affiliate,
     Affiliations,
     Associate,
@@ -19,27 +18,28 @@ from broker.model.commands import (
     Disconnect,
     Dissociate,
     Frontends,
-    Hold,
-    Keep,
     ListPending,
     ListSubscribers,
     Locks,
     ManageSubscribers,
+    MoveItems,
     Nodes,
     Options,
     Overview,
     Partitions,
+    PrepareMessage,
     Publish,
     Purge,
     Read,
     Release,
     Renew,
+    RenewOwnership,
     Retract,
     SendPending,
+    SetSubscriptionOptions,
     Stats,
     Subscribe,
     Subscriptions,
-    Transfer,
     Unlock,
     Unsubscribe,
 )
@@ -57,11 +57,12 @@ from broker.model.results import (
     Done,
     Extents,
     FrontendList,
-    Held,
-    Kept,
+    HeldLocks,
     Listing,
     Managed,
+    MovedItems,
     Overviewed,
+    OwnershipsRenewed,
     Published,
     Purged,
     Refused,
@@ -72,7 +73,6 @@ from broker.model.results import (
     Retracted,
     Subscribed,
     SubscriptionList,
-    Transferred,
     Unaffiliated,
     Unlocked,
     Unsubscribed,
@@ -144,7 +144,7 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return disco.node_info(question.record, outcome)
         case (Retract() | Unlock(), Retracted() | Unlocked()):
             return b""
-        case Hold(_, msg_id), Done():
+        case PrepareMessage(_, msg_id), Done():
             return qos.received(msg_id)
         case Deliver(), Done():
             return b""
@@ -154,13 +154,13 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return _published(node, item_id, duplicate=duplicate)
         case Renew(node, _, item_id), Renewed(token, deadline_ms):
             return _renewed(node, item_id, token, deadline_ms)
-        case Keep(node), Kept():
+        case RenewOwnership(node), OwnershipsRenewed():
             return partition_options.kept(node, outcome)
-        case Locks(node), Held(locks):
+        case Locks(node), HeldLocks(locks):
             return _held(node, locks)
         case Subscribe(node), Subscribed():
             return _subscribed(node, outcome, question.iq)
-        case Adjust(node), Subscribed():
+        case SetSubscriptionOptions(node), Subscribed():
             return _adjusted(node, outcome, question.iq)
         case Options(node), Subscribed():
             return _options(node, outcome)
@@ -188,7 +188,7 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return admin.listed_frontends(question.iq, outcome)
         case Release(), Released():
             return admin.released(question, outcome)
-        case Transfer(), Transferred() if isinstance(question, MoveBatch):
+        case MoveItems(), MovedItems() if isinstance(question, MoveBatch):
             return moves.progress(question, question.command, outcome)
         case Declare(), Declared(node):
             return f"<pubsub xmlns='{ns.PUBSUB}'><create node='{escaped(node)}'/></pubsub>".encode()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Browse, Command, Keep, Locks, Publish, Renew, Retract, Unlock
+from broker.model.commands import Browse, Command, Locks, Publish, Renew, RenewOwnership, Retract, Unlock
 from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import disco, software, stanzas
@@ -203,7 +203,7 @@ def _renew(iq: Iq, renew: Element) -> Question:
     node = attributes.node(renew)
     if not len(renew):
         # Without an item it is an owner's heartbeat (EX16).
-        return Question(iq, Keep(node, iq.sender))
+        return Question(iq, RenewOwnership(node, iq.sender))
     item = _one_item(renew)
     partition = attributes.partition(item, renew.find(attributes.HINT))
     return Question(iq, Renew(node, iq.sender, attributes.item_id(item), attributes.token(item), partition))

@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Command, Transfer
+from broker.model.commands import Command, MoveItems
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
@@ -53,7 +53,7 @@ class MoveBatch(Question):
     `moved` and `stayed` count the results of earlier batches.
     """
 
-    command: Transfer
+    command: MoveItems
     rate: int = 1
     moved: int = 0
     stayed: int = 0

@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from broker.model.commands import Adjust, Command, Presence, Publish, Purge, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import (
+    Command,
+    Presence,
+    Publish,
+    Purge,
+    Retract,
+    SetSubscriptionOptions,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
 from broker.model.items import Delivery, Notice, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
 from broker.model.results import Done, Published, Purged, Retracted, Subscribed, Unsubscribed
@@ -111,7 +121,7 @@ class Ledger:
         self.step, self.commands = step, commands
         for command in commands:
             match command:
-                case Subscribe() | Adjust():
+                case Subscribe() | SetSubscriptionOptions():
                     self.asked[command.jid] = command.credit or 0
         acknowledged = {command.item_id for command in commands if isinstance(command, Retract)}
         self.going = {(number, name) for number, name, _ in step.finishing if name in acknowledged}
@@ -196,7 +206,7 @@ class Ledger:
                 self.kinds[command.jid] = (WISH if command.partitions else MEMBER) if result.group else SHARED
                 self.granted[command.jid] = result.credit
                 self.step.gained |= {(each.partition, each.fence): command.jid for each in result.owned}
-            case Adjust(), Subscribed():
+            case SetSubscriptionOptions(), Subscribed():
                 self.granted[command.jid] = result.credit
             case Unsubscribe(), Unsubscribed():
                 self.left(command.jid)

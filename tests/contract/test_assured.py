@@ -6,7 +6,17 @@ import pytest
 import redis
 
 from broker import keys
-from broker.model.commands import Affiliate, Browse, Configure, Declare, Delete, Deliver, Hold, Publish, Retract
+from broker.model.commands import (
+    Affiliate,
+    Browse,
+    Configure,
+    Declare,
+    Delete,
+    Deliver,
+    PrepareMessage,
+    Publish,
+    Retract,
+)
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, Refused, Result, Retracted
@@ -19,9 +29,11 @@ from tests.contract.conftest import MakeCore
 ALICE = Jid("alice@localhost/home")
 
 
-def hold(node: str, msg_id: str = "m1", sender: Jid = ALICE, body: bytes = b"payload", item: str | None = None) -> Hold:
+def hold(
+    node: str, msg_id: str = "m1", sender: Jid = ALICE, body: bytes = b"payload", item: str | None = None
+) -> PrepareMessage:
     """Send an assured message."""
-    return Hold(sender, msg_id, Publish(node, sender, item, body, len(body)), msg_id)
+    return PrepareMessage(sender, msg_id, Publish(node, sender, item, body, len(body)), msg_id)
 
 
 async def items(core: RedisCore, node: str) -> list[tuple[str, bytes]]:
@@ -136,7 +148,7 @@ async def test_death_in_the_middle(
     dying, _ = await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(hold(node))
-    unhindered = dying._handlers.assured._publish
+    unhindered = dying._handlers.exactly_once._publish
 
     async def publish(command: Publish) -> None:
         if published:
@@ -144,7 +156,7 @@ async def test_death_in_the_middle(
         detail = "dead"
         raise CoreUnavailable(detail)
 
-    monkeypatch.setattr(dying._handlers.assured, "_publish", publish)
+    monkeypatch.setattr(dying._handlers.exactly_once, "_publish", publish)
     monkeypatch.setattr(dying._sweeper, "_finish", lambda: asyncio.sleep(0))
     assert problem(await dying.ask(Deliver(ALICE, "m1"))).retryable
     # A worker is done with it before anybody looks: the id of a waiting item must not be what saves it.

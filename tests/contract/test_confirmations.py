@@ -5,12 +5,23 @@ import asyncio
 import pytest
 
 from broker import codec
-from broker.model.commands import Adjust, Bounce, Command, Confirm, Declare, Locks, Options, Publish, Retract, Subscribe
+from broker.model.commands import (
+    Bounce,
+    Command,
+    Confirm,
+    Declare,
+    Locks,
+    Options,
+    Publish,
+    Retract,
+    SetSubscriptionOptions,
+    Subscribe,
+)
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
-from broker.model.results import Done, Held, Refused, Retracted, Subscribed
+from broker.model.results import Done, HeldLocks, Refused, Retracted, Subscribed
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.partitions import send_marks
 from frontends.tools.servers.redis import RedisServer
@@ -47,9 +58,9 @@ async def test_options(make_core: MakeCore, node: str) -> None:
     await core.ask(Declare(node, ALICE, {}))
     granted = await core.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
     assert isinstance(granted, Subscribed) and granted.qos is Qos.ASSURED
-    kept = await core.ask(Adjust(node, W1, W1, "", 3))
+    kept = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 3))
     assert isinstance(kept, Subscribed) and (kept.credit, kept.qos) == (3, Qos.ASSURED)
-    changed = await core.ask(Adjust(node, W1, W1, "", 3, Qos.ACKNOWLEDGED))
+    changed = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 3, Qos.ACKNOWLEDGED))
     assert await core.ask(Options(node, W1, W1, "")) == changed
     anew = await core.ask(Subscribe(node, W1, W1, 1))
     assert isinstance(anew, Subscribed) and anew.qos is Qos.UNACKNOWLEDGED
@@ -67,7 +78,7 @@ async def test_the_handshake_over_two_frontends(make_core: MakeCore, node: str) 
     (go,) = second.deliveries
     assert (go.stage, go.token, go.item_id, go.envelope) == (Stage.DELIVER, assured.token, "a", b"")
     held = await one.ask(Locks(node, W1))
-    assert isinstance(held, Held) and held.locks[0].deadline_ms == go.deadline_ms
+    assert isinstance(held, HeldLocks) and held.locks[0].deadline_ms == go.deadline_ms
     assert await one.ask(confirmed(go)) == Done()
     assert await one.ask(confirmed(go)) == Done()
     assert isinstance(await one.ask(Retract(node, W1, "a", go.token)), Retracted)

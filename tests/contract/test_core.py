@@ -9,7 +9,6 @@ import pytest
 
 from broker import codec
 from broker.model.commands import (
-    Adjust,
     Affiliate,
     Bounce,
     Browse,
@@ -25,6 +24,7 @@ from broker.model.commands import (
     Purge,
     Renew,
     Retract,
+    SetSubscriptionOptions,
     Stats,
     Subscribe,
     Unlock,
@@ -40,7 +40,7 @@ from broker.model.results import (
     Declared,
     Described,
     Done,
-    Held,
+    HeldLocks,
     Listing,
     Published,
     Purged,
@@ -108,7 +108,7 @@ async def test_a_life(core: RedisCore, door: Door, node: str) -> None:
     renewed = await core.ask(Renew(node, W1, "a", first.token))
     assert isinstance(renewed, Renewed) and renewed.deadline_ms >= first.deadline_ms
     held = await core.ask(Locks(node, W1))
-    assert isinstance(held, Held) and [lock.item_id for lock in held.locks] == ["a"]
+    assert isinstance(held, HeldLocks) and [lock.item_id for lock in held.locks] == ["a"]
     await core.ask(Subscribe(node, W2, W2, 1))
     assert await core.ask(Unlock(node, W1, "a", reason="busy")) == Unlocked(W1)
     assert door.deliveries[-1].subscriber == W2 and door.deliveries[-1].attempt == 2
@@ -117,7 +117,7 @@ async def test_a_life(core: RedisCore, door: Door, node: str) -> None:
     assert await core.ask(Retract(node, W2, "a", request="r")) == Retracted(W2, replayed=True)
     assert await core.ask(Options(node, W1, W1, "")) == granted
     assert problem(await core.ask(Options(node, W1, W1, "wrong"))) is Problem.SUBID_INVALID
-    assert isinstance(await core.ask(Adjust(node, W1, W1, granted.subid, 7)), Subscribed)
+    assert isinstance(await core.ask(SetSubscriptionOptions(node, W1, W1, granted.subid, 7)), Subscribed)
     assert await core.ask(Unsubscribe(node, W1, W1, "")) == Unsubscribed(W1, granted.subid)
     assert problem(await core.ask(Unsubscribe(node, W1, W1, ""))) is Problem.NOT_SUBSCRIBED
     counted = await core.ask(Stats(node, ALICE))

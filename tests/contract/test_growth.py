@@ -17,7 +17,7 @@ from broker.model.commands import (
     Configure,
     Declare,
     Deliver,
-    Hold,
+    PrepareMessage,
     Publish,
     Renew,
     Retract,
@@ -119,9 +119,9 @@ async def test_assured(make_core: MakeCore, node: str, monkeypatch: pytest.Monke
     core, _ = await make_core(qos_trusted="localhost")
     await core.ask(Declare(node, TRUSTED, {"pubsub#publish_model": ("open",)}))
     for n in range(8):
-        held = Hold(TRUSTED, f"m{n}", Publish(node, TRUSTED, None, b"x", 1), "m")
+        held = PrepareMessage(TRUSTED, f"m{n}", Publish(node, TRUSTED, None, b"x", 1), "m")
         assert await core.ask(held) == Done()
-    assured = core._handlers.assured
+    assured = core._handlers.exactly_once
     run = assured._run
 
     async def broken(script: Any, **fixed: Any) -> Any:

@@ -9,10 +9,21 @@ from typing import Any
 import pytest
 
 from broker import codec, keys
-from broker.model.commands import Browse, Configure, Declare, Delete, Publish, Purge, Stats, Subscribe, Transfer, Unlock
+from broker.model.commands import (
+    Browse,
+    Configure,
+    Declare,
+    Delete,
+    MoveItems,
+    Publish,
+    Purge,
+    Stats,
+    Subscribe,
+    Unlock,
+)
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.model.results import Browsed, Counted, Declared, Done, Published, Purged, Subscribed, Transferred, Unlocked
+from broker.model.results import Browsed, Counted, Declared, Done, MovedItems, Published, Purged, Subscribed, Unlocked
 from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover, ReadHandovers
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import handovers
@@ -47,8 +58,8 @@ async def sent(core: RedisCore, node: str, to: str) -> int:
     """Send all that waits to another node."""
     count, scan = 0, ""
     while True:
-        done = await core.ask(Transfer(node, ALICE, to, (), "", 200, scan))
-        assert isinstance(done, Transferred), done
+        done = await core.ask(MoveItems(node, ALICE, to, (), "", 200, scan))
+        assert isinstance(done, MovedItems), done
         count, scan = count + done.count, done.scan
         if not scan:
             return count

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from broker.model.commands import (
     Declare,
     Deliver,
-    Hold,
+    InspectItems,
+    PrepareMessage,
     Publish,
     Redeem,
     Reserve,
     Retract,
     Stats,
     Subscribe,
-    Survey,
     Unlock,
 )
 from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Counted, Done, Published, Refused, Reserved, Surveyed
+from broker.model.results import Counted, Done, InspectedItems, Published, Refused, Reserved
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 
@@ -76,11 +76,13 @@ async def test_the_urgent_first_whatever_way_they_come(make_core: MakeCore, node
     assert isinstance(reserved, Reserved)
     redeem = Redeem(node, ALICE, reserved.item_id, b"payload", 7, hints=Hints(priority=6))
     assert isinstance(await core.ask(redeem), Published)
-    assert isinstance(await core.ask(Hold(ALICE, "m1", asking(node, "assured", Hints(0, 7, 60_000)), "m1")), Done)
+    assert isinstance(
+        await core.ask(PrepareMessage(ALICE, "m1", asking(node, "assured", Hints(0, 7, 60_000)), "m1")), Done
+    )
     assert isinstance(await core.ask(Deliver(ALICE, "m1")), Done)
     await core.ask(asking(node, "low", Hints(priority=0)))
-    seen = await core.ask(Survey(node, ALICE, (), 50))
-    assert isinstance(seen, Surveyed)
+    seen = await core.ask(InspectItems(node, ALICE, (), 50))
+    assert isinstance(seen, InspectedItems)
     assert {one.item_id: (one.priority, one.ends_ms > 0) for one in seen.items} == {
         "usual": (4, False),
         reserved.item_id: (6, False),

@@ -187,7 +187,7 @@ class HostileMachine(RuleBasedStateMachine):
             self.runner.run(self._look_round(alive))
 
     async def _look_round(self, frontend: Frontend) -> None:
-        frontend.core.background(frontend.core._handlers.assured.finish)
+        frontend.core.background(frontend.core._handlers.exactly_once.finish)
 
     @rule(chance=st.integers(0, 4))
     def kill_redis(self, *, chance: int) -> None:

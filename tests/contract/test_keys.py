@@ -17,7 +17,7 @@ from broker.model.commands import (
     Declare,
     Deliver,
     Disconnect,
-    Hold,
+    PrepareMessage,
     Presence,
     Publish,
     Retract,
@@ -129,7 +129,7 @@ async def busy(core: RedisCore, door: Door) -> None:
     await done(core, Subscribe("chosen", BOB, BOB, 1, selector="p.message-id IN ('one', 'two')"))
     await done(core, item("chosen", "one"), item("chosen", "two"))
     for name in ("m1", "m2"):
-        await done(core, Hold(ALICE, name, Publish("jobs", ALICE, None, b"payload", 7), name))
+        await done(core, PrepareMessage(ALICE, name, Publish("jobs", ALICE, None, b"payload", 7), name))
     await done(core, Deliver(ALICE, "m2"))
 
 

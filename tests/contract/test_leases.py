@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from broker import codec
-from broker.model.commands import Adjust, Declare, Delete, Options, Publish, Stats, Subscribe
+from broker.model.commands import Declare, Delete, Options, Publish, SetSubscriptionOptions, Stats, Subscribe
 from broker.model.items import Envelope, SubscriptionChanged
 from broker.model.names import Jid
 from broker.model.problems import Problem
@@ -88,7 +88,9 @@ async def test_it_ends(make_core: MakeCore, node: str, partitions: int) -> None:
     await until(lambda: sum(each.subscriber == W2 for each in door.deliveries + other_door.deliveries) == 12)
     assert await known(one, node, partitions) == [1] * partitions
     assert is_refused(await one.ask(Options(node, W1, W1, "")), Problem.NOT_SUBSCRIBED)
-    assert is_refused(await one.ask(Adjust(node, W1, W1, "", 5, until_ms=soon(9 * SECOND))), Problem.NOT_SUBSCRIBED)
+    assert is_refused(
+        await one.ask(SetSubscriptionOptions(node, W1, W1, "", 5, until_ms=soon(9 * SECOND))), Problem.NOT_SUBSCRIBED
+    )
     await asyncio.sleep(1.5)
     assert (door.notices + other_door.notices).count(ended) == 1
 
@@ -113,10 +115,10 @@ async def test_renewed(core: RedisCore, door: Door, node: str, partitions: int) 
     for _ in range(5):
         await asyncio.sleep(0.5)
         until_ms = soon(2 * SECOND)
-        renewed = await core.ask(Adjust(node, W1, W1, "", 3, until_ms=until_ms))
+        renewed = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 3, until_ms=until_ms))
         assert isinstance(renewed, Subscribed) and renewed.until_ms == until_ms
     assert door.notices == []
-    await core.ask(Adjust(node, W1, W1, "", 3, until_ms=0))
+    await core.ask(SetSubscriptionOptions(node, W1, W1, "", 3, until_ms=0))
     await asyncio.sleep(2)
     await published(core, node, 3)
     await door.until(lambda: len(door.deliveries) == 3)

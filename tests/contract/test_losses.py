@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.model.commands import Adjust, Configure, Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.commands import Configure, Declare, Publish, Retract, SetSubscriptionOptions, Stats, Subscribe, Unlock
 from broker.model.items import Delivery
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
@@ -163,7 +163,7 @@ async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> Non
     await dying.ask(Subscribe(node, W1, W1, 10))
     await dying.ask(item(node, "sent"))
     for _look in range(2):
-        await dying.ask(Adjust(node, W1, W1, "", 10))
+        await dying.ask(SetSubscriptionOptions(node, W1, W1, "", 10))
     door.writes = False
     await dying.ask(item(node, "unsent"))
     for task in dying._running:
@@ -199,7 +199,7 @@ async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> Non
     await core.ask(Subscribe(node, W1, W1, 10))
     await core.ask(item(node, "sent"))
     for _look in range(2):
-        await core.ask(Adjust(node, W1, W1, "", 10))
+        await core.ask(SetSubscriptionOptions(node, W1, W1, "", 10))
     door.writes = False
     await core.ask(item(node, "unsent"))
     core.on_stream_state(up=False)

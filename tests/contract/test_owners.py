@@ -14,11 +14,11 @@ from broker.model.commands import (
     Affiliate,
     Configure,
     Declare,
-    Keep,
     Options,
     Presence,
     Publish,
     Purge,
+    RenewOwnership,
     Retract,
     Stats,
     Subscribe,
@@ -28,7 +28,7 @@ from broker.model.items import Delivery, NodeEvent, Owned, OwnershipGained, Owne
 from broker.model.names import Jid, Partition, bare
 from broker.model.problems import Problem
 from broker.model.qos import Qos
-from broker.model.results import Counted, Declared, Done, Kept, Published, Refused, Retracted, Subscribed
+from broker.model.results import Counted, Declared, Done, OwnershipsRenewed, Published, Refused, Retracted, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.redis_core.groups import ownership
 from broker.redis_core.records import jid_indexes
@@ -68,8 +68,8 @@ async def attach(  # noqa: PLR0917  (what a subscription says, in its order)
 
 async def owned(core: RedisCore, node: str, jid: Jid) -> tuple[Owned, ...]:
     """Give what a JID owns."""
-    kept = await core.ask(Keep(node, jid))
-    assert isinstance(kept, Kept)
+    kept = await core.ask(RenewOwnership(node, jid))
+    assert isinstance(kept, OwnershipsRenewed)
     return kept.owned
 
 

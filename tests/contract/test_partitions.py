@@ -8,7 +8,6 @@ import pytest
 
 from broker import codec, keys
 from broker.model.commands import (
-    Adjust,
     Browse,
     Configure,
     Declare,
@@ -19,6 +18,7 @@ from broker.model.commands import (
     Purge,
     Renew,
     Retract,
+    SetSubscriptionOptions,
     Stats,
     Subscribe,
     Unlock,
@@ -32,7 +32,7 @@ from broker.model.results import (
     Counted,
     Declared,
     Done,
-    Held,
+    HeldLocks,
     Published,
     Purged,
     Refused,
@@ -210,11 +210,11 @@ async def test_credit_changes(core: RedisCore, door: Door, node: str) -> None:
     for number in range(12):
         await core.ask(item(node, partition=number % 3))
     await door.until(lambda: len(door.deliveries) == 2)
-    granted = await core.ask(Adjust(node, W1, W1, "", 6))
+    granted = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 6))
     assert isinstance(granted, Subscribed) and granted.credit == 6
     await door.until(lambda: len(door.deliveries) == 6)
     assert await core.ask(Options(node, W1, W1, "")) == granted
-    lowered = await core.ask(Adjust(node, W1, W1, "", 1))
+    lowered = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 1))
     assert isinstance(lowered, Subscribed) and lowered.credit == 1
     held = list(door.deliveries)
     for delivery in held[:5]:
@@ -243,7 +243,7 @@ async def test_leaving_and_coming_back(core: RedisCore, door: Door, node: str) -
     await asyncio.sleep(0.1)
     assert len(door.deliveries) == 3
     locks = await core.ask(Locks(node, W1))
-    assert isinstance(locks, Held) and len(locks.locks) == 3
+    assert isinstance(locks, HeldLocks) and len(locks.locks) == 3
     await core.ask(Presence(W1, available=False))
     assert (await stats(core, node)).in_flight == 0 == (await stats(core, node)).subscribers
 
@@ -395,7 +395,7 @@ async def test_many_come_and_go(core: RedisCore, node: str) -> None:
     async def turn(number: int, jid: Jid) -> None:
         await asyncio.gather(
             core.ask(Subscribe(node, jid, jid, 3)),
-            core.ask(Adjust(node, jid, jid, "", 9)),
+            core.ask(SetSubscriptionOptions(node, jid, jid, "", 9)),
             core.ask(Unsubscribe(node, jid, jid, "")),
             core.ask(Subscribe(node, jid, jid, 1 + number % 5)),
         )

@@ -22,7 +22,7 @@ from broker.model.commands import (
 )
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
-from broker.model.results import Counted, Declared, Held, Published, Retracted, Subscribed
+from broker.model.results import Counted, Declared, HeldLocks, Published, Retracted, Subscribed
 from broker.model.tree import Kind, Scope
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
@@ -123,7 +123,7 @@ class Play:
         """Nobody holds more than the most that was ever granted to anyone."""
         for jid in self.jids:
             locks = [await self.core.ask(Locks(leaf, jid)) for leaf in self.leaves]
-            assert sum(len(each.locks) for each in locks if isinstance(each, Held)) <= MOST, "credit exceeded"
+            assert sum(len(each.locks) for each in locks if isinstance(each, HeldLocks)) <= MOST, "credit exceeded"
 
     async def granted(self) -> int:
         """Give what all were granted last."""

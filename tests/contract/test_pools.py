@@ -9,7 +9,6 @@ import pytest
 
 from broker import codec
 from broker.model.commands import (
-    Adjust,
     Affiliate,
     Approve,
     Associate,
@@ -23,6 +22,7 @@ from broker.model.commands import (
     Presence,
     Publish,
     Retract,
+    SetSubscriptionOptions,
     Stats,
     Subscribe,
     Unlock,
@@ -35,7 +35,7 @@ from broker.model.results import (
     Counted,
     Declared,
     Done,
-    Held,
+    HeldLocks,
     Published,
     Refused,
     Retracted,
@@ -206,7 +206,7 @@ async def test_several_pools(core: RedisCore, door: Door, tag: str) -> None:
     await asyncio.sleep(0.2)
     assert Counter(delivery.collection for delivery in door.deliveries) == Counter({top: 1, sub: 2, "": 3})
     held = await core.ask(Locks(leaf, W1))
-    assert isinstance(held, Held) and len(held.locks) == 6
+    assert isinstance(held, HeldLocks) and len(held.locks) == 6
     through = next(delivery for delivery in door.deliveries if delivery.collection == top)
     assert await core.ask(Unlock(leaf, W1, through.item_id, through.token, delay_ms=60_000)) == Unlocked(
         W1, collection=top
@@ -241,7 +241,7 @@ async def test_going(core: RedisCore, door: Door, tag: str) -> None:
     await door.until(lambda: len(door.deliveries) == 4)
     await asyncio.sleep(0.2)
     assert len(door.deliveries) == 4
-    lowered = await core.ask(Adjust(top, W1, W1, "", 1))
+    lowered = await core.ask(SetSubscriptionOptions(top, W1, W1, "", 1))
     assert isinstance(lowered, Subscribed) and (lowered.credit, lowered.scope) == (1, ALL)
     assert await core.ask(Options(top, W1, W1, "")) == lowered
     first, *rest = door.deliveries[:4]
@@ -254,7 +254,7 @@ async def test_going(core: RedisCore, door: Door, tag: str) -> None:
     await core.ask(Presence(W1, available=False))
     for leaf in leaves:
         held = await core.ask(Locks(leaf, W1))
-        assert isinstance(held, Held) and not held.locks
+        assert isinstance(held, HeldLocks) and not held.locks
 
 
 async def test_collection_deleted(core: RedisCore, door: Door, tag: str) -> None:
@@ -267,7 +267,7 @@ async def test_collection_deleted(core: RedisCore, door: Door, tag: str) -> None
     # P24, XEP-0060 §8.4.2: whoever was subscribed is told.
     assert [notice for notice in door.notices if isinstance(notice, NodeEvent)] == [NodeEvent(top, W1, "delete")]
     held = await core.ask(Locks(leaf, W1))
-    assert isinstance(held, Held) and not held.locks
+    assert isinstance(held, HeldLocks) and not held.locks
     await core.ask(Subscribe(leaf, W2, W2, 1))
     await door.until(lambda: len(door.deliveries) == 2)
     assert door.deliveries[1].subscriber == W2

@@ -104,13 +104,13 @@ async def test_dies_between_its_steps(make_core: MakeCore, node: str, monkeypatc
         detail = "dead"
         raise CoreUnavailable(detail)
 
-    monkeypatch.setattr(dying._handlers.assured, "_publish", dies)
+    monkeypatch.setattr(dying._handlers.exactly_once, "_publish", dies)
     monkeypatch.setattr(dying._sweeper, "_finish", lambda: asyncio.sleep(0))
     assert problem(await dying.ask(redeem(node, item))).retryable
     other, _ = await make_core()
     async with asyncio.timeout(10):
         while not await listed(other, node):
-            await other._handlers.assured.finish()
+            await other._handlers.exactly_once.finish()
             await asyncio.sleep(0.02)
     assert await other.ask(redeem(node, item)) == Published(item, duplicate=True)
     assert [each.item_id for each in await listed(other, node)] == [item]

@@ -7,7 +7,17 @@ import time
 import pytest
 
 from broker import codec
-from broker.model.commands import Adjust, Declare, Options, Publish, Retract, Stats, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import (
+    Declare,
+    Options,
+    Publish,
+    Retract,
+    SetSubscriptionOptions,
+    Stats,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
@@ -55,16 +65,16 @@ async def test_said_and_shown(core: RedisCore, door: Door, node: str, partitions
     assert isinstance(granted, Subscribed) and granted.selector == said
     shown = await core.ask(Options(node, W1, W1, ""))
     assert isinstance(shown, Subscribed) and (shown.selector, shown.credit) == (said, 2)
-    kept = await core.ask(Adjust(node, W1, W1, "", 3))
+    kept = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 3))
     assert isinstance(kept, Subscribed) and (kept.selector, kept.credit) == (said, 3)
     for number in range(partitions):
         await core.ask(item(node, "blue", f"b{number}", number))
     await core.ask(item(node, "grün", "g", partitions - 1))
     await door.until(lambda: [each.item_id for each in door.deliveries] == ["g"])
-    changed = await core.ask(Adjust(node, W1, W1, "", partitions + 1, selector=IS_BLUE))
+    changed = await core.ask(SetSubscriptionOptions(node, W1, W1, "", partitions + 1, selector=IS_BLUE))
     assert isinstance(changed, Subscribed) and changed.selector == IS_BLUE
     await door.until(lambda: len(door.deliveries) == 1 + partitions)
-    gone = await core.ask(Adjust(node, W1, W1, "", partitions + 2, selector=""))
+    gone = await core.ask(SetSubscriptionOptions(node, W1, W1, "", partitions + 2, selector=""))
     assert isinstance(gone, Subscribed) and gone.selector == ""
     await core.ask(item(node, "none", "n"))
     await door.until(lambda: len(door.deliveries) == 2 + partitions)
@@ -75,7 +85,9 @@ async def test_refusals(core: RedisCore, node: str) -> None:
     await declared(core, node, 2)
     assert "character 9" in refused(await core.ask(subscribe(node, W1, 2, "color = ")))
     assert isinstance(await core.ask(subscribe(node, W1, 2, IS_RED)), Subscribed)
-    assert "line 2, column 1" in refused(await core.ask(Adjust(node, W1, W1, "", 2, selector="color\n)")))
+    assert "line 2, column 1" in refused(
+        await core.ask(SetSubscriptionOptions(node, W1, W1, "", 2, selector="color\n)"))
+    )
     shown = await core.ask(Options(node, W1, W1, ""))
     assert isinstance(shown, Subscribed) and shown.selector == IS_RED
     stream = Subscribe(node, W2, W2, 5, start="@earliest", selector=IS_RED)

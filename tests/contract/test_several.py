@@ -10,7 +10,6 @@ import pytest
 
 from broker import codec
 from broker.model.commands import (
-    Adjust,
     Affiliate,
     Browse,
     Configure,
@@ -23,6 +22,7 @@ from broker.model.commands import (
     Presence,
     Publish,
     Retract,
+    SetSubscriptionOptions,
     Subscribe,
     Subscriptions,
     Unlock,
@@ -35,7 +35,7 @@ from broker.model.results import (
     Browsed,
     Declared,
     Done,
-    Held,
+    HeldLocks,
     Managed,
     Published,
     Refused,
@@ -118,7 +118,7 @@ async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> No
     # Which of them is meant is to be said, and rightly.
     for wrong in (
         Options(node, W1, W1, ""),
-        Adjust(node, W1, W1, "", 5),
+        SetSubscriptionOptions(node, W1, W1, "", 5),
         Unsubscribe(node, W1, W1, ""),
         *((Browse(node, W1, (), 5, subid=""),) if shape != "tree" else ()),
     ):
@@ -126,7 +126,7 @@ async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> No
     for unknown in (family(W1)[5], subid(W2), "no number"):
         assert await problem(core, Options(node, W1, W1, unknown)) is Problem.SUBID_INVALID
         assert await problem(core, Unsubscribe(node, W1, W1, unknown)) is Problem.SUBID_INVALID
-        assert await problem(core, Adjust(node, W1, W1, unknown, 5)) is Problem.SUBID_INVALID
+        assert await problem(core, SetSubscriptionOptions(node, W1, W1, unknown, 5)) is Problem.SUBID_INVALID
     if shape != "tree":
         assert isinstance(await core.ask(Browse(node, W1, (), 5, subid=second.subid)), Browsed)
         assert await problem(core, Browse(node, W1, (), 5, subid=family(W1)[5])) is Problem.SUBID_INVALID
@@ -148,14 +148,14 @@ async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> No
     assert await names(core, node) == [second.subid]
     assert await core.ask(Options(node, W1, W1, "")) == second
     assert await problem(core, Options(node, W1, W1, first.subid)) is Problem.SUBID_INVALID
-    adjusted = await core.ask(Adjust(node, W1, W1, "", 4))
+    adjusted = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 4))
     assert isinstance(adjusted, Subscribed) and (adjusted.subid, adjusted.credit) == (second.subid, 4)
     # What it had locked it still has; presence ends that, too, when the JID goes.
     locks = await core.ask(Locks(leaf, W1))
-    assert isinstance(locks, Held) and len(locks.locks) >= 5
+    assert isinstance(locks, HeldLocks) and len(locks.locks) >= 5
     assert await core.ask(Presence(W1, available=False)) == Done()
     locks = await core.ask(Locks(leaf, W1))
-    assert isinstance(locks, Held) and not locks.locks
+    assert isinstance(locks, HeldLocks) and not locks.locks
     assert await names(core, node) == []
 
 
@@ -185,7 +185,7 @@ async def test_owners_and_time(make_core: MakeCore, node: str, shape: str) -> No
     # What it held goes on, to nobody: the others have all that they asked for.
     await asyncio.sleep(0.1)
     locks = await core.ask(Locks(leaf, W1))
-    assert isinstance(locks, Held) and len(locks.locks) == 2
+    assert isinstance(locks, HeldLocks) and len(locks.locks) == 2
     assert await core.ask(ManageSubscribers(node, ALICE, (Change(W1, last, "none"),))) == Managed(())
     assert (ended(), await names(core, node)) == ([leased, last], [first])
     again = await subscribed(core, node, 1)
@@ -286,7 +286,7 @@ class Play:
         """Change the credit of one."""
         if self.credit:
             jid, name = self.chance.choice(list(self.credit))
-            made = await self.core.ask(Adjust(self.node, jid, jid, name, self.chance.randint(1, MOST)))
+            made = await self.core.ask(SetSubscriptionOptions(self.node, jid, jid, name, self.chance.randint(1, MOST)))
             assert isinstance(made, Subscribed) and made.subid == name
             self.credit[jid, name] = made.credit
 

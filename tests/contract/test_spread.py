@@ -21,18 +21,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from broker import codec
 from broker.model.commands import (
-    Adjust,
     Command,
     Configure,
     Declare,
     Delete,
-    Keep,
     Presence,
     Publish,
     Purge,
     Read,
     Renew,
+    RenewOwnership,
     Retract,
+    SetSubscriptionOptions,
     Stats,
     Subscribe,
     Unlock,
@@ -45,7 +45,7 @@ from broker.model.results import (
     Counted,
     Declared,
     Done,
-    Kept,
+    OwnershipsRenewed,
     Published,
     Purged,
     Refused,
@@ -246,7 +246,7 @@ class SpreadMachine(RuleBasedStateMachine):
         if self.ledger.kinds.get(jid) not in {SHARED, None}:
             return
         self.ledger.asked[jid] = credit
-        result = self._do(front, Adjust(self.node, jid, jid, "", credit))
+        result = self._do(front, SetSubscriptionOptions(self.node, jid, jid, "", credit))
         if jid in self.ledger.kinds:
             assert isinstance(result, Subscribed) and result.credit == credit, result
         else:
@@ -374,9 +374,9 @@ class SpreadMachine(RuleBasedStateMachine):
     @rule(front=fronts, jid=jids)
     def keep_owning(self, front: int, jid: Jid) -> None:
         """EX16: a heartbeat names all that its sender owns, and its fences."""
-        kept = self._do(front, Keep(self.node, jid))
+        kept = self._do(front, RenewOwnership(self.node, jid))
         mine = {(n, part.fence) for n, part in enumerate(self.seen.parts) if part.tenure and part.tenure.jid == jid}
-        assert isinstance(kept, Kept) and {(each.partition, each.fence) for each in kept.owned} == mine
+        assert isinstance(kept, OwnershipsRenewed) and {(each.partition, each.fence) for each in kept.owned} == mine
         assert all(each.until_ms == self.clock.now + LOCK_MS for each in kept.owned)
 
     # The node, time, crashes.

@@ -7,7 +7,6 @@ import pytest
 from broker import codec
 from broker.model import offsets
 from broker.model.commands import (
-    Adjust,
     Commit,
     Configure,
     Declare,
@@ -19,6 +18,7 @@ from broker.model.commands import (
     Purge,
     Read,
     Retract,
+    SetSubscriptionOptions,
     Stats,
     Subscribe,
     Unsubscribe,
@@ -163,9 +163,9 @@ async def test_options_anywhere(core: RedisCore, door: Door, node: str) -> None:
     assert [item for _, item, _ in given(door)] == ["a"]
     found = await core.ask(Options(node, W1, W1, ""))
     assert isinstance(found, Subscribed) and (found.credit, found.reads) == (1, True)
-    assert isinstance(await core.ask(Adjust(node, W1, W1, "", 2)), Subscribed)
+    assert isinstance(await core.ask(SetSubscriptionOptions(node, W1, W1, "", 2)), Subscribed)
     assert [item for _, item, _ in given(door)] == ["a", "b"]
-    assert problem(await core.ask(Adjust(node, W1, W1, "", 2, Qos.ASSURED))) is Problem.OPTIONS_INVALID
+    assert problem(await core.ask(SetSubscriptionOptions(node, W1, W1, "", 2, Qos.ASSURED))) is Problem.OPTIONS_INVALID
     assert isinstance(await core.ask(Unsubscribe(node, W1, W1, "")), Unsubscribed)
     assert problem(await core.ask(Options(node, W1, W1, ""))) is Problem.NOT_SUBSCRIBED
     assert problem(await core.ask(Commit(node, W1, 2, (await read(core, node, partition=2)).latest))) is (

@@ -12,6 +12,8 @@ from broker.model.commands import (
     Declare,
     Delete,
     Frontends,
+    InspectItems,
+    MoveItems,
     Overview,
     Publish,
     Purge,
@@ -19,8 +21,6 @@ from broker.model.commands import (
     Retract,
     Stats,
     Subscribe,
-    Survey,
-    Transfer,
     Unlock,
 )
 from broker.model.items import Envelope, LockEnded
@@ -33,6 +33,8 @@ from broker.model.results import (
     Declared,
     Done,
     FrontendList,
+    InspectedItems,
+    MovedItems,
     Overviewed,
     Published,
     Purged,
@@ -41,8 +43,6 @@ from broker.model.results import (
     Retracted,
     Subscribed,
     Summary,
-    Surveyed,
-    Transferred,
     Unlocked,
 )
 from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
@@ -104,27 +104,27 @@ async def seconds_later(core: RedisCore, store: Store, node: str, partitions: in
         core.router(node).pipeline(number).sweep()
 
 
-async def everything(core: RedisCore, command: Transfer) -> Transferred:
+async def everything(core: RedisCore, command: MoveItems) -> MovedItems:
     """Go on to the end."""
     count, passed, scan = 0, dict[str, int](), ""
     for _step in range(100):
         done = await core.ask(
-            Transfer(command.node, command.sender, command.to, command.item_ids, command.reason, command.limit, scan)
+            MoveItems(command.node, command.sender, command.to, command.item_ids, command.reason, command.limit, scan)
         )
-        assert isinstance(done, Transferred), done
+        assert isinstance(done, MovedItems), done
         count, scan = count + done.count, done.scan
         for why, number in done.passed.items():
             passed[why] = passed.get(why, 0) + number
         if not scan:
             break
     await arrived(core, command.node)
-    return Transferred(count, passed, scan)
+    return MovedItems(count, passed, scan)
 
 
 async def survey(core: RedisCore, node: str, *items: str) -> dict[str, Any]:
     """Look at a node's items."""
-    found = await core.ask(Survey(node, ALICE, items, 100))
-    assert isinstance(found, Surveyed), found
+    found = await core.ask(InspectItems(node, ALICE, items, 100))
+    assert isinstance(found, InspectedItems), found
     return {one.item_id: one for one in found.items}
 
 
@@ -139,7 +139,7 @@ async def test_redrive(core: RedisCore, door: Door, node: str) -> None:
     await deaths(core, node, "a", "b", "c", reason="no-disk")
     await deaths(core, node, "d", reason="other")
     dead = f"{node}/dead"
-    assert await everything(core, Transfer(dead, ALICE, None, (), "no-disk", 2)) == Transferred(3, {}, "")
+    assert await everything(core, MoveItems(dead, ALICE, None, (), "no-disk", 2)) == MovedItems(3, {}, "")
     assert [one.state for one in (await survey(core, dead)).values()] == ["waiting"]
     back = await survey(core, node)
     assert back.keys() == {"a", "b", "c"} and {one.attempts for one in back.values()} == {0}
@@ -164,7 +164,7 @@ async def test_redriven_beside_another(core: RedisCore, node: str) -> None:
     await published(core, node, "a", body=b"<new/>")
     dead = f"{node}/dead"
     (letter,) = await survey(core, dead)
-    assert await everything(core, Transfer(dead, ALICE, None, (letter, "nothing"), "", 10)) == Transferred(1, {}, "")
+    assert await everything(core, MoveItems(dead, ALICE, None, (letter, "nothing"), "", 10)) == MovedItems(1, {}, "")
     bodies = {item: codec.unpack(one.envelope).body for item, one in (await survey(core, node)).items()}
     assert bodies.pop("a") == b"<new/>" and list(bodies.values()) == [b"<x/>"]
 
@@ -177,8 +177,8 @@ async def test_what_stays(core: RedisCore, node: str) -> None:
     await published(core, dead, "stray")
     assert isinstance(await core.ask(Subscribe(dead, W2, W2, 1)), Subscribed)
     assert isinstance(await core.ask(Delete(node, ALICE)), Done)
-    done = await everything(core, Transfer(dead, ALICE, None, (), "", 10))
-    assert done == Transferred(0, {"it is locked": 1, f"there is no node '{node}'": 1, "it is no dead letter": 1}, "")
+    done = await everything(core, MoveItems(dead, ALICE, None, (), "", 10))
+    assert done == MovedItems(0, {"it is locked": 1, f"there is no node '{node}'": 1, "it is no dead letter": 1}, "")
 
 
 async def test_move(core: RedisCore, node: str) -> None:
@@ -189,15 +189,15 @@ async def test_move(core: RedisCore, node: str) -> None:
     await declared(core, f"{node}-3")
     await published(core, f"{node}-3", *(f"m{n}" for n in range(50)))
     named = tuple(f"m{n}" for n in range(45))
-    done = await everything(core, Transfer(f"{node}-3", ALICE, f"{node}-2", named, "", 10))
-    assert done == Transferred(45, {}, "") and (await counted(core, f"{node}-3")).waiting == 5
+    done = await everything(core, MoveItems(f"{node}-3", ALICE, f"{node}-2", named, "", 10))
+    assert done == MovedItems(45, {}, "") and (await counted(core, f"{node}-3")).waiting == 5
     assert isinstance(await core.ask(Purge(f"{node}-2", ALICE)), Purged)
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
     (held,) = (item for item, one in (await survey(core, node)).items() if one.state == "locked")
     one = next(item for item in (f"i{n}" for n in range(10)) if item != held)
-    assert await everything(core, Transfer(node, ALICE, f"{node}-2", (one,), "", 10)) == Transferred(1, {}, "")
-    done = await everything(core, Transfer(node, ALICE, f"{node}-2", (), "", 3))
-    assert done == Transferred(8, {"it is locked": 1}, "")
+    assert await everything(core, MoveItems(node, ALICE, f"{node}-2", (one,), "", 10)) == MovedItems(1, {}, "")
+    done = await everything(core, MoveItems(node, ALICE, f"{node}-2", (), "", 3))
+    assert done == MovedItems(8, {"it is locked": 1}, "")
     moved = await survey(core, f"{node}-2")
     assert moved.keys() == {f"i{n}" for n in range(10)} - {held}
     assert isinstance(await core.ask(Retract(node, W1, held)), Retracted)
@@ -209,19 +209,19 @@ async def test_who_may(core: RedisCore, node: str) -> None:
     await declared(core, f"{node}-2", BOB)
     await published(core, node, "a")
     for command in (
-        Transfer(node, BOB, f"{node}-2", (), "", 10),
-        Survey(node, BOB, (), 10),
+        MoveItems(node, BOB, f"{node}-2", (), "", 10),
+        InspectItems(node, BOB, (), 10),
         Release(node, BOB, ("a",)),
         Frontends(BOB),
     ):
         refused = await core.ask(command)
         assert isinstance(refused, Refused) and refused.problem is Problem.FORBIDDEN
     for to in (f"{node}-2", node, "nowhere"):
-        refused = await core.ask(Transfer(node, ALICE, to, (), "", 10))
+        refused = await core.ask(MoveItems(node, ALICE, to, (), "", 10))
         assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE
-    refused = await core.ask(Survey(node, ALICE, (), 10, "nonsense"))
+    refused = await core.ask(InspectItems(node, ALICE, (), 10, "nonsense"))
     assert isinstance(refused, Refused) and refused.problem is Problem.BAD_REQUEST
-    for many in (Survey(node, ALICE, ("a",) * 21, 10), Release(node, ALICE, ("a",) * 201)):
+    for many in (InspectItems(node, ALICE, ("a",) * 21, 10), Release(node, ALICE, ("a",) * 201)):
         refused = await core.ask(many)
         assert isinstance(refused, Refused) and refused.problem is Problem.BAD_REQUEST
 
@@ -244,8 +244,8 @@ async def test_cut_between_the_steps(make_core: MakeCore, store: Store, node: st
         return FAILED if isinstance(what, AcceptHandover) and brought > 10 else await bring(what)
 
     command._handovers._ask = cut
-    begun = await command.ask(Transfer(node, ALICE, f"{node}-2", (), "", 200))
-    assert begun == Transferred(20, {}, "")
+    begun = await command.ask(MoveItems(node, ALICE, f"{node}-2", (), "", 200))
+    assert begun == MovedItems(20, {}, "")
     await command.drain(5)
     await command.stop()
     assert (await counted(core, node)).dying == 10
@@ -269,7 +269,7 @@ async def test_arrived_and_not_said(make_core: MakeCore, store: Store, node: str
         return FAILED if isinstance(what, EndHandover) else await asked(what)
 
     command._handovers._ask = dying
-    assert isinstance(await command.ask(Transfer(node, ALICE, f"{node}-2", (), "", 1)), Transferred)
+    assert isinstance(await command.ask(MoveItems(node, ALICE, f"{node}-2", (), "", 1)), MovedItems)
     await command.drain(5)
     await command.stop()
     await door.until(lambda: len(door.deliveries) == 1)
@@ -292,7 +292,7 @@ async def test_draining(core: RedisCore, door: Door, node: str) -> None:
     assert isinstance(refused, Refused)
     assert (refused.problem, refused.problem.retryable) == (Problem.NODE_DRAINING, True)
     assert "drained" in refused.detail
-    refused = await core.ask(Transfer(f"{node}-2", ALICE, node, (), "", 10))
+    refused = await core.ask(MoveItems(f"{node}-2", ALICE, node, (), "", 10))
     assert isinstance(refused, Refused) and "drained" in refused.detail
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 5)), Subscribed)
     assert [one.item_id for one in door.deliveries] == ["a", "b"]
@@ -368,7 +368,7 @@ async def test_no_place_to_go_on_from(core: RedisCore, node: str) -> None:
         "- 0 0-0",
         f"1-1 0 {most}-{most}",
     ):
-        outcome = await core.ask(Transfer(node, ALICE, None, (), "", 1, scan))
+        outcome = await core.ask(MoveItems(node, ALICE, None, (), "", 1, scan))
         assert isinstance(outcome, Refused) and outcome.problem is Problem.BAD_REQUEST, scan
     last = f"{most - 1}-{most} 0 {most - 1}-{most}"
-    assert await core.ask(Transfer(node, ALICE, None, (), "", 1, last)) == Transferred(0, {}, "")
+    assert await core.ask(MoveItems(node, ALICE, None, (), "", 1, last)) == MovedItems(0, {}, "")

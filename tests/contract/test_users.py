@@ -16,7 +16,17 @@ import redis
 from structlog.testing import capture_logs
 
 from broker import codec
-from broker.model.commands import Declare, Describe, Frontends, Overview, Publish, Retract, Stats, Subscribe, Survey
+from broker.model.commands import (
+    Declare,
+    Describe,
+    Frontends,
+    InspectItems,
+    Overview,
+    Publish,
+    Retract,
+    Stats,
+    Subscribe,
+)
 from broker.model.items import Envelope
 from broker.model.names import Jid, bare
 from broker.model.results import (
@@ -24,12 +34,12 @@ from broker.model.results import (
     Declared,
     Described,
     FrontendList,
+    InspectedItems,
     Overviewed,
     Published,
     Refused,
     Retracted,
     Subscribed,
-    Surveyed,
 )
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.diagnostics import Level, examine
@@ -197,11 +207,11 @@ async def test_commands_that_only_read(make_core: MakeCore, server: RedisServer)
         Overview(ALICE, 0, 10),
         Describe("jobs", ALICE, as_owner=True),
         Stats("jobs", ALICE),
-        Survey("jobs", ALICE, (), 10, ""),
+        InspectItems("jobs", ALICE, (), 10, ""),
         Frontends(ALICE),
     )
     answers = [await quiet.ask(command) for command in asked]
-    assert [type(answer) for answer in answers] == [Overviewed, Described, Counted, Surveyed, FrontendList]
+    assert [type(answer) for answer in answers] == [Overviewed, Described, Counted, InspectedItems, FrontendList]
     refused = await quiet.ask(Publish("jobs", ALICE, "b", codec.pack(Envelope(b"<b/>")), 4))
     assert isinstance(refused, Refused) and refused.detail.startswith("Redis does not allow its user ")
     await quiet.stop()

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import codec
-from broker.model.commands import Hold, Publish
+from broker.model.commands import PrepareMessage, Publish
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.items import Envelope
 from broker.model.names import Jid
@@ -22,9 +22,9 @@ def _hold(
     key: str = "",
     partition: int | None = None,
     hints: Hints = NO_HINTS,
-) -> Hold:
+) -> PrepareMessage:
     publish = Publish(node, ALICE, item, body, len(body), partition=partition, key=key, hints=hints)
-    return Hold(ALICE, "m1", publish, stem)
+    return PrepareMessage(ALICE, "m1", publish, stem)
 
 
 @given(st.text(min_size=1), st.text(min_size=1), st.binary(), st.text(), st.none() | st.integers(0, 1023))

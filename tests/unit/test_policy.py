@@ -6,7 +6,6 @@ import pytest
 
 from broker.model import offsets
 from broker.model.commands import (
-    Adjust,
     Affiliate,
     Approve,
     Bounce,
@@ -25,6 +24,7 @@ from broker.model.commands import (
     Renew,
     Retract,
     SendPending,
+    SetSubscriptionOptions,
     Stats,
     Subscribe,
     Unlock,
@@ -43,7 +43,7 @@ ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
 COMMANDS: dict[str, Any] = {
     "publish": Publish("n", ME, None, b"", 5),
     "subscribe": Subscribe("n", ME, ME, 1),
-    "adjust": Adjust("n", ME, ME, "", 1),
+    "adjust": SetSubscriptionOptions("n", ME, ME, "", 1),
     "options": Options("n", ME, ME, ""),
     "unsubscribe": Unsubscribe("n", ME, ME, ""),
     "retract": Retract("n", ME, "i"),
@@ -176,7 +176,7 @@ def test_for_others() -> None:
     record = NodeRecord("n", "i", 1, NodeConfig(), {})
     for command in (
         Subscribe("n", ME, OTHER, 1),
-        Adjust("n", ME, OTHER, "", 1),
+        SetSubscriptionOptions("n", ME, OTHER, "", 1),
         Options("n", ME, OTHER, ""),
         Unsubscribe("n", ME, OTHER, ""),
     ):

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from broker import codec
-from broker.model.commands import Browse, Command, Hold, Publish, Redeem, Retract, Unlock, Unsubscribe
+from broker.model.commands import Browse, Command, PrepareMessage, Publish, Redeem, Retract, Unlock, Unsubscribe
 from broker.model.core import Reply
 from broker.model.items import Delivery, Envelope, Listed, LockEnded, Notice
 from broker.model.names import Jid, Partition
@@ -120,17 +120,17 @@ def told(span: ReadableSpan) -> dict[str, Any]:
     [
         Publish("jobs", ALICE, None, record({"traceparent": PARENT}), 9),
         Redeem("jobs", ALICE, "i1", record({"traceparent": PARENT}), 9),
-        Hold(ALICE, "m1", Publish("jobs", ALICE, None, record({"traceparent": PARENT}), 9), "m1"),
+        PrepareMessage(ALICE, "m1", Publish("jobs", ALICE, None, record({"traceparent": PARENT}), 9), "m1"),
     ],
 )
 def test_sent(scene: Scene, command: Command) -> None:
     """A publish of any kind is a span below the publisher's own, and the item names that span from then on."""
     scene.send(command)
-    asked = scene.answer(Done() if isinstance(command, Hold) else Published("i1"))
+    asked = scene.answer(Done() if isinstance(command, PrepareMessage) else Published("i1"))
     (span,) = scene.spans
     assert span.name == "send jobs" and span.kind.name == "PRODUCER" and span.context and span.parent
     assert (span.context.trace_id, f"{span.parent.span_id:016x}") == (TRACE, PARENT.split("-")[2])
-    held = asked.publish if isinstance(asked, Hold) else asked
+    held = asked.publish if isinstance(asked, PrepareMessage) else asked
     assert headers(held.envelope) == {"traceparent": f"00-{TRACE:032x}-{span.context.span_id:016x}-01"}
     assert codec.headless(held.envelope) == record()
     assert (
@@ -143,7 +143,7 @@ def test_sent(scene: Scene, command: Command) -> None:
             "stanzaq.publisher": "alice@x",
         }.items()
     )
-    assert told(span).get("messaging.message.id") == (None if isinstance(command, Hold) else "i1")
+    assert told(span).get("messaging.message.id") == (None if isinstance(command, PrepareMessage) else "i1")
 
 
 def test_refused(scene: Scene) -> None:

@@ -6,10 +6,10 @@ from broker.model.names import Jid
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class InspectItems:
     """Inspect items as an owner: those named, or up to `limit` of all in the order of each partition's log.
 
-    `scan` is where an earlier survey ended; empty: begin.
+    `scan` is where an earlier list ended; empty: from the beginning.
     """
 
     node: str
@@ -20,7 +20,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class MoveItems:
     """Move one batch of waiting items to another node: those named, or of the next `limit` from `scan` on.
 
     Without `to`, dead letters return to where they died and other items stay; `reason` and `died_in` choose the dead letters
@@ -82,5 +82,5 @@ class Disconnect:
     frontend: str
 
 
-AdminCommand = Survey | Transfer | Release | Overview | ShowHistory | Frontends | Disconnect
+AdminCommand = InspectItems | MoveItems | Release | Overview | ShowHistory | Frontends | Disconnect
 """Commands of administrators and owners."""

@@ -32,7 +32,7 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class PrepareMessage:
     """Store a publish until its sender says `Deliver`: the first of two with one `msg_id` counts (QoS assured, S9, S10).
 
     Without an item id in the publish, one is made that begins with `stem`, which leaves room for it.
@@ -198,6 +198,18 @@ class Browse:
 
 
 ItemCommand = (
-    Publish | Hold | Deliver | Reserve | Redeem | Retract | Unlock | Renew | Locks | Fetch | Bounce | Confirm | Browse
+    Publish
+    | PrepareMessage
+    | Deliver
+    | Reserve
+    | Redeem
+    | Retract
+    | Unlock
+    | Renew
+    | Locks
+    | Fetch
+    | Bounce
+    | Confirm
+    | Browse
 )
 """Commands on items."""

@@ -37,7 +37,7 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Adjust:
+class SetSubscriptionOptions:
     """Change an existing subscription (XEP-0060 subscription options); values of None stay as they are."""
 
     node: str
@@ -73,7 +73,7 @@ class Unsubscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class RenewOwnership:
     """Renew all partition ownerships of the sender on a node: the heartbeat of an owner (EX16)."""
 
     node: str
@@ -159,8 +159,8 @@ class Affiliate:
 
 SubscriptionCommand = (
     Subscribe
-    | Keep
-    | Adjust
+    | RenewOwnership
+    | SetSubscriptionOptions
     | Options
     | Unsubscribe
     | Subscriptions

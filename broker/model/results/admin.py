@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.model.items import Seen
+from broker.model.items import ItemDetails
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.results.nodes import Counted
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class InspectedItems:
     """Items in the order of their partitions; `scan` is where to continue, empty at the end."""
 
-    items: tuple[Seen, ...]
+    items: tuple[ItemDetails, ...]
     scan: str
 
 
 @dataclass(frozen=True, slots=True)
-class Transferred:
+class MovedItems:
     """So many items are moving and will arrive whatever happens; `scan` is where to continue, empty at the end.
 
     `passed` has the reasons why other items stayed, each with the number of items.
@@ -104,5 +104,5 @@ class Disconnected:
     listed: bool
 
 
-AdminResult = Surveyed | Transferred | Released | Overviewed | History | FrontendList | Disconnected
+AdminResult = InspectedItems | MovedItems | Released | Overviewed | History | FrontendList | Disconnected
 """Outcomes of administrators' and owners' commands."""

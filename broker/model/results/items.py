@@ -51,7 +51,7 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLocks:
     """The sender's locks; at most 1,000 for each JID, earliest deadline first."""
 
     locks: tuple[Lock, ...]
@@ -111,5 +111,5 @@ class Browsed:
     reached: Place | None = None
 
 
-ItemResult = Published | Reserved | Retracted | Unlocked | Renewed | Held | Fetched | Browsed
+ItemResult = Published | Reserved | Retracted | Unlocked | Renewed | HeldLocks | Fetched | Browsed
 """Outcomes of commands on items."""

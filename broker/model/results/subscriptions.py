@@ -35,7 +35,7 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class OwnershipsRenewed:
     """The partition ownerships of the sender on a node are renewed (EX16)."""
 
     owned: tuple[Owned, ...]
@@ -81,5 +81,7 @@ class Managed:
     failed: tuple[Subscription, ...]
 
 
-SubscriptionResult = Subscribed | Kept | Unsubscribed | SubscriptionList | AffiliationList | Managed | Unaffiliated
+SubscriptionResult = (
+    Subscribed | OwnershipsRenewed | Unsubscribed | SubscriptionList | AffiliationList | Managed | Unaffiliated
+)
 """Outcomes of commands on subscriptions."""

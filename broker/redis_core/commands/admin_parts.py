@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from broker.model.items import Seen
+from broker.model.items import ItemDetails
 from broker.model.names import Jid
 
 
 @dataclass(frozen=True, slots=True)
-class InspectItems:
+class InspectPartition:
     """Read items of one partition with all details: those named, or at most `limit` entries between two positions."""
 
     node: str
@@ -20,15 +20,15 @@ class InspectItems:
 
 
 @dataclass(frozen=True, slots=True)
-class InspectedItems:
+class InspectedPartition:
     """Items of one partition, and the position up to which it was read; empty at the end."""
 
-    items: tuple[Seen, ...]
+    items: tuple[ItemDetails, ...]
     come: str
 
 
 @dataclass(frozen=True, slots=True)
-class MoveItems:
+class MoveFromPartition:
     """Move items of one partition to other nodes, each given by its position, its id and its target."""
 
     node: str
@@ -38,7 +38,7 @@ class MoveItems:
 
 
 @dataclass(frozen=True, slots=True)
-class MovedItems:
+class MovedFromPartition:
     """Of the first `tried` items, `count` are moved; the rest must be requested again."""
 
     count: int

@@ -18,10 +18,10 @@ from broker.redis_core.commands.admin_parts import (
     EndHandover,
     ExpireTickets,
     HandoverItem,
-    InspectedItems,
-    InspectItems,
-    MovedItems,
-    MoveItems,
+    InspectedPartition,
+    InspectPartition,
+    MovedFromPartition,
+    MoveFromPartition,
     ReadHandovers,
     Remaining,
 )
@@ -187,7 +187,7 @@ class ReleasePartition:
 
 
 @dataclass(frozen=True, slots=True)
-class RenewOwnership:
+class RenewPartition:
     """Renew the ownership of one partition, if the sender owns it."""
 
     node: str
@@ -213,7 +213,7 @@ Internal = (
     | ListUsage
     | ScanSubscribers
     | ReleasePartition
-    | RenewOwnership
+    | RenewPartition
 )
 
 
@@ -272,8 +272,8 @@ PartitionCommand = (
     | PullItems
     | PublishIfKnown
     | AcquirePartition
-    | InspectItems
-    | MoveItems
+    | InspectPartition
+    | MoveFromPartition
     | commands.Publish
     | commands.Retract
     | commands.Unlock
@@ -285,7 +285,7 @@ PartitionCommand = (
     | commands.Bind
     | commands.Unbind
     | commands.Partitions
-    | commands.Adjust
+    | commands.SetSubscriptionOptions
     | commands.Options
     | commands.Unsubscribe
     | commands.Browse
@@ -310,8 +310,8 @@ Outcome = (
     | Holdings
     | Usage
     | PoolPartitions
-    | InspectedItems
-    | MovedItems
+    | InspectedPartition
+    | MovedFromPartition
     | tuple[HandoverItem, ...]
     | Remaining
 )

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from broker import codec, keys
-from broker.model.commands import Deliver, Hold, Publish, Redeem, Reserve
+from broker.model.commands import Deliver, PrepareMessage, Publish, Redeem, Reserve
 from broker.model.hints import Hints
 from broker.model.names import Jid, bare, resource
 from broker.model.problems import Problem
@@ -87,7 +87,7 @@ class StoredMessage:
         return StoredMessage(nonce.decode(), digest.decode(), publish)
 
 
-def new_message(command: Hold) -> StoredMessage:
+def new_message(command: PrepareMessage) -> StoredMessage:
     """Make the record of a new message; its nonce makes item id and ticket unique."""
     publish = command.publish
     item = publish.item_id
@@ -143,7 +143,7 @@ class ExactlyOnce:
         trusted = settings.qos_trusted or (settings.xmpp_domain.partition(".")[2],)
         self._trusted = frozenset((*trusted, *settings.admins)) - {""}
 
-    async def hold(self, command: Hold) -> Result:
+    async def prepare(self, command: PrepareMessage) -> Result:
         """Store a message; after the answer it outlives every frontend."""
         whose = bare(command.sender)
         if whose not in self._trusted and whose.rpartition("@")[2] not in self._trusted:
@@ -186,7 +186,7 @@ class ExactlyOnce:
         if refused is not None:
             return refused
         named = reservation_key(publish.sender, publish.node, item_id)
-        record = new_message(Hold(publish.sender, item_id, publish, "")).pack()
+        record = new_message(PrepareMessage(publish.sender, item_id, publish, "")).pack()
         code, *found = await self._run("fulfil_reservation", name=named, record=record)
         if code == b"replayed":
             return Published(item_id, duplicate=True)

@@ -7,22 +7,22 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
-from broker.model.commands import Overview, Survey
+from broker.model.commands import InspectItems, Overview
 from broker.model.names import bare
 from broker.model.nodes import Affiliation
 from broker.model.problems import Problem
-from broker.model.results import Counted, Overviewed, Refused, Result, Summary, Surveyed
-from broker.redis_core.commands.admin_parts import InspectedItems, InspectItems
+from broker.model.results import Counted, InspectedItems, Overviewed, Refused, Result, Summary
+from broker.redis_core.commands.admin_parts import InspectedPartition, InspectPartition
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.registry.merge import added_up
 
 if TYPE_CHECKING:
-    from broker.model.items import Seen
+    from broker.model.items import ItemDetails
 
 MAX_SCRIPTS: Final = 20
-"""Scripts that one survey runs at most: a kept log may have many acknowledged entries between items."""
+"""Scripts that one list of items runs at most: a kept log may have many acknowledged entries between items."""
 
 ENTRIES_PER_SCRIPT: Final = 200
 """Entries that one of these scripts reads."""
@@ -36,7 +36,7 @@ _LARGEST: Final = 2**64 - 1
 
 
 class Inspection:
-    """Carries out surveys and overviews."""
+    """Carries out `InspectItems` and `Overview`."""
 
     def __init__(self, store: NodeStore, rules: Rules, ask: Ask) -> None:
         """Inspect partitions by `ask`."""
@@ -44,7 +44,7 @@ class Inspection:
         self._rules = rules
         self._ask = ask
 
-    async def survey(self, command: Survey, upto: str = "+") -> Result:
+    async def inspect_items(self, command: InspectItems, upto: str = "+") -> Result:
         """List items up to the position `upto`."""
         record = await self._store.read(command.node)
         if record is None:
@@ -55,35 +55,35 @@ class Inspection:
         if place is None or not _exists(place[2]) or not (upto == "+" or _exists(upto)):
             return Refused(Problem.BAD_REQUEST, "the scan names no place to continue from")
         number, after = int(place[1]), place[2]
-        found: tuple[Seen, ...] = ()
+        found: tuple[ItemDetails, ...] = ()
         for _look in range(MAX_SCRIPTS):
             left = min(command.limit - len(found), ENTRIES_PER_SCRIPT)
             if number >= record.config.partitions or left <= 0:
                 break
-            part = await self._ask(InspectItems(command.node, command.sender, number, (), left, after, upto))
-            if not isinstance(part, InspectedItems):
+            part = await self._ask(InspectPartition(command.node, command.sender, number, (), left, after, upto))
+            if not isinstance(part, InspectedPartition):
                 assert isinstance(part, Refused)
                 return part
             found += part.items
             number, after = (number, part.come) if part.come else (number + 1, "0-0")
-        return Surveyed(found, f"{number} {after}" if number < record.config.partitions else "")
+        return InspectedItems(found, f"{number} {after}" if number < record.config.partitions else "")
 
-    async def _named(self, command: Survey, partitions: int) -> Result:
+    async def _named(self, command: InspectItems, partitions: int) -> Result:
         """Find items by their ids in all partitions."""
         if len(command.item_ids) > MAX_NAMED:
             return Refused(Problem.BAD_REQUEST, f"name at most {MAX_NAMED} items at once")
         asked = [
-            InspectItems(command.node, command.sender, number, command.item_ids, ENTRIES_PER_SCRIPT)
+            InspectPartition(command.node, command.sender, number, command.item_ids, ENTRIES_PER_SCRIPT)
             for number in range(partitions)
         ]
         parts = await asyncio.gather(*map(self._ask, asked))
-        found: tuple[Seen, ...] = ()
+        found: tuple[ItemDetails, ...] = ()
         for part in parts:
-            if not isinstance(part, InspectedItems):
+            if not isinstance(part, InspectedPartition):
                 assert isinstance(part, Refused)
                 return part
             found += part.items
-        return Surveyed(found, "")
+        return InspectedItems(found, "")
 
     async def overview(self, command: Overview) -> Result:
         """Summarize nodes, in a few round trips for all."""

@@ -8,14 +8,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
-from broker.model.commands import Survey, Transfer
-from broker.model.items import Seen
+from broker.model.commands import InspectItems, MoveItems
+from broker.model.items import ItemDetails
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeState
 from broker.model.problems import Problem
-from broker.model.results import Refused, Result, Surveyed, Transferred
-from broker.redis_core.commands.admin_parts import MovedItems, MoveItems
+from broker.model.results import InspectedItems, MovedItems, Refused, Result
+from broker.redis_core.commands.admin_parts import MovedFromPartition, MoveFromPartition
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.delivery.handovers import DEAD_NODE, DEAD_REASON, headers
 from broker.redis_core.delivery.inspection import MAX_NAMED, Inspection
@@ -28,14 +28,14 @@ _BATCH: Final = 200
 class ItemMoves:
     """Carries out moves."""
 
-    def __init__(self, store: NodeStore, rules: Rules, ask: Ask, surveys: Inspection) -> None:
-        """Find items by `surveys` and move them by `ask`."""
+    def __init__(self, store: NodeStore, rules: Rules, ask: Ask, inspection: Inspection) -> None:
+        """Find items by `inspection` and move them by `ask`."""
         self._store = store
         self._rules = rules
         self._ask = ask
-        self._surveys = surveys
+        self._inspection = inspection
 
-    async def transfer(self, command: Transfer) -> Result:
+    async def move_items(self, command: MoveItems) -> Result:
         """Move one batch: the items that it counts are recorded and arrive even if this process dies."""
         # The first batch fixes the end of the scan: items that die again meanwhile are appended to the same log.
         until, _, place = (command.scan or f"{await self._store.now_ms()}-18446744073709551615 ").partition(" ")
@@ -50,27 +50,27 @@ class ItemMoves:
         count, passed, scan = 0, Counter[str](), ""
         for first in range(0, max(1, len(command.item_ids)), MAX_NAMED):
             named = command.item_ids[first : first + MAX_NAMED]
-            survey = Survey(command.node, command.sender, named, min(command.limit, _BATCH), place)
-            found = await self._surveys.survey(survey, until)
-            if not isinstance(found, Surveyed):
+            inspect = InspectItems(command.node, command.sender, named, min(command.limit, _BATCH), place)
+            found = await self._inspection.inspect_items(inspect, until)
+            if not isinstance(found, InspectedItems):
                 return found
             scan = found.scan
             moving, staying = await self._sort_items(here, command, found.items)
             passed += staying
             for number, moves in moving.items():
                 while moves:
-                    outcome = await self._ask(MoveItems(command.node, command.sender, number, tuple(moves)))
-                    if not isinstance(outcome, MovedItems):
+                    outcome = await self._ask(MoveFromPartition(command.node, command.sender, number, tuple(moves)))
+                    if not isinstance(outcome, MovedFromPartition):
                         assert isinstance(outcome, Refused)
                         return outcome
                     count += outcome.count
                     if outcome.count < outcome.tried:
                         passed["it has been handed out meanwhile"] += outcome.tried - outcome.count
                     del moves[: outcome.tried]
-        return Transferred(count, dict(passed), f"{until} {scan}" if scan else "")
+        return MovedItems(count, dict(passed), f"{until} {scan}" if scan else "")
 
     async def _sort_items(
-        self, here: NodeRecord, command: Transfer, items: tuple[Seen, ...]
+        self, here: NodeRecord, command: MoveItems, items: tuple[ItemDetails, ...]
     ) -> tuple[dict[int, list[tuple[str, str, str]]], Counter[str]]:
         """Group the items to move by partition, and count the others by the reason."""
         moving: dict[int, list[tuple[str, str, str]]] = {}
@@ -97,7 +97,7 @@ class ItemMoves:
                 passed[str(why)] += 1
         return moving, passed
 
-    async def _move_refusal(self, here: NodeRecord, command: Transfer) -> str | None:  # noqa: PLR0911  (a list of reasons)
+    async def _move_refusal(self, here: NodeRecord, command: MoveItems) -> str | None:  # noqa: PLR0911  (a list of reasons)
         """Return why the sender may not move items to `to`, or None."""
         to = command.to or ""
         if to == here.name:

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from broker.model.commands import Keep, Options, Subscribe
+from broker.model.commands import Options, RenewOwnership, Subscribe
 from broker.model.groups import DEFAULT_GROUP, share
 from broker.model.items import Notice, Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
-from broker.model.results import Kept, Refused, Result, Subscribed
-from broker.redis_core.commands.internal import GONE, AcquirePartition, Ask, Leave, ReleasePartition, RenewOwnership
+from broker.model.results import OwnershipsRenewed, Refused, Result, Subscribed
+from broker.redis_core.commands.internal import GONE, AcquirePartition, Ask, Leave, ReleasePartition, RenewPartition
 from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.groups.rebalancing import Move, acquisition, plan_rebalance
 from broker.redis_core.operations.operation import subid, subids
@@ -98,14 +98,14 @@ class Ownership:
             self._acquire_named(command, record, had) if command.partitions else self._join_group(command, record, had)
         )
 
-    async def renew(self, command: Keep) -> Result:
+    async def renew(self, command: RenewOwnership) -> Result:
         """Renew all ownerships of the sender (EX16)."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
             return refused
-        return Kept(await self._renew_all(record, command.sender, subids(command.sender).split()))
+        return OwnershipsRenewed(await self._renew_all(record, command.sender, subids(command.sender).split()))
 
     async def options(self, command: Options, outcome: asyncio.Future[Any]) -> Result:
         """Return what a subscription owns; `outcome` is the coordinator's answer, for a subscription that shares the node."""
@@ -124,7 +124,7 @@ class Ownership:
     async def _renew_all(self, record: NodeRecord, sender: Jid, whose: Sequence[str]) -> tuple[Owned, ...]:
         mine = [each for each in await self._members.ownerships(record) if each.subid in whose]
         renewed = await asyncio.gather(
-            *(self._ask(RenewOwnership(record.name, sender, each.partition)) for each in mine)
+            *(self._ask(RenewPartition(record.name, sender, each.partition)) for each in mine)
         )
         return tuple(owned for owned in renewed if isinstance(owned, Owned))
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from broker.model.commands import Release
-from broker.model.items import Grip, Seen
+from broker.model.items import ItemDetails, LockDetails
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.results import Done, Released
@@ -11,10 +11,10 @@ from broker.redis_core.commands.admin_parts import (
     AcceptHandover,
     EndHandover,
     HandoverItem,
-    InspectedItems,
-    InspectItems,
-    MovedItems,
-    MoveItems,
+    InspectedPartition,
+    InspectPartition,
+    MovedFromPartition,
+    MoveFromPartition,
     ReadHandovers,
     Remaining,
 )
@@ -28,17 +28,17 @@ LATE_MS = 3_600_000
 """How long it is remembered after that: a script may run late."""
 
 
-def _survey_arguments(command: InspectItems, _record: NodeRecord) -> Values:
+def _inspect_arguments(command: InspectPartition, _record: NodeRecord) -> Values:
     return {"past": command.after, "till": command.upto, "limit": command.limit, "max_bytes": BROWSE_BYTES}
 
 
-def _seen(row: list[Any], partition: int) -> Seen:
-    position, item, state, by, key, published_ms, body, attempts, until_ms, lock, holders, priority, ends_ms = row
-    grip = None
-    if lock:
-        jid, token, since_ms, deadline_ms, frontend = lock
-        grip = Grip(Jid(jid.decode()), token, since_ms, deadline_ms, frontend.decode())
-    return Seen(
+def _item_details(row: list[Any], partition: int) -> ItemDetails:
+    position, item, state, by, key, published_ms, body, attempts, until_ms, held, holders, priority, ends_ms = row
+    lock = None
+    if held:
+        jid, token, since_ms, deadline_ms, frontend = held
+        lock = LockDetails(Jid(jid.decode()), token, since_ms, deadline_ms, frontend.decode())
+    return ItemDetails(
         partition,
         position.decode(),
         item.decode(),
@@ -49,24 +49,24 @@ def _seen(row: list[Any], partition: int) -> Seen:
         body,
         attempts,
         until_ms,
-        grip,
+        lock,
         tuple(Jid(jid.decode()) for jid in holders),
         priority,
         ends_ms,
     )
 
 
-def _surveyed(command: InspectItems, reply: Reply, _record: NodeRecord) -> InspectedItems:
+def _inspected(command: InspectPartition, reply: Reply, _record: NodeRecord) -> InspectedPartition:
     come, found = reply.rows
-    return InspectedItems(tuple(_seen(row, command.partition) for row in found), come.decode())
+    return InspectedPartition(tuple(_item_details(row, command.partition) for row in found), come.decode())
 
 
-def _transfer_rows(command: MoveItems, _record: NodeRecord) -> list[Values]:
+def _transfer_rows(command: MoveFromPartition, _record: NodeRecord) -> list[Values]:
     return [{"position": position, "item": item, "to": to} for position, item, to in command.departures]
 
 
-def _transferred(_command: MoveItems, reply: Reply, _record: NodeRecord) -> MovedItems:
-    return MovedItems(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
+def _transferred(_command: MoveFromPartition, reply: Reply, _record: NodeRecord) -> MovedFromPartition:
+    return MovedFromPartition(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
 
 
 def _admit_intake(command: AcceptHandover, record: NodeRecord) -> Values:
@@ -119,8 +119,8 @@ def _released(_command: Release, reply: Reply, _record: NodeRecord) -> Released:
 
 inspect_items = Call(
     "inspect_items",
-    _surveyed,
-    _survey_arguments,
+    _inspected,
+    _inspect_arguments,
     rows=lambda command, _record: [{"item": item_id} for item_id in command.item_ids],
 )
 move_items = Call("move_items", _transferred, rows=_transfer_rows)

@@ -6,7 +6,7 @@ from broker.model.items import Owned
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
-from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition, ReleasePartition, RenewOwnership
+from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition, ReleasePartition, RenewPartition
 from broker.redis_core.operations.operation import Call, Values, refused, subid, subids
 from broker.redis_core.operations.subscriptions import DETAILS, bound, departure, left
 
@@ -51,7 +51,7 @@ def _detach_row(command: ReleasePartition, _record: NodeRecord) -> Values:
     return departure(subid(command.jid), release=True) | {"kept": "", "reason": command.reason}
 
 
-def _kept(command: RenewOwnership, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
+def _kept(command: RenewPartition, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
     if reply[0] != b"ok":
         return refused(reply[0], DETAILS.get(reply[0], ""))
     _code, group, epoch, fence, until_ms, credit = reply

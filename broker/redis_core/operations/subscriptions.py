@@ -1,13 +1,13 @@
-"""Calls about subscriptions: subscribe, adjust, options, unsubscribe, leave, locks, pulls and registrations."""
+"""Calls about subscriptions: subscribe, set options, read options, unsubscribe, leave, locks, pulls and registrations."""
 
 from typing import Any
 
-from broker.model.commands import Adjust, Browse, Locks, Options, Subscribe, Unsubscribe
+from broker.model.commands import Browse, Locks, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.items import Lock
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Qos
-from broker.model.results import Fetched, Held, HeldItem, Refused, Result, Subscribed
+from broker.model.results import Fetched, HeldItem, HeldLocks, Refused, Result, Subscribed
 from broker.model.tree import Kind, Scope
 from broker.redis_core.commands.credit import (
     PoolPartitions,
@@ -66,18 +66,18 @@ DETAILS = WHICH | {
 }
 
 
-def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
+def _row(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> Values:
     return {
         "subid": subid(command.jid),
         "jid": command.jid,
         # Without credit, a subscription gets no work.
         "credit": command.credit or 0,
         "qos": "" if command.qos is None else command.qos.value,
-        "must": "1" if isinstance(command, Adjust) else "",
+        "must": "1" if isinstance(command, SetSubscriptionOptions) else "",
         "scope": _scope(command, record),
         "lease": _lease(command),
         "selector": _AS_IT_IS if command.selector is None else said(command.selector),
-        "named": command.subid if isinstance(command, Adjust) else "",
+        "named": command.subid if isinstance(command, SetSubscriptionOptions) else "",
         "several": "1"
         if isinstance(command, Subscribe) and record.config.multi_subscribe and not command.again
         else "",
@@ -92,7 +92,7 @@ def said(selector: str) -> str:
     return f"{len(selector.encode())} {selector}{conditions(tree)}{program(tree)}"
 
 
-def _lease(command: Subscribe | Adjust) -> str | int:
+def _lease(command: Subscribe | SetSubscriptionOptions) -> str | int:
     if isinstance(command, Subscribe) and command.lease_ms:
         return f"+{command.lease_ms}"
     return "" if command.until_ms is None else command.until_ms
@@ -103,7 +103,7 @@ def _reregister_row(command: ReregisterSubscription, _record: NodeRecord) -> Val
     return {"subid": command.subid, "named": command.subid, "must": "1", "selector": _AS_IT_IS} | nothing
 
 
-def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
+def _scope(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> str:
     """Return the scope of a subscription to a collection: items if it gives credit, else news of nodes (XEP-0248 §5.1)."""
     if not record.config.collects:
         return ""
@@ -174,9 +174,11 @@ def _locks_row(command: Locks, _record: NodeRecord) -> Values:
     return {"subids": subids(command.sender)}
 
 
-def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
+def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> HeldLocks:
     of = record.config.max_deliveries
-    return Held(tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1]))
+    return HeldLocks(
+        tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1])
+    )
 
 
 def _fetch_row(command: PullItems, _record: NodeRecord) -> Values:
@@ -230,7 +232,7 @@ def _reached(_command: RegisterPoolPartitions, reply: Reply, _record: NodeRecord
     return PoolPartitions({int(number): Partition.parse(partition.decode()) for partition, number in found})
 
 
-def subid_refusal(command: Adjust | Options | Unsubscribe | Browse) -> Refused | None:
+def subid_refusal(command: SetSubscriptionOptions | Options | Unsubscribe | Browse) -> Refused | None:
     """Refuse a subid that no subscription of the JID can have (P12); scripts know which ones it has."""
     jids = (command.sender, bare(command.sender)) if isinstance(command, Browse) else (command.jid,)
     if command.subid and not any(command.subid in family(jid) for jid in jids):
@@ -244,7 +246,7 @@ def bound(_command: object, _record: NodeRecord) -> Values:
 
 
 subscribe = Call("subscribe", _subscribed, bound, _row)
-adjust = Call("subscribe", _subscribed, bound, _row)
+set_options = Call("subscribe", _subscribed, bound, _row)
 reregister_subscription = Call("subscribe", _subscribed, bound, _reregister_row)
 register_subscription = Call("register_subscription", _registered, row=_register_row)
 register_pool_subscription = Call("register_subscription", _registered, row=_register_row)

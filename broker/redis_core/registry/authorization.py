@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from broker.model import offsets
 from broker.model.commands import (
-    Adjust,
     Bind,
     Bounce,
     Browse,
@@ -17,6 +16,7 @@ from broker.model.commands import (
     Options,
     Publish,
     Read,
+    SetSubscriptionOptions,
     Subscribe,
     Unsubscribe,
 )
@@ -80,7 +80,7 @@ def own(command: Options | Unsubscribe, _record: NodeRecord, _standing: Affiliat
     return _own(command) or subid_refusal(command)
 
 
-def adjusting(command: Adjust, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
+def setting_options(command: SetSubscriptionOptions, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
     """Authorize a change of a subscription."""
     return _own(command) or _selecting(command) or subid_refusal(command)
 
@@ -165,7 +165,8 @@ def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> R
 
 
 def _own(
-    command: Subscribe | AcquirePartition | Adjust | Options | Unsubscribe, problem: Problem = Problem.FORBIDDEN
+    command: Subscribe | AcquirePartition | SetSubscriptionOptions | Options | Unsubscribe,
+    problem: Problem = Problem.FORBIDDEN,
 ) -> Refused | None:
     """Refuse to act for others; a subscribe has an error of its own (XEP-0060 §6.1.3.1; §6.2.3.3, §6.3.4.1)."""
     return None if bare(command.jid) == bare(command.sender) else Refused(problem, "you may act for your own JID only")
@@ -218,7 +219,7 @@ def _collecting(command: Subscribe) -> Refused | None:
     return Refused(Problem.OPTIONS_REQUIRED) if works and command.credit is None else None
 
 
-def _selecting(command: Subscribe | Adjust) -> Refused | None:
+def _selecting(command: Subscribe | SetSubscriptionOptions) -> Refused | None:
     try:
         if command.selector:
             read(command.selector)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.model.commands import Browse
-from broker.model.results import Browsed, Counted, Extents, Fetched, Held, Purged, Released, Replay
+from broker.model.results import Browsed, Counted, Extents, Fetched, HeldLocks, Purged, Released, Replay
 from broker.redis_core.commands.internal import Left
 
 LOCKS_SHOWN: Final = 1_000
@@ -63,11 +63,11 @@ def released(_command: object, outcomes: Sequence[Released]) -> Released:
     return Released(sum(outcome.count for outcome in outcomes), sum(outcome.left for outcome in outcomes))
 
 
-def held(_command: object, outcomes: Sequence[Held]) -> Held:
+def held(_command: object, outcomes: Sequence[HeldLocks]) -> HeldLocks:
     """Merge the locks of several partitions, earliest deadline first."""
     told = (replace(lock, partition=number) for number, outcome in enumerate(outcomes) for lock in outcome.locks)
     locks = sorted(told, key=lambda lock: lock.deadline_ms)
-    return Held(tuple(locks[:LOCKS_SHOWN]))
+    return HeldLocks(tuple(locks[:LOCKS_SHOWN]))
 
 
 def browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:

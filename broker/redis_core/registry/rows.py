@@ -192,10 +192,10 @@ ROWS: Final[Mapping[type, Row]] = {
     items.Bounce: Row(script=item_scripts.bounce, judge=may.delivered, place=of_delivery, metric=_bounced),
     items.Confirm: Row(script=item_scripts.confirm, judge=may.delivered, place=of_delivery),
     items.Fetch: Row(handler=lambda do: do.fetching.fetch, place=Place.LEASE),
-    items.Hold: Row(handler=lambda do: do.assured.hold),
-    items.Deliver: Row(handler=lambda do: do.assured.deliver),
-    items.Reserve: Row(handler=lambda do: do.assured.reserve),
-    items.Redeem: Row(handler=lambda do: do.assured.redeem, metric=_redeemed),
+    items.PrepareMessage: Row(handler=lambda do: do.exactly_once.prepare),
+    items.Deliver: Row(handler=lambda do: do.exactly_once.deliver),
+    items.Reserve: Row(handler=lambda do: do.exactly_once.reserve),
+    items.Redeem: Row(handler=lambda do: do.exactly_once.redeem, metric=_redeemed),
     # Subscriptions.
     subscriptions.Subscribe: Row(
         script=subscription_scripts.subscribe,
@@ -203,7 +203,9 @@ ROWS: Final[Mapping[type, Row]] = {
         judge=may.subscribing,
         place=Place.SUBSCRIPTION,
     ),
-    subscriptions.Adjust: Row(script=subscription_scripts.adjust, judge=may.adjusting, place=Place.SUBSCRIPTION),
+    subscriptions.SetSubscriptionOptions: Row(
+        script=subscription_scripts.set_options, judge=may.setting_options, place=Place.SUBSCRIPTION
+    ),
     subscriptions.Options: Row(
         script=subscription_scripts.get_subscription, handler=lambda do: do.options, judge=may.own, place=COORDINATOR
     ),
@@ -214,7 +216,7 @@ ROWS: Final[Mapping[type, Row]] = {
         place=Place.DEPARTURE,
         merge=merge.left,
     ),
-    subscriptions.Keep: Row(handler=lambda do: do.owners.renew, judge=may.anybody),
+    subscriptions.RenewOwnership: Row(handler=lambda do: do.owners.renew, judge=may.anybody),
     subscriptions.Presence: Row(handler=lambda do: do.subscriptions.presence),
     subscriptions.Subscriptions: Row(handler=lambda do: do.lists.subscriptions),
     subscriptions.Affiliations: Row(handler=lambda do: do.lists.affiliations),
@@ -261,8 +263,8 @@ ROWS: Final[Mapping[type, Row]] = {
         merge=merge.released,
         hands_out=True,
     ),
-    admin.Survey: Row(handler=lambda do: do.inspection.survey),
-    admin.Transfer: Row(handler=lambda do: do.transfers.transfer),
+    admin.InspectItems: Row(handler=lambda do: do.inspection.inspect_items),
+    admin.MoveItems: Row(handler=lambda do: do.item_moves.move_items),
     admin.Overview: Row(handler=lambda do: do.inspection.overview),
     admin.ShowHistory: Row(handler=lambda do: do.histories.show, judge=may.reading),
     admin.Frontends: Row(handler=lambda do: do.instances.list),
@@ -276,8 +278,8 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.SubscribeLog: Row(script=log_scripts.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
     internal.PublishIfKnown: Row(script=item_scripts.publish_if_known, judge=may.publishing),
     credit.RegisterPoolSubscription: Row(script=subscription_scripts.register_pool_subscription, judge=may.joining),
-    admin_parts.InspectItems: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named),
-    admin_parts.MoveItems: Row(script=admin_scripts.move_items, judge=may.owners, place=named, hands_out=True),
+    admin_parts.InspectPartition: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named),
+    admin_parts.MoveFromPartition: Row(script=admin_scripts.move_items, judge=may.owners, place=named, hands_out=True),
     # Internal commands.
     admin_parts.ReadHandovers: Row(script=admin_scripts.read_handovers, internal=True, place=named),
     admin_parts.AcceptHandover: Row(
@@ -288,7 +290,7 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named),
     internal.Leave: Row(script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.left),
     internal.ReleasePartition: Row(script=ownership_scripts.release_partition, internal=True, place=named),
-    internal.RenewOwnership: Row(script=ownership_scripts.renew_ownership, internal=True, place=named),
+    internal.RenewPartition: Row(script=ownership_scripts.renew_ownership, internal=True, place=named),
     internal.Sweep: Row(script=maintenance_scripts.sweep, internal=True, place=named, hands_out=True),
     internal.TakeOver: Row(script=maintenance_scripts.take_over, internal=True, place=named),
     internal.ScanSubscribers: Row(script=maintenance_scripts.list_subscribers, internal=True, place=named),

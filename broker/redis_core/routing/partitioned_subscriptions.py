@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from broker.model.commands import Adjust, Subscribe, Unsubscribe
+from broker.model.commands import SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Refused, Subscribed
 from broker.redis_core.commands.credit import (
@@ -48,7 +48,9 @@ class PartitionedSubscriptions:
         self._queues: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._waiting: set[str] = set()
 
-    async def subscribe(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
+    async def subscribe(
+        self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, partitions: int
+    ) -> Outcome:
         """Make, change or register a subscription; a waiting registration serves all callers that ask for one."""
         whose = command.subid if isinstance(command, ReregisterSubscription) else subid(command.jid)
         if isinstance(command, ReregisterSubscription):

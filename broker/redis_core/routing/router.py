@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
 import structlog
 
-from broker.model.commands import Adjust, Fetch, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import Fetch, Renew, Retract, SetSubscriptionOptions, Subscribe, Unlock, Unsubscribe
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Fetched, Refused
@@ -233,7 +233,7 @@ class NodeRouter:
             case Place.ALL:
                 self._send_to_all(command, reply, partitions)
             case Place.SUBSCRIPTION:
-                assert isinstance(command, Subscribe | Adjust | ReregisterSubscription)
+                assert isinstance(command, Subscribe | SetSubscriptionOptions | ReregisterSubscription)
                 self._subscribe(command, reply, partitions)
             case Place.DEPARTURE if partitions > 1 or self._collects:
                 assert isinstance(command, Unsubscribe | Leave)
@@ -248,7 +248,9 @@ class NodeRouter:
             case _:
                 assert_never(where)
 
-    def _subscribe(self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, partitions: int) -> None:
+    def _subscribe(
+        self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, partitions: int
+    ) -> None:
         record = self.known.record
         if not (isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record)):
             self._send_subscription(command, reply, partitions)
@@ -258,7 +260,7 @@ class NodeRouter:
             self._tasks.answer(self._subscribe_log(command), reply)
 
     def _send_subscription(
-        self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, partitions: int
+        self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, partitions: int
     ) -> None:
         if partitions > 1 or self._collects:
             self._tasks.answer(self._subscribed(command, partitions), reply)
@@ -266,7 +268,7 @@ class NodeRouter:
             self.pipeline(COORDINATOR).submit(command, then(reply, self._subscription_answered, command))
 
     def _subscription_answered(
-        self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, outcome: Outcome
+        self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, outcome: Outcome
     ) -> None:
         if isinstance(outcome, Begun):
             # The node has grown: the subscription is now in several partitions.
@@ -308,7 +310,9 @@ class NodeRouter:
         for number, command in commands.items():
             self.pipeline(number).submit(command, partial(taken, number))
 
-    async def _subscribed(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
+    async def _subscribed(
+        self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, partitions: int
+    ) -> Outcome:
         return await self._partitioned.subscribe(command, partitions)
 
     async def _pull(self, command: Fetch) -> Outcome:

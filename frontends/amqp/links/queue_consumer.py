@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from broker.model.commands import Adjust, Fetch, Retract, Unlock, Unsubscribe
+from broker.model.commands import Fetch, Retract, SetSubscriptionOptions, Unlock, Unsubscribe
 from broker.model.names import Jid, Partition
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import CorruptRecord, Problem
@@ -273,7 +273,7 @@ class QueueConsumer:
         if wanted == self._credit:
             return
         lease = self._lease
-        found = await self._core.ask(Adjust(lease.node, lease.owner, lease.jid, lease.subid, wanted))
+        found = await self._core.ask(SetSubscriptionOptions(lease.node, lease.owner, lease.jid, lease.subid, wanted))
         if not isinstance(found, Refused):
             self._credit = wanted
         elif found.problem in _OVER:

@@ -3,18 +3,18 @@
 The core checks permissions. Handlers keep nothing between two requests.
 """
 
-from broker.model.commands import Describe, Frontends, ListSubscribers, Purge, ShowHistory, Survey
+from broker.model.commands import Describe, Frontends, InspectItems, ListSubscribers, Purge, ShowHistory
 from broker.model.core import Core
 from broker.model.results import (
     Described,
     FrontendList,
     History,
+    InspectedItems,
+    MovedItems,
     Overviewed,
     Purged,
     Released,
     SubscriptionList,
-    Surveyed,
-    Transferred,
 )
 from frontends.rest.admin import requests, views
 from frontends.rest.core_client import result
@@ -30,7 +30,7 @@ async def show_overview(core: Core, request: Request) -> Response:
 async def show_survey(core: Core, request: Request) -> Response:
     """List items with their details, for the queue's owner."""
     command = requests.survey(request)
-    return views.survey(command, await result(core, command, Surveyed))
+    return views.survey(command, await result(core, command, InspectedItems))
 
 
 async def list_subscribers(core: Core, request: Request) -> Response:
@@ -52,7 +52,7 @@ async def redrive(core: Core, request: Request) -> Response:
     """Redrive a step of dead letters: those that died in this queue, or those in a dead-letter queue."""
     order = requests.redrive(request)
     letters = await _letters(core, order)
-    outcome = await result(core, order.step(letters), Transferred)
+    outcome = await result(core, order.step(letters), MovedItems)
     return views.redriven(outcome, "" if letters == order.node else requests.ELSEWHERE)
 
 
@@ -72,7 +72,7 @@ async def _letters(core: Core, order: requests.Redrive) -> str:
     if order.scan and not order.elsewhere:
         return node
     if not order.scan:
-        found = await result(core, Survey(node, sender, order.items[:1], 1), Surveyed)
+        found = await result(core, InspectItems(node, sender, order.items[:1], 1), InspectedItems)
         if any(views.died_elsewhere(node, each) for each in found.items):
             return node
     config = (await result(core, Describe(node, sender, as_owner=True), Described)).record.config

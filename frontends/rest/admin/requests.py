@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model.commands import Overview, Release, Survey, Transfer
+from broker.model.commands import InspectItems, MoveItems, Overview, Release
 from broker.model.names import Jid, is_printable, prepared
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import fields, negotiation, paths
@@ -27,12 +27,12 @@ def overview(request: Request) -> Overview:
     return Overview(request.sender, fields.first(request), fields.page(request))
 
 
-def survey(request: Request) -> Survey:
+def survey(request: Request) -> InspectItems:
     """List a page of items, or the named one."""
     wanted, scan = request.query.get("item"), _scan(request.query.get("scan", ""))
     items = () if wanted is None else (paths.item_id(wanted, "item"),)
     # A named item is looked up in all partitions at once.
-    return Survey(request.place.node, request.sender, items, fields.page(request), "" if items else scan)
+    return InspectItems(request.place.node, request.sender, items, fields.page(request), "" if items else scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Redrive:
     scan: str
     elsewhere: bool
 
-    def step(self, letters: str) -> Transfer:
+    def step(self, letters: str) -> MoveItems:
         """Return one step through the queue that has the letters."""
         died_in = "" if letters == self.node else self.node
-        return Transfer(letters, self.sender, None, self.items, self.reason, STEP, self.scan, died_in)
+        return MoveItems(letters, self.sender, None, self.items, self.reason, STEP, self.scan, died_in)
 
 
 ELSEWHERE: Final = "letters "

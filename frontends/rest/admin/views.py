@@ -5,21 +5,21 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from broker import codec, payloads
-from broker.model.commands import Overview, Survey
-from broker.model.items import Envelope, Seen
+from broker.model.commands import InspectItems, Overview
+from broker.model.items import Envelope, ItemDetails
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CorruptRecord
 from broker.model.results import (
     FrontendList,
     History,
+    InspectedItems,
+    MovedItems,
     Overviewed,
     Purged,
     Released,
     SubscriptionList,
     Summary,
-    Surveyed,
-    Transferred,
 )
 from frontends.rest import paths, replies
 from frontends.rest.formats.times import moment
@@ -38,7 +38,7 @@ def overview(command: Overview, found: Overviewed) -> Response:
     return replies.json(said)
 
 
-def survey(command: Survey, found: Surveyed) -> Response:
+def survey(command: InspectItems, found: InspectedItems) -> Response:
     """Write a page of items with their details."""
     said: dict[str, Any] = {"items": [_item(command.node, each) for each in found.items]}
     if found.scan:
@@ -74,13 +74,13 @@ def frontends(found: FrontendList) -> Response:
     return replies.json({"frontends": listed})
 
 
-def redriven(outcome: Transferred, begins: str) -> Response:
+def redriven(outcome: MovedItems, begins: str) -> Response:
     """Write how many dead letters were moved, why others stayed, and a scan to continue from, which starts with `begins`."""
     said: dict[str, Any] = {"moved": outcome.count, "stayed": dict(outcome.passed)}
     return replies.json(said | ({"scan": f"{begins}{outcome.scan}"} if outcome.scan else {}))
 
 
-def died_elsewhere(node: str, one: Seen) -> bool:
+def died_elsewhere(node: str, one: ItemDetails) -> bool:
     """Tell whether an item is another queue's dead letter; a redriven item keeps the headers of its death."""
     return _opened(one).headers.get("stanzaq-dead-node", node) != node
 
@@ -116,7 +116,7 @@ def _dead_letters(record: NodeRecord) -> str:
     return "" if record.config.collects else record.config.dead_letters_of(record.name) or ""
 
 
-def _item(node: str, one: Seen) -> dict[str, Any]:
+def _item(node: str, one: ItemDetails) -> dict[str, Any]:
     envelope = _opened(one)
     said: dict[str, Any] = {
         "id": one.item_id,
@@ -138,18 +138,18 @@ def _item(node: str, one: Seen) -> dict[str, Any]:
         said["delayed_until"] = moment(one.until_ms)
     if one.ends_ms:
         said["ends"] = moment(one.ends_ms)
-    if one.grip:
+    if one.lock:
         said["lock"] = {
-            "holder": one.grip.holder,
-            "since": moment(one.grip.since_ms),
-            "until": moment(one.grip.deadline_ms),
-            "frontend": one.grip.frontend,
+            "holder": one.lock.holder,
+            "since": moment(one.lock.since_ms),
+            "until": moment(one.lock.deadline_ms),
+            "frontend": one.lock.frontend,
         }
     told = {name: envelope.headers.get(f"stanzaq-dead-{name}", "") for name in _DEAD}
     return said | ({"died": told} if told["node"] else {})
 
 
-def _opened(one: Seen) -> Envelope:
+def _opened(one: ItemDetails) -> Envelope:
     """Unpack an item's envelope; a corrupt one must not hide the other items."""
     try:
         return codec.unpack(one.envelope)

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from frontends.rest import negotiation, paths
 from frontends.rest.formats.times import moment
-from frontends.rest.formats.views import Child, Held, Lock, Message, Page
+from frontends.rest.formats.views import Child, HeldMessages, Lock, Message, Page
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 STATES: Final = "urn:stanzaq:0:state"
@@ -47,7 +47,7 @@ def message(shown: Message) -> bytes:
     return _entry(shown, f"<entry xmlns='{ATOM}'>").encode()
 
 
-def held(shown: Held) -> bytes:
+def held(shown: HeldMessages) -> bytes:
     """Write the messages that a subscription holds."""
     updated = max((each.published_ms for each in shown.messages), default=0)
     parts = [

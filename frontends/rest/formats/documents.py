@@ -7,7 +7,7 @@ from typing import Any
 
 from frontends.rest import paths
 from frontends.rest.formats.times import moment
-from frontends.rest.formats.views import Child, Held, Message, Page
+from frontends.rest.formats.views import Child, HeldMessages, Message, Page
 
 
 def page(shown: Page) -> bytes:
@@ -35,7 +35,7 @@ def message(shown: Message) -> bytes:
     return written(_whole(shown))
 
 
-def held(shown: Held) -> bytes:
+def held(shown: HeldMessages) -> bytes:
     """Write the messages that a subscription holds, each complete."""
     said = {
         "href": shown.href,

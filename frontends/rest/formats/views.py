@@ -57,7 +57,7 @@ class Lock:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldMessages:
     """The messages that a subscription holds; `more` if that is not all."""
 
     href: str

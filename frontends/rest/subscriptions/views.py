@@ -11,7 +11,7 @@ from broker.model.results import Fetched, HeldItem, Subscribed
 from frontends.rest import negotiation, paths, replies
 from frontends.rest.formats import documents
 from frontends.rest.formats.times import moment
-from frontends.rest.formats.views import Held, Lock, Message
+from frontends.rest.formats.views import HeldMessages, Lock, Message
 from frontends.rest.http_types import Response
 from frontends.rest.subscriptions.requests import Lease
 
@@ -37,9 +37,9 @@ def held(lease: Lease, item: HeldItem) -> Message:
     )
 
 
-def lease(of: Lease, found: Fetched) -> Held:
+def lease(of: Lease, found: Fetched) -> HeldMessages:
     """Return the view of a subscription's messages."""
-    return Held(of.href, of.node, found.until_ms, [held(of, item) for item in found.items], found.more)
+    return HeldMessages(of.href, of.node, found.until_ms, [held(of, item) for item in found.items], found.more)
 
 
 def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Response:

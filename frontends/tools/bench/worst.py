@@ -13,20 +13,20 @@ from broker.model.commands import (
     Commit,
     Configure,
     Fetch,
+    InspectItems,
     Locks,
+    MoveItems,
     Presence,
     Publish,
     Purge,
     Renew,
     Retract,
     Subscribe,
-    Survey,
-    Transfer,
     Unlock,
 )
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.model.results import Transferred
+from broker.model.results import MovedItems
 from broker.redis_core.operations.operation import subid
 from frontends.tools.bench.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, together
 
@@ -333,8 +333,8 @@ async def _transfer(scene: Scene) -> Play:
     async def play() -> None:
         scan: str = ""
         while True:
-            found = await scene.ask(Transfer(node.name, OWNER, "there", (), "", 200, scan))
-            assert isinstance(found, Transferred)
+            found = await scene.ask(MoveItems(node.name, OWNER, "there", (), "", 200, scan))
+            assert isinstance(found, MovedItems)
             scan = found.scan
             if not scan:
                 return
@@ -345,7 +345,7 @@ async def _transfer(scene: Scene) -> Play:
 async def _survey(scene: Scene) -> Play:
     node = await scene.node(max_items="100000")
     await node.put(scene.many(200), _LARGEST)
-    return together(scene, [Survey(node.name, OWNER, (), 200, "")])
+    return together(scene, [InspectItems(node.name, OWNER, (), 200, "")])
 
 
 async def _selectors(scene: Scene) -> Play:

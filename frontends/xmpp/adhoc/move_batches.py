@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from broker.model.commands import Transfer
+from broker.model.commands import MoveItems
 from broker.model.core import Core, Reply
 from broker.model.names import Jid, bare
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Result, Transferred
+from broker.model.results import MovedItems, Result
 from broker.tasks import Tasks
 
 SECONDS: Final = 5.0
@@ -38,7 +38,7 @@ class MoveBatches:
         self._tasks = Tasks()
         self._of: Counter[Jid] = Counter()
 
-    def submit(self, core: Core, rate: int, command: Transfer, reply: Reply) -> None:
+    def submit(self, core: Core, rate: int, command: MoveItems, reply: Reply) -> None:
         """Run a batch from its scan position; raises MalformedRequest when too many are running."""
         who = bare(command.sender)
         if len(self._tasks) >= AT_ONCE or self._of[who] >= AT_ONCE_OF_ONE:
@@ -52,21 +52,21 @@ class MoveBatches:
             del self._of[who]
         reply(outcome)
 
-    async def _taken(self, core: Core, rate: int, command: Transfer) -> Result:
+    async def _taken(self, core: Core, rate: int, command: MoveItems) -> Result:
         """Run steps until the end or until the time is up; `scan` is the position to continue from."""
         began, count, passed = time.monotonic(), 0, Counter[str]()
         first, limit = command.scan, max(1, min(_MOST_A_STEP, rate // _STEPS_A_SECOND))
         while True:
             outcome = await core.ask(replace(command, limit=limit))
-            if not isinstance(outcome, Transferred):
+            if not isinstance(outcome, MovedItems):
                 # Report the moved items first; the next batch meets the same refusal, or does not.
-                return Transferred(count, passed, command.scan) if command.scan != first else outcome
+                return MovedItems(count, passed, command.scan) if command.scan != first else outcome
             count += outcome.count
             passed.update(outcome.passed)
             command = replace(command, scan=outcome.scan)
             if not outcome.scan:
-                return Transferred(count, passed, "")
+                return MovedItems(count, passed, "")
             # Wait after a step that was too fast; do not catch up after a slow one.
             await asyncio.sleep(max(0.0, began + count / rate - time.monotonic()))
             if self._stopping() or time.monotonic() - began >= SECONDS:
-                return Transferred(count, passed, command.scan)
+                return MovedItems(count, passed, command.scan)

@@ -6,8 +6,8 @@ Hidden fields of the form carry the progress, so any frontend can continue. Forg
 from collections.abc import Mapping
 from typing import Final
 
-from broker.model.commands import Transfer
-from broker.model.results import Transferred
+from broker.model.commands import MoveItems
+from broker.model.results import MovedItems
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
 from frontends.xmpp.adhoc.admin import asking
@@ -42,7 +42,7 @@ _MOVE: Final[Mapping[str, tuple[str, str, str]]] = {
 _HIDDEN: Final = ("scan", "moved", "stayed")
 
 
-def progress(question: MoveBatch, asked: Transfer, outcome: Transferred) -> bytes:
+def progress(question: MoveBatch, asked: MoveItems, outcome: MovedItems) -> bytes:
     """Write the progress of a transfer: that it is finished, or the form to continue."""
     name = ns.ADMIN_REDRIVE if asked.to is None else ns.ADMIN_MOVE
     moved, stayed = question.moved + outcome.count, question.stayed + sum(outcome.passed.values())
@@ -76,16 +76,16 @@ def _redrive(iq: Iq, given: Fields) -> Question:
         raise fields.wrong(name="items", detail="which items? Name them, give a reason, or choose all")
     if everything and (items or reason):
         raise fields.wrong(name="all", detail="it cannot be combined with items or a reason")
-    return _batch(iq, given, Transfer(_node(given), iq.sender, None, items, reason, 1, _scan(given)), _REDRIVE_RATE)
+    return _batch(iq, given, MoveItems(_node(given), iq.sender, None, items, reason, 1, _scan(given)), _REDRIVE_RATE)
 
 
 def _move(iq: Iq, given: Fields) -> Question:
     fields.expect(given, {*_MOVE, *_HIDDEN})
     to = fields.node(given, "to")
-    return _batch(iq, given, Transfer(_node(given), iq.sender, to, _named(given), "", 1, _scan(given)), _MOVE_RATE)
+    return _batch(iq, given, MoveItems(_node(given), iq.sender, to, _named(given), "", 1, _scan(given)), _MOVE_RATE)
 
 
-def _batch(iq: Iq, given: Fields, transfer: Transfer, default: int) -> MoveBatch:
+def _batch(iq: Iq, given: Fields, transfer: MoveItems, default: int) -> MoveBatch:
     rate = fields.number(given, "rate", 1, RATE_MOST, default)
     moved, stayed = (fields.number(given, name, 0, _COUNT_MOST, 0) for name in ("moved", "stayed"))
     return MoveBatch(iq, transfer, rate=rate, moved=moved, stayed=stayed)

@@ -6,7 +6,7 @@
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Deliver, Hold
+from broker.model.commands import Deliver, PrepareMessage
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import Unserved
@@ -59,12 +59,12 @@ def received(msg_id: str) -> bytes:
     return f"<received xmlns='{ns.QOS}' msgId='{escaped(msg_id)}'/>".encode()
 
 
-def _held(iq: Iq, assured: Element, node: str) -> Hold:
+def _held(iq: Iq, assured: Element, node: str) -> PrepareMessage:
     msg_id = _msg_id(assured)
     sent = _sent(assured, node)
     # Without an id of its own, the item gets one when it is stored: a msgId may be reused for another message.
     publish = sent.publish(iq.sender, sent.item_id)
-    return Hold(iq.sender, msg_id, publish, sent.stem or msg_id[: publishing.STEM_CHARACTERS])
+    return PrepareMessage(iq.sender, msg_id, publish, sent.stem or msg_id[: publishing.STEM_CHARACTERS])
 
 
 def _msg_id(element: Element) -> str:

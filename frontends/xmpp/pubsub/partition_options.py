@@ -10,7 +10,7 @@ from typing import Final
 from broker.model.groups import is_name
 from broker.model.items import Owned, OwnershipGained, OwnershipLost
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Kept, Subscribed
+from broker.model.results import OwnershipsRenewed, Subscribed
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes
 from frontends.xmpp.xml import forms
@@ -60,7 +60,7 @@ def granted(subscribed: Subscribed) -> Iterator[forms.Field]:
         yield forms.Field(FENCE, tuple(str(owned.fence) for owned in subscribed.owned))
 
 
-def kept(node: str, renewed: Kept) -> bytes:
+def kept(node: str, renewed: OwnershipsRenewed) -> bytes:
     """Write the answer to an owner's heartbeat: everything it owns."""
     inside = "".join(_owned(node, owned) for owned in renewed.owned)
     return f"<renew xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</renew>".encode()

@@ -11,7 +11,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model import offsets
-from broker.model.commands import Adjust, Describe, Options, Subscribe, Unsubscribe
+from broker.model.commands import Describe, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.names import Jid, resource
 from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -91,7 +91,7 @@ def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
     return Unsubscribe(attributes.node(leave), iq.sender, jid, attributes.subid(leave))
 
 
-def options(iq: Iq, pubsub: Element) -> Options | Adjust:
+def options(iq: Iq, pubsub: Element) -> Options | SetSubscriptionOptions:
     """Translate `<options/>`: a get reads them, a set changes them (P13)."""
     chosen = only(iq, pubsub, iq.kind)
     node = attributes.node(chosen)
@@ -105,7 +105,7 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
     if wanted.own != partition_options.OwnershipRequest() or wanted.start:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "partitions and start can only be chosen by subscribing again")
-    return Adjust(
+    return SetSubscriptionOptions(
         node, iq.sender, jid, subid, wanted.credit, wanted.qos, wanted.until_ms, wanted.scope, wanted.selector
     )
 

@@ -17,13 +17,13 @@ from broker.model.commands import (
     Confirm,
     Deliver,
     Describe,
-    Hold,
+    MoveItems,
     Overview,
+    PrepareMessage,
     Presence,
     Publish,
     Retract,
     Stats,
-    Transfer,
 )
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, Envelope, NodeEvent
@@ -32,7 +32,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import Problem
 from broker.model.qos import Stage
-from broker.model.results import Counted, Described, Done, Published, Refused, Result, Retracted, Transferred, Unlocked
+from broker.model.results import Counted, Described, Done, MovedItems, Published, Refused, Result, Retracted, Unlocked
 from frontends.xmpp import component as module
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
@@ -188,9 +188,9 @@ async def test_a_transfer_is_answered_once(door: Door, monkeypatch: pytest.Monke
     scans = iter(("1", ""))
 
     async def ask(command: Command) -> Result:
-        assert isinstance(command, Transfer)
+        assert isinstance(command, MoveItems)
         assert door.component._waiting == 1
-        return Transferred(1, {}, next(scans))
+        return MovedItems(1, {}, next(scans))
 
     monkeypatch.setattr(door.core, "ask", ask)
     fields = "".join(f"<field var='{name}'><value>{value}</value></field>" for name, value in _REDRIVE.items())
@@ -489,7 +489,7 @@ async def test_the_three_requests_of_qos(door: Door, to: str) -> None:
     inside = publish if to == _DOMAIN else _JOB
     for payload in (_ACKNOWLEDGED, _ASSURED, _DELIVER):
         door.feed(_iq(payload.replace(_JOB, inside), to=to))
-    assert [type(command) for command in door.core.commands] == [Publish, Hold, Deliver]
+    assert [type(command) for command in door.core.commands] == [Publish, PrepareMessage, Deliver]
     for outcome in (Published("j1"), Done(), Done()):
         door.core.answer(outcome)
     replies = await door.heard()

@@ -7,7 +7,7 @@ import pytest
 from broker.model.items import Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Kept, Subscribed
+from broker.model.results import OwnershipsRenewed, Subscribed
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages.notifications import Events
 from frontends.xmpp.pubsub.partition_options import (
@@ -91,7 +91,7 @@ def test_what_owners_are_told() -> None:
         assert message.get("to") == _WORKER
         assert message[0][0].tag == f"{{{ns.STANZAQ}}}{tag}"
         assert message[0][0].attrib == about | more
-    renewed = ET.fromstring(kept("j'", Kept((_OWNED,))))
+    renewed = ET.fromstring(kept("j'", OwnershipsRenewed((_OWNED,))))
     assert (renewed.tag, renewed.get("node")) == (f"{{{ns.STANZAQ}}}renew", "j'")
     assert [each.attrib for each in renewed] == [about | expires]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from broker import codec
-from broker.model.commands import Deliver, Hold, Publish
+from broker.model.commands import Deliver, PrepareMessage, Publish
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors
 from frontends.xmpp import namespaces as ns
@@ -94,7 +94,7 @@ def test_a_message_for_no_node(make_iq: MakeIq) -> None:
     assert caught.value.problem is Problem.NODE_REQUIRED
     publish = f"<pubsub xmlns='{ns.PUBSUB}'><publish node='other'><item id='i1'>{JOB}</item></publish></pubsub>"
     command = _read(make_iq, _assured(f"<message>{publish}</message>"), SERVICE).command
-    assert isinstance(command, Hold)
+    assert isinstance(command, PrepareMessage)
     assert (command.publish.node, command.publish.item_id) == ("other", "i1")
 
 
@@ -103,7 +103,7 @@ def test_identity(make_iq: MakeIq) -> None:
     inside = f"<message from='king@example.org/throne' to='treasury@{SERVICE}'>{JOB}</message>"
     for payload in (_assured(inside), _acknowledged(inside.replace("<message", "<message xmlns='jabber:client'"))):
         command = _read(make_iq, payload).command
-        publish = command.publish if isinstance(command, Hold) else command
+        publish = command.publish if isinstance(command, PrepareMessage) else command
         assert isinstance(publish, Publish)
         assert (publish.node, publish.sender) == ("jobs", WORKER)
 
@@ -128,4 +128,4 @@ def test_stem(make_iq: MakeIq) -> None:
     """The item of an assured message is called by the message's own id, or else by the msgId."""
     for inside, stem in ((f"<message id='own'>{JOB}</message>", "own"), (f"<message>{JOB}</message>", "m1")):
         command = _read(make_iq, _assured(inside)).command
-        assert isinstance(command, Hold) and command.stem == stem
+        assert isinstance(command, PrepareMessage) and command.stem == stem

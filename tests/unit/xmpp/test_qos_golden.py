@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import codec
-from broker.model.commands import Deliver, Hold, Publish
+from broker.model.commands import Deliver, PrepareMessage, Publish
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
@@ -74,7 +74,7 @@ def test_assured(who: str, first: int, msg_id: str) -> None:
     sender = Jid(f"{who}@example.org/34892374")
     question = _asked(f"{first:02}_assured_{who}")
     command = question.command
-    assert isinstance(command, Hold)
+    assert isinstance(command, PrepareMessage)
     assert (command.sender, command.msg_id, command.stem) == (sender, msg_id, msg_id)
     assert (command.publish.node, command.publish.sender, command.publish.item_id) == ("counter", sender, None)
     assert _payload(command.publish.envelope).tag == f"{{{ns.EVENT_LOG}}}log"

@@ -5,9 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Transfer
+from broker.model.commands import MoveItems
 from broker.model.problems import MalformedRequest
-from broker.model.results import Transferred
+from broker.model.results import MovedItems
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import wire
 from frontends.xmpp.stanzas import Answer, MoveBatch, Question
@@ -35,19 +35,19 @@ def _fields(told: ET.Element) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("node", "fields", "meant", "rate"),
     [
-        (ns.ADMIN_REDRIVE, {"all": "1"}, Transfer("jobs", ADMIN, None, (), "", 1), 100),
-        (ns.ADMIN_REDRIVE, {"reason": "expired"}, Transfer("jobs", ADMIN, None, (), "expired", 1), 100),
+        (ns.ADMIN_REDRIVE, {"all": "1"}, MoveItems("jobs", ADMIN, None, (), "", 1), 100),
+        (ns.ADMIN_REDRIVE, {"reason": "expired"}, MoveItems("jobs", ADMIN, None, (), "expired", 1), 100),
         (
             ns.ADMIN_REDRIVE,
             {"items": ("a", "b"), "all": "0", "rate": "7"},
-            Transfer("jobs", ADMIN, None, ("a", "b"), "", 1),
+            MoveItems("jobs", ADMIN, None, ("a", "b"), "", 1),
             7,
         ),
-        (ns.ADMIN_MOVE, {"to": "slow"}, Transfer("jobs", ADMIN, "slow", (), "", 1), 1000),
-        (ns.ADMIN_MOVE, {"to": "slow", "items": "a"}, Transfer("jobs", ADMIN, "slow", ("a",), "", 1), 1000),
+        (ns.ADMIN_MOVE, {"to": "slow"}, MoveItems("jobs", ADMIN, "slow", (), "", 1), 1000),
+        (ns.ADMIN_MOVE, {"to": "slow", "items": "a"}, MoveItems("jobs", ADMIN, "slow", ("a",), "", 1), 1000),
     ],
 )
-def test_meant(read: Read, node: str, fields: Mapping[str, str], meant: Transfer, rate: int) -> None:
+def test_meant(read: Read, node: str, fields: Mapping[str, str], meant: MoveItems, rate: int) -> None:
     """A form is a transfer at a rate."""
     asked = _stride(read, node, {"node": "jobs", **fields})
     assert (asked.command, asked.rate, asked.moved, asked.stayed) == (meant, rate, 0, 0)
@@ -85,35 +85,35 @@ def test_bad_fields(fault: Fault, node: str, fields: Mapping[str, str | tuple[st
         (
             ns.ADMIN_REDRIVE,
             {"node": "jobs/dead", "reason": "expired", "rate": "20"},
-            Transfer("jobs/dead", ADMIN, None, (), "expired", 1, SCAN),
+            MoveItems("jobs/dead", ADMIN, None, (), "expired", 1, SCAN),
         ),
         (
             ns.ADMIN_REDRIVE,
             {"node": "jobs/dead", "all": "1", "rate": "20"},
-            Transfer("jobs/dead", ADMIN, None, (), "", 1, SCAN),
+            MoveItems("jobs/dead", ADMIN, None, (), "", 1, SCAN),
         ),
         (
             ns.ADMIN_MOVE,
             {"node": "jobs", "to": "slow", "rate": "20"},
-            Transfer("jobs", ADMIN, "slow", (), "", 1, SCAN),
+            MoveItems("jobs", ADMIN, "slow", (), "", 1, SCAN),
         ),
     ],
 )
-def test_goes_on(read: Read, node: str, fields: Mapping[str, str], meant: Transfer) -> None:
+def test_goes_on(read: Read, node: str, fields: Mapping[str, str], meant: MoveItems) -> None:
     """Where it has come to travels in the form: any frontend that gets it goes on from there, and counts on."""
-    told = reply(_stride(read, node, fields), Transferred(20, {"it is locked": 2, "it is dying": 1}, SCAN))
+    told = reply(_stride(read, node, fields), MovedItems(20, {"it is locked": 2, "it is dying": 1}, SCAN))
     assert told.get("status") == "executing"
     assert told[0].get("execute") == "next" and [each.tag for each in told[0]] == [f"{{{ns.COMMANDS}}}next"]
     assert told.findtext(f"{{{ns.COMMANDS}}}note") == "moved 20, 3 stayed; 2: it is locked; 1: it is dying"
     again = _stride(read, node, _fields(told), f"sessionid='{told.get('sessionid')}' action='next'")
     assert (again.command, again.rate, again.moved, again.stayed) == (meant, 20, 20, 3)
-    ended = reply(again, Transferred(5, {}, ""))
+    ended = reply(again, MovedItems(5, {}, ""))
     assert (ended.get("status"), ended.get("sessionid")) == ("completed", told.get("sessionid"))
     assert ended.findtext(f"{{{ns.COMMANDS}}}note") == "moved 25, 3 stayed"
 
 
 def test_cancelled(read: Read) -> None:
     """XEP-0050 §3.4: whoever has seen enough cancels, and nothing more is asked."""
-    told = reply(_stride(read, ns.ADMIN_REDRIVE, {"node": "jobs", "all": "1"}), Transferred(1, {}, SCAN))
+    told = reply(_stride(read, ns.ADMIN_REDRIVE, {"node": "jobs", "all": "1"}), MovedItems(1, {}, SCAN))
     asked = read(command(ns.ADMIN_REDRIVE, more=f"sessionid='{told.get('sessionid')}' action='cancel'"), sender=ADMIN)
     assert isinstance(asked, Answer) and reply(asked).get("status") == "canceled"

@@ -24,10 +24,10 @@ from broker.model.results import (
     Described,
     Done,
     Extents,
-    Held,
-    Kept,
+    HeldLocks,
     Listing,
     Managed,
+    OwnershipsRenewed,
     Published,
     Purged,
     Refused,
@@ -59,18 +59,18 @@ MakeIq = Callable[..., Iq]
 _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (Publish("jobs", _ME, None, b"", 0), None, Published("1")),
     (Publish("jobs", _ME, None, b"", 0), View.NOTHING, Published("1")),
-    (commands.Hold(_ME, "m1", Publish("jobs", _ME, None, b"", 0), "m1"), None, Done()),
+    (commands.PrepareMessage(_ME, "m1", Publish("jobs", _ME, None, b"", 0), "m1"), None, Done()),
     (commands.Deliver(_ME, "m1"), None, Done()),
     (Retract("jobs", _ME, "1"), None, Retracted(None)),
     (commands.Unlock("jobs", _ME, "1"), None, Unlocked(_ME)),
     (Renew("jobs", _ME, "1"), None, Renewed(1, 2)),
-    (commands.Locks("jobs", _ME), None, Held(())),
-    (commands.Keep("jobs", _ME), None, Kept(())),
+    (commands.Locks("jobs", _ME), None, HeldLocks(())),
+    (commands.RenewOwnership("jobs", _ME), None, OwnershipsRenewed(())),
     (commands.Subscribe("jobs", _ME, _ME, 1), None, Subscribed(_ME, "s", 1)),
     (commands.Commit("jobs", _ME, 0, ""), None, Done()),
     (commands.Read("jobs", _ME, 0, "@earliest", 5), None, Replay(0, (), "", "0", "0", gap=False, more=False)),
     (commands.Partitions("jobs", _ME), None, Extents(())),
-    (commands.Adjust("jobs", _ME, _ME, "s", 1), None, Subscribed(_ME, "s", 1)),
+    (commands.SetSubscriptionOptions("jobs", _ME, _ME, "s", 1), None, Subscribed(_ME, "s", 1)),
     (Options("jobs", _ME, _ME, "s"), None, Subscribed(_ME, "s", 1)),
     (commands.Unsubscribe("jobs", _ME, _ME, "s"), None, Unsubscribed(_ME, "s")),
     (Browse("jobs", _ME, (), 1), None, Browsed((), more=False)),
@@ -97,7 +97,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, commands.Approve}
 _ELSEWHERE |= {commands.Fetch, commands.Bind, commands.Unbind}
 _ELSEWHERE |= {commands.Reserve, commands.Redeem}
-_ELSEWHERE |= {commands.Survey, commands.Transfer, commands.Release, commands.Overview, commands.ShowHistory}
+_ELSEWHERE |= {commands.InspectItems, commands.MoveItems, commands.Release, commands.Overview, commands.ShowHistory}
 _ELSEWHERE |= {commands.Frontends, commands.Disconnect}
 
 
@@ -144,7 +144,9 @@ def test_renewed_and_held(make_iq: MakeIq) -> None:
     renewed = _content(make_iq(""), Renew("jobs", _ME, "j1"), Renewed(7, 5))
     assert (renewed.tag, renewed.get("node")) == (f"{{{ns.STANZAQ}}}renew", "jobs")
     assert renewed[0].attrib == {"id": "j1", "token": "7", "expires": "1970-01-01T00:00:00.005Z"}
-    held = _content(make_iq(""), commands.Locks("jobs", _ME), Held((Lock("j1", 7, 1, 20, 5), Lock("j2", 8, 2, 20, 6))))
+    held = _content(
+        make_iq(""), commands.Locks("jobs", _ME), HeldLocks((Lock("j1", 7, 1, 20, 5), Lock("j2", 8, 2, 20, 6)))
+    )
     assert [(lock.tag, lock.get("item"), lock.get("token")) for lock in held] == [
         (f"{{{ns.STANZAQ}}}lock", "j1", "7"),
         (f"{{{ns.STANZAQ}}}lock", "j2", "8"),
@@ -391,7 +393,7 @@ _ASKED = f"""<pubsub xmlns='{ns.PUBSUB}'><options><x xmlns='{ns.FORM}' type='sub
 
 
 @pytest.mark.parametrize(
-    "command", [commands.Subscribe("jobs", _ME, _ME, 1000), commands.Adjust("jobs", _ME, _ME, "", 1000)]
+    "command", [commands.Subscribe("jobs", _ME, _ME, 1000), commands.SetSubscriptionOptions("jobs", _ME, _ME, "", 1000)]
 )
 @pytest.mark.parametrize("deliver", ["", "<field var='pubsub#deliver'><value>1</value></field>"])
 def test_options_in_force(make_iq: MakeIq, command: Command, deliver: str) -> None:

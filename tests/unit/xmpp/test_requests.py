@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Browse, Keep, Locks, Publish, Renew, Retract, Unlock
+from broker.model.commands import Browse, Locks, Publish, Renew, RenewOwnership, Retract, Unlock
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.positions import Place
@@ -138,7 +138,7 @@ def test_renew_and_locks(read: Read) -> None:
     renew = read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'><item id='j1' token='3'/></renew>").command
     assert renew == Renew("jobs", _WORKER, "j1", 3)
     # EX16: without an item it is an owner's heartbeat.
-    assert read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'/>").command == Keep("jobs", _WORKER)
+    assert read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'/>").command == RenewOwnership("jobs", _WORKER)
     assert read(f"<locks xmlns='{ns.STANZAQ}' node='jobs'/>", "get").command == Locks("jobs", _WORKER)
 
 

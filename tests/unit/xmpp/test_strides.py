@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.model.commands import Command, Transfer
+from broker.model.commands import Command, MoveItems
 from broker.model.core import Reply
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Refused, Result, Transferred
+from broker.model.results import MovedItems, Refused, Result
 from broker.tasks import FAILED
 from frontends.xmpp.adhoc import move_batches
 from frontends.xmpp.adhoc.move_batches import MoveBatches
 
-_TRANSFER = Transfer("jobs", Jid("a@x/1"), None, (), "", 1)
+_TRANSFER = MoveItems("jobs", Jid("a@x/1"), None, (), "", 1)
 
 
 @dataclass
@@ -24,7 +24,7 @@ class PlayedCore:
 
     items: int
     until: int = 10**9
-    asked: list[Transfer] = field(default_factory=list)
+    asked: list[MoveItems] = field(default_factory=list)
     moved: int = 0
 
     def submit(self, command: Command, reply: Reply) -> None:
@@ -33,13 +33,13 @@ class PlayedCore:
 
     async def ask(self, command: Command) -> Result:
         """Move."""
-        assert isinstance(command, Transfer) and command.scan == (str(self.moved) if self.moved else "")
+        assert isinstance(command, MoveItems) and command.scan == (str(self.moved) if self.moved else "")
         if self.moved >= self.until:
             return Refused(Problem.UNAVAILABLE)
         self.asked.append(command)
         count = min(command.limit, self.items - self.moved)
         self.moved += count
-        return Transferred(count, {"it is locked": 1}, "" if self.moved == self.items else str(self.moved))
+        return MovedItems(count, {"it is locked": 1}, "" if self.moved == self.items else str(self.moved))
 
 
 async def _taken(core: PlayedCore, rate: int, of: MoveBatches | None = None) -> Result:
@@ -51,7 +51,7 @@ async def _taken(core: PlayedCore, rate: int, of: MoveBatches | None = None) -> 
 async def test_to_the_end() -> None:
     """A stride goes to the end if that is near, in steps of a fifth of a second, and sums up."""
     core = PlayedCore(250)
-    assert await _taken(core, 1000) == Transferred(250, {"it is locked": 2}, "")
+    assert await _taken(core, 1000) == MovedItems(250, {"it is locked": 2}, "")
     assert [command.limit for command in core.asked] == [200, 200]
 
 
@@ -61,20 +61,20 @@ async def test_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     core, began = PlayedCore(10**6), time.monotonic()
     outcome = await _taken(core, 50)
     took = time.monotonic() - began
-    assert isinstance(outcome, Transferred) and outcome.scan == str(outcome.count) == str(core.moved)
+    assert isinstance(outcome, MovedItems) and outcome.scan == str(outcome.count) == str(core.moved)
     assert 10 <= outcome.count <= 50 * took and took < 20
 
 
 async def test_a_refusal_in_the_middle() -> None:
     """What has moved is told with where to go on; a refusal of the first step is the answer."""
-    assert await _taken(PlayedCore(1000, until=400), 10_000) == Transferred(400, {"it is locked": 2}, "400")
+    assert await _taken(PlayedCore(1000, until=400), 10_000) == MovedItems(400, {"it is locked": 2}, "400")
     assert await _taken(PlayedCore(1000, until=0), 10_000) == Refused(Problem.UNAVAILABLE)
 
 
 async def test_stopping() -> None:
     """A frontend that stops answers with where another one goes on."""
     stopping = MoveBatches(lambda: True)
-    assert await _taken(PlayedCore(1000), 10_000, stopping) == Transferred(200, {"it is locked": 1}, "200")
+    assert await _taken(PlayedCore(1000), 10_000, stopping) == MovedItems(200, {"it is locked": 1}, "200")
 
 
 async def test_not_too_many() -> None:
@@ -85,7 +85,7 @@ async def test_not_too_many() -> None:
     with pytest.raises(MalformedRequest):
         await _taken(core, 10_000, of)
     await asyncio.gather(*first)
-    assert await _taken(core, 10_000, of) == Transferred(10, {"it is locked": 1}, "")
+    assert await _taken(core, 10_000, of) == MovedItems(10, {"it is locked": 1}, "")
 
 
 async def test_a_defect_is_answered() -> None:

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Adjust, Describe, Options, Subscribe, Unsubscribe
+from broker.model.commands import Describe, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.names import Jid
 from broker.model.options import MAX_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -112,8 +112,8 @@ def test_leases(read: Read, text: str, until_ms: int) -> None:
     form = _form(("pubsub#queue_requests", "5"), ("pubsub#expire", text))
     assert read(_subscribe(_options(form))).command == Subscribe("jobs", _FULL, _FULL, 5, until_ms=until_ms)
     adjust = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{{}}</options></pubsub>"
-    assert read(adjust.format(form)).command == Adjust("jobs", _FULL, _FULL, "", 5, None, until_ms)
-    assert read(adjust.format(_credit("5"))).command == Adjust("jobs", _FULL, _FULL, "", 5, None, None)
+    assert read(adjust.format(form)).command == SetSubscriptionOptions("jobs", _FULL, _FULL, "", 5, None, until_ms)
+    assert read(adjust.format(_credit("5"))).command == SetSubscriptionOptions("jobs", _FULL, _FULL, "", 5, None, None)
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,14 @@ def test_selectors(read: Read) -> None:
     form = _form(("pubsub#queue_requests", "5"), ("stanzaq#selector", " color = 'red' "))
     assert read(_subscribe(_options(form))).command == Subscribe("jobs", _FULL, _FULL, 5, selector="color = 'red'")
     adjust = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{{}}</options></pubsub>"
-    assert read(adjust.format(form)).command == Adjust("jobs", _FULL, _FULL, "", 5, selector="color = 'red'")
+    assert read(adjust.format(form)).command == SetSubscriptionOptions(
+        "jobs", _FULL, _FULL, "", 5, selector="color = 'red'"
+    )
     gone = _form(("pubsub#queue_requests", "5"), ("stanzaq#selector", ""))
-    assert read(adjust.format(gone)).command == Adjust("jobs", _FULL, _FULL, "", 5, selector="")
-    assert read(adjust.format(_credit("5"))).command == Adjust("jobs", _FULL, _FULL, "", 5, selector=None)
+    assert read(adjust.format(gone)).command == SetSubscriptionOptions("jobs", _FULL, _FULL, "", 5, selector="")
+    assert read(adjust.format(_credit("5"))).command == SetSubscriptionOptions(
+        "jobs", _FULL, _FULL, "", 5, selector=None
+    )
 
 
 def test_what_is_owned_has_another_lease(fault: Fault) -> None:
@@ -215,7 +219,7 @@ def test_options_of_a_subscription(read: Read, fault: Fault) -> None:
     shown = f"<pubsub xmlns='{ns.PUBSUB}'>{about}</options></pubsub>"
     changed = f"<pubsub xmlns='{ns.PUBSUB}'>{about}{_credit('9')}</options></pubsub>"
     assert read(shown, "get").command == Options("jobs", _FULL, _FULL, "")
-    assert read(changed).command == Adjust("jobs", _FULL, _FULL, "", 9)
+    assert read(changed).command == SetSubscriptionOptions("jobs", _FULL, _FULL, "", 9)
     assert fault(f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs'/></pubsub>", "get").problem is Problem.JID_REQUIRED
 
 
@@ -225,7 +229,7 @@ def test_quality_of_service(read: Read, qos: Qos) -> None:
     form = _form(("pubsub#queue_requests", "5"), ("stanzaq#qos", qos.value))
     assert read(_subscribe(_options(form))).command == Subscribe("jobs", _FULL, _FULL, 5, qos)
     changed = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{form}</options></pubsub>"
-    assert read(changed).command == Adjust("jobs", _FULL, _FULL, "", 5, qos)
+    assert read(changed).command == SetSubscriptionOptions("jobs", _FULL, _FULL, "", 5, qos)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +317,7 @@ def test_the_example_of_subscribe_and_configure(read: Read) -> None:
     """XEP-0060 §6.3.5, §6.3.7, XEP-0004 §3.1: the example is taken, and options that mean nothing here are ignored."""
     assert read(_subscribe(_options(_form(*_EXAMPLE)))).command == Subscribe("jobs", _FULL, _FULL, 5)
     changed = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{_form(*_EXAMPLE)}</options></pubsub>"
-    assert read(changed).command == Adjust("jobs", _FULL, _FULL, "", 5)
+    assert read(changed).command == SetSubscriptionOptions("jobs", _FULL, _FULL, "", 5)
 
 
 def test_a_form_in_a_get(fault: Fault) -> None:
