@@ -9,6 +9,7 @@ import atexit
 import secrets
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -241,6 +242,8 @@ class _Databases:
 
     def __init__(self) -> None:
         self._server: RedisServer | None = None
+        # The server ends with the thread that started it, so that is not a test's.
+        self._thread = ThreadPoolExecutor(1, "stanzaq-redis")
         self._free = list(range(_DATABASES))
 
     def url(self, number: int) -> str:
@@ -252,7 +255,8 @@ class _Databases:
         """Return the number of an empty database. Raises ServerError if the server cannot start."""
         if self._server is None:
             server = RedisServer(options={"databases": str(_DATABASES)})
-            atexit.register(server.__enter__().__exit__)
+            self._thread.submit(server.__enter__).result()
+            atexit.register(server.__exit__)
             self._server = server
         number = self._free.pop()
         async with aioredis.Redis.from_url(self.url(number)) as client:

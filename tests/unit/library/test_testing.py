@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -109,6 +110,21 @@ async def test_what_hangs() -> None:
     assert seen == [("one", 1)]
     async with TestBroker(worker) as broker:
         await broker.drain()
+
+
+def test_in_threads() -> None:
+    """Redis outlives the thread that was the first to need it."""
+
+    async def drained() -> list[Any]:
+        worker, seen = made()
+        async with TestBroker(worker) as broker:
+            await broker.publish("jobs", "fine", id="one")
+            await broker.drain()
+        return seen
+
+    for _ in range(2):
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(asyncio.run, drained()).result() == [("one", 1)]
 
 
 async def test_a_worker_that_cannot_start() -> None:
