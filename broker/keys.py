@@ -181,10 +181,10 @@ TABLE: Final = (
         "100,000 subscribers",
     ),
     Key(
-        "leaving",
+        "locks_to_release",
         "hash",
         "partition",
-        "subid that has left, until its items are given back -> up to which token, how, why, and its pool",
+        "subid of an ended subscription with locks -> last token to release, how, why, and its pool",
         "drained by sweeps",
     ),
     Key("group_heads", "hash", "partition", "group key -> position of the item that is ahead", "waiting items"),
@@ -314,7 +314,7 @@ TABLE: Final = (
         "nodes that have given a bare JID an affiliation; score as of `nodes`",
         "1,000 entries",
     ),
-    Key("owned", "zset", "jid", "nodes that a bare JID has created; score as of `nodes`", "NODE_QUOTA"),
+    Key("created_nodes", "zset", "jid", "nodes that a bare JID has created; score as of `nodes`", "NODE_QUOTA"),
     Key(
         "frontends",
         "zset",
@@ -330,10 +330,10 @@ TABLE: Final = (
         "1,000 entries of a day",
     ),
     Key(
-        "doors",
+        "http_amqp_frontends",
         "zset",
         "service",
-        "door and name of frontends that send nothing; score is the last heartbeat in ms",
+        "door and name of frontends that serve only HTTP or AMQP; score is the last heartbeat in ms",
         "live frontends, and those that have ended in an hour",
     ),
     Key("due", "zset", "service", "partitions; score is when they are next due in ms", "partitions"),
@@ -354,7 +354,7 @@ TABLE: Final = (
         "one for each version of a day",
     ),
     Key("store", "hash", "service", "format: the version of this table that all keys are kept by", "one field"),
-    Key("names", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
+    Key("all_nodes", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
     Key(
         "prepared",
         "hash",
@@ -384,7 +384,7 @@ TABLE: Final = (
     ),
 )
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The version of the table. A renamed key, or content that an older version cannot read, needs a new number."""
 
 BY_NAME: Final = {key.name: key for key in TABLE}

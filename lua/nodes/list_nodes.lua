@@ -4,10 +4,10 @@
 -- ARGV: after before backwards index count
 -- RETURNS: ok item-not-found
 local function rank(name)
-  return redis.call('ZRANK', key.names, name)
+  return redis.call('ZRANK', key.all_nodes, name)
 end
 
-local all, count, first, beyond = redis.call('ZCARD', key.names), tonumber(arg.count), nil, nil
+local all, count, first, beyond = redis.call('ZCARD', key.all_nodes), tonumber(arg.count), nil, nil
 if arg.backwards == '1' then
   beyond = arg.before == '' and all or rank(arg.before)
   first = beyond and math.max(0, beyond - count)
@@ -18,4 +18,4 @@ else
 end
 if not first then return {'item-not-found'} end
 -- ZRANGE with an end of -1 would return all.
-return {'ok', first, all, beyond > first and redis.call('ZRANGE', key.names, first, beyond - 1) or {}}
+return {'ok', first, all, beyond > first and redis.call('ZRANGE', key.all_nodes, first, beyond - 1) or {}}

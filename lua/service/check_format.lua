@@ -4,7 +4,7 @@
 -- ARGV: format begin
 -- RETURNS: ok older newer
 local found, asked = redis.call('HGET', key.store, 'format'), tonumber(arg.format)
-if not found and redis.call('EXISTS', key.names) == 0 then
+if not found and redis.call('EXISTS', key.all_nodes) == 0 then
   if arg.begin == '1' then redis.call('HSET', key.store, 'format', arg.format) end
   found = arg.format
 end

@@ -4,7 +4,7 @@
 -- `evict` removes the oldest entry. Returns the time, and 1 if the entry was known before.
 -- ARGV: now index kind member most idle_seconds
 -- RETURNS: ok too-many
-local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, owned = key.owned}
+local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, created_nodes = key.created_nodes}
 local index, now = indexes[arg.index], clock.now()
 local known = redis.call('ZSCORE', index, arg.member)
 local over = redis.call('ZCARD', index) - tonumber(arg.most) + 1

@@ -3,7 +3,7 @@
 -- under way.
 -- ARGV: index idle_seconds | member upto
 -- RETURNS: ok
-local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, owned = key.owned}
+local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, created_nodes = key.created_nodes}
 local index = indexes[arg.index]
 for _, row in ipairs(rows) do
   local score = tonumber(redis.call('ZSCORE', index, row.member) or nil)

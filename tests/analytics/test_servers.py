@@ -211,7 +211,7 @@ def test_a_user_that_only_reads(journals: Journals) -> None:
 def test_another_format(journals: Journals, found: int | None, line: str) -> None:
     """A store that another version has written is refused, not misread."""
     written(journals)
-    journals.client.zadd(keys.of_service("names"), {"jobs": 1})
+    journals.client.zadd(keys.of_service("all_nodes"), {"jobs": 1})
     if found:
         journals.client.hset(keys.of_service("store"), "format", found)
     with pytest.raises(Unreadable, match=line):

@@ -14,7 +14,7 @@ from broker.settings import Settings
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
 ALICE = Jid("alice@x/1")
-STORE, NAMES = keys.of_service("store"), keys.of_service("names")
+STORE, NAMES = keys.of_service("store"), keys.of_service("all_nodes")
 NOTED = {b"format": str(keys.FORMAT).encode()}
 
 

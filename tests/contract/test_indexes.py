@@ -252,10 +252,12 @@ async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Stor
         names = [f"{node}-{number}" for number in range(count)]
         for name in names[:-1]:
             await client.hset(keys.of_node("node", name), "creator", bare(ALICE))
-        await client.zadd(keys.of_jid("owned", bare(ALICE)), {name: place + 1 for place, name in enumerate(names)})
+        await client.zadd(
+            keys.of_jid("created_nodes", bare(ALICE)), {name: place + 1 for place, name in enumerate(names)}
+        )
     assert await directory.count_owned(bare(ALICE), f"{node}-coming")
     assert not await directory.count_owned(bare(ALICE), f"{node}-late")
-    assert set(await entries(store, "owned", ALICE)) == {*names[:-1], f"{node}-coming"}
+    assert set(await entries(store, "created_nodes", ALICE)) == {*names[:-1], f"{node}-coming"}
 
 
 async def test_affiliations_that_are_so_stay(core: RedisCore, store: Store, node: str) -> None:
@@ -283,7 +285,7 @@ async def test_nodes_that_come_and_go(core: RedisCore, store: Store, node: str) 
     for _ in range(2 * MOST):
         await declared(core, node)
         assert await core.ask(Delete(node, ALICE)) == Done()
-    assert await entries(store, "owned", ALICE) == await entries(store, "affiliated", ALICE) == {}
+    assert await entries(store, "created_nodes", ALICE) == await entries(store, "affiliated", ALICE) == {}
 
 
 async def test_resources_that_nobody_saw_go(core: RedisCore, store: Store) -> None:

@@ -171,7 +171,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:deliveries_begun",
         # Only of more locks than one script may end: tests/lua/test_bounce.py has it.
-        "sq:{jobs@8e71964d/0}:leaving",
+        "sq:{jobs@8e71964d/0}:locks_to_release",
         # Only while a grant is on its way: tests/lua/test_grant_credit.py has it.
         "sq:{jobs@8e71964d/0}:grants_underway",
         _NOTICES,

@@ -230,8 +230,8 @@ async def test_the_list_of_names(make_core: MakeCore, store: Store, node: str, m
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Publish(node, ALICE, "a", b"x", 1))
     async with store.client() as client:
-        since = await client.zscore(keys.of_service("names"), node)
-        await client.zrem(keys.of_service("names"), node)
+        since = await client.zscore(keys.of_service("all_nodes"), node)
+        await client.zrem(keys.of_service("all_nodes"), node)
         async with asyncio.timeout(10):
-            while abs((await client.zscore(keys.of_service("names"), node) or 0) - since) > 1_000:  # noqa: ASYNC110
+            while abs((await client.zscore(keys.of_service("all_nodes"), node) or 0) - since) > 1_000:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)

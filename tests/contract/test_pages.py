@@ -138,10 +138,10 @@ async def test_hidden_nodes_end_no_list(core: RedisCore, node: str, store: Store
     async with store.client() as client, client.pipeline(transaction=False) as pipe:
         for number in range(3_000):
             name = f"{node}-{number}"
-            pipe.zadd(keys.of_service("names"), {name: 2**41 + number})
+            pipe.zadd(keys.of_service("all_nodes"), {name: 2**41 + number})
             pipe.hset(keys.of_node("options", name), "pubsub#access_model", "whitelist")
         await pipe.execute()
-        await client.zadd(keys.of_service("names"), {f"{node}-last": 2**42})
+        await client.zadd(keys.of_service("all_nodes"), {f"{node}-last": 2**42})
     assert await nodes_of(core, BOB, 10) == [f"{node}-first", f"{node}-last"]
     assert await nodes_of(core, BOB, 10, backwards=True) == [f"{node}-first", f"{node}-last"]
 
@@ -153,7 +153,7 @@ async def test_a_page_costs_the_same(core: RedisCore, node: str, store: Store, *
     async def grow(first: int, last: int) -> None:
         async with store.client() as client, client.pipeline(transaction=False) as pipe:
             for number in range(first, last):
-                pipe.zadd(keys.of_service("names"), {f"{node}-{number}": number})
+                pipe.zadd(keys.of_service("all_nodes"), {f"{node}-{number}": number})
             await pipe.execute()
 
     async def spent() -> float:

@@ -8,7 +8,7 @@ from tests.lua.records import Records
 
 NOW = 1_700_000_000_000
 
-each_index = pytest.mark.parametrize("index", ["nodes", "pending_nodes", "affiliated", "owned"])
+each_index = pytest.mark.parametrize("index", ["nodes", "pending_nodes", "affiliated", "created_nodes"])
 
 
 def note(

@@ -96,10 +96,10 @@ def test_gone_with_many(queue: Queue) -> None:
     """A9: a worker found gone with more locks than one script may end keeps none: visits give back the rest at once."""
     answer = gone_with_many(queue, 700)
     assert answer.more == 1 and 0 < queue.stats()["in_flight"] < 700
-    note: Any = queue.client.hget(queue.key("leaving"), subid(W1))
-    assert shape(EXAMPLES["sq:{jobs@8e71964d/0}:leaving"]).fullmatch(f"{subid(W1)} → {note.decode()}")
+    note: Any = queue.client.hget(queue.key("locks_to_release"), subid(W1))
+    assert shape(EXAMPLES["sq:{jobs@8e71964d/0}:locks_to_release"]).fullmatch(f"{subid(W1)} → {note.decode()}")
     visit(queue)
-    assert queue.stats()["in_flight"] == 0 and "leaving" not in queue.kept()
+    assert queue.stats()["in_flight"] == 0 and "locks_to_release" not in queue.kept()
     assert Counter((record["type"], record["reason"]) for record in queue.journal()) == {
         ("bounced", ""): 1,
         ("bounced", "gone"): 699,
@@ -114,7 +114,7 @@ def test_back_again(queue: Queue) -> None:
     before = {row[0]: row[1] for row in queue.locks(W1)}
     visit(queue)
     after = {row[0]: row[1] for row in queue.locks(W1)}
-    assert len(after) == 700 and "leaving" not in queue.kept()
+    assert len(after) == 700 and "locks_to_release" not in queue.kept()
     assert min(after.values()) > min(before.values())
     # Each was handed out anew, and is handed out to it alone.
     assert all(queue.renew(W1, item, token).words == ["ok"] for item, token in list(after.items())[:50])

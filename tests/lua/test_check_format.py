@@ -24,6 +24,6 @@ def test_noted(records: Records, asked: int, answer: list[object], begin: str) -
 
 def test_nothing_noted(records: Records) -> None:
     """A store that has nodes and says nothing is older than all formats, and nothing is noted."""
-    records.client.zadd(records.key("names"), {"jobs": 1})
+    records.client.zadd(records.key("all_nodes"), {"jobs": 1})
     assert records.run("check_format", format=1, begin="1") == ["older", 0]
     assert records.hash("store") == {}

@@ -9,7 +9,7 @@ from tests.lua.records import Records
 def named(records: Records) -> Records:
     """Give a service with five nodes; two are of one moment."""
     for at, name in ((3, "c"), (1, "z"), (2, "m"), (3, "b"), (9, "a")):
-        records.client.zadd(records.key("names"), {name: at})
+        records.client.zadd(records.key("all_nodes"), {name: at})
     return records
 
 

@@ -9,14 +9,14 @@ NOW = 1_700_000_000_000
 
 def note(records: Records, member: str, kind: str, at: int) -> None:
     """Note an entry."""
-    records.run("add_to_index", index="owned", kind=kind, member=member, now=NOW + at, idle_seconds=60, most=10)
+    records.run("add_to_index", index="created_nodes", kind=kind, member=member, now=NOW + at, idle_seconds=60, most=10)
 
 
 def strike(records: Records, upto: str | int) -> list[str]:
     """Strike off the three that there are, and give those that stay."""
     rows = [{"member": name, "upto": upto} for name in ("coming", "settled", "later", "unknown")]
-    assert records.run("remove_from_index", *rows, index="owned", idle_seconds=60) == ["ok"]
-    found: Any = records.client.zrange(records.key("owned"), 0, -1)
+    assert records.run("remove_from_index", *rows, index="created_nodes", idle_seconds=60) == ["ok"]
+    found: Any = records.client.zrange(records.key("created_nodes"), 0, -1)
     return sorted(name.decode() for name in found)
 
 

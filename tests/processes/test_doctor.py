@@ -184,7 +184,7 @@ def test_another_format() -> None:
             assert done.returncode == code and told in said(done) and remedy in said(done), done
             assert kept(server) == before
 
-        command(server, "ZADD", "sq:{service}:names", "1", "jobs")
+        command(server, "ZADD", "sq:{service}:all_nodes", "1", "jobs")
         remedy = "delete its keys, sq:*, or use another Redis"
         for door, settings in _DOORS.items():
             refused(0, remedy, 2, "serve", door, **settings)

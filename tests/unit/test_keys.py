@@ -21,7 +21,7 @@ def test_names() -> None:
     """Design §3: keys are readable and say what they belong to."""
     assert keys.of_partition("log", Partition("my jobs", "ab12")) == "sq:{my%20jobs@ab12/0}:log"
     assert keys.of_node("options", "a{b}%") == "sq:{a%7Bb%7D%25}:options"
-    assert keys.of_jid("owned", "alice@x") == "sq:{jid:alice@x}:owned"
+    assert keys.of_jid("created_nodes", "alice@x") == "sq:{jid:alice@x}:created_nodes"
     assert keys.of_service("due") == "sq:{service}:due"
     assert keys.of_qos("deliveries_begun") == "sq:{qos}:deliveries_begun"
 

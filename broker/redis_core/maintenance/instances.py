@@ -51,7 +51,7 @@ class Instances:
 
     async def _doors(self) -> tuple[FrontendStatus, ...]:
         (seconds, micros), found = await self._server.commands(
-            [("TIME",), ("ZRANGE", keys.of_service("doors"), 0, MAX_LISTED - 1, "WITHSCORES")]
+            [("TIME",), ("ZRANGE", keys.of_service("http_amqp_frontends"), 0, MAX_LISTED - 1, "WITHSCORES")]
         )
         now = int(seconds) * 1000 + int(micros) // 1000
         doors = (_door(member, now - int(at)) for member, at in found)
@@ -92,7 +92,7 @@ class DoorHeartbeat:
         now = int(self._now_ms())
         if now < self._told_ms + DOOR_BEAT_MS:
             return
-        names = keys.of_service("doors")
+        names = keys.of_service("http_amqp_frontends")
         if not self._told_ms:
             old = ("ZRANGEBYSCORE", names, "-inf", now - DOOR_SHOWN_MS, "LIMIT", 0, _REMOVE_BATCH)
             if forgotten := await self._server.command(*old):
@@ -103,7 +103,7 @@ class DoorHeartbeat:
     async def leave(self) -> None:
         """Remove the registration."""
         if self._told_ms:
-            await self._server.command("ZREM", keys.of_service("doors"), self._name)
+            await self._server.command("ZREM", keys.of_service("http_amqp_frontends"), self._name)
 
 
 def _door(member: bytes, ago_ms: int) -> FrontendStatus:

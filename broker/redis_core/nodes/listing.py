@@ -53,7 +53,9 @@ class NodeListing:
                 "index": index,
                 "count": count,
             }
-            code, *found = await self._server.run(self._server.call("list_nodes", [keys.of_service("names")], fixed))
+            code, *found = await self._server.run(
+                self._server.call("list_nodes", [keys.of_service("all_nodes")], fixed)
+            )
             if code != b"ok":
                 # The name to continue from is deleted meanwhile: return what was found, and the client continues from there.
                 return await self._told(_listing(command, shown, 0, more=True)) if shown else _UNKNOWN

@@ -63,7 +63,7 @@ class NodeStore:
         self.admins = admins
         self._journal_records = journal_records
         self.subscribed, self.asking = Index(server, "nodes"), Index(server, "pending_nodes")
-        self.owned = Index(server, "owned", node_quota)
+        self.created_nodes = Index(server, "created_nodes", node_quota)
         self.affiliated = Index(server, "affiliated", evicts=True)
 
     async def read(self, node: str) -> NodeRecord | None:
@@ -138,7 +138,7 @@ class NodeStore:
 
     async def count(self) -> int:
         """Count the nodes."""
-        return int(await self._server.command("ZCARD", keys.of_service("names")))
+        return int(await self._server.command("ZCARD", keys.of_service("all_nodes")))
 
     async def create(
         self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None
@@ -200,14 +200,14 @@ class NodeStore:
         await self.subscribed.remove([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
         await self.affiliated.remove([(jid, record.name) for jid in record.affiliations], before_ms)
         if record.creator is not None:
-            await self.owned.remove([(record.creator, record.name)], before_ms)
+            await self.created_nodes.remove([(record.creator, record.name)], before_ms)
         return list(jids)
 
     async def _forget(self, record: NodeRecord) -> None:
         await self._server.run(self._call("delete_node", record.name, {"incarnation": record.incarnation}))
         await self._server.commands(
             [
-                *(("ZREM", keys.of_service(name), record.name) for name in ("names", "changed")),
+                *(("ZREM", keys.of_service(name), record.name) for name in ("all_nodes", "changed")),
                 ("UNLINK", keys.of_node("hour", record.name)),
             ]
         )
@@ -277,12 +277,12 @@ class NodeStore:
 
     async def _list(self, pairs: Sequence[Value]) -> None:
         """Add names of nodes, and the format with them: Redis may have lost all keys of the service."""
-        names, stamp = keys.of_service("names"), keys.of_service("store")
+        names, stamp = keys.of_service("all_nodes"), keys.of_service("store")
         await self._server.commands([("HSET", stamp, "format", keys.FORMAT), ("ZADD", names, "NX", *pairs)])
 
     async def names(self, first: int = 0, count: int = LISTED) -> tuple[str, ...]:
         """Return names of nodes in order of creation; some may be of nodes that are being created or deleted."""
-        found = await self._server.command("ZRANGE", keys.of_service("names"), first, first + count - 1)
+        found = await self._server.command("ZRANGE", keys.of_service("all_nodes"), first, first + count - 1)
         return tuple(name.decode() for name in found)
 
     async def incarnations(self, names: Sequence[str]) -> dict[str, str]:
@@ -313,12 +313,12 @@ class NodeStore:
 
     async def count_owned(self, jid: Jid, node: str) -> bool:
         """Count a node to its creator's quota; False when the quota is used up."""
-        (noted,) = await self.owned.note([(jid, node)], self._created)
+        (noted,) = await self.created_nodes.note([(jid, node)], self._created)
         return noted is not None
 
     async def uncount_owned(self, jid: Jid, node: str) -> None:
         """Uncount a node that was not created."""
-        await self.owned.remove([(jid, node)], await self.now_ms())
+        await self.created_nodes.remove([(jid, node)], await self.now_ms())
 
     async def _created(self, entries: Sequence[Entry]) -> set[Entry]:
         asked = [("HGET", keys.of_node("node", node), "creator") for _jid, node in entries]

@@ -126,7 +126,7 @@ def _unreached(where: str, error: CoreUnavailable) -> Finding:
 
 async def _format(where: str, master: RedisNode) -> list[Finding]:
     """Check the format of the store; one master of a cluster has it, and a user may not be allowed to read it."""
-    store, names = keys.of_service("store"), keys.of_service("names")
+    store, names = keys.of_service("store"), keys.of_service("all_nodes")
     said, exists = await master.send([("HGET", store, "format"), ("EXISTS", names)])
     if isinstance(said, Exception) or isinstance(exists, Exception):
         return []

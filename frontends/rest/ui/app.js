@@ -11,7 +11,7 @@ const LOOK_MS = 2_000;
 // A refresh costs Redis a little for each queue: refreshes take at most a tenth of the time, and this many pages.
 const IDLE_PARTS = 9;
 const PAGES = 4;
-const LAPSED_MS = 3_000;
+const DEAD_AFTER_MS = 3_000;
 const DOORS = {xmpp: "XMPP", rest: "HTTP", amqp: "AMQP"};
 const SAID_MS = 8_000;
 
@@ -144,7 +144,7 @@ function frontendsView() {
       keepTable(root.querySelector("table"), found, (each) => each.name,
         ({name}) => make("tr", {}, make("th", {scope: "row"}, name), make("td", {class: "state"}, make("span")), make("td", {class: "word"}), make("td", {class: "n"})),
         (row, each) => {
-          badge(row.children[1].firstChild, each.disconnected_by ? "ending" : each.heard_ms < LAPSED_MS ? "alive" : "lapsed");
+          badge(row.children[1].firstChild, each.disconnected_by ? "ending" : each.heard_ms < DEAD_AFTER_MS ? "alive" : "dead");
           write(row.children[2], DOORS[each.door] ?? each.door);
           write(row.children[3], `${number(Math.round(each.heard_ms / 100) / 10)} s ago`);
         });

@@ -5,7 +5,7 @@ local seldom = {}
 
 function seldom.any()
   if call.seldom_any == nil then
-    call.seldom_any = redis.call('EXISTS', key.delayed, key.replaced, key.successors, key.handovers_told, key.leaving,
+    call.seldom_any = redis.call('EXISTS', key.delayed, key.replaced, key.successors, key.handovers_told, key.locks_to_release,
       key.subscription_expiry) > 0
   end
   return call.seldom_any

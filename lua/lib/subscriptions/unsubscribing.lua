@@ -33,7 +33,7 @@ local function give_back(flight, kind, reason)
   lock_end.release(flight, kind, {reason = reason})
 end
 
--- Gives back up to `CHUNK` items, or fewer, and returns how many are left: one script must not run for long. If any are left, `leaving`
+-- Gives back up to `CHUNK` items, or fewer, and returns how many are left: one script must not run for long. If any are left, `locks_to_release`
 -- has the last token handed out, the reason and the pool, and sweeps continue, whatever becomes of the caller.
 function unsubscribing.release(subid, kind, reason, most)
   local places = held_locks.of(subid, most or unsubscribing.CHUNK)
@@ -48,7 +48,7 @@ function unsubscribing.release(subid, kind, reason, most)
   if left > 0 then
     call.unsubscribing_more, call.seldom_any = true, true
     local pool = call.lock_end_pools[subid]
-    redis.call('HSET', key.leaving, subid,
+    redis.call('HSET', key.locks_to_release, subid,
       string.format('%d ', call.partition_token) .. kind .. ' ' .. reason .. (pool and ' ' .. pool or ''))
   end
   return left, ended
@@ -67,17 +67,17 @@ local function go_on(subid, note, room)
       room = room - 1
     end
   end
-  redis.call('HDEL', key.leaving, subid)
+  redis.call('HDEL', key.locks_to_release, subid)
   return room
 end
 
 -- Gives back more locks of subscriptions that have left. Run by sweeps.
 function unsubscribing.resume()
   if not seldom.any() then return end
-  local noted, room = redis.call('HSCAN', key.leaving, 0, 'COUNT', 20)[2], unsubscribing.CHUNK
+  local noted, room = redis.call('HSCAN', key.locks_to_release, 0, 'COUNT', 20)[2], unsubscribing.CHUNK
   for i = 1, #noted, 2 do
     if room > 0 then room = go_on(noted[i], noted[i + 1], room) end
   end
   write_buffer.flush()
-  if #noted > 0 then call.unsubscribing_more = redis.call('EXISTS', key.leaving) == 1 end
+  if #noted > 0 then call.unsubscribing_more = redis.call('EXISTS', key.locks_to_release) == 1 end
 end

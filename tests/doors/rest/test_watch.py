@@ -282,14 +282,16 @@ async def test_doors_are_listed(redis: RedisServer) -> None:
         await _until(lambda: others.keys() & listed().keys(), set())
         with Redis.from_url(redis.url) as server:
             now = int(time.time() * 1000)
-            server.zadd("sq:{service}:doors", {"amqp 0000000a": now - 60_000, "rest 0000000b": now - 4_000_000})
+            server.zadd(
+                "sq:{service}:http_amqp_frontends", {"amqp 0000000a": now - 60_000, "rest 0000000b": now - 4_000_000}
+            )
             found = listed()
             assert found["0000000a"] == ("amqp", False) and "0000000b" not in found
             # The next door that begins forgets who is shown no more.
             with RestFrontend(redis.url) as later:
                 await _until(lambda: _name(later) in listed(), wanted=True)
-                assert server.zscore("sq:{service}:doors", "rest 0000000b") is None
-            server.zrem("sq:{service}:doors", "amqp 0000000a")
+                assert server.zscore("sq:{service}:http_amqp_frontends", "rest 0000000b") is None
+            server.zrem("sq:{service}:http_amqp_frontends", "amqp 0000000a")
 
 
 def test_one_item(alice: httpx.Client, queue: str) -> None:
