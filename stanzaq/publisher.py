@@ -1,8 +1,12 @@
 """A publisher: sends items, and waits until the service has stored each. Must not know any transport."""
 
 import asyncio
+import logging
+import os
 import secrets
+from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterable, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -10,10 +14,19 @@ from stanzaq import payloads, traceparent, transports
 from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
-from stanzaq.transport import Hints, Sender
+from stanzaq.outbox import Outbox
+from stanzaq.transport import Hints, Outgoing, Sender
+
+log = logging.getLogger("stanzaq")
 
 _AT_ONCE: Final = 50
-"""Number of items that `publish_many` sends at once."""
+"""Number of items that `publish_many` sends at once, and of an earlier run's that are sent at once."""
+
+_MOST: Final = 10_000
+"""The most items that wait for the service."""
+
+_LEAVE_SECONDS: Final = 5.0
+"""How long a publisher that is closed goes on sending items of an earlier run."""
 
 
 class Publisher:
@@ -22,9 +35,12 @@ class Publisher:
     The arguments are those of `Worker`. A publish whose answer is lost is repeated with the same id until it is answered. While
     the item waits, the repeat replaces it. Once a worker has the item or has completed it, a node with
     `stanzaq#dedupe` = `ignore` ignores the repeat; any other node takes it for a new item.
+
+    With an `outbox`, a path, items are in that file until the service has stored them, exactly once: they survive a restart of
+    the program, and are sent by the next publisher that uses the file.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what users may say)
         self,
         url: str,
         *,
@@ -32,27 +48,55 @@ class Publisher:
         password: Password = None,
         address: str | None = None,
         tls: Tls = "required",
+        outbox: str | os.PathLike[str] | None = None,
     ) -> None:
         """Check the arguments as a worker does; raises ValueError. Connects only in `async with`."""
         self._account = transports.account(url, service, password, address, tls)
+        self._path = None if outbox is None else Path(outbox)
+        self._outbox: Outbox | None = None
         self._sender: Sender | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self._earlier: asyncio.Task[None] | None = None
+        self._abandoned: set[str] = set()
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start to connect; the first publish waits for the connection."""
-        self._sender = transports.sender(self._account)
+        """Start to connect, and to send what an earlier run left; the first publish waits for the connection.
+
+        Raises StanzaqError if the outbox cannot be used.
+        """
+        account, left = self._account, list[Outgoing]()
+        try:
+            if self._path is not None:
+                self._outbox = Outbox(self._path)
+                left = await self._outbox.open()
+                account = transports.lasting(account, self._outbox.resource)
+            self._sender = transports.sender(account)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         self._running = asyncio.create_task(self._sender.run())
+        if left:
+            log.info("the outbox has %d items of an earlier run", len(left))
+            self._earlier = asyncio.create_task(self._send_earlier(left))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnect."""
+        """Disconnect. What is in the outbox stays there for the next publisher."""
         if self._sender is not None and self._running is not None:
+            if self._earlier is not None and kind is None:
+                await asyncio.wait({self._earlier, self._running}, timeout=_LEAVE_SECONDS, return_when=FIRST_COMPLETED)
+            tasks = self._sending | ({self._earlier} if self._earlier else set())
+            for task in tasks:
+                task.cancel()
             await self._sender.close()
             self._running.cancel()
-            await asyncio.wait({self._running})
-        self._sender = self._running = None
+            await asyncio.wait({self._running, *tasks})
+        if self._outbox is not None:
+            await self._outbox.close()
+        self._sender = self._running = self._outbox = self._earlier = None
 
     async def publish(  # noqa: PLR0913  (what a publisher may ask for)
         self,
@@ -77,21 +121,87 @@ class Publisher:
             raise StanzaqError(msg)
         hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
         item = id or secrets.token_hex(16)
+        if len(self._sending) >= _MOST:
+            msg = f"{_MOST} items wait for the service already: publish {item} later"
+            raise StanzaqError(msg, "resource-constraint")
         running = self._running
         told = {**traceparent.current(), **(headers or {})}
-        sending = asyncio.create_task(self._sender.publish(node, item, payloads.encoded(payload), told, hints))
+        outgoing = Outgoing(secrets.token_hex(16), node, item, payloads.encoded(payload), told, hints)
+        sending = asyncio.create_task(self._send(self._sender, outgoing))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
         try:
             # A connection that fails for good ends everything that waits for it.
-            await asyncio.wait({sending, running}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, running}, return_when=FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if self._outbox is None:
+                sending.cancel()
+            else:
+                self._abandoned.add(outgoing.name)
+            raise
+        if sending.done() and not sending.cancelled():
+            sending.result()
+            return item
+        sending.cancel()
+        why, condition = f"the publisher was closed before {item} was answered", ""
+        if running.done() and not running.cancelled() and (fault := running.exception()) is not None:
+            if self._path is None or not isinstance(fault, StanzaqError):
+                raise fault
+            why, condition = str(fault), fault.condition
+        where = f"{item} is in the outbox, and the next publisher sends it" if self._path else "it may be in the queue"
+        msg = f"{why}: {where}"
+        raise StanzaqError(msg, condition)
+
+    async def _send(self, sender: Sender, outgoing: Outgoing) -> None:
+        """Send an item, from the outbox if there is one; raises StanzaqError."""
+        if self._outbox is None:
+            await sender.publish(outgoing)
+            return
+        await self._outbox.save(outgoing)
+        try:
+            await self._send_kept(sender, outgoing)
+        except StanzaqError as error:
+            if outgoing.name not in self._abandoned:
+                await self._forget(outgoing)
+                raise
+            log.error("an item stays in the outbox: %s", error)  # noqa: TRY400  (the text says it all)
         finally:
-            ended = sending.done()
-            sending.cancel()
-        if ended:
-            return sending.result()
-        if not running.cancelled():
-            running.result()
-        msg = f"the publisher was closed before {item} was answered: it may be in the queue"
-        raise StanzaqError(msg)
+            self._abandoned.discard(outgoing.name)
+
+    async def _send_kept(self, sender: Sender, outgoing: Outgoing) -> None:
+        """Send an item of the outbox and remove it; raises StanzaqError, and then keeps it."""
+        await sender.publish_once(outgoing, self._note)
+        await self._forget(outgoing)
+
+    async def _note(self, outgoing: Outgoing) -> None:
+        """Save a step; without it the service still knows a repeat, for hours."""
+        assert self._outbox is not None
+        try:
+            await self._outbox.save(outgoing)
+        except StanzaqError as error:
+            log.error("%s", error)  # noqa: TRY400  (the text says it all)
+
+    async def _forget(self, outgoing: Outgoing) -> None:
+        """Remove an item; if that is impossible, the service still knows a repeat, for hours."""
+        assert self._outbox is not None
+        try:
+            await self._outbox.remove(outgoing)
+        except StanzaqError as error:
+            log.error("%s", error)  # noqa: TRY400
+
+    async def _send_earlier(self, left: list[Outgoing]) -> None:
+        """Send the items that an earlier run left; those that fail stay in the outbox."""
+        assert self._sender is not None
+        sender, room = self._sender, asyncio.Semaphore(_AT_ONCE)
+
+        async def send(outgoing: Outgoing) -> None:
+            async with room:
+                try:
+                    await self._send_kept(sender, outgoing)
+                except StanzaqError as error:
+                    log.error("an item stays in the outbox: %s", error)  # noqa: TRY400
+
+        await asyncio.gather(*map(send, left))
 
     async def publish_many(self, node: str, payloads: Iterable[Any] | AsyncIterable[Any]) -> list[str]:
         """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""

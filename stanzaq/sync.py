@@ -4,6 +4,7 @@ It runs the other one in its own thread. Must not know what it sends.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import TimeoutError as NotInTime
@@ -20,7 +21,7 @@ T = TypeVar("T")
 class Publisher:
     """Sends items from any thread. The first publish connects; `close`, or the end of a `with`, disconnects."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what users may say)
         self,
         url: str,
         *,
@@ -28,9 +29,11 @@ class Publisher:
         password: Password = None,
         address: str | None = None,
         tls: Tls = "required",
+        outbox: str | os.PathLike[str] | None = None,
     ) -> None:
         """Check the arguments as a worker does; raises ValueError. Does not connect yet."""
-        self._publisher = publisher.Publisher(url, service=service, password=password, address=address, tls=tls)
+        given: dict[str, Any] = {"service": service, "password": password, "address": address, "tls": tls}
+        self._publisher = publisher.Publisher(url, **given, outbox=outbox)
         self._opening = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -50,8 +53,8 @@ class Publisher:
     ) -> str:
         """Send an item, and return its id once the service has stored it.
 
-        Raises TimeoutError after `timeout`: the item may be in the queue, so publish it again with the same `id`. The rest is
-        as in `stanzaq.Publisher.publish`.
+        Raises TimeoutError after `timeout`: the item may be in the queue, so publish it again with the same `id`, or leave it to
+        the outbox if there is one. The rest is as in `stanzaq.Publisher.publish`.
         """
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
         return self._wait(self._publisher.publish(node, payload, id=id, **hints), timeout)
@@ -66,10 +69,7 @@ class Publisher:
             if self._loop is None or self._thread is None:
                 return
             asyncio.run_coroutine_threadsafe(self._publisher.__aexit__(None, None, None), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-            self._loop = self._thread = None
+            self._stop(self._loop, self._thread)
 
     def __enter__(self) -> Self:
         """Return this publisher."""
@@ -87,11 +87,26 @@ class Publisher:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="stanzaq-publisher", daemon=True)
                 self._thread.start()
-                asyncio.run_coroutine_threadsafe(self._publisher.__aenter__(), self._loop).result()
+                try:
+                    asyncio.run_coroutine_threadsafe(self._publisher.__aenter__(), self._loop).result()
+                except BaseException:
+                    self._stop(self._loop, self._thread)
+                    raise
             return self._loop
 
+    def _stop(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+        self._loop = self._thread = None
+
     def _wait(self, sending: Coroutine[Any, Any, T], timeout: Duration | None) -> T:
-        future = asyncio.run_coroutine_threadsafe(sending, self._opened())
+        try:
+            loop = self._opened()
+        except BaseException:
+            sending.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(sending, loop)
         try:
             return future.result(None if timeout is None else seconds(timeout))
         except NotInTime:

@@ -1,6 +1,6 @@
 """The interface between workers, publishers and transports: values and three protocols. Must not know any transport."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -53,6 +53,27 @@ class Hints:
     ttl: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """An item on its way to a node. `name` is unique among all items of a publisher, whatever their ids.
+
+    Exactly-once takes two steps: the service holds the item, then delivers it. The second one began at `since` (Unix time, 0
+    before), in the name of `sender`.
+    """
+
+    name: str
+    node: str
+    item: str
+    content: Content
+    headers: Mapping[str, str]
+    hints: Hints
+    since: float = 0.0
+    sender: str = ""
+
+
+Save = Callable[[Outgoing], Awaitable[None]]
+
+
 class Receiver(Protocol):
     """The events that a transport reports to a worker."""
 
@@ -100,8 +121,11 @@ class Sender(Protocol):
     async def run(self) -> None:
         """Stay connected until `close`; raises StanzaqError if refused."""
 
-    async def publish(self, node: str, item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
-        """Send an item, and return its id once the service has stored it. Raises StanzaqError if the service refuses it."""
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Send an item; the service has stored it on return. Raises StanzaqError if the service refuses it."""
+
+    async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
+        """Send an item exactly once, also over restarts of this process if each step is saved. Raises StanzaqError."""
 
     async def close(self) -> None:
         """Disconnect."""

@@ -1,5 +1,6 @@
 """Chooses the transport by the scheme of a URL, and imports only that one. Must not know what a transport does."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
@@ -13,6 +14,13 @@ def account(url: str, service: str | None, password: Password, address: str | No
     if urlsplit(url).scheme in {"http", "https"}:
         return HttpAccount.read(url, service, password, address, tls)
     return Account.read(url, service, password, address, tls)
+
+
+def lasting(account: Account | HttpAccount, resource: str) -> Account | HttpAccount:
+    """Return an account that connects with the same resource in each run."""
+    if isinstance(account, HttpAccount):
+        return account
+    return replace(account, jid=f"{account.jid.partition('/')[0]}/{resource}")
 
 
 def worker(account: Account | HttpAccount, *, create: bool) -> Transport:

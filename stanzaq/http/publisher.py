@@ -1,12 +1,11 @@
 """Sends items over HTTP. Must not look into payloads."""
 
 import asyncio
-from collections.abc import Mapping
 
 from stanzaq.account import HttpAccount
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
-from stanzaq.transport import Content, Hints
+from stanzaq.transport import Outgoing, Save
 
 
 class HttpSender:
@@ -21,12 +20,16 @@ class HttpSender:
         """Wait for `close`: requests connect as needed."""
         await self._closed.wait()
 
-    async def publish(self, node: str, item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
-        """Send an item until it is answered, and return its id. Raises StanzaqError if the service refuses it."""
-        body, traced = messages.batch(item, content, headers, hints)
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
+        node, item, content = outgoing.node, outgoing.item, outgoing.content
+        body, traced = messages.batch(item, content, outgoing.headers, outgoing.hints)
         path = messages.batch_path(node)
         await self._connection.ask(f"publish to {node}", "POST", path, body, messages.refused_item, traced)
-        return item
+
+    async def publish_once(self, outgoing: Outgoing, save: Save) -> None:  # noqa: ARG002  (there is one step)
+        """Send an item until it is answered: for hours the service knows a repeat by the item's id."""
+        await self.publish(outgoing)
 
     async def close(self) -> None:
         """Disconnect."""

@@ -26,6 +26,7 @@ PUBSUB: Final = "http://jabber.org/protocol/pubsub"
 EVENT: Final = f"{PUBSUB}#event"
 QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
 STANZAQ: Final = "urn:stanzaq:0"
+QOS: Final = "urn:xmpp:qos"
 FORM: Final = "jabber:x:data"
 HEADERS: Final = "http://jabber.org/protocol/shim"
 JSON_ELEMENT: Final = "urn:xmpp:json:0"
@@ -141,6 +142,17 @@ def publish(node: str, item: str, content: Content, headers: Mapping[str, str], 
         f"<pubsub xmlns='{PUBSUB}'><publish node={quoteattr(node)}>"
         f"<item xmlns:q='{STANZAQ}' id={quoteattr(item)}{attributes}>{_payload(content)}{beside}</item></publish></pubsub>"
     )
+
+
+def assured(name: str, publish: str) -> str:
+    """Give an item to the service to hold under a name."""
+    message = f"<message xmlns='{CLIENT}'>{publish}</message>"
+    return f"<assured xmlns='{QOS}' msgId={quoteattr(name)}>{message}</assured>"
+
+
+def deliver(name: str) -> str:
+    """Let the service deliver what it holds under a name."""
+    return f"<deliver xmlns='{QOS}' msgId={quoteattr(name)}/>"
 
 
 def delivery(message: Element) -> Delivery | None:

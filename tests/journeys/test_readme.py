@@ -39,18 +39,21 @@ Account.read = classmethod(lambda cls, *asked: read(cls, *here))
 """
 
 
-async def _start_library(service: Service, program: str, user: str) -> asyncio.subprocess.Process:
+async def _start_library(
+    service: Service, program: str, user: str, directory: Path = _ROOT
+) -> asyncio.subprocess.Process:
     code = AT_HOME.format(user=f"xmpp://{user}", service=DOMAIN, port=service.ejabberd.c2s_port) + PROGRAMS[program]
     # Warnings are errors: the programs run without any.
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", "-c", code),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        cwd=directory,
         env=os.environ | {"STANZAQ_PASSWORD": "secret"},
     )
 
 
-async def test_library(service: Service, join: Join) -> None:
+async def test_library(service: Service, join: Join, tmp_path: Path) -> None:
     """The worker does what the publisher sends, twice in a row, and ends in order at SIGTERM; both are as short as is said."""
     assert (len(PROGRAMS["worker"].splitlines()), len(PROGRAMS["publisher"].splitlines())) <= (10, 8)
     owner = await join()
@@ -66,6 +69,9 @@ async def test_library(service: Service, join: Join) -> None:
         assert worker.stdout is not None
         line = await asyncio.wait_for(worker.stdout.readline(), PATIENCE_SECONDS)
         assert line == b"working on cat.png\n"
+        device = await _start_library(service, "device", user, tmp_path)
+        output = await asyncio.wait_for(device.communicate(), PATIENCE_SECONDS)
+        assert (device.returncode, output) == (0, (b"", b"")) and (tmp_path / "outbox.db").is_file()
         orders = await _start_library(service, "orders", user)
         output = await asyncio.wait_for(orders.communicate(), PATIENCE_SECONDS)
         assert (orders.returncode, output) == (0, (b"100\n", b""))

@@ -1,0 +1,194 @@
+"""Publishers with an outbox against the service, while frontends, Redis, connections and the publisher itself are killed."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary
+from stanzaq import Publisher, StanzaqError
+from stanzaq.outbox import Outbox
+from stanzaq.transport import Outgoing
+from stanzaq.xmpp import connection
+from tests.journeys.client import Client
+from tests.journeys.conftest import Join
+from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service
+
+Between = Callable[[Callable[[], object]], None]
+
+_AGAIN_SECONDS = 3.0
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Give a service of this module's own, whose frontends may be killed."""
+    with contextlib.ExitStack() as stack:
+        options = {"appendonly": "yes", "appendfsync": "always"}
+        redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
+        server = stack.enter_context(Ejabberd())
+        pair = [stack.enter_context(Frontend(redis.url, server.component_port, server.secret)) for _ in range(2)]
+        yield Service(server, redis, tuple(pair))
+
+
+@pytest.fixture(autouse=True)
+def whole(service: Service) -> Iterator[None]:
+    """Start again what a test has killed."""
+    yield
+    for frontend in service.frontends:
+        if not frontend.alive:
+            frontend.start()
+
+
+@pytest.fixture
+def given(service: Service, account: tuple[str, str], tmp_path: Path) -> dict[str, Any]:
+    """Give what a publisher of a new account is made with."""
+    address = f"127.0.0.1:{service.ejabberd.c2s_port}"
+    place = {"service": DOMAIN, "address": address, "tls": "disabled"}
+    return {"url": f"xmpp://{account[0]}", "password": account[1], **place, "outbox": tmp_path / "outbox.db"}
+
+
+@pytest.fixture
+async def owner(join: Join) -> Client:
+    """Give somebody who makes nodes and looks at them."""
+    return await join()
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Between:
+    """Give what makes something happen between the two steps: when `deliver` is about to be sent for the first time."""
+
+    def choose(happens: Callable[[], object]) -> None:
+        save, happened = Outbox.save, False
+
+        async def saved(outbox: Outbox, outgoing: Outgoing) -> None:
+            nonlocal happened
+            await save(outbox, outgoing)
+            if outgoing.since and not happened:
+                happened = True
+                happens()
+
+        monkeypatch.setattr(Outbox, "save", saved)
+
+    return choose
+
+
+async def ids(owner: Client, node: str) -> list[str]:
+    """Ask until there is an answer: what the XMPP server routes to a frontend that has just died is lost (RFC 6120 §8.1.2)."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN_SECONDS):
+                    return sorted(str(item.get("id")) for item in await owner.browse(node))
+
+
+async def left(path: Path) -> list[Outgoing]:
+    """Read what is in the outbox."""
+    outbox = Outbox(path)
+    found = await outbox.open()
+    await outbox.close()
+    return found
+
+
+def _kill_frontend(service: Service) -> None:
+    service.frontends[0].kill()
+
+
+def _kill_redis(service: Service) -> None:
+    service.redis.kill()
+    asyncio.get_running_loop().call_later(1.0, service.redis.start)
+
+
+@pytest.mark.parametrize("kill", [_kill_frontend, _kill_redis])
+async def test_killed_between_the_steps(
+    kill: Callable[[Service], None], service: Service, given: dict[str, Any], owner: Client, between: Between
+) -> None:
+    """What dies when the item is held, and has yet to be delivered, costs time and nothing else."""
+    node = await owner.queue()
+    between(lambda: kill(service))
+    async with Publisher(**given) as publisher, asyncio.timeout(2 * PATIENCE_SECONDS):
+        assert await publisher.publish(node, {}, id="one", key="k", priority=7, headers={"a": "b"}) == "one"
+    assert await ids(owner, node) == ["one"] and await left(given["outbox"]) == []
+
+
+async def test_killed_under_load(
+    service: Service, given: dict[str, Any], owner: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many items under way when a frontend dies, each is in the queue once."""
+    # What was routed to the dead one is lost, and asked again.
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
+    node = await owner.queue()
+    async with Publisher(**given) as publisher, asyncio.timeout(2 * PATIENCE_SECONDS):
+        sending = [asyncio.create_task(publisher.publish(node, {})) for _ in range(40)]
+        await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+        service.frontends[1].kill()
+        sent = await asyncio.gather(*sending)
+    assert await ids(owner, node) == sorted(sent)
+
+
+async def test_reconnected(given: dict[str, Any], owner: Client, between: Between) -> None:
+    """A publisher whose connection breaks between the steps goes on when it has another."""
+    node = await owner.queue()
+    async with Publisher(**given) as publisher, asyncio.timeout(PATIENCE_SECONDS):
+        sender: Any = publisher._sender
+
+        def cut() -> None:
+            sender._connection._stream.abort()
+
+        between(cut)
+        await publisher.publish(node, {}, id="one")
+    assert await ids(owner, node) == ["one"] and await left(given["outbox"]) == []
+
+
+_KILLED = """
+import asyncio, os, signal, sys
+from stanzaq import Publisher
+from stanzaq.outbox import Outbox
+
+save = Outbox.save
+
+async def saved(outbox, outgoing):
+    await save(outbox, outgoing)
+    if outgoing.since:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    Outbox.save = saved
+    async with Publisher({url!r}, service={service!r}, address={address!r}, tls="disabled", outbox={outbox!r}) as publisher:
+        await publisher.publish({node!r}, "job", id="one")
+
+asyncio.run(main())
+"""
+
+
+async def test_restarted(given: dict[str, Any], owner: Client) -> None:
+    """An item whose publisher is killed between the steps is sent by the next one, once."""
+    node = await owner.queue()
+    program = _KILLED.format(**{**given, "outbox": str(given["outbox"])}, node=node)
+    killed = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program), env={**os.environ, "STANZAQ_PASSWORD": given["password"]}
+    )
+    assert await asyncio.wait_for(killed.wait(), PATIENCE_SECONDS) == -signal.SIGKILL
+    assert await ids(owner, node) == [] and [each.item for each in await left(given["outbox"])] == ["one"]
+    async with Publisher(**given) as publisher, asyncio.timeout(PATIENCE_SECONDS):
+        await publisher.publish(node, {}, id="two")
+        while await ids(owner, node) != ["one", "two"]:  # noqa: ASYNC110  (nobody is told)
+            await asyncio.sleep(0.05)
+    assert await left(given["outbox"]) == []
+
+
+async def test_refused(given: dict[str, Any], owner: Client) -> None:
+    """A node that is not there is told as without an outbox, and nothing stays in it."""
+    node = await owner.queue()
+    async with Publisher(**given) as publisher, asyncio.timeout(PATIENCE_SECONDS):
+        with pytest.raises(StanzaqError) as refused:
+            await publisher.publish("nowhere", {})
+        assert refused.value.condition == "item-not-found"
+        await publisher.publish(node, {}, id="one")
+    assert await left(given["outbox"]) == [] and await ids(owner, node) == ["one"]

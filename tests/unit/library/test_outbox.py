@@ -1,0 +1,281 @@
+"""The outbox of a publisher: what it keeps, what is sent again, and what it says when its file cannot be used."""
+
+import asyncio
+import logging
+import sqlite3
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
+
+import pytest
+
+from stanzaq import Publisher, StanzaqError, sync, transports
+from stanzaq import publisher as publishing
+from stanzaq.account import Account
+from stanzaq.outbox import Outbox
+from stanzaq.transport import Content, Hints, Outgoing, Save
+from stanzaq.xmpp.publisher import XmppSender
+
+ONE = Outgoing("name-1", "jobs", "one", Content(b"\0\xff", "image/png"), {"a": "ü"}, Hints("k", 1.5, 0, None))
+
+
+class Service:
+    """Plays the transport of a publisher; `answer` says what becomes of an item."""
+
+    def __init__(self) -> None:
+        """Answer nobody."""
+        self.sent: list[str] = []
+        self.answer: Any = lambda _: asyncio.Event().wait()
+        self.account: Any = None
+
+    async def run(self) -> None:
+        """Stay connected."""
+        await asyncio.Event().wait()
+
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Take an item."""
+        await self.publish_once(outgoing, lambda _: asyncio.sleep(0))
+
+    async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
+        """Take an item in two steps."""
+        await save(replace(outgoing, since=1.0))
+        self.sent.append(outgoing.item)
+        await self.answer(outgoing)
+
+    async def close(self) -> None:
+        """Disconnect."""
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    """Give what publishers send to."""
+    played = Service()
+
+    def sender(account: Any) -> Service:  # noqa: ANN401
+        played.account = account
+        return played
+
+    monkeypatch.setattr(transports, "sender", sender)
+    return played
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give a file that is not there yet."""
+    return tmp_path / "outbox.db"
+
+
+def made(path: Path) -> Publisher:
+    """Make a publisher with an outbox."""
+    return Publisher("xmpp://p@example.org", password="x", outbox=path)
+
+
+async def stored(_outgoing: Outgoing) -> None:
+    """Store an item."""
+
+
+async def refused(_outgoing: Outgoing) -> None:
+    """Refuse it."""
+    msg = "cannot publish to jobs: item-not-found"
+    raise StanzaqError(msg, "item-not-found")
+
+
+async def left(path: Path) -> list[Outgoing]:
+    """Read what is in an outbox."""
+    outbox = Outbox(path)
+    try:
+        return await outbox.open()
+    finally:
+        await outbox.close()
+
+
+async def test_kept(path: Path) -> None:
+    """Items are read in the order in which they came, at their last step, and with the same resource."""
+    outbox = Outbox(path)
+    assert await outbox.open() == []
+    two = replace(ONE, name="name-2", item="two")
+    for each in (ONE, two, replace(ONE, since=5.0, sender="p@x/a")):
+        await outbox.save(each)
+    resource = outbox.resource
+    await outbox.close()
+    outbox = Outbox(path)
+    assert await outbox.open() == [replace(ONE, since=5.0, sender="p@x/a"), two]
+    await outbox.remove(ONE)
+    await outbox.close()
+    assert await left(path) == [two] and resource == outbox.resource != ""
+
+
+async def test_sent_by_the_next(service: Service, path: Path) -> None:
+    """What waits when a publisher is closed, or its caller has gone, is sent by the next, as the same sender."""
+    async with made(path) as publisher:
+        waits = asyncio.create_task(publisher.publish("jobs", {}, id="one"))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(publisher.publish("jobs", {}, id="two"), 0.05)
+        first = service.account
+    with pytest.raises(StanzaqError, match="closed before one was answered: one is in the outbox"):
+        await waits
+    assert [each.item for each in await left(path)] == ["one", "two"]
+    service.answer = stored
+    async with made(path) as publisher:
+        assert await publisher.publish("jobs", {}, id="three") == "three"
+    assert sorted(service.sent) == ["one", "one", "three", "two", "two"]
+    assert await left(path) == [] and first.jid == service.account.jid
+
+
+async def test_refused(service: Service, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A refusal is raised, and the item is removed; when nobody waits for it, it stays and is logged."""
+    service.answer = refused
+    async with made(path) as publisher:
+        with pytest.raises(StanzaqError, match="item-not-found"):
+            await publisher.publish("jobs", {})
+    assert await left(path) == []
+    outbox = Outbox(path)
+    await outbox.open()
+    await outbox.save(ONE)
+    await outbox.close()
+    async with made(path):
+        pass
+    assert await left(path) == [ONE] or (await left(path))[0].since == 1.0
+    assert "an item stays in the outbox: cannot publish to jobs: item-not-found" in caplog.text
+
+
+async def test_full(service: Service, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond its limit a publisher refuses further items, with or without a file."""
+    monkeypatch.setattr(publishing, "_MOST", 2)
+    for publisher in (made(path), Publisher("xmpp://p@example.org", password="x")):
+        async with publisher:
+            waiting = [asyncio.create_task(publisher.publish("jobs", {})) for _ in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(StanzaqError, match="2 items wait for the service already: publish x later"):
+                await publisher.publish("jobs", {}, id="x")
+            service.answer = stored
+        assert all(isinstance(each, StanzaqError) for each in await asyncio.gather(*waiting, return_exceptions=True))
+
+
+async def test_the_disk_is_full(service: Service, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What cannot be saved is not sent; when a later step cannot be saved, the item is sent all the same."""
+    service.answer = stored
+    async with made(path) as publisher:
+        outbox = publisher._outbox
+        assert outbox is not None and outbox._db is not None
+        await publisher.publish("jobs", {})
+        outbox._db.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(
+            StanzaqError, match=r"cannot be written \(database or disk is full\): make room on its disk"
+        ):
+            await publisher.publish("jobs", "x" * 100_000)
+        assert len(service.sent) == 1
+        outbox._db.execute("PRAGMA max_page_count = 100000")
+        await outbox._run("written", lambda: outbox._do("PRAGMA query_only = 0"))
+
+        def read_only(outgoing: Outgoing) -> Any:  # noqa: ANN401
+            return outbox._run("written", lambda: outbox._do("PRAGMA query_only = 1") and None)
+
+        service.answer = read_only
+        caplog.set_level(logging.ERROR, "stanzaq")
+        await publisher.publish("jobs", {}, id="stays")
+        assert "attempt to write a readonly database" in caplog.text
+    assert [each.item for each in await left(path)] == ["stays"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"no database at all, but long enough to be taken for one" * 20, "it is no outbox: move it away"),
+        (None, "its directory must exist and be writable"),
+    ],
+)
+async def test_broken(content: bytes | None, told: str, path: Path, service: Service) -> None:
+    """A file that cannot be used is told at the start, also by the blocking publisher."""
+    where = path / "not-there" if content is None else path
+    if content is not None:
+        path.write_bytes(content)  # noqa: ASYNC240  (nothing else runs)
+    with pytest.raises(StanzaqError, match=f"the outbox .* cannot be opened .*: {told}"):
+        async with made(where):
+            pass
+    blocking = sync.Publisher("xmpp://p@example.org", password="x", outbox=where)
+    for _ in range(2):
+        with pytest.raises(StanzaqError, match=told):
+            blocking.publish("jobs", {})
+    assert service.sent == []
+
+
+async def test_used_by_another(path: Path, service: Service) -> None:
+    """Two publishers cannot use one file; and one of a newer version is left alone."""
+    async with made(path):
+        with pytest.raises(StanzaqError, match="another process uses it: give each process a file of its own"):
+            async with made(path):
+                pass
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 2")
+    db.close()
+    with pytest.raises(StanzaqError, match="is of a newer version"):
+        async with made(path):
+            pass
+
+
+class Stream:
+    """Plays an XMPP connection: `answers` says what each request gets, an exception or nothing."""
+
+    def __init__(self, *answers: str) -> None:
+        """Prepare the answers: names of errors, empty for a result."""
+        self.jid = "p@example.org/a"
+        self.asked: list[str] = []
+        self._answers = iter(answers)
+
+    async def ask(self, what: str, _kind: str, payload: str) -> Element:
+        """Answer."""
+        self.asked.append(ET.fromstring(payload).tag.rpartition("}")[2])
+        condition = next(self._answers)
+        if condition:
+            msg = f"cannot {what}: {condition}"
+            raise StanzaqError(msg, condition)
+        return Element("iq")
+
+
+@pytest.mark.parametrize(
+    ("answers", "since", "asked", "told"),
+    [
+        (("", ""), 0.0, ["assured", "deliver"], ""),
+        (("",), 9.0, ["deliver"], ""),
+        (("item-not-found", "", ""), 9.0, ["deliver", "assured", "deliver"], ""),
+        (
+            ("item-not-found", "", "item-not-found"),
+            9.0,
+            ["deliver", "assured", "deliver"],
+            "cannot tell whether one is",
+        ),
+        (("item-not-found",), 3_700.0, ["deliver"], "cannot tell whether one is published: look for it in jobs"),
+        (("not-allowed",), 0.0, ["assured"], "cannot publish to jobs: not-allowed"),
+        (("", "gone"), 0.0, ["assured", "deliver"], "item-not-found"),
+    ],
+)
+async def test_two_steps(answers: tuple[str, ...], since: float, asked: list[str], told: str) -> None:
+    """S9, S10: an item is held, then delivered; what the service has lost is sent again, but not after it may have forgotten."""
+    sender = XmppSender(Account.read("xmpp://p@example.org", None, "x", None, "required"))
+    stream = Stream(*answers)
+    sender._connection = stream  # type: ignore[assignment]  # it plays one
+    saved: list[Outgoing] = []
+
+    async def save(outgoing: Outgoing) -> None:
+        saved.append(outgoing)
+
+    began = replace(ONE, since=time.time() - since, sender=stream.jid) if since else ONE
+    if told:
+        with pytest.raises(StanzaqError, match=told):
+            await sender.publish_once(began, save)
+    else:
+        await sender.publish_once(began, save)
+    assert stream.asked == asked
+    assert [each.sender for each in saved] == [stream.jid] * asked.count("assured") or told.endswith("not-allowed")
+
+
+async def test_another_sender() -> None:
+    """What was held in another's name cannot be told from a delivered one."""
+    sender = XmppSender(Account.read("xmpp://p@example.org", None, "x", None, "required"))
+    sender._connection = Stream("item-not-found")  # type: ignore[assignment]  # it plays one
+    with pytest.raises(StanzaqError, match="cannot tell whether one is published"):
+        await sender.publish_once(replace(ONE, since=time.time(), sender="p@example.org/b"), stored)
