@@ -85,6 +85,14 @@ async def running(directory: Path, name: str) -> AsyncIterator[asyncio.StreamRea
             worker.kill()
 
 
+async def queued(service: Service, queue: str) -> list[Any]:
+    """Give the payloads in a queue."""
+    account = service.jid("publisher"), service.password
+    async with httpx.AsyncClient(auth=account, base_url=service.http) as web:
+        answer = await web.get(f"/queues/{queue}?limit=200", headers={"Accept": "application/json"})
+        return [(await web.get(each["content_href"])).json() for each in answer.json()["messages"]]
+
+
 @pytest.mark.parametrize("name", ["worker.py", "curl_worker.sh", "js_worker.mjs"])
 async def test_workers(directory: Path, name: str, stanzaq_service: Service) -> None:
     """Each works on what the publisher sends, and ends in order."""
@@ -101,9 +109,8 @@ async def test_workers(directory: Path, name: str, stanzaq_service: Service) -> 
         async with asyncio.timeout(PATIENCE_SECONDS):
             while (line := (await output.readline()).decode()) != f"working on {name}.png\n":
                 assert line == "working on cat.png\n"
-        async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient(auth=("publisher@localhost", "secret")) as web:
-            queue = f"{stanzaq_service.http}/queues/{stanzaq_service.queue}"
-            while (await web.get(queue, headers={"Accept": "application/json"})).json()["messages"]:  # noqa: ASYNC110
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await queued(stanzaq_service, stanzaq_service.queue):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
 
@@ -118,6 +125,24 @@ async def test_ordered(directory: Path) -> None:
     lines = await printed(directory, "ordered.py")
     for customer in ("anna", "bert"):
         assert [line for line in lines if line.startswith(customer)] == [f"{customer} {number}" for number in range(3)]
+
+
+async def test_device(directory: Path, stanzaq_service: Service) -> None:
+    """A device that is killed, and started again, has each reading in the queue once."""
+    create, work = commands(directory / "examples" / "device.py")
+    curl = await begun(directory, create)
+    assert await asyncio.wait_for(curl.wait(), PATIENCE_SECONDS) == 0
+    device = await begun(directory, work)
+    assert device.stdout is not None
+    try:
+        line = await asyncio.wait_for(device.stdout.readline(), PATIENCE_SECONDS)
+    finally:
+        device.kill()
+    rest, _ = await asyncio.wait_for(device.communicate(), PATIENCE_SECONDS)
+    stored = [*(line + rest).decode().splitlines(), *await printed(directory, "device.py")]
+    readings = [f"stored {reading['at']}" for reading in await queued(stanzaq_service, "readings")]
+    assert set(stored) <= set(readings) and len(set(readings)) == len(readings)
+    assert len(stored) > 20
 
 
 async def test_web(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
