@@ -20,10 +20,10 @@ from tests.operations import as_user, make_user
 
 
 class Door:
-    """A door that writes down what it is handed; `writes` False is a stream that is down."""
+    """A door that records what it is handed; `writes` False is a stream that is down."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with nothing recorded."""
         self.deliveries: list[Delivery] = []
         self.notices: list[Notice] = []
         self.writes = True
@@ -31,25 +31,25 @@ class Door:
         self._changed = asyncio.Event()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Write down a delivery."""
+        """Record a delivery."""
         self.deliveries.append(delivery)
         self._changed.set()
 
     def notify(self, notice: Notice) -> None:
-        """Write down a notice."""
+        """Record a notice."""
         self.notices.append(notice)
         self._changed.set()
 
     def congested(self) -> bool:
-        """Tell whether it has much to write: only when a test says so."""
+        """Return whether much is unwritten: only when a test says so."""
         return self.slow
 
     def flushed(self) -> bool:
-        """Tell whether all has left."""
+        """Return whether everything is written."""
         return self.writes
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something that it was handed makes this true."""
+        """Wait until what was recorded makes this true."""
         async with asyncio.timeout(30):
             while not holds():
                 self._changed.clear()
@@ -72,11 +72,11 @@ class Asked:
             self._core.submit(command, answers.append)
 
     async def settled(self) -> list[Any]:
-        """Wait until all are answered; gives the answers and checks that each came once."""
+        """Wait until all are answered; return the answers, and check that each came once."""
         async with asyncio.timeout(30):
             while not all(self.results):  # noqa: ASYNC110  (whoever answers knows no event of ours)
                 await asyncio.sleep(0.005)
-        # A second answer would come with what is still under way.
+        # Wait a little, so that a second answer would be seen.
         await asyncio.sleep(0.02)
         assert [len(answers) for answers in self.results] == [1] * len(self.results)
         return [answers[0] for answers in self.results]
@@ -84,7 +84,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A Redis of any kind: where cores find it, as a user who may do no more than they need, and a client that sees all of it."""
+    """A Redis of any kind: its URL for cores, with a user of minimal permissions, and a client that may do everything."""
 
     url: str
     client: Callable[[], Any]
@@ -95,13 +95,13 @@ MakeCore = Callable[..., Awaitable[tuple[RedisCore, Door]]]
 
 @pytest.fixture
 def node() -> str:
-    """Give a name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"jobs-{secrets.token_hex(4)}"
 
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> Store:
-    """Give one server; a test that is parametrized names what else: `cluster` or `sentinels`."""
+    """Provide one server; a test may be parametrized with `cluster` or `sentinels`."""
     match getattr(request, "param", "valkey"):
         case "cluster":
             cluster = request.getfixturevalue("redis_cluster")
@@ -116,14 +116,14 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 
 EVERYWHERE = pytest.mark.parametrize("store", ["valkey", "cluster", "sentinels"], indirect=True)
-"""Whatever it says holds on one server, on a cluster, and on what sentinels watch."""
+"""The test holds on one server, on a cluster, and with sentinels."""
 
 
 @pytest.fixture
 async def make_core(store: Store) -> AsyncIterator[MakeCore]:
-    """Give a way to start cores on an empty server; all are stopped at the end."""
+    """Return a function that starts cores on an empty server; all are stopped at the end."""
     async with store.client() as client:
-        # Cores of earlier tests are dead frontends to these, and would be rescued.
+        # Cores of earlier tests are dead frontends, and would be taken over.
         await client.flushall()
     cores: list[RedisCore] = []
 
@@ -142,17 +142,17 @@ async def make_core(store: Store) -> AsyncIterator[MakeCore]:
 
 @pytest.fixture
 async def core_and_door(make_core: MakeCore) -> tuple[RedisCore, Door]:
-    """Give one core."""
+    """Return one core and its door."""
     return await make_core()
 
 
 @pytest.fixture
 def core(core_and_door: tuple[RedisCore, Door]) -> RedisCore:
-    """Give the core alone."""
+    """Return the core alone."""
     return core_and_door[0]
 
 
 @pytest.fixture
 def door(core_and_door: tuple[RedisCore, Door]) -> Door:
-    """Give the door of `core`."""
+    """Return the door of `core`."""
     return core_and_door[1]

@@ -1,6 +1,6 @@
-"""A program that asks a frontend over a real Redis to drop what is delayed, as stanzas: prints what it answered.
+"""A program that drops delayed items by stanzas to a frontend over a real Redis, and prints the replies.
 
-It runs in a copy of the tree that knows that operation (docs/examples/operation.patch).
+It runs in a copy of the tree that has that operation (docs/examples/operation.patch).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What a hostile network test is made of: frontends that die at a chosen exchange with Redis, and a sender that never gives up.
+"""Parts of the hostile network test: frontends that die at a chosen exchange with Redis, and a sender that never gives up.
 
-A frontend is the real door over the real core; only its stream is the test's. Must not know in which order things happen:
-that is the state machine's choice.
+A frontend is the real door over the real core; only its stream is the test's. Must not know the order of events: the
+state machine chooses it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ SENDER: Final = "sender@localhost/box"
 
 
 class Frontend:
-    """One frontend; `fuse` exchanges with Redis from now it dies, before that exchange or after it."""
+    """One frontend; it dies at its `fuse`-th exchange with Redis from now, before or after that exchange."""
 
     def __init__(self, url: str, write: Callable[[bytes], None]) -> None:
         """Run over the Redis at `url` and write to `write` while it lives; must be made in the loop."""
@@ -50,18 +50,18 @@ class Frontend:
         return reply
 
     def receive(self, stanza: bytes) -> None:
-        """Take a stanza off the network; the dead take nothing."""
+        """Receive a stanza from the network; a dead frontend receives nothing."""
         if self.alive:
             self.component.receive(ET.fromstring(stanza), None)
 
     @property
     def quiet(self) -> bool:
-        """Nothing is under way, and nothing ever will be in a dead one."""
+        """Return whether nothing is under way; in a dead frontend nothing ever is."""
         core = self.core
         return not self.alive or (not core._tasks and all(routes.quiet for routes in core._routers.values()))
 
     async def end(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         self.alive = False
         lanes = [lane._running for lane in self.core.pipelines() if lane._running is not None]
         tasks = [*self.core._tasks, *lanes]
@@ -72,7 +72,7 @@ class Frontend:
 
 
 class Level(Enum):
-    """What is promised of a message."""
+    """The guarantee for a message."""
 
     PLAIN = "plain"
     ACKNOWLEDGED = "acknowledged"
@@ -81,7 +81,7 @@ class Level(Enum):
 
 @dataclass
 class Message:
-    """A message of the sender's; `step` is what it waits for: acknowledged, assured, deliver, then done or failed."""
+    """A message of the sender; `step` is what it waits for: acknowledged, assured, deliver, then done or failed."""
 
     number: int
     level: Level
@@ -96,7 +96,7 @@ class Message:
 
     @property
     def over(self) -> bool:
-        """Tell whether nothing is to be repeated."""
+        """Return whether nothing is to be repeated."""
         return self.step in {"done", "failed"} or self.level is Level.PLAIN
 
     def stanza(self) -> bytes:
@@ -114,7 +114,7 @@ class Message:
         return f"<iq {head} type='set'>{asked}</iq>".encode()
 
     def hear(self, step: str, reply: ET.Element) -> None:
-        """Take a reply; one to an earlier step, or that says to wait, changes nothing."""
+        """Take a reply. One to an earlier step, or one that says to wait, changes nothing."""
         if step != self.step or self.over:
             return
         error = reply.find("error")
@@ -124,14 +124,14 @@ class Message:
                 assert [child.get("msgId") for child in received] == [self.msg_id]
             self.step = "deliver" if step == "assured" else "done"
         elif error.get("type") != "wait":
-            # SX8: what the service does not know is sent to it again.
+            # SX8: a message that the service does not know is sent to it again.
             unknown = step == "deliver" and error[0].tag == f"{{{ns.STANZAS}}}item-not-found"
             self.step = "assured" if unknown else "failed"
 
 
 @dataclass
 class Network:
-    """What is on its way, in both directions, and all that ever reached the service."""
+    """Stanzas under way in both directions, and all that ever reached the service."""
 
     to_service: list[bytes] = field(default_factory=list)
     to_sender: list[bytes] = field(default_factory=list)

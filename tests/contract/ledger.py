@@ -1,6 +1,6 @@
-"""What is true of a node of several partitions, told from what clients asked, were answered and were handed.
+"""Bookkeeping for a node of several partitions: expected state from the commands, answers and deliveries that clients saw.
 
-Plain bookkeeping, and the judgement of what a sight of the node shows. Must not know Redis, nor how anything is done.
+Also judges a snapshot of the node. Must not know Redis, nor how anything is done.
 """
 
 from collections import Counter
@@ -29,13 +29,13 @@ SHARED, WISH, MEMBER = "shares the node", "owns what it named", "is a member of 
 
 
 def hashed(text: str, count: int) -> int:
-    """Give the partition that a key or an id chooses (E14)."""
+    """Return the partition that a key or an id chooses (E14)."""
     return crc32(text.encode()) % count
 
 
 @dataclass(slots=True)
 class Item:
-    """An item, the version that follows when its lock ends, and the step in which it came."""
+    """An item, the version that follows when its lock ends, and the step in which it was published."""
 
     body: bytes
     key: str
@@ -44,7 +44,7 @@ class Item:
     parked_since: int = 0
 
     def proceed(self) -> None:
-        """Let the version that is parked take the item's place."""
+        """Replace the item by its parked version."""
         if self.parked is not None:
             self.body, self.since, self.parked = self.parked, self.parked_since, None
 
@@ -60,7 +60,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An item that was handed out, where, to whom, and who had it before: nobody, or `None` if that is not known."""
+    """An item that was handed out: where, to whom, and its previous holder: nobody, or `None` if unknown."""
 
     number: int
     jid: Jid
@@ -74,9 +74,10 @@ NOBODY = Jid("")
 class Step:
     """What is particular about one step.
 
-    `leavers` leave what they own, but for the partitions in `stays`; with `changes_owners` locks may end in any partition.
-    Of a `vague` step no answers are known: it may have published `maybe`, and acknowledged `maybe_gone`. What is freed by
-    who is `finishing` an item may be handed out before the answer is read.
+    `leavers` leave what they own, but for the partitions in `stays`; with `changes_owners` locks may end in any
+    partition.
+    Of a `vague` step no answers are known: it may have published `maybe`, and acknowledged `maybe_gone`. Items that
+    subscribers in `finishing` free may be handed out before the answer is read.
     """
 
     vague: bool = False
@@ -113,10 +114,10 @@ class Ledger:
         self.ahead: Counter[tuple[Jid, Jid]] = Counter()
         self.settled = False
 
-    # What happens, in the order in which clients see it.
+    # Events, in the order in which clients see them.
 
     def begin(self, step: Step, *commands: Command) -> None:
-        """Begin a step, in which these are asked."""
+        """Begin a step with these commands."""
         self.number += 1
         self.step, self.commands = step, commands
         for command in commands:
@@ -130,21 +131,21 @@ class Ledger:
                 del self.taken[place]
 
     def hear(self, event: Callable[[], None]) -> None:
-        """Note an event; what is wrong with it is not the caller's, who is being judged, and is told at the step's end."""
+        """Record an event; a fault is reported at the end of the step, not to the caller."""
         try:
             event()
         except AssertionError as error:
             self.wrong.append(error)
 
     def delivered(self, delivery: Delivery) -> None:
-        """Judge a delivery as it is made: nobody holds more than it may, and nothing is held twice."""
+        """Judge a delivery when it is made: nobody exceeds its credit, and nothing is held twice."""
         number, jid, token = delivery.partition.number, delivery.subscriber, delivery.token
         place = (number, delivery.position)
         known = self.taken.get(place)
         if known is not None and (known.jid, known.token) == (jid, token):
             assert self.step.vague, f"{delivery} was delivered twice"
             return
-        # Where ownership changes, what was handed out at first may be ended and handed out again within the step.
+        # Where ownership changes, an item may be released and handed out again within the step.
         assert known is None or self.step.changes_owners, f"{delivery} while {known} holds it"
         item = self.items.get((number, delivery.item_id))
         if item is None:
@@ -160,7 +161,7 @@ class Ledger:
         self.taken[place] = Taken(jid, delivery.item_id, token)
 
     def _comes(self, delivery: Delivery, item: Item) -> None:
-        # Where a frontend dies, what it has handed out is sent again, and a later version still waits behind it.
+        # Where a frontend dies, its deliveries are sent again, and a later version still waits behind it.
         if not (self.step.vague and delivery.envelope == item.body):
             item.proceed()
         assert delivery.envelope == item.body or delivery.envelope in self.step.maybe, (delivery, item)
@@ -180,7 +181,7 @@ class Ledger:
         return item.key if item else ""
 
     def noticed(self, notice: Notice) -> None:
-        """Hear a notice."""
+        """Record a notice."""
         match notice:
             case OwnershipLost():
                 self.step.lost.append(notice)
@@ -188,7 +189,7 @@ class Ledger:
                 self.step.gained[notice.owned.partition, notice.owned.fence] = notice.subscriber
 
     def answered(self, command: Command, number: int | None, result: Any) -> None:  # noqa: ANN401  (any outcome)
-        """Hear what a command was answered; `number` is the partition of its item."""
+        """Record the answer to a command; `number` is the partition of its item."""
         match command, result:
             case Publish(), Published(item_id=name):
                 at = int(name.split("-")[0]) if number is None else number
@@ -214,12 +215,12 @@ class Ledger:
                 self.left(command.sender)
 
     def left(self, jid: Jid) -> None:
-        """Note that somebody has no subscription any more."""
+        """Record that a subscription has ended."""
         self.kinds.pop(jid, None)
         self.granted.pop(jid, None)
 
     def retracted(self, number: int, name: str) -> None:
-        """Note that an item is gone, or that what was parked behind it takes its place."""
+        """Record that an item is gone, or that its parked version replaces it."""
         item = self.items[number, name]
         if item.parked is None:
             del self.items[number, name]
@@ -234,10 +235,10 @@ class Ledger:
         else:
             item.body = command.envelope
 
-    # What a sight of the node must show when nothing is under way.
+    # What a snapshot of the node must show when nothing is under way.
 
     def judge(self, before: Sight, after: Sight, now: int) -> None:
-        """Hold the books to what there is, then go on from there."""
+        """Compare the books with a snapshot, then continue from it."""
         for error in self.wrong:
             raise error
         self._lapsed(before, now)
@@ -320,7 +321,7 @@ class Ledger:
                 assert new.epochs[new.tenure.group][0] > old.epochs[old.tenure.group][0]
 
     def _told(self, before: Sight, after: Sight) -> None:
-        """E28: whoever has lost a partition without having left it hears of it."""
+        """E28: whoever has lost a partition without leaving it gets a notice."""
         had = {(n, part.fence): part.tenure.jid for n, part in enumerate(before.parts) if part.tenure}
         has = {(n, part.fence): part.tenure.jid for n, part in enumerate(after.parts) if part.tenure}
         told = Counter((lost.partition, lost.fence, lost.subscriber) for lost in self.step.lost)
@@ -349,7 +350,7 @@ class Ledger:
             assert part.tenure is None or part.tenure.jid in self.kinds, f"{part.tenure} of {number} has left"
 
     def _credit(self, before: Sight, after: Sight) -> None:
-        """Guarantee 3: nobody holds more than it may; what is free and what is held are together what was granted."""
+        """Guarantee 3: nobody exceeds its credit; free and used credit together are the granted credit."""
         old, held, claims = _held(before), _held(after), _claims(after)
         for jid in held | claims:
             most = self.granted.get(jid, 0)
@@ -380,11 +381,11 @@ class Ledger:
                 assert not free, f"{waits} wait in {number} for {places}"
 
     def _fairness(self, before: Sight, after: Sight) -> None:
-        """Guarantee 9, Q30, Q35: whoever was served last is the last in turn, and what comes back goes to another.
+        """Guarantee 9, Q30, Q35: the last served is the last in turn, and an item that came back goes to another.
 
-        While one has free credit all the time, nobody is handed two more than it, but for what it has given back itself, and
-        what owners are handed. Where much happens at once, a grant for an item that another took comes back a moment late: there
-        it may be one more.
+        While a subscriber has free credit all the time, nobody gets two items more than it, except for items that it
+        gave back itself, and items of owners. In parallel steps, a grant for an item that another subscriber took comes
+        back a moment late: then the difference may be one more.
         """
         vague = self.step.vague or not self.settled or len(before.parts) != len(after.parts)
         self.settled = not (self.step.vague or self.astray)
@@ -442,7 +443,7 @@ def _claims(sight: Sight) -> Counter[Jid]:
 
 
 def granted_epoch(part: Seen, jid: Jid, group: str, asked: int | None, now: int) -> tuple[int, bool] | None:
-    """Give the epoch of an attach, and whether it goes on as it is; None when it must be refused (EX13 to EX15)."""
+    """Return the epoch of an attach, and whether it continues the present one; None when it must be refused (EX13 to EX15)."""
     owner = part.tenure
     epoch, kept = part.epochs.get(group, (0, 0))
     recorded = epoch if (owner and owner.group == group) or kept > now else None

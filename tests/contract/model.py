@@ -1,7 +1,7 @@
 """The queue as plain Python, written from the requirements: the oracle of the state machine.
 
-It must not know Redis or how any script works; what it takes from the design are names that people see (positions,
-tokens) and the bounds.
+Must not know Redis or how any script works. From the design it takes only names that people see (positions, tokens) and
+the bounds.
 """
 
 import re
@@ -19,13 +19,13 @@ RETRY_MS = 5_000
 REMEMBERED_HOLDERS = 8
 MAX_BOUNCES = 3
 TRIES_MS = (5_000, 10_000, 20_000, 20_000)
-"""How long each try of what is to be confirmed is given; there are as many."""
+"""The time for each try of a delivery that needs confirmation."""
 
 PLAIN = "unacknowledged"
 
 
 def written(position: Position) -> str:
-    """Write a position as it stands in Redis."""
+    """Return a position as written in Redis."""
     return f"{position[0]}-{position[1]}"
 
 
@@ -41,7 +41,10 @@ class Version:
 
 @dataclass(slots=True)
 class Lock:
-    """Who holds an item, and which frontend has to send it; what it has confirmed, or need not, is at the stage PLAIN."""
+    """The holder of an item, and the frontend that has to send it.
+
+    With confirmation received or not needed, the stage is PLAIN.
+    """
 
     jid: str
     token: int
@@ -75,7 +78,7 @@ class Item:
     lock: Lock | None = None
     parked: Version | None = None
     first: str = ""
-    """What was published first: it stands in the log beside what replaced it."""
+    """The first version: it stays in the log beside what replaced it."""
 
 
 @dataclass(slots=True)
@@ -88,10 +91,10 @@ class Letter:
     jid: str
     reason: str
     note: str = ""
-    """Where it is about to be brought, once somebody has read it for that."""
+    """The node to which it is about to be handed over, once somebody has read it for that."""
 
     def shown(self) -> tuple[object, ...]:
-        """Give what a script tells of it."""
+        """Return what a script reports of it."""
         return (written(self.item.position), "", self.note)
 
 
@@ -108,7 +111,7 @@ class Subscriber:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a call must answer."""
+    """The expected answer of a call."""
 
     words: list[str] = field(default_factory=list)
     deliveries: list[tuple[object, ...]] = field(default_factory=list)
@@ -118,7 +121,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Options:
-    """How the node is set."""
+    """The options of the node."""
 
     lock_ms: int = 60_000
     max_deliveries: int = 3
@@ -147,7 +150,7 @@ class Model:
         self.heads: dict[str, Item] = {}
         self.token = 0
         self.kept: dict[Position, int] = {}
-        """What stays in the log though its work is done, with the bytes of each."""
+        """Finished items that stay in the log, with the bytes of each."""
         self._cursor: Position = (0, 0)
         self._trim: Position = (0, 0)
         self.closed: Counter[str] = Counter()
@@ -157,7 +160,7 @@ class Model:
         self._outcome = Outcome()
         self._reached: set[str] = set()
 
-    # What may be asked.
+    # Commands.
 
     def publish(self, frontend: str, rows: list[tuple[str, str, str, str]]) -> Outcome:
         """Publish items, each with an id or without, a publisher, a body and perhaps a group key."""
@@ -167,7 +170,7 @@ class Model:
         return self._end(frontend)
 
     def subscribe(self, frontend: str, jid: str, credit: int, qos: str) -> Outcome:
-        """Subscribe, or change what a subscription asks for (Q12)."""
+        """Subscribe, or change the options of a subscription (Q12)."""
         self._begin()
         known = self.subscribers.get(jid)
         self.subscribers[jid] = Subscriber(jid, credit, 0, known.served if known else 0, qos)
@@ -175,7 +178,7 @@ class Model:
         return self._end(frontend)
 
     def unsubscribe(self, frontend: str, jid: str, *, release: bool) -> Outcome:
-        """Leave, with all locks given back (Q33) or with none (Q34)."""
+        """Unsubscribe, and give back all locks (Q33) or none (Q34)."""
         self._begin()
         self._outcome.words.append("ok" if self.subscribers.pop(jid, None) else "not-subscribed")
         if release:
@@ -216,7 +219,7 @@ class Model:
         dead_letter: bool,
         untried: bool,
     ) -> Outcome:
-        """Give an item back; `untried`: it does not count as a try."""
+        """Release an item; `untried`: it does not count as a try."""
         self._begin()
         self._rotate()
         verdict = self._verdict(asker, name, token, request, owner=False)
@@ -229,7 +232,7 @@ class Model:
         return self._end(frontend)
 
     def renew(self, asker: str, name: str, token: str) -> Outcome:
-        """Start a lock's time anew (QX12)."""
+        """Renew a lock (QX12)."""
         verdict = self._verdict(asker, name, token, "", owner=False)
         item = self.items.get(name)
         if verdict == "held":
@@ -238,7 +241,7 @@ class Model:
         return Outcome([{"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict)])
 
     def expire(self, frontend: str) -> Outcome:
-        """Try again what was not confirmed, end locks whose deadline has passed (Q35), take up letters left half-way."""
+        """Send unconfirmed deliveries again, end expired locks (Q35), resume hand-overs that stopped half-way."""
         self._begin()
         before = [letter for letter in self.dying.values() if letter.since + RETRY_MS <= self.now]
         repeated = self._try_again(frontend)
@@ -258,7 +261,7 @@ class Model:
         return self._outcome
 
     def bounce(self, frontend: str, asker: str, position: str, token: int, stage: str, *, gone: bool) -> Outcome:
-        """Take back what did not arrive (Q18, P30)."""
+        """Handle a delivery that bounced (Q18, P30)."""
         self._begin()
         item = next((item for item in self.items.values() if written(item.position) == position), None)
         lock = item.lock if item else None
@@ -269,7 +272,7 @@ class Model:
         return self._end(frontend)
 
     def confirm(self, frontend: str, asker: str, position: str, token: int, stage: str) -> Outcome:
-        """Take note that what was sent has arrived (S4, S9, S11)."""
+        """Handle a confirmation (S4, S9, S11)."""
         self._begin()
         item = next((item for item in self.items.values() if written(item.position) == position), None)
         lock = item.lock if item else None
@@ -290,7 +293,7 @@ class Model:
         return self._outcome
 
     def purge(self) -> int:
-        """Drop what waits; locked items stay (P25)."""
+        """Drop waiting items; locked items stay (P25)."""
         dropped = [item for item in self.items.values() if item.lock is None]
         for item in dropped:
             self._gone(item)
@@ -298,11 +301,11 @@ class Model:
         return len(dropped)
 
     def handed(self, position: str) -> None:
-        """Forget a letter that has arrived."""
+        """Forget a dead letter that has arrived."""
         self.dying.pop(position, None)
 
     def resend(self, rescuer: str, lapsed: str, after: int) -> list[tuple[object, ...]]:
-        """Give the live deliveries of a frontend past its mark, which the rescuer has to send from now on."""
+        """Return a frontend's deliveries past its sent mark, which the frontend that takes over has to send."""
         taken: list[tuple[object, ...]] = []
         for item in self.items.values():
             lock = item.lock
@@ -317,26 +320,26 @@ class Model:
         return taken
 
     def renumbered(self, name: str, sequence: int) -> None:
-        """Learn under which sequence a delivery was taken over: their order among each other is free."""
+        """Record the sequence under which a delivery was taken over: their order is free."""
         lock = self.items[name].lock
         assert lock and sequence > self.token
         lock.sequence = sequence
 
-    # What it says of itself.
+    # What it reports of itself.
 
     def held(self, jid: str) -> list[Item]:
-        """Give the items that a subscription holds."""
+        """Return the items that a subscription holds."""
         return [item for item in self.items.values() if item.lock and item.lock.jid == jid]
 
     def waiting(self) -> list[Item]:
-        """Give the items that may go out now, in order: those that came back, then the others."""
+        """Return the items that may go out now, in order: those that came back, then the others."""
         eligible = [item for item in self.items.values() if item.state in {"ready", "fifo"}]
         return sorted(eligible, key=lambda item: (item.state == "fifo", item.position))
 
-    # How.
+    # Helpers.
 
     def number(self) -> None:
-        """Take the next number: it never goes back, whatever of the data a crash has lost."""
+        """Return the next number: it never goes back, even if a crash has lost data."""
         self.token = max(self.token + 1, self.now * 1000)
 
     def _begin(self) -> None:
@@ -357,20 +360,20 @@ class Model:
             if self._admitted(item):
                 self._hand_out(item, chosen, frontend)
         if any(len(self.held(one.jid)) < one.credit for one in self.subscribers.values()):
-            # Somebody would have taken more: all was looked through.
+            # Somebody would have taken more, so the whole log was read.
             self._cursor = self._tail
         if self._over():
             self._let_go(0)
         return self._outcome
 
     def places(self) -> set[Position]:
-        """Give all that stands in the log."""
+        """Return all positions in the log."""
         stored = [*self.items.values(), *(letter.item for letter in self.dying.values())]
         versions = {item.parked.position for item in stored if item.parked}
         return {item.position for item in stored} | {item.version.position for item in stored} | versions | {*self.kept}
 
     def _keep(self, place: Position, size: int) -> None:
-        """Keep an entry whose work is done, unless what waits longer than all that is kept has been passed by."""
+        """Keep the entry of a finished item, unless trimming has passed it while it waited."""
         options = self.options
         if options.keep_ms + options.keep_items + options.keep_bytes and place > self._trim:
             self.kept[place] = size
@@ -380,7 +383,7 @@ class Model:
         return 0 < most < len(self.kept) or 0 < size < sum(self.kept.values())
 
     def _let_go(self, oldest: int) -> None:
-        """Let what is kept go, the oldest first; what waits is passed by and stays."""
+        """Remove kept entries, the oldest first; waiting items stay."""
         if not self.kept:
             return
         for place in sorted(place for place in self.places() if self._trim < place <= self._cursor):
@@ -394,7 +397,7 @@ class Model:
             self._cursor = max(self._cursor, item.position)
 
     def _admitted(self, item: Item) -> bool:
-        """Let an item of a group go only if none is ahead of it."""
+        """Let an item of a group out only if none of the group is before it."""
         if not (self.options.ordered and item.group):
             return True
         if self.heads.setdefault(item.group, item) is item:
@@ -403,7 +406,7 @@ class Model:
         return False
 
     def _gone(self, item: Item) -> None:
-        """Take an item out; the next of its group follows."""
+        """Remove an item; the next of its group follows."""
         del self.items[item.name]
         if self.heads.get(item.group) is item:
             del self.heads[item.group]
@@ -414,7 +417,7 @@ class Model:
                 self.heads[item.group] = following
 
     def _next_for(self, item: Item) -> Subscriber | None:
-        """Choose the least recently served with credit, but not the one who gave it back while another has some (Q30)."""
+        """Choose the least recently served with credit, but not the last holder while another has some (Q30)."""
         free = [one for one in self.subscribers.values() if len(self.held(one.jid)) < one.credit]
         free.sort(key=lambda one: (one.served, subid(one.jid)))
         if len(free) > 1 and item.holders[:1] == [free[0].jid]:
@@ -431,7 +434,7 @@ class Model:
         )
         item.lock.again = self.now + TRIES_MS[0]
         if chosen.qos == "assured":
-            # The time for it begins when its receiver may; until then there is room for every try.
+            # The lock time begins when the receiver may; until then there is room for every try.
             item.lock.deadline += sum(TRIES_MS)
         version = item.version
         self._outcome.deliveries.append(
@@ -449,13 +452,13 @@ class Model:
                 lock.stage, key, "", "")  # fmt: skip
 
     def _try_again(self, frontend: str) -> list[tuple[object, ...]]:
-        """Send again what is due and give up what was sent often enough (S5, S6, S12)."""
+        """Send due deliveries again, and give up those that were sent often enough (S5, S6, S12)."""
         waiting = [(item, item.lock) for item in self.items.values() if item.lock and item.lock.stage != PLAIN]
         due = [(lock.again, written(item.position), item, lock) for item, lock in waiting if lock.again <= self.now]
         repeated = []
         for _again, _place, item, lock in sorted(due, key=lambda one: one[:2]):
             if item.lock is not lock:
-                # It went with a subscription that ended just now.
+                # It ended with a subscription just now.
                 continue
             if lock.tries == len(TRIES_MS):
                 self._bounce(item, "silent", gone=False)
@@ -486,7 +489,7 @@ class Model:
         if known:
             self._replace(known, Version(body, by, self._append(), key))
             return "ok"
-        # `0-MS-SEQ`: the service's own kind of id; those whose turn has not come are its to give (P33).
+        # `0-MS-SEQ`: the service makes such ids, and reserves those of later items (P33).
         own_kind = re.fullmatch(r"0-([1-9]\d*)-(\d+)", name)
         if own_kind and int(own_kind[1]) >= self.now and (int(own_kind[1]), int(own_kind[2])) > self._tail:
             return "item-id-invalid"
@@ -536,7 +539,7 @@ class Model:
     def _verdict(  # noqa: PLR0911  (a decision table)
         self, asker: str, name: str, token: str, request: str, *, owner: bool
     ) -> str:
-        """Judge by the table of requirements §1.7; a replay is answered as the first was (Q27)."""
+        """Judge by the table of requirements §1.7; a replay gets the answer of the first request (Q27)."""
         item = self.items.get(name)
         lock = item.lock if item else None
         names = {asker, bare(asker)}
@@ -557,7 +560,7 @@ class Model:
             return "lock-lost"
         if not entitled:
             return "forbidden"
-        # A token speaks of a lock: no other right goes with it.
+        # A token refers to a lock and gives no other right.
         return "lock-lost" if token else "waiting"
 
     def _rotate(self) -> None:
@@ -574,7 +577,7 @@ class Model:
         self.closed[kind] += 1
 
     def _finish(self, item: Item) -> None:
-        """Let the version that was locked go; the one parked behind it becomes an item (X1)."""
+        """Remove the locked version; the one parked behind it becomes an item (X1)."""
         self._gone(item)
         if item.parked:
             version = item.parked

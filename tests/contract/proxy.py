@@ -1,4 +1,4 @@
-"""A network between a core and its Redis that can lose, delay and cut replies: a TCP proxy. Knows bytes only."""
+"""A TCP proxy between a core and its Redis that can lose, delay and cut replies. Knows bytes only."""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from typing import Self
 
 @dataclass(slots=True)
 class _Keeping:
-    """Whether something of a connection was kept back."""
+    """Whether requests of a connection were held back."""
 
     some: bool = False
 
 
 class LossyNetwork:
-    """Forwards both ways; while `silent` what Redis answers is thrown away, though Redis did what was asked.
+    """Forwards both ways; while `silent`, replies are dropped, though Redis has run the requests.
 
-    While it is `holding`, what a connection asks for is kept back until `release`, though the connection be closed meanwhile.
-    Replies come `delay_seconds` late; of the next one after `cutting` is set half comes, and then the connection is cut.
+    While `holding`, requests are held back until `release`, even if the connection is closed meanwhile. Replies come
+    `delay_seconds` late. With `cutting`, only half of the next reply comes, and then the connection is cut.
     """
 
     def __init__(self, socket_path: str) -> None:
@@ -42,11 +42,11 @@ class LossyNetwork:
 
     @property
     def url(self) -> str:
-        """The same as a core is told."""
+        """The URL for a core."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def release(self) -> None:
-        """Let through what was kept back; `late` is set when Redis has answered it."""
+        """Forward what was held back; `late` is set when Redis has answered it."""
         self._released.set()
 
     async def __aenter__(self) -> Self:
@@ -66,7 +66,7 @@ class LossyNetwork:
         try:
             up_reader, up_writer = await asyncio.open_unix_connection(self._path)
         except OSError:
-            # As one hears it from Redis itself when it is not there.
+            # As Redis does when it is not there.
             writer.close()
             return
         self._writers |= {writer, up_writer}
@@ -101,7 +101,7 @@ class LossyNetwork:
             pass
         finally:
             if up and keeping.some and not writer.is_closing():
-                # Whoever asked has gone; that Redis has answered is to be heard all the same.
+                # The requester has gone, but Redis's answer must be awaited all the same.
                 writer.write_eof()
             else:
                 writer.close()

@@ -1,4 +1,4 @@
-"""A node of several partitions as its keys and a browse show it. Knows keys and lines; must not know what is right."""
+"""A snapshot of a node of several partitions, from its keys and a browse. Knows keys and lines; must not know what is right."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.records.group_members import Member
 
 OWNER = Jid("alice@x/home")
-"""Who has created the node, publishes, and deletes."""
+"""The JID that creates the node, publishes, and deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lock: whose, of which item, under which token, until when."""
+    """A lock: its holder, item, token and deadline."""
 
     jid: Jid
     item: str
@@ -26,7 +26,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """Who owns a partition."""
+    """The owner of a partition."""
 
     jid: Jid
     group: str
@@ -54,7 +54,7 @@ class Sight:
 
 
 async def look(core: RedisCore, node: str) -> Sight:
-    """See all of a node; nothing may be under way."""
+    """Read all of a node; nothing may be under way."""
     record = await core._store.read(node)
     assert record is not None
     routes = core.router(node)

@@ -1,4 +1,4 @@
-"""Credit that is granted and carried nowhere, as by a frontend that dies with the answer in its hands."""
+"""Credit that is granted and never delivered, as by a frontend that dies with the reply."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from broker.redis_core.operations.operation import Reply
 
 
 async def lost_grants(core: RedisCore, node: str, number: int, wanted: int) -> list[Grant]:
-    """Let the coordinator of a node grant credit to a partition, and tell nobody."""
+    """Let the coordinator of a node grant credit to a partition, and deliver no grant."""
     record = await core.router(node).known.renew()
     assert record is not None
     shared: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What the partition's keys must hold for a model in a given state, and how to read what they do hold.
+"""The keys that a partition must have for a state of the model, and how to read those that it has.
 
 Knows the table of keys (`broker/keys.py`) and the model; must not know any script.
 """
@@ -18,7 +18,7 @@ READ: Final = (
     "retries", "group_heads", "group_of", "group_blocked", "journal",
 )  # fmt: skip
 
-# One round trip and no write: the state machine asks after every step.
+# One round trip and no write: the state machine reads the keys after every step.
 _SNAPSHOT: Final = """
 local found = {}
 for i, name in ipairs(KEYS) do
@@ -63,7 +63,7 @@ class Snapshots:
 
 
 def expected(model: Model) -> dict[str, Any]:
-    """Give what the keys must hold, to the letter; scores and numbers as text."""
+    """Return what the keys must hold, exactly; scores and numbers as text."""
     items = list(model.items.values())
     letters = {place: letter.item for place, letter in model.dying.items()}
     locked = [item for item in items if item.lock]
@@ -119,7 +119,7 @@ def expected(model: Model) -> dict[str, Any]:
 
 
 def compared(found: dict[str, Any]) -> dict[str, Any]:
-    """Give what was read in the form of `expected`."""
+    """Return what was read in the form of `expected`."""
     seen = dict(found)
     meta = seen.pop("meta")
     assert int(meta["token"]) >= 0

@@ -1,4 +1,4 @@
-"""`stanzaq node` and `stanzaq item`, as an administrator calls them, beside a frontend that serves."""
+"""`stanzaq node` and `stanzaq item` as an administrator runs them, beside a frontend that serves."""
 
 import asyncio
 import fcntl
@@ -28,7 +28,7 @@ from tests.contract.conftest import Door, Store
 ALICE, W1, W2 = Jid("alice@x/home"), Jid("w1@x/a"), Jid("w2@x/a")
 
 PROMPT_SECONDS = 10
-"""From the end of a command until a frontend has acted on it: a turn of its pulse, and some for a busy machine."""
+"""Time after a command until a frontend has acted on it: a heartbeat, and some more for a busy machine."""
 
 
 REFUSALS: Final = [
@@ -53,7 +53,7 @@ REFUSALS: Final = [
     (("frontend", "disconnect", "00000000"), 2, "--yes"),
     (("frontend", "disconnect", "nobody", "--yes"), 1, "no frontend has such a name"),
 ]
-"""Words, the exit code, and what is said."""
+"""The words, the exit code, and the message."""
 
 
 _SEVERAL: Final = """
@@ -158,7 +158,7 @@ async def died(core: RedisCore, node: str, *items: str, reason: str) -> None:
 
 
 async def test_frontends(shell: Shell, core: RedisCore) -> None:
-    """Issue 8: frontends are listed, one that lapsed is told to end, and so is one that lives, which hears who wants it."""
+    """Issue 8: frontends are listed; a dead one and a live one are told to end, and the live one learns who wants it."""
     listed, lapsed, told, again = await shell.several(
         ("frontend", "list", "--json"),
         ("frontend", "disconnect", "00000000", "--yes"),
@@ -176,7 +176,7 @@ async def test_frontends(shell: Shell, core: RedisCore) -> None:
 
 
 async def test_a_node_s_life(shell: Shell, core: RedisCore, node: str) -> None:
-    """A node is made, shown, changed, emptied and removed; each tells what it did, and to programs as JSON."""
+    """A node is created, shown, changed, emptied and removed; each command reports what it did, for programs as JSON."""
     show = ("node", "show", node, "--json")
     made, first, changed, then = await shell.several(
         ("node", "create", node, "lock_seconds=30", "pubsub#title=two words", "--json"),
@@ -187,7 +187,7 @@ async def test_a_node_s_life(shell: Shell, core: RedisCore, node: str) -> None:
     assert made.json == {"node": node} and changed.code == 0
     shown = first.json
     assert shown["options"]["lock_seconds"] == "30" and shown["options"]["title"] == "two words"
-    # All of them by names that `create` and `configure` take.
+    # All have the names that `create` and `configure` take.
     assert all("#" not in name and "#" in fields.named(name) for name in shown["options"] if name != "queueing")
     assert shown["affiliations"] == {"alice@x": "owner"} and shown["counts"]["waiting"] == 0
     assert then.json["options"] == shown["options"] | {"max_items": "7"}
@@ -206,7 +206,7 @@ async def test_a_node_s_life(shell: Shell, core: RedisCore, node: str) -> None:
 
 
 async def test_refusals(shell: Shell, core: RedisCore, node: str) -> None:
-    """What is refused or asked wrongly ends with its exit code, a sentence on stderr, and nothing on stdout."""
+    """A refused or wrong command ends with its exit code, a sentence on stderr, and nothing on stdout."""
     await declared(core, node, partitions="2")
     commands = [[node if word == "NODE" else word for word in words] for words, _, _ in REFUSALS]
     for (words, code, said), done in zip(REFUSALS, await shell.several(*commands), strict=True):
@@ -225,7 +225,10 @@ async def test_no_redis(shell: Shell) -> None:
 
 
 async def test_a_release_is_prompt(shell: Shell, core: RedisCore, door: Door, store: Store, node: str) -> None:
-    """A lock that a command ends is lost at once; a frontend tells the holder, and the next worker has the item in a second."""
+    """A lock that a command ends is lost at once.
+
+    A frontend notifies the holder, and the next worker has the item in a second.
+    """
     await declared(core, node)
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
     await published(core, node, "a")
@@ -242,12 +245,12 @@ async def test_a_release_is_prompt(shell: Shell, core: RedisCore, door: Door, st
     assert isinstance(await core.ask(Retract(node, W1, "a", token)), Refused)
     assert isinstance(await core.ask(Retract(node, W2, "a")), Retracted)
     async with store.client() as client:
-        # The command has never stood among those that others would have to care for.
+        # The command never registered itself as a frontend.
         assert await client.zrange("sq:{service}:frontends", 0, -1) == [core.frontend.encode()]
 
 
 async def test_pause_and_resume(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
-    """Between a pause and a resume nothing is handed out; then all of it within a second."""
+    """Between a pause and a resume nothing is handed out; then everything within a second."""
     await declared(core, node, partitions="2")
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
     assert (await shell("node", "pause", node, "--json")).json == {"node": node, "state": "paused"}
@@ -278,7 +281,7 @@ async def test_drain(shell: Shell, core: RedisCore, door: Door, node: str) -> No
 
 
 async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
-    """Dead letters are listed and shown with why they died, and go back by name, by reason or all of them."""
+    """Dead letters are listed and shown with their reasons, and return by name, by reason or all of them."""
     await declared(core, node)
     await died(core, node, "a", "b", "c", reason="no-disk")
     await died(core, node, "d", reason="other")
@@ -311,7 +314,7 @@ async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> 
 
 
 async def test_move_at_a_rate(shell: Shell, core: RedisCore, node: str) -> None:
-    """Items go to another node no faster than is said, and what was begun is done when it is ended before its end."""
+    """Items move to another node at most at the given rate; an interrupted move finishes the item it has begun."""
     await declared(core, node)
     await declared(core, f"{node}-2")
     await published(core, node, *(f"i{n}" for n in range(60)))
@@ -337,7 +340,7 @@ async def test_move_at_a_rate(shell: Shell, core: RedisCore, node: str) -> None:
 
 
 async def test_names_are_whole(shell: Shell, core: RedisCore, node: str) -> None:
-    """In a pipe nothing is cut and columns stand between tabs; a narrow terminal shows a long name in several lines."""
+    """In a pipe nothing is cut and tabs separate columns; a narrow terminal wraps a long name."""
     long = f"{node}-{'n' * 90}"
     await declared(core, long)
     await published(core, long, "bell\x07 and\ttab")

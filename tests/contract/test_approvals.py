@@ -56,18 +56,18 @@ ASKED = {"pubsub#access_model": ("authorize",)}
 
 
 async def closed(core: RedisCore, node: str, **options: str) -> None:
-    """Make a node of Alice's whose subscriptions need an approval."""
+    """Create a node of Alice's whose subscriptions need an approval."""
     fields = {f"stanzaq#{name}": (value,) for name, value in options.items()}
     assert await core.ask(Declare(node, ALICE, {**ASKED, **fields})) == Declared(node)
 
 
 def waiting(jid: Jid, credit: int = 1, qos: Qos = Qos.UNACKNOWLEDGED) -> Subscribed:
-    """Say how a subscription is answered that waits."""
+    """Return the answer to a subscription that waits."""
     return Subscribed(jid, subid(jid), credit, qos, state=State.PENDING)
 
 
 def told(door: Door) -> list[tuple[Jid, State]]:
-    """Give which subscribers were told of which state."""
+    """Return which subscribers were notified of which state."""
     return [
         (notice.subscription.jid, notice.subscription.state)
         for notice in door.notices
@@ -76,7 +76,7 @@ def told(door: Door) -> list[tuple[Jid, State]]:
 
 
 def asked(door: Door) -> list[tuple[Jid, Jid]]:
-    """Give which owners were asked about whom."""
+    """Return which owners were asked about which JIDs."""
     return [(notice.owner, notice.subscription.jid) for notice in door.notices if isinstance(notice, ApprovalAsked)]
 
 
@@ -101,7 +101,7 @@ async def index(store: Store, name: str, jid: Jid) -> int:
 
 
 async def test_approved(core: RedisCore, door: Door, node: str, store: Store) -> None:
-    """P5, P27: what needs an approval waits without items, all owners are asked, and once it is approved it works."""
+    """P5, P27: a subscription that needs approval waits without items; all owners are asked; once approved it works."""
     await closed(core, node)
     await core.ask(Affiliate(node, ALICE, {bare(BOB): "owner"}))
     await core.ask(item(node, "a"))
@@ -115,14 +115,14 @@ async def test_approved(core: RedisCore, door: Door, node: str, store: Store) ->
     assert told(door) == [(W1, State.SUBSCRIBED)]
     assert await mine(core, W1) == [(node, W1, State.SUBSCRIBED)]
     assert await index(store, "pending_nodes", W1) == 0
-    # It may come back without being asked about again (an approval is an affiliation).
+    # It may subscribe again without another approval (an approval is an affiliation).
     assert await core.ask(Unsubscribe(node, W1, W1, "")) == Unsubscribed(W1, subid(W1))
     assert await core.ask(Subscribe(node, W1, W1, 1)) == Subscribed(W1, subid(W1), 1)
     assert len(asked(door)) == 2
 
 
 async def test_denied(core: RedisCore, door: Door, node: str, store: Store) -> None:
-    """P27: who is denied is told and waits no more; it may ask again."""
+    """P27: a denied subscriber is notified and waits no more; it may ask again."""
     await closed(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     assert await core.ask(yes(node, W1, allow=False)) == Done()
@@ -133,7 +133,7 @@ async def test_denied(core: RedisCore, door: Door, node: str, store: Store) -> N
 
 
 async def test_late_answers(core: RedisCore, door: Door, node: str) -> None:
-    """P27: a stale, repeated or contrary answer changes nothing; one of whoever is no owner is refused."""
+    """P27: a stale, repeated or contrary answer changes nothing; one from a JID that is not an owner is refused."""
     await closed(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     for sender in (BOB, W1):
@@ -146,12 +146,12 @@ async def test_late_answers(core: RedisCore, door: Door, node: str) -> None:
         assert await core.ask(yes(node, W1, allow=allow)) == Done()
     assert told(door) == [(W1, State.SUBSCRIBED)]
     assert await mine(core, W1) == [(node, W1, State.SUBSCRIBED)]
-    # Who was never asked about has no standing by a forged or late form.
+    # A forged or late form gives no affiliation to a JID that was never asked about.
     assert problem(await core.ask(Browse(node, W2, (), 1))) is Problem.APPROVAL_REQUIRED
 
 
 async def test_taken_back(core: RedisCore, door: Door, node: str) -> None:
-    """P12: who waits may unsubscribe, is told nothing more, and an answer that comes later makes nothing."""
+    """P12: a pending subscriber may unsubscribe; it gets no more notices, and a later answer creates nothing."""
     await closed(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     assert await core.ask(Unsubscribe(node, W1, W1, subid(W1))) == Unsubscribed(W1, subid(W1))
@@ -161,14 +161,14 @@ async def test_taken_back(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_nothing_for_who_waits(core: RedisCore, door: Door, node: str) -> None:
-    """P4, P6: who is not approved gets no items, no events of the node, and may not look at items either."""
+    """P4, P6: a JID that is not approved gets no items and no events of the node, and may not read items either."""
     await closed(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     assert problem(await core.ask(Browse(node, W1, (), 1))) is Problem.APPROVAL_REQUIRED
     assert problem(await core.ask(Read(node, W1, 0, "@earliest", 1))) is Problem.APPROVAL_REQUIRED
     await core.ask(item(node, "a"))
     await core.ask(Delete(node, ALICE))
-    # That nothing will come of it, it is told: the node is gone (P24, XEP-0060 §8.4.2).
+    # It is notified that the node is gone (P24, XEP-0060 §8.4.2).
     events = [notice for notice in door.notices if isinstance(notice, NodeEvent)]
     assert (door.deliveries, events, told(door)) == ([], [NodeEvent(node, W1, "delete")], [])
     assert await mine(core, W1) == []
@@ -186,7 +186,7 @@ async def test_what_is_asked_for_is_complete(core: RedisCore, node: str) -> None
 
 
 async def test_made_as_it_was_asked_for(core: RedisCore, door: Door, node: str) -> None:
-    """P27: credit, quality of service, groups and streams outlast the wait."""
+    """P27: credit, quality of service, groups and streams of the request outlast the wait."""
     await closed(core, node, partitions="2")
     asked_for = (
         Subscribe(node, W1, W1, 4, Qos.ACKNOWLEDGED),
@@ -207,7 +207,7 @@ async def test_made_as_it_was_asked_for(core: RedisCore, door: Door, node: str) 
 
 
 async def test_affiliations_decide(core: RedisCore, door: Door, node: str) -> None:
-    """XEP-0060 §8.7: with an affiliation that may subscribe it is approved, with `outcast` refused, and both are told."""
+    """XEP-0060 §8.7: an affiliation that may subscribe approves, `outcast` refuses, and both are notified."""
     await closed(core, node)
     for jid in (W1, W2):
         await core.ask(Subscribe(node, jid, jid, 1))
@@ -220,7 +220,7 @@ async def test_affiliations_decide(core: RedisCore, door: Door, node: str) -> No
 
 @pytest.mark.parametrize(("model", "state"), [("open", State.SUBSCRIBED), ("whitelist", State.NONE)])
 async def test_another_access_model(core: RedisCore, door: Door, node: str, model: str, state: State) -> None:
-    """P5: what waits is decided by the new model: an open node takes it, a whitelist without it does not."""
+    """P5: the new access model decides pending subscriptions: an open node accepts, a whitelist without the JID refuses."""
     await closed(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     assert await core.ask(Configure(node, ALICE, {"pubsub#access_model": (model,)})) == Done()
@@ -229,7 +229,7 @@ async def test_another_access_model(core: RedisCore, door: Door, node: str, mode
 
 
 async def test_from_open_to_authorize(core: RedisCore, door: Door, node: str) -> None:
-    """P5: who is subscribed and no member when approvals begin to be needed has none, is told, and may ask."""
+    """P5: when a node begins to need approvals, a subscriber that is not a member is unsubscribed, notified, and may ask."""
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Affiliate(node, ALICE, {bare(W2): "member"}))
     for jid in (W1, W2):
@@ -241,7 +241,7 @@ async def test_from_open_to_authorize(core: RedisCore, door: Door, node: str) ->
 
 
 async def test_pending_nodes(make_core: MakeCore, node: str) -> None:
-    """P27: an owner finds where somebody waits, and asks for the forms again; an administrator finds all of them."""
+    """P27: an owner lists nodes with pending subscriptions and asks for the forms again; an administrator lists all."""
     core, door = await make_core(admins=["root@x"])
     root = Jid("root@x/1")
     for name in (node, f"{node}-2"):
@@ -264,7 +264,7 @@ async def test_pending_nodes(make_core: MakeCore, node: str) -> None:
 
 
 async def test_several_frontends(make_core: MakeCore, node: str) -> None:
-    """Guarantee of one answer: frontends that settle at once make one subscription and tell of it once."""
+    """Exactly one answer: frontends that settle at the same time create one subscription and notify once."""
     cores = [await make_core() for _ in range(3)]
     (first, _), *_ = cores
     await closed(first, node)
@@ -283,13 +283,13 @@ async def test_several_frontends(make_core: MakeCore, node: str) -> None:
 async def test_a_frontend_that_died(
     make_core: MakeCore, node: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever looks in passing makes what was approved and not made, also when one had begun with it."""
+    """The background scan creates an approved subscription that a dead frontend did not finish."""
     core, door = await make_core()
     await closed(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     record = await core._store.read_with_admins(node)
     assert record is not None
-    # The affiliation is stored, the subscription taken up, and then nothing.
+    # The affiliation is stored, the request claimed, and then nothing.
     await core._store.affiliate(record, {bare(W1): "member"})
     assert await core.approvals._pending.claim(node, W1) is not None
     core.forget(node)
@@ -305,7 +305,7 @@ async def test_a_frontend_that_died(
 async def test_taken_back_while_it_is_made(
     core: RedisCore, door: Door, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unsubscribe that crosses the approval wins: no subscription is left behind."""
+    """An unsubscribe that crosses the approval wins: no subscription is left."""
     await closed(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     made = core._handlers.make
@@ -321,21 +321,21 @@ async def test_taken_back_while_it_is_made(
 
 
 async def test_one_question_for_a_bare_jid(core: RedisCore, door: Door, node: str) -> None:
-    """P27: an owner is asked about a bare JID once, however often it comes back, and answers for all that waits of it."""
+    """P27: an owner is asked about a bare JID once, however often it returns, and answers for all its pending requests."""
     await closed(core, node)
     workers = [Jid(f"w@x/{number}") for number in range(25)]
     for worker in workers:
         assert await core.ask(Subscribe(node, worker, worker, 1)) == waiting(worker)
     assert asked(door) == [(bare(ALICE), workers[0])]
     door.notices.clear()
-    # The one that was asked about has given way to later ones; the answer counts for them.
+    # Later requests replaced the one that was asked about; the answer counts for them.
     assert await core.ask(yes(node, workers[0], allow=False)) == Done()
     assert set(told(door)) == {(worker, State.NONE) for worker in workers[5:]} and len(told(door)) == 20
     assert await mine(core, workers[0]) == []
 
 
 async def test_bounds(core: RedisCore, node: str, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
-    """Guarantee 6: a node has so many who wait, a JID so many of its own, and what is in the way gives way."""
+    """Guarantee 6: pending requests of a node and of a JID are bounded; a JID's oldest is replaced."""
     monkeypatch.setattr(pending_requests, "MOST", 2)
     monkeypatch.setattr(pending_requests, "MOST_OF_ONE", 1)
     await closed(core, node)
@@ -351,7 +351,7 @@ async def test_bounds(core: RedisCore, node: str, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:
-    """P26: an owner sees who is subscribed, and only an owner does; who waits is not among them."""
+    """P26: only an owner sees the subscribers; pending ones are not among them."""
     await closed(core, node, partitions="3")
     await core.ask(Affiliate(node, ALICE, dict.fromkeys((bare(W1), bare(BOB)), "member")))
     await core.ask(Subscribe(node, W1, W1, 1))
@@ -369,7 +369,7 @@ async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_managed(core: RedisCore, door: Door, node: str) -> None:
-    """P26: an owner removes, approves and refuses; what it cannot do is answered as it is, and the rest is done."""
+    """P26: an owner removes, approves and refuses; what it cannot change is listed in the answer, and the rest is done."""
     await closed(core, node)
     await core.ask(Affiliate(node, ALICE, {bare(W1): "member"}))
     await core.ask(item(node, "a"))
@@ -383,7 +383,7 @@ async def test_managed(core: RedisCore, door: Door, node: str) -> None:
         Change(BOB, "7", "subscribed"),
         Change(stranger, "", "subscribed"),
     )
-    # What it held goes to the one who is approved, at once.
+    # Its items go to the newly approved subscriber at once.
     assert await core.ask(ManageSubscribers(node, ALICE, changes)) == Managed(
         (
             Subscription(node, BOB, subid(BOB), State.PENDING),
@@ -393,7 +393,7 @@ async def test_managed(core: RedisCore, door: Door, node: str) -> None:
     assert [(each.subscriber, each.item_id) for each in door.deliveries] == [(W1, "a"), (W2, "a")]
     assert told(door) == [(W1, State.NONE), (W2, State.SUBSCRIBED)]
     assert (await mine(core, W1), await mine(core, W2)) == ([], [(node, W2, State.SUBSCRIBED)])
-    # The same once more changes nothing and tells nobody.
+    # The same request again changes nothing and notifies nobody.
     again = (Change(W1, "", "none"), Change(W2, "", "subscribed"), Change(BOB, "", "none"))
     assert await core.ask(ManageSubscribers(node, ALICE, again)) == Managed(())
     assert told(door)[2:] == [(BOB, State.NONE)]
@@ -425,7 +425,7 @@ async def test_own_lists(core: RedisCore, door: Door, node: str, store: Store) -
     assert problem(await core.ask(Affiliations(W1, f"{node}-4"))) is Problem.NODE_NOT_FOUND
     owned = tuple((name, Affiliation.OWNER) for name in (node, other, third))
     assert await core.ask(Affiliations(ALICE, None)) == AffiliationList(owned)
-    # With a node goes what the lists say of it.
+    # A deleted node leaves the lists.
     await core.ask(Delete(node, ALICE))
     assert await mine(core, W1) == []
     assert await core.ask(Affiliations(ALICE, None)) == AffiliationList(owned[1:])
@@ -433,7 +433,7 @@ async def test_own_lists(core: RedisCore, door: Door, node: str, store: Store) -
 
 
 async def test_only_jids_are_affiliated(core: RedisCore, node: str) -> None:
-    """XEP-0060 §8.9.2.4: what is not a JID has no affiliation, and of a request that names one nothing is done."""
+    """XEP-0060 §8.9.2.4: a text that is no JID gets no affiliation, and a request that has one changes nothing."""
     await core.ask(Declare(node, ALICE, {}))
     changes = {bare(W1): "member", Jid("not a jid"): "member"}
     listed = tuple((jid, Affiliation.NONE) for jid in changes)
@@ -442,7 +442,7 @@ async def test_only_jids_are_affiliated(core: RedisCore, node: str) -> None:
 
 
 async def test_who_left_is_not_listed(core: RedisCore, door: Door, node: str) -> None:
-    """P10: who has left and still holds an item is subscribed no more."""
+    """P10: an unsubscribed JID that still holds an item is not listed."""
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "a"))
@@ -453,7 +453,7 @@ async def test_who_left_is_not_listed(core: RedisCore, door: Door, node: str) ->
 
 
 async def test_publishing_is_another_matter(core: RedisCore, node: str) -> None:
-    """P7: who may publish is not a question of approvals."""
+    """P7: approvals do not affect who may publish."""
     await closed(core, node)
     assert problem(await core.ask(item(node, sender=W1))) is Problem.FORBIDDEN
     result = await core.ask(Publish(node, ALICE, "a", item(node).envelope, 4))

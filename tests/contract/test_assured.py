@@ -37,32 +37,32 @@ def hold(
 
 
 async def items(core: RedisCore, node: str) -> list[tuple[str, bytes]]:
-    """Give what is in the node, without the nonces."""
+    """Return the items of the node, without the nonces."""
     return [(item.item_id.partition("~")[0], item.envelope) for item in (await browse(core, node)).items]
 
 
 async def browse(core: RedisCore, node: str) -> Browsed:
-    """Look into the node."""
+    """Browse the node."""
     browsed = await core.ask(Browse(node, ALICE, (), 500))
     assert isinstance(browsed, Browsed)
     return browsed
 
 
 def problem(result: Result) -> Problem:
-    """Give why it was refused."""
+    """Return the problem of a refusal."""
     assert isinstance(result, Refused)
     return result.problem
 
 
 def kept(server: RedisServer) -> set[str]:
-    """Name the keys that hold messages."""
+    """Return the keys that hold messages."""
     with redis.Redis.from_url(server.url) as client:
         names = [row.name for row in keys.TABLE if row.holder == "qos"]
         return {name for name in names if client.exists(keys.of_qos(name))}
 
 
 async def test_two_frontends(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
-    """S9, S10, S11: received by one and delivered by another, once, however often each step is repeated anywhere."""
+    """S9, S10, S11: one frontend receives and another delivers, once, however often each step is repeated anywhere."""
     one, other = [(await make_core())[0] for _frontend in range(2)]
     await one.ask(Declare(node, ALICE, {}))
     assert await one.ask(hold(node)) == await other.ask(hold(node, body=b"second copy")) == Done()
@@ -77,7 +77,7 @@ async def test_two_frontends(make_core: MakeCore, valkey: RedisServer, node: str
 
 
 async def test_consumed_before_the_repeat(make_core: MakeCore, node: str) -> None:
-    """SX9: a message that a worker has finished is not delivered again by a late `deliver`."""
+    """SX9: a late `deliver` does not deliver a message again that a worker has finished."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(hold(node, item="i1"))
@@ -88,7 +88,7 @@ async def test_consumed_before_the_repeat(make_core: MakeCore, node: str) -> Non
 
 
 async def test_reclaimed_and_unknown(make_core: MakeCore, node: str) -> None:
-    """SX8, SX10: a delivered msgId with another message is a new message; what was never held is told to be unknown."""
+    """SX8, SX10: a delivered msgId with another message is a new message; a msgId that was never stored is unknown."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.ITEM_NOT_FOUND
@@ -100,10 +100,10 @@ async def test_reclaimed_and_unknown(make_core: MakeCore, node: str) -> None:
 
 
 async def test_refused_for_good(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
-    """S13: a node that is gone, or will not have it, is told at `deliver`, and nothing of the message stays."""
+    """S13: a node that is gone or refuses the item is reported at `deliver`, and nothing of the message stays."""
     core, _ = await make_core()
     await core.ask(hold(node))
-    # Not item-not-found, upon which the sender would send it again for ever.
+    # Not item-not-found, after which the sender would send it again for ever.
     assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.NODE_GONE
     owner = Jid("owner@localhost/1")
     await core.ask(Declare(node, owner, {"pubsub#publish_model": ("open",)}))
@@ -115,7 +115,7 @@ async def test_refused_for_good(make_core: MakeCore, valkey: RedisServer, node: 
 
 
 async def test_refused_for_now(make_core: MakeCore, node: str) -> None:
-    """S12: what may pass is a `wait`: the message stays, and a later `deliver` is its one delivery."""
+    """S12: a temporary refusal is a `wait`: the message stays, and a later `deliver` delivers it once."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {"pubsub#max_items": ("1",)}))
     await core.ask(Publish(node, ALICE, "first", b"x", 1))
@@ -128,7 +128,7 @@ async def test_refused_for_now(make_core: MakeCore, node: str) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a frontend look for unfinished deliveries all the time."""
+    """Make a frontend look for unfinished deliveries all the time."""
     monkeypatch.setattr(exactly_once, "LATE_MS", 200)
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
@@ -144,7 +144,7 @@ async def test_death_in_the_middle(
     *,
     published: bool,
 ) -> None:
-    """SX9: a frontend that dies before or after the publish leaves one item, by whoever looks, without the sender."""
+    """SX9: when a frontend dies before or after the publish, any other completes it once, without the sender."""
     dying, _ = await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(hold(node))
@@ -159,7 +159,7 @@ async def test_death_in_the_middle(
     monkeypatch.setattr(dying._handlers.exactly_once, "_publish", publish)
     monkeypatch.setattr(dying._sweeper, "_finish", lambda: asyncio.sleep(0))
     assert problem(await dying.ask(Deliver(ALICE, "m1"))).retryable
-    # A worker is done with it before anybody looks: the id of a waiting item must not be what saves it.
+    # A worker finishes it before anybody looks, so the id of a waiting item cannot prevent a duplicate.
     for item in (await browse(dying, node)).items:
         assert isinstance(await dying.ask(Retract(node, ALICE, item.item_id)), Retracted)
     other, _ = await make_core()
@@ -171,7 +171,7 @@ async def test_death_in_the_middle(
 
 
 async def test_trust(make_core: MakeCore, node: str) -> None:
-    """SX12: by domain or by bare JID, administrators always; the default is the domain above the component's."""
+    """SX12: trust by domain or by bare JID, administrators always; the default is the domain above the component's."""
     core, _ = await make_core()
     assert await core.ask(hold(node)) == Done()
     for stranger in ("eve@elsewhere/1", "eve@sub.localhost/1", "eve@localhost.org/1", "queue.localhost"):
@@ -184,7 +184,7 @@ async def test_trust(make_core: MakeCore, node: str) -> None:
 
 
 async def test_ten_thousand_of_one_sender(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
-    """S19, guarantee 6: one sender cannot fill the memory, whatever its resources; its neighbour is served."""
+    """S19, guarantee 6: one sender cannot fill the memory, whatever its resources; other senders are served."""
     core, _ = await make_core()
     senders = [Jid(f"alice@localhost/{number % 7}") for number in range(10_000)]
     results = []
@@ -199,7 +199,7 @@ async def test_ten_thousand_of_one_sender(make_core: MakeCore, valkey: RedisServ
 
 
 async def test_deleted_in_between(make_core: MakeCore, node: str) -> None:
-    """P24: a message for an earlier life of a node goes into the present one: it is for a name."""
+    """P24: a message for an earlier incarnation of a node goes to the present one: it is addressed to a name."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(hold(node))

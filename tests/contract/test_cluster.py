@@ -1,4 +1,4 @@
-"""The core on a real cluster: slots that move, nodes that die, replies that are lost, dead letters that cross slots."""
+"""The core on a real cluster: slots that move, nodes that die, lost replies, dead letters that cross slots."""
 
 # ruff: noqa: ANN401  (outcomes of every kind pass through here)
 
@@ -51,13 +51,13 @@ async def slot_of(core: RedisCore, node: str) -> int:
 
 
 async def away(call: Any, *words: Any) -> Any:
-    """Do something to the cluster while the core goes on."""
+    """Change the cluster while the core goes on."""
     return await asyncio.to_thread(call, *words)
 
 
 @contextlib.asynccontextmanager
 async def load(core: RedisCore, node: str) -> AsyncIterator[list[Any]]:
-    """Publish without a pause as long as the block runs; gives the results, in their order."""
+    """Publish without a pause while the block runs; return the results in order."""
     results: list[Any] = []
     stopping = asyncio.Event()
 
@@ -76,7 +76,7 @@ async def load(core: RedisCore, node: str) -> AsyncIterator[list[Any]]:
 
 
 async def test_a_moving_slot(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
-    """A slot moves to another master and on to the third while it is used: nobody is refused, all is there, in order."""
+    """A slot moves to another master and on to the third while in use: nothing is refused, all items are there, in order."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     slot = await slot_of(core, node)
@@ -93,7 +93,7 @@ async def test_a_moving_slot(make_core: MakeCore, redis_cluster: RedisCluster, n
 
 
 async def test_half_a_move(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
-    """While some keys of a slot are here and some there, nothing half-applies: it waits, and then is done, once, in order."""
+    """With some keys of a slot here and some there, nothing is half applied: commands wait, and then are done, once, in order."""
     core, _ = await make_core(redis_timeout=5.0)
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(item(node, "first"))
@@ -115,7 +115,7 @@ async def test_half_a_move(make_core: MakeCore, redis_cluster: RedisCluster, nod
 
 
 async def test_half_a_move_for_long(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
-    """Q26: what is refused for longer than Redis may take is answered `wait`, once, and nothing of it has run."""
+    """Q26: a command that a moving slot refuses for too long is answered `wait`, once, and none of it has run."""
     core, _ = await make_core(redis_timeout=1.5)
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(item(node, "first"))
@@ -132,7 +132,7 @@ async def test_half_a_move_for_long(make_core: MakeCore, redis_cluster: RedisClu
 
 
 async def test_a_promoted_replica(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
-    """CLUSTER FAILOVER loses nothing: what is not answered with an error is there, and nothing is there twice."""
+    """CLUSTER FAILOVER loses nothing: everything not answered with an error is there, once."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     master = redis_cluster.owner(await slot_of(core, node))
@@ -146,14 +146,14 @@ async def test_a_promoted_replica(make_core: MakeCore, redis_cluster: RedisClust
     answered = [result for result in results if isinstance(result, Published)]
     counted = await core.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted)
-    # A reply that was lost when the master hung up may have been a publish's.
+    # The reply lost when the master hung up may have been a publish's.
     assert len(answered) <= counted.waiting <= len(results)
     assert isinstance(results[-1], Published)
     await away(redis_cluster.settle)
 
 
 async def test_memory_of_every_master(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
-    """The memory that is told is the fullest master's, whichever of them that is."""
+    """The reported memory is that of the fullest master."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     for number, master in enumerate(redis_cluster.masters()):
@@ -165,7 +165,7 @@ async def test_memory_of_every_master(make_core: MakeCore, redis_cluster: RedisC
 
 
 async def test_a_killed_master(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
-    """SIGKILL of a master: askers are answered in time, and when its replica has taken over, everything goes on."""
+    """SIGKILL of a master: commands are answered in time, and when its replica has taken over, everything goes on."""
     core, door = await make_core(redis_timeout=0.5)
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 1))
@@ -189,7 +189,7 @@ async def test_a_killed_master(make_core: MakeCore, redis_cluster: RedisCluster,
 
 
 async def test_too_few_replicas(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
-    """Q26: a master that has fewer replicas than it must have takes nothing, which is answered `wait`, until it has them."""
+    """Q26: a master with fewer replicas than required refuses, which is answered `wait`, until it has them."""
     core, _ = await make_core(redis_timeout=0.3)
     owner = next(iter(redis_cluster.masters()))
     name = await declared_at(core, redis_cluster, owner)
@@ -209,7 +209,7 @@ async def test_too_few_replicas(make_core: MakeCore, redis_cluster: RedisCluster
 async def test_a_lost_reply(
     make_core: MakeCore, redis_cluster: RedisCluster, loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script whose reply is lost ran once, however many redirections and repeats there are for those that have not run."""
+    """A script whose reply is lost ran once, whatever redirections and repeats commands that did not run get."""
     owner = next(iter(redis_cluster.masters()))
 
     def reached(node: list[Any], _asked: Address) -> Address:
@@ -224,7 +224,7 @@ async def test_a_lost_reply(
         setattr(network, loss, True)
         published = 2
         while isinstance(lost := await core.ask(item(name)), Published):
-            # It was another's reply that was cut, a heartbeat's.
+            # Another reply was cut, a heartbeat's.
             published, network.cutting = published + 1, True
         assert isinstance(lost, Refused) and lost.problem in {Problem.TIMED_OUT, Problem.UNAVAILABLE}
         network.silent = network.cutting = False
@@ -245,7 +245,7 @@ async def declared_at(core: RedisCore, nodes: RedisCluster, owner: RedisServer) 
 
 @pytest.fixture
 def dead_seeds() -> Iterator[list[int]]:
-    """Give ports that nobody listens on, and where somebody listens and never answers."""
+    """Return ports where nobody listens, and one where somebody listens and never answers."""
     with socket.socket() as closed, socket.socket() as mute:
         closed.bind(("127.0.0.1", 0))
         mute.bind(("127.0.0.1", 0))
@@ -254,7 +254,7 @@ def dead_seeds() -> Iterator[list[int]]:
 
 
 async def test_dead_seeds(make_core: MakeCore, redis_cluster: RedisCluster, dead_seeds: list[int], node: str) -> None:
-    """Of the nodes that a URL names one that lives is enough."""
+    """One live node of those that a URL names is enough."""
     ports = [*dead_seeds, redis_cluster.nodes[4].port]
     url = "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in ports)
     async with asyncio.timeout(20):
@@ -263,7 +263,7 @@ async def test_dead_seeds(make_core: MakeCore, redis_cluster: RedisCluster, dead
 
 
 async def test_no_cluster(store: Store) -> None:
-    """Whoever is no cluster is not taken for one."""
+    """A server that is no cluster is not taken for one."""
     with RedisServer(port=0) as single:
         server = Server.connect(f"redis+cluster://127.0.0.1:{single.port}", lua_directory(), 0.2)
         with pytest.raises(CoreUnavailable, match="no Redis serves"):
@@ -272,9 +272,9 @@ async def test_no_cluster(store: Store) -> None:
 
 
 async def test_forgotten_by_one(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
-    """A library that one master does not know is loaded there alone, with the one for people."""
+    """A library that one master has lost is loaded there alone, with the one for redis-cli."""
     core, _ = await make_core()
-    # Nobody else runs functions at this one.
+    # Nothing else runs functions on this master.
     names = (keys.of_service("frontends"), keys.of_qos("prepared"))
     busy = [redis_cluster.owner(slot_of_line(("GET", name))) for name in names]
     other = next(each for each in redis_cluster.masters() if each not in busy)
@@ -288,7 +288,7 @@ async def test_forgotten_by_one(make_core: MakeCore, redis_cluster: RedisCluster
 
 @pytest.mark.parametrize("name", ["jobs", "a{b}c", "{}", "}{", "a b", "ü%7B", "x" * 200])
 async def test_one_slot(redis_cluster: RedisCluster, store: Store, name: str) -> None:
-    """Whatever a node is called, all keys of one holder are in one slot, and it is the one that Redis computes."""
+    """Whatever a node's name, all keys of one holder are in one slot, the one that Redis computes."""
     ask, node = redis_cluster.ask, redis_cluster.nodes[0]
     for keys_of in (partial(keys.of_partition, partition=Partition(name, "i")), partial(keys.of_node, node=name)):
         slots = {ask(node, "CLUSTER KEYSLOT", keys_of(key)) for key in ("meta", "log")}
@@ -299,7 +299,7 @@ async def test_one_slot(redis_cluster: RedisCluster, store: Store, name: str) ->
 async def test_dead_letters_between_masters(
     make_core: MakeCore, redis_cluster: RedisCluster, step: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Design §5: a crash between the steps, whose nodes live on two masters, repeats the first and doubles nothing."""
+    """Design §5: a crash between the steps of a hand-over between two masters repeats the first and duplicates nothing."""
     core, _ = await make_core()
     here, there, *_ = redis_cluster.masters()
     target = await declared_at(core, redis_cluster, there)
@@ -324,7 +324,7 @@ async def test_dead_letters_between_masters(
     record = await core._store.read(name)
     assert record
     tried = keys.of_partition("handovers_told", Partition(name, record.incarnation))
-    # Five seconds later: they were told of that much longer ago.
+    # Five seconds later: make them look last reported that much earlier.
     for position in redis_cluster.ask(here, "ZRANGE", tried, 0, -1):
         redis_cluster.ask(here, "ZINCRBY", tried, -5_000, position)
     core.router(name).pipeline().sweep()

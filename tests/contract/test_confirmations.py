@@ -1,4 +1,4 @@
-"""Deliveries that are to be confirmed, by cores over a real server: any frontend hears the reply, any repeats what is due."""
+"""Deliveries that need confirmation, by cores over a real server: any frontend receives the reply, any repeats due ones."""
 
 import asyncio
 
@@ -37,12 +37,12 @@ each_quality = pytest.mark.parametrize("qos", [Qos.ACKNOWLEDGED, Qos.ASSURED])
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let frontends turn so often that nobody waits for it."""
+    """Make heartbeats frequent, so that no test waits for one."""
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
 
 
 def confirmed(delivery: Delivery, sender: Jid | None = None) -> Confirm:
-    """Confirm what was sent."""
+    """Confirm a delivery."""
     return Confirm(sender or delivery.subscriber, delivery.partition, delivery.position, delivery.token, delivery.stage)
 
 
@@ -53,7 +53,7 @@ def item(node: str, item_id: str) -> Publish:
 
 
 async def test_options(make_core: MakeCore, node: str) -> None:
-    """P13: the level is granted, read and changed like the credit; a change that does not name it leaves it."""
+    """P13: the level is granted, read and changed like the credit; a change that does not name it keeps it."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     granted = await core.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
@@ -67,7 +67,7 @@ async def test_options(make_core: MakeCore, node: str) -> None:
 
 
 async def test_the_handshake_over_two_frontends(make_core: MakeCore, node: str) -> None:
-    """SX13: each reply may reach the frontend that did not ask; the one it reaches goes on."""
+    """SX13: each reply may reach another frontend than the one that sent the request; that one continues."""
     (one, first), (two, second) = await make_core(), await make_core()
     await one.ask(Declare(node, ALICE, {}))
     await one.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
@@ -87,7 +87,7 @@ async def test_the_handshake_over_two_frontends(make_core: MakeCore, node: str) 
 
 @each_quality
 async def test_what_is_forged_or_late(make_core: MakeCore, node: str, qos: Qos) -> None:
-    """Bad input: the confirmation of a stranger, of another lock or of an earlier node changes nothing."""
+    """Bad input: a confirmation by a stranger, of another lock or of an earlier incarnation changes nothing."""
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 1, qos))
@@ -113,7 +113,7 @@ async def test_what_is_forged_or_late(make_core: MakeCore, node: str, qos: Qos) 
 
 @each_quality
 async def test_silence(quick: None, make_core: MakeCore, node: str, qos: Qos) -> None:
-    """S5, S6: tried as often as is set, by any frontend, always under one token; then the item goes to the next worker."""
+    """S5, S6: any frontend sends again as often as configured, always with one token; then the item goes to the next worker."""
     (one, first), (_two, second) = await make_core(**QUICK), await make_core(**QUICK)
     await one.ask(Declare(node, ALICE, {}))
     await one.ask(Subscribe(node, W1, W1, 1, qos))
@@ -130,7 +130,7 @@ async def test_silence(quick: None, make_core: MakeCore, node: str, qos: Qos) ->
 async def test_frontend_dies_between_the_steps(
     quick: None, monkeypatch: pytest.MonkeyPatch, make_core: MakeCore, node: str
 ) -> None:
-    """X8: the one that heard `received` dies before it has sent `deliver`; another sends it, and never the item again."""
+    """X8: one frontend dies after `received`, before it sends `deliver`; another sends it, and never the item again."""
     monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 200)
     monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
     (dying, door), (other, rescue) = await make_core(), await make_core()
@@ -148,7 +148,7 @@ async def test_frontend_dies_between_the_steps(
 
 
 async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
-    """X8: when the reply to a confirmation is lost, what it handed out is found and sent."""
+    """X8: when the reply to a confirmation is lost, the items that it handed out are found and sent."""
     async with LossyNetwork(valkey.url.removeprefix("unix://")) as network:
         core, door = await make_core(network.url, redis_timeout=0.3)
         await core.ask(Declare(node, ALICE, {}))

@@ -1,4 +1,4 @@
-"""The core as a door meets it, over a real server: nodes, items, workers, dead letters."""
+"""The core as a door uses it, over a real server: nodes, items, workers, dead letters."""
 
 # ruff: noqa: ANN401  (outcomes of every kind pass through here)
 
@@ -67,7 +67,7 @@ def item(node: str, item_id: str | None = None, sender: Jid = ALICE, body: bytes
 
 
 def problem(result: Any) -> Problem:
-    """Give why a result is a refusal."""
+    """Return the problem of a refusal."""
     assert isinstance(result, Refused), result
     return result.problem
 
@@ -79,7 +79,7 @@ async def declared(core: RedisCore, node: str, **options: str) -> None:
 
 
 async def test_the_length_of_a_journal(make_core: MakeCore, store: Store, node: str) -> None:
-    """A journal keeps about as many records as are set, the youngest."""
+    """A journal keeps about as many records as configured, the youngest."""
     core, door = await make_core(journal_records=100)
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 100))
@@ -125,7 +125,7 @@ async def test_a_life(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_unknown_node(core: RedisCore, node: str) -> None:
-    """§1.7 row 2: every command about a node that is not there is refused alike."""
+    """§1.7 row 2: every command about an unknown node is refused alike."""
     commands = (
         item(node),
         Retract(node, W1, "a"),
@@ -145,7 +145,7 @@ async def test_unknown_node(core: RedisCore, node: str) -> None:
 
 
 async def test_declare(core: RedisCore, node: str) -> None:
-    """P22: instant nodes, names taken, names and options that cannot be."""
+    """P22: instant nodes, existing names, names and options that are not allowed."""
     made = await core.ask(Declare(None, ALICE, {}))
     assert isinstance(made, Declared) and made.node
     await declared(core, node)
@@ -159,7 +159,7 @@ async def test_declare(core: RedisCore, node: str) -> None:
 
 
 async def test_quota(make_core: MakeCore, node: str) -> None:
-    """Design §3: a JID creates so many nodes and no more; a deleted one and one that was refused do not count."""
+    """Design §3: a JID may create so many nodes; deleted and refused ones do not count."""
     core, _ = await make_core(node_quota=2)
     owner = Jid(f"{node}@x/1")
     for name in (f"{node}-1", f"{node}-2"):
@@ -194,7 +194,7 @@ async def test_standing(core: RedisCore, node: str) -> None:
 
 
 async def test_outcast(core: RedisCore, door: Door, node: str) -> None:
-    """P3, P26: whoever becomes an outcast loses subscription and locks at once, and is answered nothing but forbidden."""
+    """P3, P26: a new outcast loses subscription and locks at once, and every request is forbidden."""
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "a"))
@@ -206,7 +206,7 @@ async def test_outcast(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_limits(core: RedisCore, node: str) -> None:
-    """P14, PX4: payloads too big and full nodes."""
+    """P14, PX4: payloads that are too large, and full nodes."""
     await core.ask(Declare(node, ALICE, {"pubsub#max_payload_size": ("10",), "pubsub#max_items": ("1",)}))
     assert problem(await core.ask(item(node, body=b"x" * 11))) is Problem.PAYLOAD_TOO_BIG
     assert isinstance(await core.ask(item(node, body=b"x" * 10)), Published)
@@ -214,7 +214,7 @@ async def test_limits(core: RedisCore, node: str) -> None:
 
 
 async def test_ids_that_break_nothing(core: RedisCore, node: str) -> None:
-    """Guarantee 7: a bad id costs its sender an answer, and the others of its batch nothing."""
+    """Guarantee 7: a bad id is an error for its sender, and nothing for the others of its batch."""
     await declared(core, node)
     asked = Asked(core)
     asked.submit(
@@ -246,7 +246,7 @@ async def test_presence(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_presence_finds_former_subscribers(core: RedisCore, door: Door, node: str) -> None:
-    """Q33, Q34: who unsubscribed and then went takes no lock along."""
+    """Q33, Q34: a JID that unsubscribed and then went offline keeps no lock."""
     await declared(core, node)
     await core.ask(Subscribe(node, W2, W2, 1))
     await core.ask(item(node, "a"))
@@ -257,7 +257,7 @@ async def test_presence_finds_former_subscribers(core: RedisCore, door: Door, no
 
 
 async def test_bounces(core: RedisCore, door: Door, node: str) -> None:
-    """Q18: a bounce gives back at once; one of an earlier life of the node touches nothing."""
+    """Q18: a bounce releases at once; one of an earlier incarnation changes nothing."""
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "a"))
@@ -272,7 +272,10 @@ async def test_bounces(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_purge_and_delete(core: RedisCore, door: Door, node: str) -> None:
-    """P24, P25: purge drops what waits and tells each subscriber once; delete ends all, and late acks find nothing."""
+    """P24, P25: purge drops waiting items and notifies each subscriber once.
+
+    Delete ends all, and late acknowledgements find nothing.
+    """
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     asked = Asked(core)
@@ -290,7 +293,7 @@ async def test_purge_and_delete(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_many_nodes_at_once(make_core: MakeCore, node: str) -> None:
-    """A burst to more nodes than the core has connections is carried out, not refused."""
+    """A burst to more nodes than the core has connections is run, not refused."""
     # On a busy machine it takes longer than one command may.
     core, _ = await make_core(redis_timeout=30)
     names = [f"{node}-{n}" for n in range(60)]
@@ -320,7 +323,7 @@ async def test_order_of_one_sender(core: RedisCore, node: str) -> None:
 
 
 async def test_order_of_what_takes_several_steps(core: RedisCore, node: str) -> None:
-    """A command that is work of several steps has its place among its sender's as well: it sees what came before, and no more."""
+    """A command of several steps keeps its place among its sender's commands: it sees the earlier ones, and no later."""
     await declared(core, node)
     asked = Asked(core)
     for number in range(3):
@@ -330,13 +333,13 @@ async def test_order_of_what_takes_several_steps(core: RedisCore, node: str) -> 
 
 
 async def test_scripts_forgotten(core: RedisCore, door: Door, node: str, store: Store) -> None:
-    """Redis: after FUNCTION FLUSH or a restart no command fails, and none overtakes another of its sender."""
+    """After FUNCTION FLUSH or a restart of Redis no command fails, and none overtakes another of its sender."""
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     async with store.client() as client:
         for _ in range(5):
             await client.function_flush()
-            # Only one of the two scripts is known again.
+            # Only one of the two scripts is loaded again.
             await core.ask(Subscribe(node, W1, W1, 1))
             asked = Asked(core)
             asked.submit(Unsubscribe(node, W1, W1, ""), Subscribe(node, W1, W1, 1))
@@ -348,7 +351,7 @@ async def test_scripts_forgotten(core: RedisCore, door: Door, node: str, store: 
 
 
 async def test_stale_records(make_core: MakeCore, node: str) -> None:
-    """QX13, P23: what one frontend configures binds the next command at another, whatever that has cached."""
+    """QX13, P23: a configuration by one frontend binds the next command at another, whatever that has cached."""
     (one, _), (two, _) = await make_core(), await make_core()
     await declared(one, node)
     assert isinstance(await two.ask(item(node)), Published)
@@ -376,13 +379,13 @@ async def test_deleted_and_made_anew(make_core: MakeCore, node: str) -> None:
 
 
 async def test_half_done_deletion(make_core: MakeCore, store: Store, node: str) -> None:
-    """P24: when the deleter dies after the partition's end, the next command finishes it, and the name is free again."""
+    """P24: when the deleting frontend dies halfway, the next command completes the deletion, and the name is free."""
     (one, _), (two, door) = await make_core(), await make_core()
     await declared(one, node)
     await two.ask(Subscribe(node, W1, W1, 1))
     record = await one._store.read(node)
     assert record
-    # The first part of a deletion that never went on: closed, and nothing freed.
+    # The first part of a deletion that stopped: closed, and nothing freed.
     async with store.client() as client:
         await client.hset(f"sq:{{{node}@{record.incarnation}/0}}:meta", "state", "deleted")
         assert problem(await two.ask(item(node))) is Problem.NODE_NOT_FOUND
@@ -406,7 +409,7 @@ async def letters_of(core: RedisCore, node: str) -> list[dict[str, str]]:
 
 
 async def empty(core: RedisCore, node: str) -> None:
-    """Wait until nothing of a node is on its way."""
+    """Wait until no hand-over of a node is under way."""
     async with asyncio.timeout(10):
         while True:
             counted = await core.ask(Stats(node, ALICE))
@@ -416,7 +419,7 @@ async def empty(core: RedisCore, node: str) -> None:
 
 
 async def test_dead_letter(core: RedisCore, node: str) -> None:
-    """Issue 4: after the most deliveries an item stands in NODE/dead with reason, holder, attempts, and its payload."""
+    """Issue 4: after the most deliveries an item is in NODE/dead with reason, holder, attempts, and its payload."""
     await declared(core, node, max_deliveries="2")
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "a", body=b"<job/>"))
@@ -436,7 +439,7 @@ async def test_dead_letter(core: RedisCore, node: str) -> None:
 
 
 async def later(client: Any, key: str) -> None:
-    """Let five seconds pass for items on their way."""
+    """Make hand-overs look five seconds older."""
     for position, told in await client.zrange(key, 0, -1, withscores=True):
         await client.zadd(key, {position: told - 5_000})
 
@@ -445,7 +448,7 @@ async def later(client: Any, key: str) -> None:
 async def test_crash_between_the_steps(
     core: RedisCore, store: Store, node: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Design §5: a crash before or after any step of a hand-over loses nothing and doubles nothing."""
+    """Design §5: a crash before or after any step of a hand-over loses nothing and duplicates nothing."""
     await declared(core, node, max_deliveries="1")
     failing = {"left": 1}
     ask = core._handovers._ask
@@ -475,7 +478,7 @@ async def test_crash_between_the_steps(
 
 
 async def test_closed_node_keeps_its_secrets(core: RedisCore, node: str) -> None:
-    """§1.7 row 3: who has no access to a whitelist node is forbidden, whether the item exists or not."""
+    """§1.7 row 3: without access to a whitelist node the answer is forbidden, whether the item exists or not."""
     assert await core.ask(Declare(node, ALICE, {"pubsub#access_model": ("whitelist",)})) == Declared(node)
     await core.ask(item(node, "there"))
     for command in (
@@ -489,7 +492,7 @@ async def test_closed_node_keeps_its_secrets(core: RedisCore, node: str) -> None
 
 
 async def test_purge_comes_to_an_end(core: RedisCore, node: str) -> None:
-    """Guarantee 1: a purge drops what waited when it was asked, not what publishers add while it runs."""
+    """Guarantee 1: a purge drops the items that waited when it was requested, not those published while it runs."""
     await declared(core, node)
     purging, ended = True, asyncio.Event()
 
@@ -509,7 +512,7 @@ async def test_purge_comes_to_an_end(core: RedisCore, node: str) -> None:
 
 
 async def test_next_life_has_higher_tokens(core: RedisCore, door: Door, node: str) -> None:
-    """QX14: a worker that slept through delete and re-creation is fenced out by the token that it has."""
+    """QX14: a worker that missed delete and re-creation is fenced out by its old token."""
     for _life in range(2):
         await declared(core, node)
         await core.ask(Subscribe(node, W1, W1, 1))
@@ -520,7 +523,7 @@ async def test_next_life_has_higher_tokens(core: RedisCore, door: Door, node: st
 
 
 async def test_next_life_of_a_fast_node_too(core: RedisCore, door: Door, node: str) -> None:
-    """QX14: so it is when the earlier life handed out thousands of items a second."""
+    """QX14: the same when the earlier incarnation handed out thousands of items a second."""
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1_000))
     for _round in range(10):
@@ -535,7 +538,7 @@ async def test_next_life_of_a_fast_node_too(core: RedisCore, door: Door, node: s
 
 
 async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, store: Store) -> None:
-    """Guarantee 6: marks are bounded by the frontends that live; one that drains takes its own back."""
+    """Guarantee 6: sent marks are bounded by the live frontends; one that drains removes its own."""
     core, _door = await make_core()
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
@@ -547,7 +550,7 @@ async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, 
 
 
 async def test_dead_letters_stay_in_the_family(core: RedisCore, node: str) -> None:
-    """Nobody sends dead letters into another's node, and who squats on NODE/dead gets none of them (X12)."""
+    """X12: nobody sends dead letters to another's node, and the owner of a foreign NODE/dead gets none of them."""
     await declared(core, f"{node}-mine")
     theirs = Declare(f"{node}-theirs", BOB, {"stanzaq#dead_letter_node": (f"{node}-mine",)})
     assert problem(await core.ask(theirs)) is Problem.NOT_ACCEPTABLE
@@ -566,7 +569,7 @@ async def test_dead_letters_stay_in_the_family(core: RedisCore, node: str) -> No
 
 
 async def test_administrators_are_no_family(make_core: MakeCore, node: str) -> None:
-    """X12: that both have the administrators for owners does not let one user's dead letters into another's node."""
+    """X12: administrators owning both nodes does not let one user's dead letters into another's node."""
     core, _door = await make_core(admins="root@x")
     squatter = Declare(f"{node}-bob", BOB, {"stanzaq#dead_letter_node": (f"{node}/dead",)})
     assert await core.ask(squatter) == Declared(f"{node}-bob")
@@ -583,7 +586,7 @@ async def test_administrators_are_no_family(make_core: MakeCore, node: str) -> N
 
 
 async def test_nodes_for_dead_letters_count(make_core: MakeCore, node: str) -> None:
-    """X12: a quota is not passed by way of dead letters; the letter waits until there is room for its node."""
+    """X12: dead letters do not evade a quota; the letter waits until there is room for its node."""
     core, _door = await make_core(node_quota=1)
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
@@ -597,7 +600,7 @@ async def test_nodes_for_dead_letters_count(make_core: MakeCore, node: str) -> N
 
 @pytest.mark.parametrize("name", ["a\nb", "x" * 1024])
 async def test_dead_letter_node_has_a_name(core: RedisCore, node: str, name: str) -> None:
-    """Guarantee 7: dead letters make no node that nobody could address."""
+    """Guarantee 7: dead letters create no node that nobody could address."""
     named = Declare(node, ALICE, {"stanzaq#dead_letter_node": (name,)})
     assert problem(await core.ask(named)) is Problem.NOT_ACCEPTABLE
     # A default that would be too long is made shorter.
@@ -605,7 +608,7 @@ async def test_dead_letter_node_has_a_name(core: RedisCore, node: str, name: str
 
 
 async def test_gauges_go_with_their_node(core: RedisCore, node: str) -> None:
-    """Guarantee 6: a node that is deleted is measured no more, and leaves no series behind."""
+    """Guarantee 6: a deleted node is not measured any more, and leaves no series."""
     await declared(core, node)
     await core.measure()
     assert core.metrics.registry.get_sample_value("stanzaq_node_waiting", {"node": node}) == 0
@@ -624,7 +627,7 @@ async def test_memory_of_redis(core: RedisCore, node: str) -> None:
 
 
 async def test_lost_access_ends_subscriptions(core: RedisCore, door: Door, node: str) -> None:
-    """P6, P26: who may not subscribe any more is subscribed no more, and what it held goes to another."""
+    """P6, P26: a JID that may not subscribe any more is unsubscribed, and its items go to others."""
     await declared(core, node)
     await core.ask(Affiliate(node, ALICE, {bare(W2): "member"}))
     await core.ask(Subscribe(node, W1, W1, 1))

@@ -1,4 +1,4 @@
-"""Epochs and fences by a plain model: whatever owners do in whatever order, the scripts judge as it does (EX11 to EX16)."""
+"""Epochs and fences against a plain model: in any order of owners' commands, scripts decide as it does (EX11 to EX16)."""
 
 from dataclasses import dataclass, field
 from itertools import count
@@ -28,7 +28,7 @@ epochs = st.none() | st.integers(0, 4) | st.sampled_from((2**53, 2**53 + 1, MOST
 
 @dataclass
 class Model:
-    """What an operator would expect of one partition; `kept` is the epoch of a group after its owner was lost, and until when."""
+    """What an operator would expect of one partition; `kept` is a group's epoch after its owner was lost, and until when."""
 
     owner: str = ""
     group: str = ""
@@ -38,7 +38,7 @@ class Model:
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def lapse(self, now: int) -> bool:
-        """Let time pass; tells whether the owner has lapsed, which resets its group's epoch."""
+        """Let time pass; return whether the owner's lease has ended, which resets its group's epoch."""
         lapsed = bool(self.owner) and self.lease <= now
         if lapsed:
             self.kept.pop(self.group, None)
@@ -46,14 +46,14 @@ class Model:
         return lapsed
 
     def recorded(self, group: str, now: int) -> int | None:
-        """Give the epoch that an attach must go beyond."""
+        """Return the epoch that an attach must exceed."""
         if self.owner and self.group == group:
             return self.epoch
         epoch, until = self.kept.get(group, (0, 0))
         return epoch if until > now else None
 
     def granted(self, jid: str, group: str, epoch: int | None, now: int) -> int | None:
-        """Give the epoch under which an attach succeeds; None when it is refused."""
+        """Return the epoch under which an attach succeeds; None when it is refused."""
         before = self.recorded(group, now)
         if self.owner:
             if self.group != group:
@@ -66,7 +66,7 @@ class Model:
         return epoch if before is None or epoch > before else None
 
     def met(self, jid: str, now: int) -> None:
-        """Hear of an owner: its lease is renewed when half of it is gone."""
+        """Record a command of an owner: its lease is renewed when half of it is gone."""
         if jid == self.owner and self.lease - now <= LOCK_MS // 2:
             self.lease = now + LOCK_MS
 
@@ -78,7 +78,7 @@ class Ownership(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Open a partition that nobody owns."""
+        """Open a partition without an owner."""
         self.client = redis.Redis.from_url(self.server.url)
         self.queue = Queue(Runner(self.client, checked=False), Partition(f"epochs{next(_names)}", "i1"))
         self.queue.open(lock_ms=LOCK_MS, max_deliveries=0)
@@ -94,7 +94,7 @@ class Ownership(RuleBasedStateMachine):
 
     @rule(jid=jids, group=groups, epoch=epochs)
     def attach(self, *, jid: str, group: str, epoch: int | None) -> None:
-        """Attach: accepted or refused as the model says, under its epoch and a greater fence, with the loser told."""
+        """Attach: accepted or refused as the model says, under its epoch and a greater fence, with a notice to the loser."""
         now, model = self.queue.now, self.model
         before = (model.owner, model.epoch, model.fence)
         lapsed = model.lapse(now)
@@ -134,7 +134,7 @@ class Ownership(RuleBasedStateMachine):
 
     @rule(jid=jids)
     def keep(self, *, jid: str) -> None:
-        """Send the heartbeat: the owner alone has anything to keep (EX16)."""
+        """Send the heartbeat: only the owner has something to renew (EX16)."""
         model = self.model
         owns = model.owner == jid
         if owns:
@@ -160,7 +160,7 @@ class Ownership(RuleBasedStateMachine):
 
     @rule(jid=jids | st.just(SHARER), data=st.data())
     def retract(self, *, jid: str, data: st.DataObject) -> None:
-        """Acknowledge by any token that the worker ever had: only one from above the fence in force counts (EX11)."""
+        """Acknowledge by any token that the worker ever had: only one above the present fence counts (EX11)."""
         had = self.tokens[jid]
         if not had:
             return
@@ -173,7 +173,7 @@ class Ownership(RuleBasedStateMachine):
             self.done.add(item)
 
     def took(self, answer: Answer) -> Answer:
-        """Note what was handed out: to the owner alone, under a token above its fence."""
+        """Record what was handed out: to the owner alone, under a token above its fence."""
         for delivery in answer.deliveries:
             self.tokens[delivery.jid].append((delivery.item, delivery.token))
         self.handed = answer.deliveries
@@ -181,7 +181,7 @@ class Ownership(RuleBasedStateMachine):
 
     @invariant()
     def exclusive(self) -> None:
-        """E28: what is locked is locked by the owner, under its fence; without an owner by who shares the node."""
+        """E28: every lock is the owner's, under its fence; without an owner, a shared subscriber's."""
         if not hasattr(self, "queue"):
             return
         holder = self.model.owner or SHARER

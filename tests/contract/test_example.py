@@ -17,7 +17,7 @@ _PROGRAM = _ROOT / "tests" / "contract" / "delayed.py"
 
 
 def test_takes_four_files() -> None:
-    """An operation is a command, a script, its call and its row; a door that has a face for it reads and writes it."""
+    """An operation is a command, a script, its call and its row; a door that offers it reads and writes it."""
     touched = re.findall(r"^\+\+\+ b/(\S+)$", _PATCH.read_text(), re.MULTILINE)
     assert len([path for path in touched if path.startswith(("broker/", "lua/"))]) <= 4
     assert len([path for path in touched if path.startswith("frontends/xmpp/")]) <= 2
@@ -26,7 +26,7 @@ def test_takes_four_files() -> None:
 
 
 def test_works(store: Store, node: str, tmp_path: Path) -> None:
-    """With the patch applied, an owner drops what is delayed in all partitions, once, by a stanza; a stranger is refused."""
+    """With the patch applied, an owner drops delayed items in all partitions, once, by a stanza; a stranger is refused."""
     for folder in ("broker", "frontends", "lua"):
         shutil.copytree(_ROOT / folder, tmp_path / folder)
     shutil.copy(_ROOT / "pyproject.toml", tmp_path)

@@ -1,4 +1,4 @@
-"""Whose turn it is: the least recently served with free credit anywhere on a node or a collection (guarantee 9, Q30, Q35)."""
+"""Turns: the next subscriber is the least recently served with free credit on a node or a collection (guarantee 9, Q30, Q35)."""
 
 import asyncio
 import random
@@ -38,7 +38,7 @@ class Shop:
         self.turn = 0
 
     async def open(self, core: RedisCore, *jids: Jid, credit: int = 1) -> None:
-        """Create it and let these work."""
+        """Create it and subscribe these workers."""
         fields = {"stanzaq#partitions": (str(self.partitions),)}
         fields |= {f"stanzaq#{name}": (str(value),) for name, value in self.options.items()}
         if self.top:
@@ -71,7 +71,7 @@ async def finish(core: RedisCore, delivery: Delivery) -> None:
 
 @pytest.mark.parametrize(("partitions", "collection"), SHAPES)
 async def test_in_turn(core: RedisCore, door: Door, partitions: int, *, collection: bool) -> None:
-    """Q35: with all idle, items that come one by one go to one after another, whatever partition they are in."""
+    """Q35: with all idle, items that come one by one go to one worker after another, whatever their partitions."""
     shop = Shop(partitions, collection=collection)
     jids = [Jid(f"w{number}@x/y") for number in range(5)]
     await shop.open(core, *jids)
@@ -85,7 +85,7 @@ async def test_in_turn(core: RedisCore, door: Door, partitions: int, *, collecti
 
 
 async def gives_back(how: str, core: RedisCore, delivery: Delivery) -> None:
-    """Let an item come back."""
+    """Make an item come back."""
     node, jid = delivery.partition.node, delivery.subscriber
     number = delivery.partition.number if delivery.partitioned else None
     unlock = Unlock(node, jid, delivery.item_id, delivery.token, partition=number)
@@ -105,7 +105,7 @@ async def gives_back(how: str, core: RedisCore, delivery: Delivery) -> None:
 async def test_comes_back_to_another(
     core: RedisCore, door: Door, how: str, partitions: int, *, collection: bool
 ) -> None:
-    """Q30, XEP-0254 §2.4: what comes back, in whatever way, goes to another while that one could take it."""
+    """Q30, XEP-0254 §2.4: an item that comes back, in any way, goes to another worker that could take it."""
     shop = Shop(partitions, collection=collection, lock_seconds=1 if how == "expired" else 60)
     await shop.open(core, W1, W2)
     for _ in range({"expired": 1, "bounced": 2}.get(how, 4)):
@@ -123,7 +123,7 @@ async def test_comes_back_to_another(
 
 @pytest.mark.parametrize(("partitions", "collection"), [(4, False), (16, False), (2, True)])
 async def test_one_hangs(core: RedisCore, door: Door, partitions: int, *, collection: bool) -> None:
-    """Q30: beside a worker that hangs, one that works is given all that the first lets run out."""
+    """Q30: beside a worker that hangs, one that works gets all items that expire at the first."""
     shop = Shop(partitions, collection=collection, lock_seconds=1)
     await shop.open(core, W1, W2)
     await shop.publish(core, 6)
@@ -141,7 +141,7 @@ async def test_one_hangs(core: RedisCore, door: Door, partitions: int, *, collec
 
 
 async def known_idle(core: RedisCore, node: str, credit: int) -> None:
-    """Wait until what was acknowledged is known to whoever grants credit."""
+    """Wait until the coordinator knows of the acknowledgements."""
     async with asyncio.timeout(30):
         while True:
             counted = await core.ask(Stats(node, ALICE))
@@ -155,7 +155,7 @@ async def known_idle(core: RedisCore, node: str, credit: int) -> None:
     [(2, 1, 4, False), (10, 1, 8, False), (50, 1, 8, False), (12, 2, 16, False), (10, 1, 1, True), (30, 2, 4, True)],
 )
 async def test_play(make_core: MakeCore, workers: int, credit: int, partitions: int, *, collection: bool) -> None:
-    """Guarantee 9: of workers with free credit, those are next whom nobody has been served longer ago than, in every round."""
+    """Guarantee 9: in every round, the workers with free credit that were served longest ago are next."""
     fronts = [await make_core(), await make_core()]
     cores = [core for core, _door in fronts]
     chance = random.Random(workers)
@@ -180,7 +180,7 @@ async def test_play(make_core: MakeCore, workers: int, credit: int, partitions: 
         chosen = Counter(each.subscriber for each in got)
         assert set(chosen.values()) <= {1}, "nobody has a second one before everybody who could has one"
         passed_over = [served[jid] for jid in free if jid not in chosen]
-        # A grant for an item that another took comes back a moment later than the next is given: so a round is nothing.
+        # A grant for an item that another took comes back a moment after the next is given: so allow one round.
         assert not passed_over or max(served[jid] for jid in chosen) <= min(passed_over) + 1, (chosen, served)
         for each in got:
             held[each.subscriber].append(each)

@@ -1,4 +1,4 @@
-"""The format of the store: the first frontend notes it, and whoever keeps another touches nothing."""
+"""The format of the store: the first frontend records it, and a program of another format changes nothing."""
 
 from typing import Any
 
@@ -19,21 +19,21 @@ NOTED = {b"format": str(keys.FORMAT).encode()}
 
 
 def unstarted(store: Store) -> RedisCore:
-    """Make a core that nobody has started."""
+    """Make a core that is not started."""
     given: dict[str, Any] = {"redis_url": store.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret"}
     return RedisCore(Settings(**given), Door())
 
 
 @EVERYWHERE
 async def test_empty(make_core: MakeCore, store: Store, node: str) -> None:
-    """The first frontend notes the format of an empty store, a command does not; with the names of nodes it is noted again."""
+    """The first frontend records the format of an empty store, a command does not; with existing nodes it is recorded again."""
     command = unstarted(store)
     async with store.client() as client:
         await command.reach()
         assert await client.hgetall(STORE) == {}
         core, _ = await make_core()
         assert await client.hgetall(STORE) == NOTED
-        # A master has lost all that is the service's.
+        # A master has lost all keys of the service.
         await client.delete(STORE, NAMES)
         assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
         assert await client.hgetall(STORE) == NOTED

@@ -1,6 +1,6 @@
-"""A frontend that an administrator disconnects: others do at once what it owes, and it ends when it hears of it.
+"""A frontend that an administrator disconnects: others take over at once, and it ends when its heartbeat tells it.
 
-And what one costs that has nothing to do.
+Also the cost of an idle frontend.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ _DISCONNECTED: Final = "sq:{service}:disconnected"
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody lapse of itself, and all beat quickly."""
+    """Let no frontend die of itself, and make heartbeats frequent."""
     monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 600_000)
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
 
 
 async def owing(core: RedisCore, door: Door, node: str) -> int:
-    """Let a frontend hand out an item that it cannot send; gives the token."""
+    """Make a frontend hand out an item that it cannot send; return the token."""
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
     door.writes = False
     assert isinstance(await core.ask(Publish(node, ADMIN, None, b"payload", 7)), Published)
@@ -40,7 +40,7 @@ async def owing(core: RedisCore, door: Door, node: str) -> int:
 
 
 async def listed(core: RedisCore) -> dict[str, str]:
-    """Give the names that are in the list, and who has disconnected each."""
+    """Return the listed names, and who has disconnected each."""
     found = await core.ask(Frontends(ADMIN))
     assert isinstance(found, FrontendList)
     return {each.name: each.disconnected_by for each in found.frontends}
@@ -48,7 +48,7 @@ async def listed(core: RedisCore) -> dict[str, str]:
 
 @EVERYWHERE
 async def test_doors(make_core: MakeCore) -> None:
-    """R5: one that is handed nothing is in the list with its door as long as it lives; there is nothing to disconnect."""
+    """R5: a frontend that sends nothing is listed with its door while it lives; it cannot be disconnected."""
     core, _ = await make_core(admins="admin@x")
     beat = DoorHeartbeat(core._server, "rest 0000000c", core._heartbeat.now_ms)
     await beat.beat()
@@ -65,7 +65,7 @@ async def test_doors(make_core: MakeCore) -> None:
 @EVERYWHERE
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_disconnected(patient: None, make_core: MakeCore, store: Store, node: str, *, hangs: bool) -> None:
-    """Issue 8: what one has not sent others send with the same token, at once, whether it lives or hangs; then it is told."""
+    """Issue 8: others send a disconnected frontend's unsent deliveries with the same token, at once; then it is told."""
     (doomed, door), (other, rescue) = await make_core(admins="admin@x"), await make_core(admins="admin@x")
     assert await listed(other) == {doomed.frontend: "", other.frontend: ""}
     await other.ask(Declare(node, ADMIN, {}))
@@ -92,13 +92,13 @@ async def test_disconnected(patient: None, make_core: MakeCore, store: Store, no
 
 
 async def test_one_that_dies_on_its_way_out(quick_lapse: None, make_core: MakeCore, store: Store, node: str) -> None:
-    """Issue 8, guarantee 4: what it hands out after the others have taken over, and before it ends, is made up for too."""
+    """Issue 8, guarantee 4: items that it hands out after the takeover, and before it ends, are taken over too."""
     (doomed, door), (other, rescue) = await make_core(admins="admin@x"), await make_core()
     for task in doomed._running:
         task.cancel()
     await doomed.ask(Declare(node, ADMIN, {}))
     assert await doomed.ask(Disconnect(ADMIN, doomed.frontend)) == Disconnected(listed=True)
-    # Taken over, it stands there once more; at the second time it goes.
+    # After the first takeover it is listed once more; after the second it is removed.
     await _scored(store, doomed.frontend, bool)
     token = await owing(doomed, door, node)
     await rescue.until(lambda: bool(rescue.deliveries))
@@ -109,19 +109,19 @@ async def test_one_that_dies_on_its_way_out(quick_lapse: None, make_core: MakeCo
 
 @pytest.fixture
 def quick_lapse(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let silence count after half a second."""
+    """Let a frontend be dead after half a second without a heartbeat."""
     monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 500)
 
 
 async def _scored(store: Store, frontend: str, holds: Callable[[float | None], bool]) -> None:
-    """Wait until the list says so of a frontend."""
+    """Wait until its score in the list satisfies this."""
     async with store.client() as client, asyncio.timeout(20):
         while not holds(await client.zscore("sq:{service}:frontends", frontend)):  # noqa: ASYNC110  (Redis tells nobody)
             await asyncio.sleep(0.01)
 
 
 async def test_for_administrators(make_core: MakeCore) -> None:
-    """Who is no administrator is refused both, and one that is not there is said to be so."""
+    """Without being an administrator both are refused; an unknown frontend is reported as such."""
     core, _ = await make_core(admins="admin@x")
     for command in (Frontends(W1), Disconnect(W1, core.frontend)):
         refused = await core.ask(command)
@@ -133,7 +133,7 @@ async def test_for_administrators(make_core: MakeCore) -> None:
 
 
 async def test_nothing_to_do(make_core: MakeCore, store: Store, node: str) -> None:
-    """Idle cost is twenty commands a second, those in scripts counted, however many nodes there are; a look may fall into it."""
+    """An idle frontend costs twenty commands a second, scripts and background scan included, however many nodes there are."""
     core, _door = await make_core()
     for number in range(20):
         assert await core.ask(Declare(f"{node}-{number}", ADMIN, {})) == Declared(f"{node}-{number}")

@@ -1,4 +1,4 @@
-"""What was sent to a partition is found there again when the node has grown: once is once, whatever the number of partitions."""
+"""Items sent before a node has grown are found again afterwards: deduplication works for any number of partitions."""
 
 # ruff: noqa: ANN401  (commands of all kinds)
 
@@ -58,7 +58,7 @@ async def grow(core: RedisCore, node: str, partitions: int) -> None:
 
 
 async def bodies(core: RedisCore, node: str) -> list[tuple[str, bytes]]:
-    """Give what a node holds."""
+    """Return the bodies of a node's items."""
     found = await core.ask(Browse(node, ALICE, (), 1_000))
     assert isinstance(found, Browsed)
     return sorted((each.item_id, each.envelope) for each in found.items)
@@ -88,7 +88,7 @@ KINDS: dict[str, Callable[[str, int], Any]] = {
 @EVERYWHERE
 @pytest.mark.parametrize("kind", KINDS)
 async def test_once(make_core: MakeCore, node: str, kind: str) -> None:
-    """S14, X1, guarantee 1: what counts once does so from one to four to eight partitions, consumed or not, at any frontend."""
+    """S14, X1, guarantee 1: deduplication holds from one to four to eight partitions, consumed or not, at any frontend."""
     (core, _), (other, _) = await make_core(), await make_core()
     await declared(core, node, dedupe="ignore" if kind in {"ignored", "with a key"} else "overwrite")
     made: list[Any] = [KINDS[kind](node, n) for n in range(16)]
@@ -99,7 +99,7 @@ async def test_once(make_core: MakeCore, node: str, kind: str) -> None:
         return [each.duplicate for each in found]
 
     assert await sent(core, made[:8]) == [False] * 8
-    # The other one has read the record and does not hear of the growth.
+    # The other one has read the record and does not learn of the growth.
     assert await sent(other, made[:1]) == [True]
     await grow(core, node, 4)
     assert await sent(other, made[:8]) == [True] * 8
@@ -148,7 +148,7 @@ IDS: dict[str, Callable[[str], Publish]] = {
     "the service's, with a key": lambda node: Publish(node, ALICE, None, b"x", 1, key="k"),
     "with a key": lambda node: item(node, "b", key="k"),
     "with a partition": lambda node: item(node, "c", partition=1),
-    # So are called items that came from nodes with more partitions.
+    # Items that came from nodes with more partitions have such ids.
     "as of a partition to come": lambda node: item(node, "3-1700000000000-0"),
     "as of another partition": lambda node: item(node, "0-1700000000000-0", partition=1),
 }
@@ -170,7 +170,7 @@ ENDS: dict[str, Callable[[Delivery], Any]] = {
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_answered_again(make_core: MakeCore, node: str, end: str) -> None:
-    """Q27: who lost the answer to the end of a lock is given it again, however often the node has grown, at any frontend."""
+    """Q27: a client that lost the answer to the end of a lock gets it again after any growth, at any frontend."""
     (core, door), (other, beyond) = await make_core(), await make_core()
     await declared(core, node, partitions="2")
     named = [await core.ask(make(node)) for make in IDS.values()]
@@ -180,7 +180,7 @@ async def test_answered_again(make_core: MakeCore, node: str, end: str) -> None:
     commands = [ENDS[end](delivery) for delivery in door.deliveries + beyond.deliveries]
     if end == "deleted by its owner":
         for delivery in door.deliveries + beyond.deliveries:
-            # Its owner may delete what waits: a minute is enough for that.
+            # Its owner may delete a waiting item: a minute is enough for that.
             back = Unlock(node, W1, delivery.item_id, delivery.token, 60_000, partition=delivery.partition.number)
             assert await core.ask(back) == Unlocked(W1)
 
@@ -197,7 +197,7 @@ async def test_answered_again(make_core: MakeCore, node: str, end: str) -> None:
 
 
 async def test_held_still(make_core: MakeCore, node: str) -> None:
-    """Q34, QX14: what was locked before its node grew is renewed, bounced and acknowledged as it was, by whatever id."""
+    """Q34, QX14: locks from before the growth are renewed, bounced and acknowledged as before, by any id."""
     (core, door), (other, beyond) = await make_core(), await make_core()
     await declared(core, node, partitions="2")
     for make in IDS.values():
@@ -221,7 +221,7 @@ async def test_held_still(make_core: MakeCore, node: str) -> None:
 
 
 async def test_not_all_can_be_asked(make_core: MakeCore, node: str) -> None:
-    """Q27: while a partition cannot be asked nobody is told that an item is gone."""
+    """Q27: while a partition cannot be asked, no item is reported as gone."""
     core, door = await make_core()
     await declared(core, node, partitions="4")
     elsewhere = (home("a", 4) + 1) % 4
@@ -247,7 +247,7 @@ async def test_not_all_can_be_asked(make_core: MakeCore, node: str) -> None:
 
 @pytest.mark.parametrize("when", ["refused", "looked for"])
 async def test_changed_meanwhile(make_core: MakeCore, node: str, when: str) -> None:
-    """Q27: who asks for an item while its node grows is not told of what the node was before."""
+    """Q27: a request for an item while its node grows is not answered from the state before."""
     (core, _), (other, _) = await make_core(), await make_core()
     await declared(core, node, partitions="2")
     name = next(f"i{n}" for n in range(100) if home(f"i{n}", 2) == 1)
@@ -282,7 +282,7 @@ async def test_changed_meanwhile(make_core: MakeCore, node: str, when: str) -> N
 
 
 async def test_overwritten(make_core: MakeCore, node: str) -> None:
-    """X1: who publishes an item again after a growth replaces it where it waits, and follows it where it is locked."""
+    """X1: publishing an item again after a growth replaces it where it waits, and succeeds it where it is locked."""
     (core, door), (other, beyond) = await make_core(), await make_core()
     await declared(core, node)
     for n in range(8):
@@ -305,12 +305,12 @@ async def test_overwritten(make_core: MakeCore, node: str) -> None:
 
 
 async def test_not_heard_of(make_core: MakeCore, node: str) -> None:
-    """X1: a frontend that knows fewer partitions brings nothing new to where it is looked for no more."""
+    """X1: a frontend that knows fewer partitions puts nothing new where it would not be found any more."""
     (core, _), (other, _) = await make_core(), await make_core()
     await declared(core, node, dedupe="ignore")
     assert await waiting(other, node) == 0
     await grow(core, node, 4)
-    # What this one is told: nothing ever was in the first partition.
+    # This frontend is told that the first partition never had such items.
     for n in range(10):
         assert await core.ask(item(node, f"before{n}")) == Published(f"before{n}")
     asked = Asked(other)
@@ -323,7 +323,7 @@ async def test_not_heard_of(make_core: MakeCore, node: str) -> None:
 
 @pytest.mark.parametrize("seed", range(1))
 async def test_under_load(make_core: MakeCore, node: str, seed: int) -> None:
-    """X1: two frontends repeat the same ids while the node grows again and again: each is taken in once, and is there once."""
+    """X1: two frontends repeat the same ids while the node grows again and again: each is accepted once, and is there once."""
     chance = random.Random(seed)
     (core, _), (other, _) = await make_core(), await make_core()
     await declared(core, node, dedupe="ignore")
@@ -352,7 +352,7 @@ async def test_under_load(make_core: MakeCore, node: str, seed: int) -> None:
 
 
 async def test_order(make_core: MakeCore, node: str) -> None:
-    """Commands of one sender keep their order while a node that has grown is still asked for what it knows."""
+    """Commands of one sender keep their order while a grown node is still asked for older items."""
     core, door = await make_core()
     await declared(core, node)
     await core.ask(item(node, "old"))
@@ -370,7 +370,7 @@ async def test_order(make_core: MakeCore, node: str) -> None:
 
 
 async def test_over(make_core: MakeCore, node: str) -> None:
-    """A node that has grown is asked for what it knew only as long as it knows something: then a publish is one script again."""
+    """A grown node is asked for older items only while it has some: then a publish is one script again."""
     core, _ = await make_core(qos_window_seconds=0.2)
     await declared(core, node, dedupe_seconds="1")
     await core.ask(item(node, "old"))

@@ -1,7 +1,7 @@
-"""The guarantees of design §4 under every mixture of publishers, workers, crashes and time that Hypothesis thinks of.
+"""The guarantees of design §4 under every mixture of publishers, workers, crashes and time that Hypothesis makes.
 
-Each step runs one script on a real server and the same command on the model; what the script answers must be what the
-model says, and after each step every key must hold exactly what the model's state means.
+Each step runs one script on a real server and the same command on the model. The script's answer must be the model's,
+and after each step every key must hold exactly what the model's state means.
 """
 
 import secrets
@@ -153,19 +153,19 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 20), owner=st.booleans(), frontend=frontends)
     def delete(self, *, which: int, owner: bool, frontend: int) -> None:
-        """Let an owner or a publisher delete an item, which they may only while nobody holds it."""
+        """Delete an item as an owner or a publisher, which they may only while nobody holds it."""
         self.retract(("alice@x/home", "alice@x"), which, "", "", frontend=frontend, lost=False, owner=owner)
 
     @rule()
     def purge(self) -> None:
-        """Drop what waits."""
+        """Drop waiting items."""
         assert self.queue.run("purge").rows == [self.model.purge()]
 
     # Workers.
 
     @rule(worker=workers, credit=st.integers(0, 4), qos=qualities, frontend=frontends, lost=lost)
     def subscribe(self, *, worker: tuple[str, str], credit: int, qos: str, frontend: int, lost: bool) -> None:
-        """Subscribe, or change the credit up or down, or how surely deliveries are to arrive."""
+        """Subscribe, or change the credit or the quality of service."""
         row = self.queue_row_subscribe(worker[1], credit, qos)
         answer = self.call(frontend, "subscribe", [row])
         outcome = self.model.subscribe(self.frontends[frontend], worker[1], credit, qos)
@@ -228,7 +228,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(worker=workers, which=st.integers(0, 20), token=tokens)
     def renew(self, *, worker: tuple[str, str], which: int, token: str) -> None:
-        """Start a lock's time anew."""
+        """Renew a lock."""
         name, jid = self.pick(worker, which)
         given = self.token(name, token)
         assert self.queue.renew(jid, name, given).words == self.model.renew(jid, name, given).words
@@ -238,7 +238,7 @@ class QueueMachine(RuleBasedStateMachine):
         which=st.integers(0, 20), forged=st.booleans(), stage=stages, gone=st.booleans(), frontend=frontends, lost=lost
     )
     def bounce(self, *, which: int, forged: bool, stage: str, gone: bool, frontend: int, lost: bool) -> None:
-        """Let what was sent come back, from its subscriber or from somebody else, in time or late."""
+        """Bounce a delivery, by its subscriber or by somebody else, in time or late."""
         what = self.sent_to(which, stage, forged=forged)
         row = dict(zip(("sender", "position", "token", "stage"), what, strict=True))
         answer = self.call(frontend, "bounce", [{**row, "subids": subids(what[0]), "gone": "1" if gone else ""}])
@@ -247,13 +247,13 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(item.lock for item in self.model.items.values()))
     @rule(which=st.integers(0, 20), forged=rarely, stage=stages, frontend=frontends, lost=lost)
     def confirm(self, *, which: int, forged: bool, stage: str, frontend: int, lost: bool) -> None:
-        """Let what was sent be confirmed, by its receiver or by somebody else, in time, late or once more."""
+        """Confirm a delivery, by its receiver or by somebody else, in time, late or once more."""
         what = self.sent_to(which, stage, forged=forged)
         row = dict(zip(("sender", "position", "token", "stage"), what, strict=True))
         answer = self.call(frontend, "confirm", [row])
         self.judge(frontend, answer, self.model.confirm(self.frontends[frontend], *what), lost=lost)
 
-    # Time, and what it asks for.
+    # Time, and what becomes due.
 
     @rule(ms=st.sampled_from((0, 1, 5_000, 20_000, 61_000)))
     def wait(self, ms: int) -> None:
@@ -262,7 +262,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(frontend=frontends, lost=lost)
     def expire(self, *, frontend: int, lost: bool) -> None:
-        """Visit the partition."""
+        """Sweep the partition."""
         answer = self.call(frontend, "sweep", [])
         outcome = self.model.expire(self.frontends[frontend])
         assert sorted(map(tuple, answer.notices)) == sorted(outcome.notices)
@@ -272,7 +272,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(frontend=frontends)
     def crash(self, frontend: int) -> None:
-        """Kill a frontend; a new one with a new name stands in for it."""
+        """Kill a frontend; a new one with a new name replaces it."""
         self.lapsed.append(self.frontends[frontend])
         self.lives += 1
         self.frontends[frontend] = f"f{self.lives}"
@@ -281,7 +281,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.lapsed)
     @rule(frontend=frontends)
     def rescue(self, frontend: int) -> None:
-        """Take over what dead frontends were to send; a second rescuer finds nothing."""
+        """Take over deliveries of dead frontends; a second takeover finds nothing."""
         for dead in self.lapsed:
             self.search(frontend, dead, None)
             again = self.queue.run("take_over", frontend="late", lapsed=dead)
@@ -293,7 +293,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.dying)
     @rule(which=st.integers(0, 20), steps=st.sampled_from((1, 1, 2)))
     def hand_over(self, which: int, steps: int) -> None:
-        """Carry a dead letter to its node, with a crash between the two steps or without."""
+        """Hand over a dead letter to its node, with a crash between the two steps or without."""
         place = sorted(self.model.dying)[which % len(self.model.dying)]
         letter = self.model.dying[place]
         version = letter.item.version
@@ -310,11 +310,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.queue.handed(place).words == ["ok"]
             self.model.handed(place)
 
-    # What holds after every step.
+    # Invariants after every step.
 
     @invariant()
     def keys_hold_what_the_model_means(self) -> None:
-        """Guarantee 1, 6: every accepted item is in exactly one place, and nothing stays behind of one that is gone."""
+        """Guarantees 1 and 6: every accepted item is in exactly one place, and nothing is left of an item that is gone."""
         if not hasattr(self, "model"):
             return
         found = self.snapshots.read(self.queue)
@@ -325,7 +325,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.guarantees(found)
 
     def guarantees(self, found: dict[str, Any]) -> None:
-        """Hold design §4 to the keys alone, whatever the model says."""
+        """Check design §4 against the keys alone, whatever the model says."""
         held = Counter(found["locks_by_subscriber"].values())
         assert found["inflight"].keys() == found["lock_deadlines"].keys()
         assert {member.rpartition(" ")[2] for member in found["locks_by_subscriber"]} == found["inflight"].keys()
@@ -337,7 +337,8 @@ class QueueMachine(RuleBasedStateMachine):
         limits = {name: int(line.split(" ")[0]) for name, line in found["subscribers"].items()}
         assert all(held[name] < limits[name] for name in found["ready_subscribers"])
         assert all(held[name] >= limits[name] for name in found["idle_subscribers"])
-        # Over the credit only after it was lowered (or after a resubscription counted old locks), and then only falling.
+        # Over the credit only after it was lowered (or after a resubscription counted old locks), and then only
+        # falling.
         over = {name: held[name] for name in limits if held[name] > limits[name]}
         assert all(count <= self.holding[name] for name, count in over.items())
         self.holding = held
@@ -350,7 +351,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.queue.kept() == {"meta"}
             self.grave.run("delete_partition")
 
-    # How.
+    # Helpers.
 
     def queue_row_subscribe(self, jid: str, credit: int, qos: str) -> dict[str, Any]:
         """Make the row of a subscribe."""
@@ -358,7 +359,7 @@ class QueueMachine(RuleBasedStateMachine):
         return row | {"scope": "", "named": "", "several": "", "selector": ""}
 
     def sent_to(self, which: int, stage: str, *, forged: bool) -> tuple[str, str, int, str]:
-        """Choose a delivery of which something is heard: from whom, where it stands, its token and the stage."""
+        """Choose a delivery to respond to: from whom, its position, its token and the stage."""
         locked = [item for item in self.model.items.values() if item.lock]
         item = locked[which % len(locked)]
         assert item.lock
@@ -377,7 +378,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.judge(frontend, answer, outcome, lost=lost)
 
     def pick(self, worker: tuple[str, str], which: int) -> tuple[str, str]:
-        """Choose an item: mostly one that the worker holds, else any, else one that is not there."""
+        """Choose an item: mostly one that the worker holds, else any, else an unknown one."""
         mine = [item.name for item in self.model.held(worker[1])]
         live = sorted(self.model.items)
         known = [*mine, *mine, *live, *NAMES, *self.services_ids[-2:], "0-99999999999999999999999-0", "0-007-0"]
@@ -390,7 +391,7 @@ class QueueMachine(RuleBasedStateMachine):
         return {"": "", "right": str(right), "old": str(right - 1)}[kind]
 
     def call(self, frontend: int, name: str, rows: list[dict[str, Any]], fixed: dict[str, Any] | None = None) -> Answer:
-        """Run a script as a frontend does: after a lost reply it searches first, and it says what it has sent."""
+        """Run a script as a frontend does: after a lost reply it searches first, and it reports what it has sent."""
         whose = self.frontends[frontend]
         if self.doubtful[frontend]:
             self.doubtful[frontend] = False
@@ -401,7 +402,7 @@ class QueueMachine(RuleBasedStateMachine):
         return self.queue.run(name, *rows, frontend=whose, sent=mark, **(fixed or {}))
 
     def search(self, frontend: int, lapsed: str, after: int | None) -> None:
-        """Run a whole search for unsent deliveries and hold it to the model's."""
+        """Search for unsent deliveries, and compare the result with the model's."""
         mark = self.sent.get(lapsed, 0) if after is None else after
         expect = self.model.resend(self.frontends[frontend], lapsed, mark)
         found, scan, upto = [], "0", ""
@@ -427,7 +428,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.received[frontend] = max(self.received[frontend], answer.token)
 
     def judge(self, frontend: int, answer: Answer, outcome: Outcome, *, lost: bool) -> None:
-        """Hold a reply to the model's; then it reaches the frontend, which sends what is in it, or it is lost."""
+        """Compare a reply with the model's; then it reaches the frontend, which sends its deliveries, or it is lost."""
         assert answer.code == "ok"
         if outcome.words or answer.rows:
             assert answer.words == outcome.words
@@ -446,7 +447,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 @pytest.fixture(scope="module")
 def machine(valkey: RedisServer) -> Iterator[type[QueueMachine]]:
-    """Give the machine a server of its own for as long as it runs."""
+    """Provide a server of its own while the machine runs."""
     with redis.Redis.from_url(valkey.url) as client:
         QueueMachine.client = client
         QueueMachine.snapshots = Snapshots(client)

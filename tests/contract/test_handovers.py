@@ -1,4 +1,4 @@
-"""Items on their way to another node: none hides another, none arrives twice, and none is on its way for ever (A7)."""
+"""Items on their way to another node: none blocks another, none arrives twice, and all arrive in the end (A7)."""
 
 # ruff: noqa: ANN401  (commands and outcomes of every kind pass through here)
 
@@ -46,7 +46,7 @@ async def published(core: RedisCore, node: str, *items: str, body: bytes = b"<x/
 
 
 async def died(core: RedisCore, node: str, *items: str, body: bytes = b"<x/>") -> None:
-    """Let items become dead letters."""
+    """Make items dead letters."""
     assert isinstance(await core.ask(Subscribe(node, W1, W1, len(items))), Subscribed)
     await published(core, node, *items, body=body)
     for item in items:
@@ -55,7 +55,7 @@ async def died(core: RedisCore, node: str, *items: str, body: bytes = b"<x/>") -
 
 
 async def sent(core: RedisCore, node: str, to: str) -> int:
-    """Send all that waits to another node."""
+    """Move all waiting items to another node."""
     count, scan = 0, ""
     while True:
         done = await core.ask(MoveItems(node, ALICE, to, (), "", 200, scan))
@@ -73,27 +73,27 @@ async def counted(core: RedisCore, node: str) -> Counted:
 
 
 async def bodies(core: RedisCore, node: str) -> list[bytes]:
-    """Read what waits."""
+    """Return the bodies of waiting items."""
     found = await core.ask(Browse(node, ALICE, (), 100))
     assert isinstance(found, Browsed)
     return sorted(codec.unpack(each.envelope).body for each in found.items)
 
 
 async def rested(core: RedisCore) -> None:
-    """Wait until nothing is being brought."""
+    """Wait until no hand-over runs."""
     async with asyncio.timeout(20):
         while core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
             await asyncio.sleep(0.005)
 
 
 async def later(core: RedisCore, store: Store, node: str) -> None:
-    """Let the time pass after which items are told of again, and let them be told of."""
+    """Let the time pass after which hand-overs are reported again, and let that happen."""
     core._handovers._paused = dict.fromkeys(core._handovers._paused, 1.0)
     await told_again(core, store, node)
 
 
 async def told_again(core: RedisCore, store: Store, node: str) -> None:
-    """Let items be told of again, as if they had been told of five seconds earlier."""
+    """Let hand-overs be reported again, as if last reported five seconds earlier."""
     record = await core._store.read(node)
     assert record
     async with store.client() as client:
@@ -110,7 +110,7 @@ async def told_again(core: RedisCore, store: Store, node: str) -> None:
 
 
 def watched(core: RedisCore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Count what the hand-over asks for, and the bytes that it sends."""
+    """Count the requests of hand-overs, and the bytes that they send."""
     seen, ask = Counter[str](), core._handovers._ask
 
     async def asked(command: Any) -> Any:
@@ -129,7 +129,7 @@ def watched(core: RedisCore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 async def test_none_hides_another(
     make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many are on their way to a node that is full, others arrive, and those are not sent again and again."""
+    """However many items are on their way to a full node, others arrive, and those are not sent again and again."""
     core, _ = await make_core()
     await declared(core, node)
     await declared(core, f"{node}-full", max_items="1")
@@ -142,7 +142,7 @@ async def test_none_hides_another(
     await rested(core)
     free = [f"f{number}" for number in range(100)]
     await published(core, node, *free)
-    # All that are to go on are cut off before they have arrived: they stand behind the others.
+    # All that continue are interrupted before they arrive: they are behind the others.
     ask = core._handovers._ask
     monkeypatch.setattr(core._handovers, "_ask", lambda _command: _failed())
     assert await sent(core, node, f"{node}-open") == len(free)
@@ -163,7 +163,7 @@ async def _failed() -> Any:
 
 
 async def test_drains_at_once(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When there is room again, all arrive by as many scripts as they need, and wait for no time to pass."""
+    """When there is room again, all arrive by as many scripts as they need, without waiting."""
     core, _ = await make_core()
     await declared(core, node)
     await declared(core, f"{node}-2", max_items="1")
@@ -184,7 +184,7 @@ async def test_drains_at_once(make_core: MakeCore, store: Store, node: str, monk
 async def test_an_outage_costs_one_turn(
     make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Guarantee 4: a node that took nothing for want of an answer is not left alone any more when items are told of again."""
+    """Guarantee 4: a node that could not answer is tried again the next time that hand-overs are reported."""
     core, _ = await make_core()
     await declared(core, node)
     await declared(core, f"{node}-2")
@@ -207,7 +207,7 @@ async def test_an_outage_costs_one_turn(
 
 
 async def test_read_within_a_bound(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guarantee 6: large items are brought a few at a time."""
+    """Guarantee 6: large items are handed over a few at a time."""
     core, _ = await make_core()
     await declared(core, node)
     await declared(core, f"{node}-2")
@@ -221,7 +221,7 @@ async def test_read_within_a_bound(make_core: MakeCore, node: str, monkeypatch: 
 
 
 async def test_without_a_node_for_dead_letters(make_core: MakeCore, store: Store, node: str) -> None:
-    """A letter whose node was taken back from the configuration comes back to its own queue, as it was."""
+    """A dead letter whose node was removed from the configuration comes back to its own queue, as it was."""
     core, _ = await make_core()
     await declared(core, node)
     await declared(core, f"{node}/dead", max_items="1")
@@ -241,7 +241,7 @@ async def test_without_a_node_for_dead_letters(make_core: MakeCore, store: Store
 
 
 async def test_to_a_node_that_is_gone(make_core: MakeCore, store: Store, node: str) -> None:
-    """What is sent to a node that is deleted meanwhile comes back to its own queue."""
+    """An item on its way to a deleted node comes back to its own queue."""
     core, _ = await make_core()
     await declared(core, node)
     await declared(core, f"{node}-2", max_items="1")
@@ -257,7 +257,7 @@ async def test_to_a_node_that_is_gone(make_core: MakeCore, store: Store, node: s
 
 @pytest.mark.parametrize("dedupe", ["ignore", "overwrite"])
 async def test_forged_ids(make_core: MakeCore, store: Store, node: str, dedupe: str) -> None:
-    """Nobody erases another queue's dead letter by publishing its id at its node, before it arrives or while it is cut off."""
+    """Nobody erases another queue's dead letter by publishing its id at its node, before it arrives or meanwhile."""
     core, _ = await make_core()
     await declared(core, node)
     await declared(core, f"{node}/dead", dedupe=dedupe, max_items="1")
@@ -282,7 +282,7 @@ async def test_forged_ids(make_core: MakeCore, store: Store, node: str, dedupe: 
 async def test_in_doubt(
     make_core: MakeCore, store: Store, node: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What may have arrived is brought to the same place, though the node has grown or another one is named since."""
+    """An item that may have arrived is sent to the same place, though the node has grown or another one is configured since."""
     core, _ = await make_core()
     await declared(core, node)
     await declared(core, f"{node}/dead")

@@ -30,12 +30,12 @@ ALICE, W1 = Jid("alice@localhost/home"), Jid("w1@localhost/a")
 
 
 def asking(node: str, item: str | None, hints: Hints = Hints(), key: str = "") -> Publish:  # noqa: B008  (a value)
-    """Make a publish that asks for something."""
+    """Make a publish with these options."""
     return Publish(node, ALICE, item, b"payload", 7, key=key, hints=hints)
 
 
 def handed(door: Door) -> Sequence[str]:
-    """Name what was handed out."""
+    """Return the items that were handed out."""
     return [delivery.item_id for delivery in door.deliveries]
 
 
@@ -45,7 +45,10 @@ def counter(core: RedisCore, name: str) -> float:
 
 
 async def test_each_at_its_time(make_core: MakeCore, node: str) -> None:
-    """Q32: nothing is handed out before its time or after its end, without any command then; what perished is counted once."""
+    """Q32: nothing is handed out before its time or after its expiry, without any command then.
+
+    Expired items are counted once.
+    """
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)}))
     await core.ask(Subscribe(node, W1, W1, 10))
@@ -68,7 +71,7 @@ async def test_each_at_its_time(make_core: MakeCore, node: str) -> None:
 
 
 async def test_the_urgent_first_whatever_way_they_come(make_core: MakeCore, node: str) -> None:
-    """RX1, S11: a publish, an assured message and a reserved one carry what they ask for; an owner sees it."""
+    """RX1, S11: a publish, an assured message and a reserved one carry their options; an owner sees them."""
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(asking(node, "usual"))
@@ -98,7 +101,7 @@ async def test_the_urgent_first_whatever_way_they_come(make_core: MakeCore, node
 
 
 async def test_logs_refuse(make_core: MakeCore, node: str) -> None:
-    """Guarantee 7: of a log nothing is handed out as work, so nobody may ask when."""
+    """Guarantee 7: a log hands nothing out as work, so these options are refused."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {"pubsub#queueing": ("0",)}))
     for hints in (Hints(1), Hints(priority=5), Hints(ttl_ms=1)):

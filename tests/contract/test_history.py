@@ -1,4 +1,4 @@
-"""What a node held in the last hour: samples of the minutes in which something happened, whoever counts."""
+"""The last hour of a node: samples of the minutes in which something happened, whichever frontend counts."""
 
 from dataclasses import astuple
 
@@ -17,16 +17,16 @@ MINUTE = 60_000
 
 
 class Clock:
-    """Redis's time, as far as samples go by it."""
+    """Redis's time for samples."""
 
     def __init__(self, now_ms: int) -> None:
-        """Begin at a time."""
+        """Start at a time."""
         self.now_ms = now_ms
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Let minutes go by when a test wants it; what has changed is always known."""
+    """Let minutes pass when a test wants it; changed nodes are always known."""
     made = Clock(0)
 
     async def now(directory: NodeStore) -> int:
@@ -38,14 +38,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 async def shown(core: RedisCore, node: str) -> tuple[Sample, ...]:
-    """Give the samples that a node has."""
+    """Return the samples of a node."""
     found = await core.ask(ShowHistory(node, ALICE))
     assert isinstance(found, History)
     return found.samples
 
 
 async def sampled(core: RedisCore) -> None:
-    """Have a frontend count what a node holds, as it does when it has been told that something happened."""
+    """Have a frontend count a node, as it does after a report of a change."""
     core.metrics.keep(set())
     await core.measure()
 
@@ -58,7 +58,7 @@ async def published(core: RedisCore, node: str, count: int) -> None:
 
 @EVERYWHERE
 async def test_an_hour(clock: Clock, make_core: MakeCore, node: str) -> None:
-    """R5: each minute has what it ended with; idle ones have none; what is older than an hour is told once, as where it began."""
+    """R5: each minute has its last state; idle ones have none; older samples are reduced to one, the start of the hour."""
     core, door = await make_core()
     assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
     (made, now) = await shown(core, node)
@@ -71,7 +71,7 @@ async def test_an_hour(clock: Clock, make_core: MakeCore, node: str) -> None:
     await sampled(core)
     clock.now_ms += MINUTE
     found = await shown(core, node)
-    # At most one sample a minute: of the two of the first minute the last one stands, unless the minute ended between.
+    # At most one sample a minute: of the two of the first minute the last one stays, unless the minute ended between.
     assert [each.published for each in found][-3:] == [3, 3, 3] and 4 <= len(found) <= 5
     assert [(each.waiting, each.finished, each.attempts) for each in found][-2:] == [(2, 1, 2), (2, 1, 2)]
     assert found[-1].at_ms - found[-2].at_ms >= MINUTE
@@ -83,7 +83,7 @@ async def test_an_hour(clock: Clock, make_core: MakeCore, node: str) -> None:
 
 
 async def worked(core: RedisCore, door: Door, node: str) -> None:
-    """Have one item done, and another one given back."""
+    """Acknowledge one item, and release another."""
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
     await door.until(lambda: bool(door.deliveries))
     first = door.deliveries[0]
@@ -93,7 +93,7 @@ async def worked(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_another_life(clock: Clock, make_core: MakeCore, node: str) -> None:
-    """A node that is deleted takes its history with it, and what another life has left behind is not shown."""
+    """A deleted node takes its history with it, and what another incarnation left is not shown."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await published(core, node, 2)
@@ -103,7 +103,7 @@ async def test_another_life(clock: Clock, make_core: MakeCore, node: str) -> Non
     refused = await core.ask(ShowHistory(node, ALICE))
     assert isinstance(refused, Refused) and refused.problem is Problem.NODE_NOT_FOUND
     assert await core._server.command("EXISTS", f"sq:{{{node}}}:hour") == 0
-    # A frontend that counted it before it went writes late.
+    # A frontend that counted it before the deletion writes late.
     await core._server.command("HSET", f"sq:{{{node}}}:hour", 1, f"{late - 1} 2 0 0 2 0 0")
     await core.ask(Declare(node, ALICE, {}))
     assert [each.published for each in await shown(core, node)] == [0, 0]

@@ -1,4 +1,4 @@
-"""How many Python calls and round trips one request takes: ceilings, so that a way that grows longer is seen."""
+"""Ceilings for the Python calls and round trips of one request, so that a longer path is noticed."""
 
 import asyncio
 import logging
@@ -62,11 +62,11 @@ class Tracer:
 
     @property
     def files(self) -> int:
-        """In how many files they are."""
+        """Return the number of their files."""
         return len({code.co_filename for code in self.calls})
 
     def __str__(self) -> str:
-        """Say which functions were called, and how often, in the order of their first calls."""
+        """Return the called functions and how often each was called, in the order of their first calls."""
         return "\n".join(
             f"{number:4} {Path(code.co_filename).relative_to(_ROOT)} {code.co_qualname}"
             for code, number in self.calls.items()
@@ -74,12 +74,12 @@ class Tracer:
 
 
 def _least(times: list[Tracer]) -> Tracer:
-    """Give the time that took the fewest calls: at first not all is at hand, and a coroutine counts each time that it goes on."""
+    """Return the run with the fewest calls: at first caches are empty, and a coroutine counts each time that it resumes."""
     return min(times, key=lambda each: each.calls.total())
 
 
 def _trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Note the operations of each round trip to Redis from now on."""
+    """Record the operations of each round trip to Redis from now on."""
     trips: list[list[str]] = []
     run_all = Server.run_all
 
@@ -92,7 +92,7 @@ def _trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 class Frontend:
-    """A frontend over a real Redis, whose XMPP server is a list; nothing of its own accord is done in it."""
+    """A frontend over a real Redis, whose XMPP server is a list; nothing runs in it by itself."""
 
     def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Open the stream; must be made in the loop."""
@@ -111,7 +111,7 @@ class Frontend:
         self._stream.data_received(text.encode())
 
     async def ask(self, inside: str, sender: str, until: Callable[[bytes], bool]) -> bytes:
-        """Ask something; gives what is written until that is enough."""
+        """Send a request; return what is written until that is enough."""
         self.wire.writes.clear()
         self.trips.clear()
         pubsub = f"<pubsub xmlns='{ns.PUBSUB}'>{inside}</pubsub>"
@@ -131,7 +131,7 @@ def _delivered(written: bytes) -> bool:
 
 
 async def test_ceilings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A publish with its delivery, an acknowledgement and a subscribe take so many calls at most, and one round trip."""
+    """A publish with its delivery, an acknowledgement and a subscribe take at most so many calls, and one round trip."""
     async with store.client() as client:
         await client.flushall()
     frontend = Frontend(store.url, monkeypatch)
@@ -156,21 +156,21 @@ async def test_ceilings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert retract.calls.total() <= 130, retract
     for worker in ("v@x/1", "v@x/2"):
         await frontend.ask(subscribe.format(worker), worker, _answered)
-        # The index of the JID is on another slot: it is written beside, and nobody waits for what follows it.
+        # The index of the JID is in another slot: it is written at the same time, and nobody waits for later writes.
         assert sorted(name for trip in frontend.trips[:2] for name in trip) == ["add_to_index", "subscribe"]
     await frontend.core.stop()
 
 
 async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message sent over HTTP takes so many calls at most, and one round trip."""
+    """A message sent over HTTP takes at most so many calls, and one round trip."""
     async with store.client() as client:
         await client.flushall()
     trips = _trips(monkeypatch)
-    # What the client logs would pass through our formatter, where an earlier test has set up logging.
+    # The client's logs would pass through our formatter, where an earlier test has set up logging.
     monkeypatch.setattr(logging.getLogger("httpx"), "disabled", True)
     settings: dict[str, Any] = {"redis_url": store.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
     core = RedisCore(Settings(**settings), None, "rest")
-    # As it is served: one that has no heartbeat would leave word for frontends with each publish.
+    # As in service: a core without a heartbeat would leave a notice for frontends with each publish.
     await core.start()
     identity = Identity(Passwords(""), Tokens("", "", "", "sub"), Jid("a@x"))
     door = Door(identity, rate=1e6, header_bytes=8_192, body_bytes=65_536, slow_seconds=10, leases=1)

@@ -1,7 +1,7 @@
 """QoS over a network that loses, repeats, delays and reorders, between frontends and a Redis that are killed at any point.
 
-At the end of every history assured messages are in the queue exactly once, acknowledged ones at least once, and the sender
-knows of each that failed (S5, S10, S11, S13, SX7, SX8, SX9, SX10).
+At the end of every history assured messages are in the queue exactly once, acknowledged ones at least once, and the
+sender knows of each that failed (S5, S10, S11, S13, SX7, SX8, SX9, SX10).
 """
 
 import asyncio
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 OWNER = Jid("owner@localhost/1")
 PATIENCE = 40
-"""Rounds of repeats after which a message that is not over has been forgotten by somebody."""
+"""Rounds of repeats after which an unfinished message must have been forgotten."""
 
 LONG = 1000
 """A wait until nothing is under way."""
@@ -45,13 +45,13 @@ waits = st.sampled_from((0, 0, 1, 3, LONG, LONG))
 
 
 class HostileMachine(RuleBasedStateMachine):
-    """A sender, a network, two frontends, a Redis; and a worker, on whose side nothing goes wrong."""
+    """A sender, a network, two frontends, a Redis; and a worker that never fails."""
 
     server: ClassVar[RedisServer]
 
     @initialize()
     def begin(self) -> None:
-        """Make an open node, and one to which the sender may not publish; a third does not exist."""
+        """Create an open node, and one to which the sender may not publish; a third does not exist."""
         self.runner = asyncio.Runner()
         self.network = Network()
         self.messages: list[Message] = []
@@ -63,7 +63,7 @@ class HostileMachine(RuleBasedStateMachine):
 
     async def _begin(self) -> None:
         self.frontends = [self._frontend(), self._frontend()]
-        # Not one of those that die: it makes the nodes, and empties them.
+        # Not one of those that die: it creates the nodes, and empties them.
         self.worker = self._frontend()
         for node, model in (("open", "open"), ("closed", "publishers")):
             options = {"pubsub#publish_model": (model,)}
@@ -80,7 +80,7 @@ class HostileMachine(RuleBasedStateMachine):
         reclaimed=st.booleans(),
     )
     def send(self, *, level: Level, node: str, reclaimed: bool) -> None:
-        """Send a message, perhaps under the msgId of one that is delivered (S14)."""
+        """Send a message, perhaps under the msgId of a delivered one (S14)."""
         number = len(self.messages)
         done = [message.msg_id for message in self.messages if message.step == "done" and message.msg_id]
         busy = {message.msg_id for message in self.messages if not message.over}
@@ -92,20 +92,20 @@ class HostileMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 50))
     def repeat(self, *, which: int) -> None:
-        """Lose patience with a message, and send its present step again (S5, S12)."""
+        """Send the present step of a message again (S5, S12)."""
         for message in _chosen(self.unfinished, which):
             self.network.to_service.append(message.stanza())
 
     @property
     def unfinished(self) -> list[Message]:
-        """Those that the sender still has to bring home."""
+        """The messages that the sender has to complete."""
         return [message for message in self.messages if not message.over]
 
     # The network.
 
     @rule(which=st.integers(0, 50), frontend=frontends, fate=fates, then=waits)
     def ask(self, *, which: int, frontend: int, fate: str, then: int) -> None:
-        """Bring any request to either frontend, or lose it, or keep it for another time as well."""
+        """Deliver any request to either frontend, or lose it, or keep a copy for later."""
         for stanza in _chosen(self.network.to_service, which):
             if fate != "repeats":
                 self.network.to_service.remove(stanza)
@@ -115,7 +115,7 @@ class HostileMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 50), both=st.booleans(), fuse=st.sampled_from((-1, -1, 2, 3, 4)), then=waits)
     def deliver(self, *, which: int, both: bool, fuse: int, then: int) -> None:
-        """Bring the request that all depends on to a frontend, or to both at the same time; they may die of it."""
+        """Deliver the deciding request to a frontend, or to both at the same time; they may die of it."""
         for message in _chosen([message for message in self.messages if message.step == "deliver"], which):
             for frontend in self.frontends if both else self.frontends[which % 2 :][:1]:
                 frontend.fuse, frontend.before = fuse, False
@@ -133,7 +133,7 @@ class HostileMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 50), fate=fates)
     def answer(self, *, which: int, fate: str) -> None:
-        """Bring any answer to the sender, or lose it, or keep it for another time as well."""
+        """Deliver any answer to the sender, or lose it, or keep a copy for later."""
         for stanza in _chosen(self.network.to_sender, which):
             if fate != "repeats":
                 self.network.to_sender.remove(stanza)
@@ -150,7 +150,7 @@ class HostileMachine(RuleBasedStateMachine):
 
     @rule(then=waits)
     def wait(self, *, then: int) -> None:
-        """Let the frontends work for a while: what they have begun may be anywhere."""
+        """Let the frontends work for a while, so that their work may be at any point."""
         self.runner.run(self._wait(then))
 
     async def _wait(self, milliseconds: int) -> None:
@@ -191,7 +191,7 @@ class HostileMachine(RuleBasedStateMachine):
 
     @rule(chance=st.integers(0, 4))
     def kill_redis(self, *, chance: int) -> None:
-        """Kill Redis in the middle of everything, now and then; it comes back with what it had promised to keep."""
+        """Kill Redis in the middle of everything, now and then; it comes back with all that it has confirmed."""
         if chance == 0:
             self.restarts += 1
             self.server.kill()
@@ -199,7 +199,7 @@ class HostileMachine(RuleBasedStateMachine):
 
     @rule()
     def work(self) -> None:
-        """Take everything out of the queue: what comes twice cannot hide behind its id."""
+        """Take everything out of the queue: a duplicate cannot hide behind its id."""
         self.runner.run(self._work(self.worker.core))
 
     async def _work(self, core: RedisCore) -> None:
@@ -212,7 +212,7 @@ class HostileMachine(RuleBasedStateMachine):
         assert isinstance(await self._surely(core, Browse("closed", OWNER, (), 1), Browsed), Browsed)
 
     async def _surely(self, core: RedisCore, command: Browse | Retract, wanted: type[Result]) -> Result:
-        """Ask until it is done: Redis may just have come back."""
+        """Repeat until it succeeds: Redis may just have come back."""
         async with asyncio.timeout(10):
             while not isinstance(result := await core.ask(command), wanted):
                 pass
@@ -221,7 +221,7 @@ class HostileMachine(RuleBasedStateMachine):
     # The end.
 
     def teardown(self) -> None:
-        """Let the network heal and the sender come to an end; then count."""
+        """Let the network heal and the sender finish; then count."""
         if not hasattr(self, "runner"):
             return
         try:
@@ -255,7 +255,7 @@ class HostileMachine(RuleBasedStateMachine):
         self.work()
 
     def _echo(self) -> None:
-        """Let all that ever was on the network come once more, in its order: it must be known for what it is."""
+        """Send all that ever was on the network once more, in its order: all must be recognised as copies."""
         for n, stanza in enumerate([*self.network.brought]):
             self._bring(stanza, self.frontends[n % 2])
             self.runner.run(self._settle())
@@ -280,19 +280,19 @@ class HostileMachine(RuleBasedStateMachine):
 
 
 def _chosen(among: list[T], which: int) -> list[T]:
-    """Give one of them, by any number; none when there is none. What a history draws may not depend on what came of it."""
+    """Return one of them by number; none when there is none. What a history draws must not depend on its outcome."""
     return [among[which % len(among)]] if among else []
 
 
-# What came of a history depends on the clock too: a shorter one that fails as well would be found by chance.
+# No shrinking: the outcome of a history depends on the clock too, so a shorter failing one would be found by chance.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HostileMachine]]:
-    """Give the machine a Redis that keeps what it has answered."""
-    # Every claim counts as late: whoever looks round competes with whoever claimed it.
+    """Provide a Redis that keeps all that it has answered."""
+    # Every claim counts as late: whoever looks for unfinished ones competes with whoever claimed them.
     monkeypatch.setattr(exactly_once, "LATE_MS", 0)
     with RedisServer(tmp_path / "redis", options={"appendonly": "yes", "appendfsync": "always"}) as server:
         HostileMachine.server = server

@@ -1,7 +1,7 @@
-"""Deliveries over a network that loses, repeats, delays and reorders, from frontends that die: what each level promises.
+"""Deliveries over a network that loses, repeats, delays and reorders, from frontends that die: the guarantee of each level.
 
-The service is its scripts on a real server, run by two frontends; workers do what protocol.md asks of them. It knows stages
-and tokens; how a stanza looks is tested elsewhere.
+The service is its scripts on a real server, run by two frontends; workers follow protocol.md. The test knows stages and
+tokens; stanzas are tested elsewhere.
 """
 
 import secrets
@@ -25,7 +25,7 @@ LEVELS = {"w1@x/a": "assured", "w2@x/a": "acknowledged", "w3@x/a": "assured"}
 
 
 class Network:
-    """Stanzas on their way, each an act at its receiver; as hostile as it is told to be."""
+    """Stanzas on their way, each a callback at its receiver; hostile when told to be."""
 
     def __init__(self, random: Random) -> None:
         """Begin hostile and empty."""
@@ -39,14 +39,14 @@ class Network:
         self.flying += [] if fate < 0.3 else [act, act] if fate < 0.5 else [act]
 
     def step(self) -> None:
-        """Let one stanza arrive, whichever."""
+        """Let any stanza arrive."""
         if self.flying:
             place = self._random.randrange(len(self.flying)) if self.hostile else 0
             self.flying.pop(place)()
 
 
 class Worker:
-    """A client that keeps to protocol.md: it knows what it has been told to deliver, and asks again until answered."""
+    """A client that follows protocol.md: it remembers what it was told to deliver, and asks again until answered."""
 
     def __init__(self, jid: str, service: "Service") -> None:
         """Begin with nothing."""
@@ -57,7 +57,7 @@ class Worker:
         self._service = service
 
     def receive(self, sent: Delivered) -> None:
-        """Answer what has come, and begin what is to be begun."""
+        """Answer what has come, and begin the work that may begin."""
         token, known = sent.token, self.begun[sent.token] > 0
         if sent.stage == "acknowledged":
             self._begin(sent)
@@ -71,7 +71,7 @@ class Worker:
         self._service.network.send(lambda: self._service.confirmed(self.jid, sent))
 
     def go_on(self) -> None:
-        """Ask again for the acknowledgement of all that is done."""
+        """Ask again for the acknowledgement of all finished items."""
         for delivery in list(self.working.values()):
             self._service.network.send(lambda delivery=delivery: self._service.retracted(self, delivery))  # type: ignore[misc]
 
@@ -81,7 +81,7 @@ class Worker:
 
 
 class Service:
-    """A queue and its two frontends, one of which may die with what it has in its hands."""
+    """A queue and its two frontends, one of which may die with unsent deliveries."""
 
     def __init__(self, queue: Queue, random: Random) -> None:
         """Open the queue."""
@@ -101,20 +101,20 @@ class Service:
         self._act(lambda: self._queue.publish(f"i{number}"))
 
     def confirmed(self, jid: str, sent: Delivered) -> None:
-        """Hear a confirmation."""
+        """Receive a confirmation."""
         self._act(lambda: self._queue.confirm(jid, sent))
 
     def bounced(self, jid: str, sent: Delivered) -> None:
-        """Hear that a worker does not know what it is to deliver."""
+        """Receive the bounce of a worker that does not know what it is to deliver."""
         self._act(lambda: self._queue.bounce(jid, sent))
 
     def retracted(self, worker: Worker, delivery: Delivered) -> None:
-        """Hear that work is done; the answer, whatever it is, ends it for the worker."""
+        """Receive an acknowledgement; any answer ends it for the worker."""
         self._act(lambda: self._queue.retract(worker.jid, delivery.item, delivery.token))
         self.network.send(lambda: worker.working.pop(delivery.token, None) and None)
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass; somebody visits, those who died are rescued, and those who were unsubscribed come back."""
+        """Let time pass; sweep, take over from dead frontends, and let unsubscribed workers come back."""
         self._queue.now += ms
         self._act(self._queue.expire)
         for dead in self._lapsed:
@@ -131,7 +131,7 @@ class Service:
         return self._queue.client.xlen(self._queue.key("log"))
 
     def _act(self, call: Callable[[], Answer]) -> None:
-        """Run a script by some frontend, which sends what it is handed unless it dies first."""
+        """Run a script by some frontend, which sends its deliveries unless it dies first."""
         which = self._random.randrange(2)
         self._queue.frontend = self._frontends[which]
         answer = call()
@@ -165,7 +165,7 @@ def _run(client: "redis.Redis", random: Random) -> None:
             service.pass_time(random.choice((0, 1_000, 5_000, 20_000, 61_000)))
     for number in range(published, ITEMS):
         service.publish(number)
-    # The network is kind again: everything comes to its end by itself.
+    # The network is not hostile any more: everything completes by itself.
     service.network.hostile = False
     for _ in range(100):
         while service.network.flying:

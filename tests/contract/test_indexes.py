@@ -1,4 +1,4 @@
-"""Indexes by JID: what has ended by itself keeps nobody out, and nothing that is so is lost for it (P6, P10, guarantee 6)."""
+"""Indexes by JID: entries of ended things block nobody, and no valid entry is removed for them (P6, P10, guarantee 6)."""
 
 import asyncio
 import time
@@ -44,12 +44,12 @@ MOST = 3
 
 
 def worker(number: int) -> Jid:
-    """Give a resource of one account."""
+    """Return a resource of one account."""
     return Jid(f"worker@x/{number}")
 
 
 def soon(ms: int) -> int:
-    """Give a time of Redis's clock, which is this machine's here."""
+    """Return a time of Redis's clock, which is this machine's here."""
     return int(time.time() * 1000) + ms
 
 
@@ -65,7 +65,7 @@ async def subscribed(core: RedisCore, node: str, jid: Jid, until_ms: int = 0) ->
 
 
 async def entries(store: Store, index: str, jid: Jid) -> dict[str, int]:
-    """Give what an index has of a JID."""
+    """Return the entries of an index of a JID."""
     async with store.client() as client:
         found = await client.zrange(keys.of_jid(index, bare(jid)), 0, -1, withscores=True)
     return {member.decode(): int(score) for member, score in found}
@@ -91,12 +91,12 @@ async def bounced(core: RedisCore, door: Door, node: str, jid: Jid) -> None:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a JID have little."""
+    """Lower the limits of a JID."""
     monkeypatch.setattr(jid_indexes, "MOST_PER_JID", MOST)
 
 
 async def aged(store: Store, index: str, jid: Jid) -> None:
-    """Let some time pass for what an index has, so that it is not taken for checked just now."""
+    """Make the entries of an index look older than the last check."""
     known = await entries(store, index, jid)
     async with store.client() as client:
         await client.zadd(
@@ -107,7 +107,7 @@ async def aged(store: Store, index: str, jid: Jid) -> None:
 
 @EVERYWHERE
 async def test_bounces_leave_nothing(make_core: MakeCore, store: Store, node: str) -> None:
-    """P30: a subscription that bounces have ended is taken off its JID's index, in a node of several partitions too."""
+    """P30: a subscription that bounces have ended is removed from its JID's index, in a node of several partitions too."""
     core, door = await make_core()
     for name, partitions in ((node, "1"), (f"{node}-several", "4")):
         await declared(core, name, partitions=partitions)
@@ -118,7 +118,7 @@ async def test_bounces_leave_nothing(make_core: MakeCore, store: Store, node: st
 async def test_ended_by_bounces(
     core: RedisCore, door: Door, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A3: subscriptions that bounces ended keep nobody out, though a crash left all of them in the index."""
+    """A3: subscriptions that bounces ended block nobody, though a crash left all of them in the index."""
     monkeypatch.setattr(core, "subscription_ended", lambda _node, _jid: None)
     await declared(core, node)
     for number in range(MOST):
@@ -130,7 +130,7 @@ async def test_ended_by_bounces(
 
 
 async def test_of_deleted_nodes(core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A3: subscriptions to nodes that were deleted keep nobody out; a deletion that comes to its end leaves none of them."""
+    """A3: subscriptions to deleted nodes block nobody; a completed deletion leaves none of them."""
     for number in range(MOST):
         await declared(core, f"{node}-{number}")
         assert isinstance(await subscribed(core, f"{node}-{number}", worker(0)), Subscribed)
@@ -151,7 +151,7 @@ async def test_of_deleted_nodes(core: RedisCore, store: Store, node: str, monkey
 
 
 async def test_of_leases_that_are_over(core: RedisCore, store: Store, node: str) -> None:
-    """P31: a subscription whose lease is over is taken off its JID's index."""
+    """P31: an expired subscription is removed from its JID's index."""
     await declared(core, node)
     for number in range(MOST):
         assert isinstance(await subscribed(core, node, worker(number), until_ms=soon(300)), Subscribed)
@@ -159,7 +159,7 @@ async def test_of_leases_that_are_over(core: RedisCore, store: Store, node: str)
 
 
 async def test_what_is_so_is_refused(core: RedisCore, store: Store, node: str) -> None:
-    """P6: whoever is subscribed as often as it may is refused and loses nothing; one that holds something still counts (Q34)."""
+    """P6: a JID with the most subscriptions is refused and loses none; one with locks left still counts (Q34)."""
     await declared(core, node)
     for number in range(MOST):
         assert isinstance(await subscribed(core, node, worker(number)), Subscribed)
@@ -176,7 +176,7 @@ async def test_what_is_so_is_refused(core: RedisCore, store: Store, node: str) -
 async def test_what_was_checked_is_not_checked_again(
     core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Guarantee 7: whoever asks on and on where there is no room does not cost a look through all of it each time."""
+    """Guarantee 7: a JID that keeps asking where there is no room does not cost a check of all entries each time."""
     await declared(core, node)
     for number in range(MOST):
         await subscribed(core, node, worker(number))
@@ -195,7 +195,7 @@ async def test_what_was_checked_is_not_checked_again(
 
 
 async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store, node: str) -> None:
-    """An entry is noted before it is so: neither who hears of an earlier end nor who finds no room takes it off."""
+    """An entry is added before the change: neither a late report of an earlier end nor a full index removes it."""
     await declared(core, node)
     attendance, index = core._handlers.subscriptions, core._store.subscribed
     for number in range(MOST):
@@ -208,7 +208,7 @@ async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store,
 
 
 async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was struck off while it was being made is noted again: nothing that is subscribed is missing (Q33)."""
+    """An entry removed while its subscription is being made is added again: no subscription is missing (Q33)."""
     await declared(core, node)
     index, attendance = core._store.subscribed, core._handlers.subscriptions
     note = index.note
@@ -220,7 +220,7 @@ async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, mon
 
     monkeypatch.setattr(index, "note", meanwhile)
     assert isinstance(await subscribed(core, node, worker(0)), Subscribed)
-    # Nobody waits for it but whoever comes next for this JID.
+    # Only the next command for this JID waits for it.
     async with attendance._queue(worker(0)):
         pass
     assert await index.members(bare(worker(0))) == [f"0 {node}"]
@@ -229,7 +229,7 @@ async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, mon
 
 
 async def test_what_waits_for_approval(core: RedisCore, store: Store, node: str) -> None:
-    """A3: what a node took with it keeps nobody from asking."""
+    """A3: pending requests that a deleted node took with it block nobody."""
     for number in range(MOST + 1):
         assert isinstance(
             await core.ask(Declare(f"{node}-{number}", ALICE, {"pubsub#access_model": ("authorize",)})), Declared
@@ -244,7 +244,7 @@ async def test_what_waits_for_approval(core: RedisCore, store: Store, node: str)
 
 
 async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Store, node: str) -> None:
-    """A3: one ghost among many nodes that are there gives its place, wherever it stands; one that is coming does not."""
+    """A3: one ghost among many existing nodes is replaced, wherever it is; one that is being created is not."""
     count = 500
     core, _ = await make_core(node_quota=count)
     directory: NodeStore = core._store
@@ -261,7 +261,7 @@ async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Stor
 
 
 async def test_affiliations_that_are_so_stay(core: RedisCore, store: Store, node: str) -> None:
-    """A3: as many ghosts as there is room for take the place of no affiliation that is so; with too many the oldest gives way."""
+    """A3: ghosts up to the limit do not remove a valid affiliation; with too many the oldest is removed."""
     await declared(core, node)
     await core.ask(Affiliate(node, ALICE, {bare(BOB): "member"}))
     async with store.client() as client:
@@ -281,7 +281,7 @@ async def test_affiliations_that_are_so_stay(core: RedisCore, store: Store, node
 
 
 async def test_nodes_that_come_and_go(core: RedisCore, store: Store, node: str) -> None:
-    """Nodes that live a moment leave no trace in their owner's indexes."""
+    """Nodes that live a moment leave nothing in their owner's indexes."""
     for _ in range(2 * MOST):
         await declared(core, node)
         assert await core.ask(Delete(node, ALICE)) == Done()
@@ -289,7 +289,7 @@ async def test_nodes_that_come_and_go(core: RedisCore, store: Store, node: str) 
 
 
 async def test_resources_that_nobody_saw_go(core: RedisCore, store: Store) -> None:
-    """A3: resources whose `unavailable` got lost give way, so that who is here is known of those who came last."""
+    """A3: resources whose `unavailable` was lost are removed, so that the last ones to come are known."""
     for number in range(2 * MOST):
         assert await core.ask(Presence(worker(number), available=True)) == Done()
     assert list(await entries(store, "resources", worker(0))) == [str(number) for number in range(MOST, 2 * MOST)]

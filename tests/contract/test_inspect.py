@@ -1,4 +1,4 @@
-"""lua/inspect: what redis-cli shows of a queue, as an SRE calls it, on each server that there is."""
+"""lua/inspect: what redis-cli shows of a queue, as an operator calls it, on each kind of server."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def server(request: pytest.FixtureRequest) -> RedisServer:
 
 
 def said(*words: str) -> list[str]:
-    """Give the lines that redis-cli prints."""
+    """Return the lines that redis-cli prints."""
     command = ["redis-cli", "--user", "inspector", "--pass", PASSWORD, "--no-auth-warning", "--raw", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     return done.stdout.splitlines()
@@ -51,7 +51,7 @@ def said(*words: str) -> list[str]:
 
 @pytest.fixture(params=["function", "script"])
 def inspect(server: RedisServer, request: pytest.FixtureRequest) -> Inspect:
-    """Give a way to ask by redis-cli as the user for it, by the function and by the same text as a script."""
+    """Return a function that runs redis-cli as its user, with the function and with the same text as a script."""
     make_user(server.url, "inspector")
 
     def run(name: str, *given: str) -> list[str]:
@@ -78,7 +78,7 @@ async def service(server: RedisServer) -> AsyncIterator[tuple[RedisCore, Door]]:
 
 @pytest.fixture
 async def life(service: tuple[RedisCore, Door], server: RedisServer) -> str:
-    """Give the incarnation of a node with one item locked, one waiting, one delayed, and one dead letter."""
+    """Return the incarnation of a node with one item locked, one waiting, one delayed, and one dead letter."""
     core, door = service
     assert await core.ask(Declare("jobs", ALICE, {"stanzaq#max_deliveries": ("9",)})) == Declared("jobs")
     for name, body in (("a", b"<a>x</a>"), ("b", b"<b/>"), ("c", b"\x00\xff"), ("d", b"<d/>")):
@@ -102,7 +102,7 @@ def lived(server: RedisServer, node: str) -> str:
 
 
 async def test_node(inspect: Inspect, life: str) -> None:
-    """A node by its name or a key of it: its life, its options, its partitions and what they hold."""
+    """A node by its name or a key of it: its incarnation, its options, its partitions and what they hold."""
     shown = inspect("node", "0", "jobs")
     assert {f"node incarnation {life}", "options stanzaq#max_deliveries 9", "affiliations 1"} <= set(shown)
     at = shown.index(f"partition sq:{{jobs@{life}/0}}:meta")
@@ -153,7 +153,7 @@ async def test_subscribers(inspect: Inspect) -> None:
 
 @pytest.mark.usefixtures("life")
 async def test_dead(inspect: Inspect) -> None:
-    """Dead letters with what became of them."""
+    """Dead letters with their reasons."""
     (shown,) = inspect("dead", "0", "jobs/dead", "20")
     assert shown.endswith(f": item a of jobs, torn, 1 attempts, last held by {WORKER}")
 
@@ -165,7 +165,7 @@ async def test_frontends(inspect: Inspect, service: tuple[RedisCore, Door]) -> N
 
 
 async def test_partitions(inspect: Inspect, service: tuple[RedisCore, Door], server: RedisServer) -> None:
-    """Of a node of several partitions each is told of, and at most so many of each as are asked for."""
+    """A node of several partitions lists each, and at most so many entries of each as requested."""
     core, door = service
     name = "a job {1}"
     assert await core.ask(Declare(name, ALICE, {"stanzaq#partitions": ("2",)})) == Declared(name)
@@ -185,7 +185,7 @@ async def test_partitions(inspect: Inspect, service: tuple[RedisCore, Door], ser
 
 @pytest.mark.parametrize("name", ["node", "item"])
 def test_bad_input(inspect: Inspect, server: RedisServer, name: str) -> None:
-    """What is not there, or no key of ours, is answered by what to give."""
+    """An unknown node, or a foreign key, is answered with how to call it."""
     load(server, FILE.read_text("utf-8"))
     for given in (("0",), ("0", ""), ("1", "sq:something"), ("1", "sq:{}:node")):
         assert inspect(name, *given)[0].startswith("ERR name a node, such as 0 jobs")
@@ -200,7 +200,7 @@ def load(server: RedisServer, text: str) -> None:
 
 
 def listed(server: RedisServer) -> dict[str, Any]:
-    """Give what Redis says of the library for people."""
+    """Return Redis's listing of the library for redis-cli."""
     with redis.Redis.from_url(server.url, protocol=3, decode_responses=True) as client:
         found: Any = client.function_list("stanzaq", withcode=True)
     return dict(found[0]) if found else {"library_code": ""}
@@ -208,7 +208,7 @@ def listed(server: RedisServer) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_reads_only(server: RedisServer, name: str) -> None:
-    """Redis refuses every write of them; FUNCTION LIST says what each is for."""
+    """Redis refuses every write of them; FUNCTION LIST describes each."""
     writing = "callback = function(...) redis.call('SET', 'sq:{a}:node', 'x') return callback(...) end"
     load(server, FILE.read_text("utf-8").replace("callback = callback", writing))
     with redis.Redis.from_url(server.url) as client:
@@ -252,12 +252,12 @@ async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None
 
 
 def code(server: RedisServer) -> str:
-    """Give the text of the library for people, as Redis has it."""
+    """Return the text of the library for redis-cli, as Redis has it."""
     return str(listed(server)["library_code"])
 
 
 async def test_newest_stays(make_core: MakeCore, server: RedisServer) -> None:
-    """A frontend puts its own in the place of an older one, of one without a version, or of none, and leaves a newer one."""
+    """A frontend replaces an older library, one without a version, or none, and leaves a newer one."""
     ours = inspection(FOLDER, version("stanzaq"))
     await make_core(server.url)
     assert code(server) == ours.text
@@ -273,7 +273,7 @@ async def test_newest_stays(make_core: MakeCore, server: RedisServer) -> None:
 
 
 async def test_in_the_way(make_core: MakeCore, server: RedisServer) -> None:
-    """Where somebody else's functions have these names the queue serves, and the log says why they are not there."""
+    """Where foreign functions have these names the queue serves, and the log says why they are missing."""
     load(server, "#!lua name=another\nredis.register_function('stanzaq_node', function() return 1 end)")
     with capture_logs() as logs:
         core, _ = await make_core(server.url)
@@ -284,7 +284,7 @@ async def test_in_the_way(make_core: MakeCore, server: RedisServer) -> None:
 
 
 async def test_scripts_have_none(make_core: MakeCore, server: RedisServer) -> None:
-    """Where operations go as scripts nothing is loaded as functions."""
+    """Where operations run as scripts nothing is loaded as functions."""
     core, _ = await make_core(server.url, redis_packaging=Packaging.SCRIPTS)
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert code(server) == ""

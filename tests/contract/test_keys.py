@@ -1,4 +1,4 @@
-"""The examples of keys in docs/operations.md: what a queue that uses everything has in Redis looks like them."""
+"""The examples of keys in docs/operations.md look like the keys of a queue that uses everything."""
 
 # ruff: noqa: ANN401  (clients of one server and of a cluster have no type in common)
 
@@ -71,7 +71,7 @@ def item(node: str, item_id: str | None, key: str = "") -> Publish:
 
 
 async def done(core: RedisCore, *commands: Command) -> list[Any]:
-    """Ask for one thing after the other; none is refused."""
+    """Run commands one after the other; none is refused."""
     results = [await core.ask(command) for command in commands]
     assert not [result for result in results if isinstance(result, Refused)]
     return results
@@ -93,7 +93,7 @@ async def work(core: RedisCore, door: Door) -> None:
 
 
 async def busy(core: RedisCore, door: Door) -> None:
-    """Let nodes of every kind have something under way."""
+    """Make nodes of every kind with work under way."""
     await work(core, door)
     ordered = {"stanzaq#ordered": ("true",)}
     await done(core, Declare("ordered", ALICE, ordered), Subscribe("ordered", WORKER, WORKER, 5))
@@ -134,7 +134,7 @@ async def busy(core: RedisCore, door: Door) -> None:
 
 
 async def examples_of(client: Any) -> dict[str, list[str]]:
-    """Give what there is, by the keys' last names, each entry written as the page does."""
+    """Return what there is, by the keys' last names, each entry written as the page does."""
     found: dict[str, list[str]] = {}
     for key in [name.decode() async for name in client.scan_iter()]:
         match (await client.type(key)).decode():
@@ -170,7 +170,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     await rest.start()
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:deliveries_begun",
-        # Only of more locks than one script may end: tests/lua/test_bounce.py has it.
+        # Only with more locks than one script may end: tests/lua/test_bounce.py has it.
         "sq:{jobs@8e71964d/0}:locks_to_release",
         # Only while a grant is on its way: tests/lua/test_grant_credit.py has it.
         "sq:{jobs@8e71964d/0}:grants_underway",
@@ -180,7 +180,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     seen: dict[str, list[str]] = {}
     deadline = time.monotonic() + 15
     async with store.client() as client:
-        # Some are there for a moment only.
+        # Some exist only for a moment.
         while missing and time.monotonic() < deadline:
             seen = await examples_of(client)
             missing = {name for name in missing if not shown(name, seen)}
@@ -190,12 +190,12 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
 
 
 def test_what_is_there_for_a_moment() -> None:
-    """What a command has left for a frontend is gone in a moment: the example is compared with what is written."""
+    """Short-lived keys that a command leaves for a frontend: the example is compared with what is written."""
     assert wakeup.wakeup_commands()[0] == ("RPUSH", _BELL, EXAMPLES[_BELL].strip("`"))
     written = relay.encode(NodeEvent("jobs", WORKER, "purge")).decode()
     assert shape(EXAMPLES[_NOTICES]).fullmatch(written)
 
 
 def shown(name: str, seen: Mapping[str, list[str]]) -> bool:
-    """Tell whether some entry of a key looks like its example."""
+    """Return whether some entry of a key looks like its example."""
     return any(shape(EXAMPLES[name]).fullmatch(entry) for entry in seen.get(name.rpartition(":")[2], []))

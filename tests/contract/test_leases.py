@@ -1,4 +1,4 @@
-"""Subscriptions that end by themselves, through a whole core."""
+"""Subscriptions that expire, through a whole core."""
 
 import asyncio
 import time
@@ -49,7 +49,7 @@ async def subscribed(core: RedisCore, node: str, jid: Jid, credit: int, until_ms
 
 
 async def known(core: RedisCore, node: str, partitions: int) -> list[int]:
-    """Count who is subscribed in each partition."""
+    """Count the subscribers of each partition."""
     found = []
     for number in range(partitions):
         part = await core.ask_partition(ScanSubscribers(node, "0", number))
@@ -58,21 +58,21 @@ async def known(core: RedisCore, node: str, partitions: int) -> list[int]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something is so, whichever of several doors hears of it."""
+    """Wait until this is true, whichever door of several is notified."""
     async with asyncio.timeout(10):
         while not holds():  # noqa: ASYNC110  (each door has an event of its own)
             await asyncio.sleep(0.02)
 
 
 def is_refused(result: Result, problem: Problem) -> bool:
-    """Tell whether a result is this refusal."""
+    """Return whether a result is this refusal."""
     return isinstance(result, Refused) and result.problem is problem
 
 
 @EVERYWHERE
 @pytest.mark.parametrize("partitions", [1, 4])
 async def test_it_ends(make_core: MakeCore, node: str, partitions: int) -> None:
-    """P31: it is over within a second or so, everywhere; its items go to others at once, and its owner is told once."""
+    """P31: it ends within a second or so, everywhere; its items go to others at once, and its owner is notified once."""
     (one, door), (_two, other_door) = await make_core(), await make_core()
     await declared(one, node, partitions)
     ends = soon(2 * SECOND)
@@ -96,10 +96,10 @@ async def test_it_ends(make_core: MakeCore, node: str, partitions: int) -> None:
 
 
 async def test_the_coordinator_says_that_it_ended(core: RedisCore, node: str) -> None:
-    """P31: of two frontends that end it at once, only the one that ends it in the coordinator tells its owner."""
+    """P31: of two frontends that end it at once, only the one that ends it in the coordinator notifies its owner."""
     await declared(core, node, 4)
     await subscribed(core, node, W1, 4, soon(2 * SECOND))
-    # The other frontend was first there; this one finds it in the other partitions still.
+    # The other frontend was first there; this one still finds it in the other partitions.
     ended = await core.router(node).ask(0, Leave(node, W1))
     assert isinstance(ended, Left) and ended.ended == (subid(W1),)
     late = await core.ask_partition(Leave(node, W1, lapsed=True))
@@ -109,7 +109,7 @@ async def test_the_coordinator_says_that_it_ended(core: RedisCore, node: str) ->
 
 @pytest.mark.parametrize("partitions", [1, 3])
 async def test_renewed(core: RedisCore, door: Door, node: str, partitions: int) -> None:
-    """P31: it goes on as long as its options are set again in time."""
+    """P31: it continues while its options are set again in time."""
     await declared(core, node, partitions)
     await subscribed(core, node, W1, 3, soon(2 * SECOND))
     for _ in range(5):
@@ -141,7 +141,7 @@ async def test_streams(core: RedisCore, door: Door, node: str) -> None:
 
 @pytest.mark.parametrize("partitions", [1, 3])
 async def test_whoever_was_to_end_it_dies(make_core: MakeCore, node: str, store: Store, partitions: int) -> None:
-    """A frontend that dies on its way from one partition to the next leaves the lease, and another ends what is left."""
+    """A frontend that dies between an item's arrival and its report causes no duplicate, even if the item is done."""
     one, _door = await make_core()
     await declared(one, node, partitions)
     await subscribed(one, node, W1, 3, soon(700))
@@ -149,7 +149,7 @@ async def test_whoever_was_to_end_it_dies(make_core: MakeCore, node: str, store:
         task.cancel()
     await asyncio.sleep(1)
     if partitions > 1:
-        # As far as the dead one came: it had left the last partition.
+        # The dead frontend had only left the last partition.
         await one.router(node).ask(2, Leave(node, W1))
         assert await known(one, node, partitions) == [1, 1, 0]
     _two, door = await make_core()
@@ -160,7 +160,7 @@ async def test_whoever_was_to_end_it_dies(make_core: MakeCore, node: str, store:
 
 
 async def test_a_renewal_in_between(core: RedisCore, node: str) -> None:
-    """A lease that is renewed while it is being ended goes on, known in every partition again."""
+    """A lease that is renewed while it is being ended continues, known in every partition again."""
     await declared(core, node, 3)
     await subscribed(core, node, W1, 9, soon(3_600 * SECOND))
     outcome = await core.ask_partition(Leave(node, W1, lapsed=True))
@@ -177,7 +177,7 @@ async def test_a_renewal_in_between(core: RedisCore, node: str) -> None:
 
 
 async def test_of_a_node_that_is_gone(core: RedisCore, door: Door, node: str) -> None:
-    """With its node a lease is gone."""
+    """A lease ends with its node."""
     await declared(core, node, 1)
     await subscribed(core, node, W1, 1, soon(700))
     assert await core.ask(Delete(node, ALICE)) == Done()

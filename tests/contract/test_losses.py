@@ -1,4 +1,4 @@
-"""What the core makes of lost replies, dead frontends and a Redis that goes away: nothing is lost, everyone is answered."""
+"""Lost replies, dead frontends and a Redis that goes away: nothing is lost, and every command is answered."""
 
 import asyncio
 from collections import Counter
@@ -32,7 +32,7 @@ def item(node: str, item_id: str | None = None) -> Publish:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a frontend's silence count after a fifth of a second, so that nobody waits for it."""
+    """Let a frontend be dead after a fifth of a second without a heartbeat."""
     monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 200)
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
@@ -45,7 +45,7 @@ async def network_to(server: RedisServer) -> LossyNetwork:
 
 @pytest.mark.parametrize("count", [3, 600])
 async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str, count: int) -> None:
-    """X8, guarantee 1: the asker is answered in time, and what the lost script handed out is found and sent, each once."""
+    """X8, guarantee 1: the command is answered in time, and items that the lost script handed out are sent, each once."""
     async with await network_to(valkey) as network:
         core, door = await make_core(network.url, redis_timeout=0.3)
         await core.ask(Declare(node, ALICE, {}))
@@ -68,7 +68,7 @@ async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str, c
 
 
 async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer, node: str) -> None:
-    """X8, guarantee 4: a script that comes to Redis long after its time-out hands nothing out, for nobody would hear of it."""
+    """X8, guarantee 4: a script that reaches Redis long after its time-out hands nothing out, since nobody would learn of it."""
     async with await network_to(valkey) as network:
         core, door = await make_core(network.url, redis_timeout=0.3)
         await core.ask(Declare(node, ALICE, {}))
@@ -77,13 +77,13 @@ async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer
         network.holding = True
         late = asyncio.create_task(core.ask(item(node, "late")))
         await network.held.wait()
-        # Only what asks now is kept back; the heartbeat may have been the first.
+        # Only new requests are held back; the heartbeat may have been the first.
         assert isinstance(await late, Refused)
         network.holding = False
         async with asyncio.timeout(10):
             while not isinstance(await core.ask(item(node, "b")), Published):  # noqa: ASYNC110  (asked, not told)
                 await asyncio.sleep(0.05)
-            # The lane has looked, as often as it wants to.
+            # The pipeline has searched as often as it wants to.
             while any(lane.reply_lost or not lane.quiet for lane in core.pipelines()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             network.release()
@@ -95,7 +95,7 @@ async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer
 
 
 async def test_everyone_is_answered_once(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
-    """Q26: those whom the policy refused, those whose script was lost, and those after them: one answer each."""
+    """Q26: commands that the policy refused, those whose script was lost, and those after them get one answer each."""
     async with await network_to(valkey) as network:
         core, _ = await make_core(network.url, redis_timeout=0.6)
         await core.ask(Declare(node, ALICE, {}))
@@ -112,7 +112,7 @@ async def test_everyone_is_answered_once(make_core: MakeCore, valkey: RedisServe
 
 
 async def test_a_delivery_that_cannot_be_sent(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guarantee 8: a door that fails over one delivery is handed the others, and everybody who asked has an answer."""
+    """Guarantee 8: a door that fails over one delivery gets the others, and every command has an answer."""
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 10))
@@ -126,14 +126,14 @@ async def test_a_delivery_that_cannot_be_sent(make_core: MakeCore, node: str, mo
 
     monkeypatch.setattr(core._outlet, "deliver", failing)
     asked = Asked(core)
-    # Two scripts: what comes after the one that hands out is answered too.
+    # Two scripts: commands after the one that hands out are answered too.
     asked.submit(item(node, "a"), item(node, "bad"), item(node, "b"), Stats(node, ALICE), Retract(node, W1, "none"))
     assert [type(result) for result in await asked.settled()] == [Published] * 3 + [Counted, Refused]
     assert [each.item_id for each in door.deliveries] == ["a", "b"]
 
 
 async def test_a_reply_that_is_not_understood(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guarantee 8: a reply that cannot be read is answered, and what it handed out is found and sent."""
+    """Guarantee 8: a command whose reply cannot be read is answered, and items that it handed out are found and sent."""
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 10))
@@ -157,7 +157,7 @@ async def test_a_reply_that_is_not_understood(make_core: MakeCore, node: str, mo
 
 
 async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> None:
-    """Guarantee 4, X8: what a dead frontend had not sent is sent by another, same token; what it had sent is not."""
+    """Guarantee 4, X8: another frontend sends what a dead one had not sent, same token, and nothing that it had."""
     (dying, door), (other, rescue) = await make_core(), await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(Subscribe(node, W1, W1, 10))
@@ -175,7 +175,7 @@ async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> Non
 
 
 async def test_rescue_passes_idle_nodes_over(make_core: MakeCore, node: str) -> None:
-    """Guarantee 4: what a dead frontend owes is found at once among many nodes, and its marks go (guarantee 6)."""
+    """Guarantee 4: a dead frontend's deliveries are found at once among many nodes, and its marks go (guarantee 6)."""
     core, _ = await make_core()
     doomed, door = await make_core()
     for name in (f"{node}-idle", f"{node}-done", f"{node}-owed"):
@@ -211,7 +211,7 @@ async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> Non
 
 
 async def test_expiry_of_itself(quick: None, make_core: MakeCore, node: str) -> None:
-    """Guarantee 4, Q35: a lock that runs out is ended by the pulse, without any command, within its time and a second."""
+    """Guarantee 4, Q35: the heartbeat ends an expired lock, without any command, within its time and a second."""
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
     await core.ask(Subscribe(node, W1, W1, 1))
@@ -224,7 +224,7 @@ async def test_expiry_of_itself(quick: None, make_core: MakeCore, node: str) -> 
 
 
 async def test_expiry_after_a_drain(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guarantee 4: a frontend that goes in order leaves word of when the locks run out that it has just handed out."""
+    """Guarantee 4: a frontend that stops in order reports the deadlines of locks that it has just handed out."""
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 10**9)
     _, door = await make_core()
     going, _ = await make_core()
@@ -240,7 +240,7 @@ async def test_expiry_after_a_drain(make_core: MakeCore, node: str, monkeypatch:
 async def test_expiry_after_lost_news(
     quick: None, make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Guarantee 4: who lost the reply that says what is due visits all, and tries again when that fails too."""
+    """Guarantee 4: a frontend that lost the reply with the due partitions sweeps all, and tries again when that fails too."""
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 10**9)
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
@@ -270,7 +270,7 @@ async def test_expiry_after_lost_news(
 
 
 async def test_delay_of_itself(quick: None, make_core: MakeCore, node: str) -> None:
-    """Q32: a delayed item comes back when its time is there, without any command."""
+    """Q32: a delayed item comes back when it is due, without any command."""
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
@@ -285,7 +285,7 @@ async def test_delay_of_itself(quick: None, make_core: MakeCore, node: str) -> N
 async def test_forgotten_while_renewing(
     make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch, *, deleted: bool
 ) -> None:
-    """Q26: a lane that is told to forget its node's record while it renews that record answers all the same."""
+    """Q26: a pipeline that is told to forget its node's record while it renews that record answers all the same."""
     core, _ = await make_core()
     other, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
@@ -318,7 +318,7 @@ async def test_forgotten_while_renewing(
 async def test_redis_goes_while_renewing(
     make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch, *, rescuing: bool
 ) -> None:
-    """Guarantee 1: a node whose record cannot be renewed is not gone: whoever asks or rescues there has to try again."""
+    """Guarantee 1: a node whose record cannot be read is not gone: commands and takeovers there have to try again."""
     core, _ = await make_core()
     other, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
@@ -340,7 +340,7 @@ async def test_redis_goes_while_renewing(
 
 
 async def test_waits_do_not_add_up(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
-    """Q26: while Redis hangs, each worker is answered within the time that is set, however many come at once."""
+    """Q26: while Redis hangs, each command is answered within the configured time, however many come at once."""
     async with await network_to(valkey) as network:
         core, _ = await make_core(network.url, redis_timeout=0.6)
         await core.ask(Declare(node, ALICE, {}))

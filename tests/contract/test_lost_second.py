@@ -1,4 +1,4 @@
-"""What becomes of nodes when Redis loses its last second: of all there is, of the record alone, or of partitions alone."""
+"""Nodes after Redis has lost its last second: of everything, of the record alone, or of partitions alone."""
 
 # ruff: noqa: ANN401  (clients of Redis have no one type)
 
@@ -48,7 +48,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def losing(server: RedisServer, *cores: RedisCore) -> AsyncIterator[None]:
-    """Let a server lose what is written inside: it is killed, and comes back as it was before."""
+    """Let a server lose what is written in the block: it is killed, and comes back as it was before."""
     async with aioredis.Redis.from_url(server.url) as client:
         await client.save()
     yield
@@ -59,14 +59,14 @@ async def losing(server: RedisServer, *cores: RedisCore) -> AsyncIterator[None]:
 
 @pytest.mark.parametrize("partitions", [1, 3])
 async def test_no_token_twice(make_core: MakeCore, node: str, tmp_path: Path, partitions: int) -> None:
-    """Guarantee 10: tokens given after the loss are others than those given in it, and all credit is of use again."""
+    """Guarantee 10: tokens given after the loss differ from those given in it, and all credit is usable again."""
     with RedisServer(tmp_path / "redis") as server:
         (core, door), (other, beyond) = await make_core(server.url), await make_core(server.url)
         await core.ask(Declare(node, ALICE, {"stanzaq#partitions": (str(partitions),)}))
         await core.ask(Subscribe(node, W1, W1, 1))
 
         async def work(*amounts: int) -> list[Delivery]:
-            """Let a worker's credit change, and let it give back once what it got; gives what it was handed."""
+            """Change a worker's credit, and release what it got once; return what it was handed."""
             had = len(door.deliveries), len(beyond.deliveries)
 
             def handed() -> list[Delivery]:
@@ -94,15 +94,15 @@ async def test_no_token_twice(make_core: MakeCore, node: str, tmp_path: Path, pa
 
 
 class Past:
-    """The keys of one hash tag as they were, to be put back: what another master has lost alone."""
+    """The earlier keys of one hash tag, to be restored: what another master has lost alone."""
 
     def __init__(self, client: Any, tag: str) -> None:
-        """Keep what stands under the tag."""
+        """Keep the keys of the tag."""
         self._client, self._names = client, f"sq:{{{keys.escaped(tag)}}}:*"
         self._kept: dict[bytes, Any] = {}
 
     async def keep(self) -> "Past":
-        """Take it as it is now."""
+        """Take them as they are now."""
         self._kept = {name: await self._client.dump(name) async for name in self._client.scan_iter(self._names)}
         return self
 
@@ -122,7 +122,7 @@ async def described(core: RedisCore, node: str) -> NodeRecord:
 
 
 async def served(cores: Sequence[RedisCore], node: str, name: str) -> NodeRecord:
-    """Hold that all cores serve a node in all of its partitions by the same record, which it gives."""
+    """Check that all cores serve a node in all of its partitions by the same record; return it."""
     for core in cores:
         left = range(2)
         while left:
@@ -137,7 +137,7 @@ async def served(cores: Sequence[RedisCore], node: str, name: str) -> NodeRecord
 
 
 async def revisions(client: Any, record: NodeRecord) -> tuple[set[bytes], set[bytes]]:
-    """Give the revisions, and the lock times, that partitions go by."""
+    """Return the revisions and the lock times of the partitions."""
     found = [
         await client.hmget(keys.of_partition("meta", partition), "revision", "lock_ms")
         for partition in record.partitions
@@ -172,7 +172,7 @@ async def test_record_and_partitions_of_different_ages(
             await past.lose()
         if again:
             assert await other.ask(Configure(node, ALICE, {"stanzaq#lock_seconds": ("9",)})) == Done()
-        # Another that knows of nothing, and those who know of the change that is lost.
+        # One core that knows nothing, and those that know of the lost change.
         fresh, _ = await make_core()
         left = await served((fresh, core, other), node, "after")
         wide = isinstance(change, Configure) and "stanzaq#partitions" in change.options
@@ -186,7 +186,7 @@ async def test_record_and_partitions_of_different_ages(
 async def test_deletions_and_lives(
     make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record that is back goes if its partitions are deleted; partitions that are gone begin anew, with later tokens."""
+    """A restored record goes if its partitions are deleted; lost partitions begin anew, with later tokens."""
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     (core, _), (other, door) = await make_core(), await make_core()
@@ -202,7 +202,7 @@ async def test_deletions_and_lives(
         assert isinstance(await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)})), Declared)
         again = await served((core, other), node, "again")
         assert again.incarnation != record.incarnation
-        # The record of the earlier life is back: frontends find out that theirs is none, and another life takes the name.
+        # The record of the earlier incarnation is back: frontends find theirs gone, and another takes the name.
         await was.lose()
         async with asyncio.timeout(10):
             while await other.ask(Publish(node, ALICE, "a", b"x", 1)) != GONE:  # noqa: ASYNC110  (a look in passing)
@@ -223,7 +223,7 @@ async def test_deletions_and_lives(
 
 
 async def test_the_list_of_names(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that is not among the names any more is put there again: else nobody would visit it."""
+    """A node that is missing in the list of nodes is added again: else nobody would sweep it."""
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     core, _ = await make_core()

@@ -1,4 +1,4 @@
-"""What it costs to measure nodes, and that what is measured is true."""
+"""The cost of measuring nodes, and that the figures are true."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ def shown(core: RedisCore, node: str, name: str) -> float | None:
 
 
 async def measured(core: RedisCore, node: str, name: str, wanted: float) -> None:
-    """Measure until a gauge shows what it should: the other frontend tells of it within a few seconds."""
+    """Measure until a gauge has this value: the other frontend reports the change within a few seconds."""
     async with asyncio.timeout(15):
         while shown(core, node, name) != wanted:
             await asyncio.sleep(0.2)
@@ -39,11 +39,11 @@ async def measured(core: RedisCore, node: str, name: str, wanted: float) -> None
 
 
 async def test_idle_nodes_cost_nothing(make_core: MakeCore, store: Store, node: str) -> None:
-    """B: nodes that nothing happens to are not asked again, however many there are."""
+    """B: unchanged nodes are not read again, however many there are."""
     core, _ = await make_core()
     await asyncio.gather(*(declared(core, f"{node}/{number}") for number in range(60)))
     await published(core, f"{node}/0")
-    # All that has happened is told, and measured.
+    # All changes are reported, and measured.
     await measured(core, f"{node}/0", "waiting", 1)
     for task in core._running:
         task.cancel()
@@ -58,7 +58,7 @@ async def test_idle_nodes_cost_nothing(make_core: MakeCore, store: Store, node: 
 
 
 async def test_what_another_does(make_core: MakeCore, store: Store, node: str) -> None:
-    """What another frontend does to a node, or a command of the shell, is measured by all; what waits grows older meanwhile."""
+    """All frontends measure what another frontend or a shell command does; the age of waiting items grows meanwhile."""
     one, _ = await make_core()
     two, _ = await make_core()
     await declared(one, node)

@@ -1,4 +1,4 @@
-"""What subscribers hear of a node itself, as far as its owner wants them to."""
+"""Notices about a node itself, which its owner may turn off."""
 
 import pytest
 
@@ -23,7 +23,7 @@ async def declared(core: RedisCore, node: str, options: Options) -> None:
 
 @pytest.mark.parametrize("partitions", ["1", "3"])
 async def test_configuration(core: RedisCore, door: Door, node: str, partitions: str) -> None:
-    """P23: with notify_config each subscriber is told once of each change, and of nothing that is none."""
+    """P23: with notify_config each subscriber is notified once of each change, and of nothing else."""
     await declared(core, node, {"stanzaq#partitions": (partitions,)})
     assert await core.ask(Configure(node, ALICE, {"stanzaq#lock_seconds": ("9",)})) == Done()
     assert door.notices == []
@@ -35,7 +35,7 @@ async def test_configuration(core: RedisCore, door: Door, node: str, partitions:
 
 
 async def test_purge_and_delete(core: RedisCore, door: Door, node: str) -> None:
-    """P24, P25: nobody is told whom the owner wants not to be told."""
+    """P24, P25: nobody is notified if the owner turned it off."""
     await declared(core, node, {"pubsub#notify_retract": ("0",), "pubsub#notify_delete": ("0",)})
     assert isinstance(await core.ask(Purge(node, ALICE)), Purged)
     assert await core.ask(Delete(node, ALICE, "xmpp:q.x?;node=other")) == Done()
@@ -53,7 +53,7 @@ async def test_redirect(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_preconditions(core: RedisCore, node: str) -> None:
-    """P18: a publish with preconditions is judged by the node as it is now, not as a frontend remembers it."""
+    """P18: a publish with preconditions is judged by the present node, not by a cached record."""
     await declared(core, node, {"pubsub#access_model": ("open",)})
 
     def publish(model: str) -> Publish:
@@ -69,7 +69,7 @@ async def test_preconditions(core: RedisCore, node: str) -> None:
 
 
 async def test_whose_it_is(core: RedisCore, node: str) -> None:
-    """P8: a node knows who made it and when, whatever becomes of its affiliations."""
+    """P8: a node knows its creator and when, whatever becomes of its affiliations."""
     await declared(core, node, {"pubsub#description": ("what for",), "pubsub#type": ("urn:example:jobs",)})
     described = await core.ask(Describe(node, W1, as_owner=False))
     assert isinstance(described, Described)
@@ -84,7 +84,7 @@ async def test_whose_it_is(core: RedisCore, node: str) -> None:
 
 @pytest.mark.parametrize("field", ["stanzaq#partitions", "pubsub#queueing"])
 async def test_what_cannot_be_changed(core: RedisCore, node: str, field: str) -> None:
-    """Fewer partitions and another kind of node are not acceptable, and the reason is told."""
+    """Fewer partitions and another kind of node are not acceptable, with the reason."""
     await declared(core, node, {"stanzaq#partitions": ("2",)})
     refused = await core.ask(Configure(node, ALICE, {field: ("1" if "partitions" in field else "0",)}))
     assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE

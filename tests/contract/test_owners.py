@@ -43,7 +43,7 @@ Pair = tuple[tuple[RedisCore, Door], tuple[RedisCore, Door]]
 
 @pytest.fixture
 async def pair(make_core: MakeCore) -> Pair:
-    """Give two cores of one service."""
+    """Return two cores of one service."""
     return await make_core(), await make_core()
 
 
@@ -74,7 +74,7 @@ async def owned(core: RedisCore, node: str, jid: Jid) -> tuple[Owned, ...]:
 
 
 async def numbers(core: RedisCore, node: str, jid: Jid) -> set[int]:
-    """Give which partitions a JID owns."""
+    """Return which partitions a JID owns."""
     return {each.partition for each in await owned(core, node, jid)}
 
 
@@ -90,7 +90,7 @@ async def publish(core: RedisCore, node: str, number: int, item: str) -> None:
 
 
 def told(*doors: Door) -> list[OwnershipLost]:
-    """Give what owners were told that they lost."""
+    """Return the notices of lost partitions."""
     return [notice for door in doors for notice in door.notices if isinstance(notice, OwnershipLost)]
 
 
@@ -107,7 +107,7 @@ async def test_e27_e11_epoch_and_partitions_are_answered(pair: Pair, node: str) 
 
 
 async def test_e28_steal_through_another_core(pair: Pair, node: str) -> None:
-    """E28, EX11: a steal by way of another frontend takes items and tells the loser, whose tokens count no more."""
+    """E28, EX11: a steal through another frontend takes items and notifies the loser, whose tokens are void."""
     (one, first), (two, second) = pair
     await declared(one, node)
     await attach(one, node, A, (1,), 1)
@@ -126,7 +126,7 @@ async def test_e28_steal_through_another_core(pair: Pair, node: str) -> None:
 
 
 async def test_options_of_an_owner(pair: Pair, node: str) -> None:
-    """P13, E11: the options of a subscription tell what it owns, also when the coordinator's partition is another's."""
+    """P13, E11: the options of a subscription list what it owns, also when another owns the coordinator's partition."""
     (core, _), (other, _) = pair
     await declared(core, node)
     await attach(core, node, A, (1, 3), 7, credit=9)
@@ -140,7 +140,7 @@ async def test_options_of_an_owner(pair: Pair, node: str) -> None:
 
 
 async def test_all_or_nothing(pair: Pair, node: str) -> None:
-    """E8: a wish for several partitions is met as a whole or not at all, and nobody is put out for one that is not."""
+    """E8: a request for several partitions succeeds as a whole or not at all, and a failed one takes nothing from anybody."""
     (core, door), _ = pair
     await declared(core, node)
     await attach(core, node, A, (0,), 1)
@@ -153,7 +153,7 @@ async def test_all_or_nothing(pair: Pair, node: str) -> None:
 
 
 async def test_a_new_wish_replaces_the_old(pair: Pair, node: str) -> None:
-    """P6: a JID has one subscription: what it wishes for no more is free again."""
+    """P6: a JID has one subscription: partitions that a new request does not name are free again."""
     (core, _), _ = pair
     await declared(core, node)
     await attach(core, node, A, (0, 1))
@@ -173,7 +173,7 @@ async def test_a_new_wish_replaces_the_old(pair: Pair, node: str) -> None:
     ],
 )
 async def test_bad_input(pair: Pair, node: str, wish: dict[str, Any], expected: Problem) -> None:
-    """E7, E10, E26: what is not there is refused, and nothing is changed."""
+    """E7, E10, E26: unknown partitions are refused, and nothing is changed."""
     (core, _), _ = pair
     await declared(core, node, groups="g h")
     assert problem(await attach(core, node, A, **wish)) is expected
@@ -182,7 +182,7 @@ async def test_bad_input(pair: Pair, node: str, wish: dict[str, Any], expected: 
 
 
 async def test_a_partition_that_came_later(pair: Pair, node: str) -> None:
-    """E7: a node that has grown by way of one frontend is known to have by the other."""
+    """E7: when one frontend has grown a node, the other knows."""
     (one, _), (two, _) = pair
     await declared(one, node, 1)
     await publish(two, node, 0, "i")
@@ -191,7 +191,7 @@ async def test_a_partition_that_came_later(pair: Pair, node: str) -> None:
 
 
 async def test_members_are_spread(pair: Pair, node: str) -> None:
-    """E10: members without a wish share the partitions evenly; who comes gets its part, who goes leaves it to the others."""
+    """E10: members that name no partitions share them evenly; a new member gets its part, and others get a leaving one's."""
     (one, first), (two, second) = pair
     await declared(one, node, 8)
     assert len((await attach(one, node, A)).owned) == 8
@@ -210,7 +210,7 @@ async def test_members_are_spread(pair: Pair, node: str) -> None:
 
 
 async def test_ex19_more_members_than_partitions(pair: Pair, node: str) -> None:
-    """EX19: a member too many is parked without a partition, and gets one when one frees."""
+    """EX19: a member too many gets no partition until one is free."""
     (one, _), (two, second) = pair
     await declared(one, node, 2)
     await attach(one, node, A)
@@ -222,7 +222,7 @@ async def test_ex19_more_members_than_partitions(pair: Pair, node: str) -> None:
 
 
 async def test_joining_again(pair: Pair, node: str) -> None:
-    """EX16: a member that subscribes again keeps what it has, under the same fences."""
+    """EX16: a member that subscribes again keeps its partitions, under the same fences."""
     (core, door), _ = pair
     await declared(core, node)
     before = (await attach(core, node, A)).owned
@@ -234,7 +234,7 @@ async def test_joining_again(pair: Pair, node: str) -> None:
 
 
 async def test_a_wish_among_members(pair: Pair, node: str) -> None:
-    """E8, E28: what one has taken by name is not spread over the others, until it is free."""
+    """E8, E28: a partition that one owns by name is not assigned to members until it is free."""
     (core, _), _ = pair
     await declared(core, node)
     await attach(core, node, A)
@@ -248,7 +248,7 @@ async def test_a_wish_among_members(pair: Pair, node: str) -> None:
 
 
 async def test_ex16_lapsed_member(pair: Pair, node: str) -> None:
-    """EX16: a member that says nothing for the time of its lease is told, and the others have its partitions."""
+    """EX16: a member that does not renew its lease is notified, and the others get its partitions."""
     (one, first), (two, second) = pair
     await declared(one, node, 2, lock_seconds="1")
     await attach(one, node, A)
@@ -260,7 +260,7 @@ async def test_ex16_lapsed_member(pair: Pair, node: str) -> None:
 
 
 async def test_a_member_that_shares(pair: Pair, node: str) -> None:
-    """E28: a member that subscribes without a group is none any more: nothing falls to it, and the others have all."""
+    """E28: a member that subscribes without a group is no member any more: the others get everything."""
     (one, _), (two, _) = pair
     await declared(one, node, 2)
     await attach(one, node, A)
@@ -271,7 +271,7 @@ async def test_a_member_that_shares(pair: Pair, node: str) -> None:
 
 
 async def test_an_owner_by_name_that_shares(pair: Pair, node: str) -> None:
-    """E10: what an owner by name gives up, when it subscribes without a group, falls to the members at once."""
+    """E10: when an owner by name subscribes without a group, members get its partitions at once."""
     (one, _), (two, _) = pair
     await declared(one, node)
     await attach(one, node, A, (2,))
@@ -282,7 +282,7 @@ async def test_an_owner_by_name_that_shares(pair: Pair, node: str) -> None:
 
 
 async def test_shared_subscribers_wait(pair: Pair, node: str) -> None:
-    """E28: while a partition is owned, whoever shares the node gets nothing from it, and its items when it is free."""
+    """E28: while a partition is owned, shared subscribers get nothing from it; when it is free they get its items."""
     (core, door), _ = pair
     await declared(core, node, 1)
     await core.ask(Subscribe(node, B, B, 10))
@@ -297,7 +297,7 @@ async def test_shared_subscribers_wait(pair: Pair, node: str) -> None:
 
 
 class Fighter:
-    """An owner that acknowledges what it is handed, and takes back what it is told that it lost, until it gives up."""
+    """An owner that acknowledges its items and attaches again after a loss, until it gives up."""
 
     def __init__(self, core: RedisCore, door: Door, node: str, jid: Jid) -> None:
         """Fight for the partitions of `node`."""
@@ -313,7 +313,7 @@ class Fighter:
             self.fences |= {each.partition: each.fence for each in result.owned}
 
     async def acknowledge(self, delivery: Delivery) -> None:
-        """Acknowledge what was delivered, whoever owns the partition by now; every third item takes a while."""
+        """Acknowledge a delivery, whoever owns the partition by now; every third item takes a while."""
         if int(delivery.item_id[1:]) % 3 == 0:
             await asyncio.sleep(0.04)
         answer = await self.core.ask(
@@ -332,7 +332,7 @@ async def publish_all(core: RedisCore, node: str, total: int) -> None:
 
 
 async def work(fighters: Mapping[Jid, Fighter], total: int) -> None:
-    """Let each acknowledge what came to it, until all items are acknowledged and no answer is owed."""
+    """Let each acknowledge its items, until all are acknowledged and answered."""
     begun: list[asyncio.Task[None]] = []
     seen = dict.fromkeys(fighters, 0)
     while len({delivery.item_id for fighter in fighters.values() for delivery in fighter.acknowledged}) < total:
@@ -345,12 +345,12 @@ async def work(fighters: Mapping[Jid, Fighter], total: int) -> None:
 
 
 def fence_of(token: int, fences: Iterable[int]) -> int:
-    """Give the fence under which a lock was made."""
+    """Return the fence under which a lock was made."""
     return max(fence for fence in fences if fence < token)
 
 
 async def test_the_steal_under_load(pair: Pair, node: str, valkey: RedisServer) -> None:
-    """E28, EX11: two owners fight for 16 partitions; each item is acknowledged once, by the owner of the fence in force."""
+    """E28, EX11: two owners compete for 16 partitions; each item is acknowledged once, by the owner of the fence in force."""
     (one, first), (two, second) = pair
     await declared(one, node, 16, max_deliveries="0")
     fighters = {A: Fighter(one, first, node, A), B: Fighter(two, second, node, B)}
@@ -367,12 +367,12 @@ async def test_the_steal_under_load(pair: Pair, node: str, valkey: RedisServer) 
     assert len(counts) == total and set(counts.values()) == {1}
     left = await one.ask(Stats(node, ALICE))
     assert isinstance(left, Counted) and (left.waiting, left.in_flight) == (0, 0)
-    # Every attach but the last was a loss of which its owner was told.
+    # Every attach but the last was a loss with a notice to the owner.
     lost = told(first, second)
     assert Counter(notice.subscriber for notice in lost) == {A: 16 * (rounds // 2 - 1), B: 16 * (rounds // 2)}
     assert {notice.reason for notice in lost} == {"stolen"}
-    # There were late acknowledgements, and the journal shows that none was taken: after the first lock under a fence, or the
-    # end of those before it, no lock from before it was acknowledged.
+    # There were late acknowledgements, and the journal shows that none counted: after the first lock under a fence, or
+    # the end of those before it, no older lock was acknowledged.
     assert sum(fighter.refused for fighter in fighters.values()) > 0
     owners = {(notice.partition, notice.fence): notice.subscriber for notice in lost}
     owners |= dict.fromkeys(fighters[A].fences.items(), A)
@@ -397,7 +397,7 @@ def journal(server: RedisServer, node: str, number: int) -> list[dict[str, str |
 
 
 async def test_little_credit(pair: Pair, node: str) -> None:
-    """Guarantee 3: a member owns no more partitions than it has credit; the others are shared, or free for who comes."""
+    """Guarantee 3: a member owns no more partitions than it has credit; the others are shared, or free for new members."""
     (core, door), _ = pair
     await declared(core, node)
     assert len((await attach(core, node, A, credit=4)).owned) == 4
@@ -416,7 +416,7 @@ async def spread_so(core: RedisCore, node: str, **sizes: int) -> None:
 
 
 async def test_less_credit_is_another_groups_gain(pair: Pair, node: str) -> None:
-    """EX19: what a member gives up for want of credit is not free while a member of another group waits for it."""
+    """EX19: partitions that a member gives up for lack of credit go to a waiting member of another group."""
     (one, _), (two, _) = pair
     await declared(one, node, 3)
     await attach(one, node, A, credit=9)
@@ -427,7 +427,7 @@ async def test_less_credit_is_another_groups_gain(pair: Pair, node: str) -> None
 
 
 async def test_growth_and_bans(pair: Pair, node: str) -> None:
-    """E10, P3: new partitions are spread too, and what a member had who is barred from the node goes to the others."""
+    """E10, P3: new partitions are assigned too, and the others get those of a member barred from the node."""
     (one, _), (two, _) = pair
     await declared(one, node, 2)
     await attach(one, node, A)
@@ -439,7 +439,7 @@ async def test_growth_and_bans(pair: Pair, node: str) -> None:
 
 
 async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:
-    """EX19: a member whose frontend died before it was given anything gets its part by any later visit."""
+    """EX19: a member whose frontend died before it was assigned anything gets its part with any later sweep."""
     (one, _), _ = pair
     await declared(one, node)
     record = await one._store.read_with_admins(node)
@@ -449,7 +449,7 @@ async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:
 
 
 async def test_many_come_and_go_at_once(pair: Pair, node: str) -> None:
-    """E10, EX11: however many frontends spread at once, each partition ends with one member, and evenly."""
+    """E10, EX11: however many frontends assign at once, each partition ends with one member, and evenly."""
     (one, first), (two, second) = pair
     await declared(one, node, 16)
     jids = [Jid(f"m{number}@x/1") for number in range(8)]
@@ -459,7 +459,7 @@ async def test_many_come_and_go_at_once(pair: Pair, node: str) -> None:
         while sorted(sizes := [len(await numbers(one, node, jid)) for jid in jids[3:]]) != [3, 3, 3, 3, 4]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert sum(sizes) == 16
-    # Fences were handed out once each: no two attaches had the same, whoever made them.
+    # Each fence was given once: no two attaches had the same, whoever made them.
     fences = [
         (notice.owned.partition, notice.owned.fence)
         for door in (first, second)
@@ -470,7 +470,7 @@ async def test_many_come_and_go_at_once(pair: Pair, node: str) -> None:
 
 
 async def test_a_node_that_closes(pair: Pair, node: str) -> None:
-    """P3, P25: owners outside the first partition hear of a purge too, and go when the node is closed to them."""
+    """P3, P25: owners outside the first partition are notified of a purge, and lose their partitions in a closed node."""
     (one, first), (two, _) = pair
     await declared(one, node)
     await attach(two, node, A, (3,))
@@ -482,7 +482,7 @@ async def test_a_node_that_closes(pair: Pair, node: str) -> None:
 
 
 async def test_too_many_nodes(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P6: who may not be subscribed to another node owns nothing in it, and is no member of its group."""
+    """P6: a JID that may not subscribe to another node owns nothing in it, and is no member of its group."""
     (core, _), _ = pair
     monkeypatch.setattr(jid_indexes, "MOST_PER_JID", 0)
     await declared(core, node)
@@ -502,7 +502,7 @@ WISHES: list[list[dict[str, Any]]] = [
 
 @pytest.mark.parametrize("wishes", WISHES)
 async def test_one_wish_after_another(pair: Pair, node: str, wishes: list[dict[str, Any]]) -> None:
-    """Guarantee 3: however a JID changes what it wishes for, it never holds more than it asked for last."""
+    """Guarantee 3: however a JID changes its request, it never holds more than the last one allows."""
     (one, first), (two, second) = pair
     await declared(one, node)
     for number in range(80):
@@ -515,7 +515,7 @@ async def test_one_wish_after_another(pair: Pair, node: str, wishes: list[dict[s
 
 
 async def test_e28_a_refused_wish_costs_nothing(pair: Pair, node: str) -> None:
-    """E28, EX13: whoever shares the node or owns something goes on as before when a wish of its is refused."""
+    """E28, EX13: a refused request changes nothing for shared subscribers or owners."""
     (core, door), _ = pair
     await declared(core, node)
     await attach(core, node, A, (0,), 5)
@@ -533,7 +533,7 @@ async def test_e28_a_refused_wish_costs_nothing(pair: Pair, node: str) -> None:
 
 
 async def test_many_lost_at_once(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """X7: partitions that are lost all at once are one or two reasons to spread the rest anew, not one each."""
+    """X7: partitions lost all at once cause one or two reassignments of the rest, not one each."""
     (core, _), _ = pair
     await declared(core, node, 32)
     await attach(core, node, A)
@@ -550,7 +550,7 @@ async def test_many_lost_at_once(pair: Pair, node: str, monkeypatch: pytest.Monk
 
 
 async def test_a_member_names_partitions_by_force(pair: Pair, node: str) -> None:
-    """Guarantee 3: whoever takes by name what it had as a member is given nothing beyond it, and its credit counts once."""
+    """Guarantee 3: a member that takes its own partitions by name gets nothing beyond them, and its credit counts once."""
     (core, _), _ = pair
     await declared(core, node, 6)
     await attach(core, node, A, credit=12)
@@ -560,7 +560,7 @@ async def test_a_member_names_partitions_by_force(pair: Pair, node: str) -> None
 
 
 async def test_a_member_changes_its_group(pair: Pair, node: str) -> None:
-    """E10, guarantee 3: whoever joins another group leaves what it had in the first, and its credit counts once."""
+    """E10, guarantee 3: a member that joins another group leaves its partitions in the first, and its credit counts once."""
     (core, _), _ = pair
     await declared(core, node)
     await attach(core, node, A, credit=12)
@@ -569,7 +569,7 @@ async def test_a_member_changes_its_group(pair: Pair, node: str) -> None:
 
 
 async def test_a_wish_that_is_refused_changes_nothing(pair: Pair, node: str) -> None:
-    """E26: whoever asks for one partition that is another's keeps what it has."""
+    """E26: a request for one partition that is another's leaves the requester what it has."""
     (core, _), _ = pair
     await declared(core, node)
     await attach(core, node, A, (0,), 5)
@@ -580,14 +580,14 @@ async def test_a_wish_that_is_refused_changes_nothing(pair: Pair, node: str) -> 
 
 
 async def test_shared_and_owned_at_once(pair: Pair) -> None:
-    """Guarantee 3: who asks for both at once, of two frontends, has its credit once as soon as it was counted."""
+    """Guarantee 3: a JID that requests both at once, at two frontends, has its credit once as soon as it was counted."""
     (one, _), (two, _) = pair
     for attempt in range(5):
         node = f"both{attempt}"
         await declared(one, node, 3)
         shared, _owned = await asyncio.gather(one.ask(Subscribe(node, A, A, 2)), attach(two, node, A, (1, 2), credit=2))
         if isinstance(shared, Refused):
-            # What it owns began while it was counted, and one that is refused asks again.
+            # Its ownership began while the credit was counted; a refused subscriber asks again.
             assert shared.problem is Problem.NOT_SUBSCRIBED
             assert isinstance(await one.ask(Subscribe(node, A, A, 2)), Subscribed)
         await one.router(node).audit()

@@ -33,7 +33,7 @@ async def published(core: RedisCore, node: str, *names: str) -> None:
 
 
 async def all_items(core: RedisCore, wish: Browse) -> list[str]:
-    """Go through all pages in one direction; gives the names in the order of the list."""
+    """Go through all pages in one direction; return the names in the order of the list."""
     found: list[str] = []
     while True:
         page = await core.ask(wish)
@@ -42,7 +42,7 @@ async def all_items(core: RedisCore, wish: Browse) -> list[str]:
         found = names + found if wish.backwards else found + names
         if not page.more:
             return found
-        # No page is empty but the last, which nobody would take for it.
+        # No page but the last is empty, because clients would take it for the last.
         assert page.items
         end = page.items[0].place if wish.backwards else page.items[-1].place
         wish = replace(wish, before=end) if wish.backwards else replace(wish, after=end)
@@ -63,7 +63,7 @@ async def test_items_of_several_partitions(make_core: MakeCore, node: str) -> No
 
 
 async def test_items_come_and_go(core: RedisCore, node: str) -> None:
-    """XEP-0059 §2.2: what is there from the first page to the last is shown once, whatever else comes and goes meanwhile."""
+    """XEP-0059 §2.2: an item present from the first page to the last is shown once, whatever else comes and goes."""
     await declared(core, node, partitions="3")
     names = [f"i{number}" for number in range(30)]
     await published(core, node, *names)
@@ -76,7 +76,7 @@ async def test_items_come_and_go(core: RedisCore, node: str) -> None:
         if not page.more:
             break
         wish = replace(wish, after=page.items[-1].place)
-        # The very item from which the next page goes on.
+        # The very item from which the next page continues.
         assert isinstance(await core.ask(Retract(node, ALICE, page.items[-1].item_id)), Retracted)
         await published(core, node, f"new{number}")
         number += 1
@@ -84,7 +84,7 @@ async def test_items_come_and_go(core: RedisCore, node: str) -> None:
 
 
 async def test_versions_without_items(core: RedisCore, node: str) -> None:
-    """A part of the log in which no item stands does not look like its end."""
+    """A part of the log without items does not look like its end."""
     await declared(core, node)
     names = [f"i{number}" for number in range(20)]
     await published(core, node, *names, *names, "last")
@@ -107,7 +107,7 @@ async def nodes_of(core: RedisCore, asker: Jid, most: int, *, backwards: bool = 
 
 @EVERYWHERE
 async def test_who_sees_which_nodes(make_core: MakeCore, node: str) -> None:
-    """P9: outcasts do not see a node, and a whitelist's is for those on it; in pages of any length."""
+    """P9: outcasts do not see a node, and only listed JIDs see a whitelist's; in pages of any length."""
     core, _door = await make_core(admins=("root@x",))
     names = [f"{node}-{number}" for number in range(9)]
     for number, name in enumerate(names):
@@ -124,7 +124,7 @@ async def test_who_sees_which_nodes(make_core: MakeCore, node: str) -> None:
 
 
 async def test_a_node_that_is_gone(core: RedisCore, node: str) -> None:
-    """XEP-0059 §2.4: a list does not go on from a node that is not there."""
+    """XEP-0059 §2.4: a list does not continue from an unknown node."""
     await declared(core, node)
     assert await core.ask(Delete(node, ALICE)) == Done()
     for wish in (Nodes(ALICE, 5, after=node), Nodes(ALICE, 5, before=node, backwards=True)):
@@ -133,7 +133,7 @@ async def test_a_node_that_is_gone(core: RedisCore, node: str) -> None:
 
 
 async def test_hidden_nodes_end_no_list(core: RedisCore, node: str, store: Store) -> None:
-    """However many nodes lie in between that the asker may not see, a page is empty only at the end."""
+    """However many hidden nodes lie in between, a page is empty only at the end."""
     await declared(core, f"{node}-first")
     async with store.client() as client, client.pipeline(transaction=False) as pipe:
         for number in range(3_000):

@@ -81,7 +81,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def free(core: RedisCore, node: str, credit: int) -> None:
-    """Wait until the node is empty and all credit is free; what is on its way arrives, and nothing has got lost."""
+    """Wait until the node is empty and all credit is free: grants under way arrive, and none is lost."""
     async with asyncio.timeout(20):
         while (counted := await stats(core, node)).credit_free < credit:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.01)
@@ -89,7 +89,7 @@ async def free(core: RedisCore, node: str, credit: int) -> None:
 
 
 class Worker:
-    """Acknowledges what it is handed, and proves that it never held more than its credit."""
+    """Acknowledges its items, and proves that it never held more than its credit."""
 
     def __init__(self, core: RedisCore, node: str, jid: Jid, credit: int) -> None:
         """Hold at most `credit`."""
@@ -105,7 +105,7 @@ class Worker:
         assert len(self.held) <= self.credit, "credit exceeded"
 
     async def acknowledge(self, delivery: Delivery) -> None:
-        """Finish an item; what was freed may be handed out before the answer comes, so it is given back first."""
+        """Finish an item; freed credit may be used before the answer comes, so count it as free first."""
         self.held.discard((delivery.partition.number, delivery.position))
         asked = Retract(self.node, self.jid, delivery.item_id, delivery.token, partition=delivery.partition.number)
         assert await self.core.ask(asked) == Retracted(self.jid)
@@ -126,7 +126,7 @@ async def work(workers: list[Worker], door: Door, total: int) -> None:
 
 
 async def test_where_items_go(core: RedisCore, node: str) -> None:
-    """E6, E8, E14: to the partition that is named, else by the group key, and nowhere that is not there (E7)."""
+    """E6, E8, E14: items go to the named partition, else by the group key; an unknown partition is refused (E7)."""
     await declared(core, node, 4)
     assert isinstance(await core.ask(item(node, "named", partition=3, key="k")), Published)
     for number in range(3):
@@ -143,7 +143,7 @@ async def test_where_items_go(core: RedisCore, node: str) -> None:
 
 
 async def test_ids_say_where(core: RedisCore, door: Door, node: str) -> None:
-    """An id of the service's own names its partition; any other is found wherever its key has led its item."""
+    """An id that the service made names its partition; any other is found wherever its key has put its item."""
     await declared(core, node, 8)
     await core.ask(Subscribe(node, W1, W1, 100))
     for number in range(8):
@@ -176,14 +176,14 @@ async def test_no_partition_starves(core: RedisCore, door: Door, node: str, cred
     assert isinstance(await core.ask(Subscribe(node, W1, W1, credit)), Subscribed)
     await door.until(lambda: len(door.deliveries) == credit)
     await work([worker], door, 6 * partitions)
-    # Every partition had its turn before any was through with more than a few.
+    # Every partition had its turn before any was done with more than a few.
     first = Counter(delivery.partition.number for delivery in worker.done[: 4 * partitions])
     assert len(first) == partitions, first
     await free(core, node, credit)
 
 
 async def test_two_frontends_two_workers(make_core: MakeCore, node: str) -> None:
-    """Guarantee 3: credit is one for all frontends; each of two workers keeps to its own."""
+    """Guarantee 3: all frontends share one credit; each of two workers keeps to its own."""
     (one, door), (two, other) = await make_core(), await make_core()
     await declared(one, node, 6)
     workers = {W1: Worker(one, node, W1, 2), W2: Worker(two, node, W2, 3)}
@@ -204,7 +204,7 @@ async def test_two_frontends_two_workers(make_core: MakeCore, node: str) -> None
 
 
 async def test_credit_changes(core: RedisCore, door: Door, node: str) -> None:
-    """Q9, Q10, P13: more credit is of use everywhere; after less is granted no more than that is handed out anywhere."""
+    """Q9, Q10, P13: more credit is usable everywhere; with less, no more than that is handed out anywhere."""
     await declared(core, node, 3)
     await core.ask(Subscribe(node, W1, W1, 2))
     for number in range(12):
@@ -249,7 +249,7 @@ async def test_leaving_and_coming_back(core: RedisCore, door: Door, node: str) -
 
 
 async def test_the_whole_node(core: RedisCore, node: str) -> None:
-    """P21, P25, §1.7 row 2: what concerns a node concerns all its partitions."""
+    """P21, P25, §1.7 row 2: commands on a node affect all its partitions."""
     await declared(core, node, 3, lock_seconds="30")
     for number in range(9):
         await core.ask(item(node, f"i{number}", partition=number % 3))
@@ -267,7 +267,7 @@ async def test_the_whole_node(core: RedisCore, node: str) -> None:
 
 
 async def test_growth(core: RedisCore, door: Door, node: str) -> None:
-    """E14: partitions are added while work goes on; a node never has fewer (not-acceptable), nor 0, nor 2,000."""
+    """E14: partitions are added during work; a node never has fewer (not-acceptable), nor 0, nor 2,000."""
     await declared(core, node, 1)
     await core.ask(Subscribe(node, W1, W1, 4))
     for count in ("0", "2000", "-1", "two"):
@@ -288,7 +288,7 @@ async def test_growth(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_credit_lost_on_its_way_comes_back(core: RedisCore, node: str) -> None:
-    """Guarantee 3: a grant that nobody carries is sent again by any visit, and one that comes late or twice adds nothing."""
+    """Guarantee 3: a lost grant is sent again by any sweep, and one that comes late or twice adds nothing."""
     await declared(core, node, 3)
     await core.ask(Subscribe(node, W1, W1, 6))
     await free(core, node, 6)
@@ -307,7 +307,7 @@ async def test_credit_lost_on_its_way_comes_back(core: RedisCore, node: str) -> 
 
 
 async def test_what_a_dead_frontend_did_not_tell(make_core: MakeCore, node: str) -> None:
-    """Guarantee 3: locks whose end a frontend told nobody of before it lapsed are found by whoever notices."""
+    """Guarantee 3: ended locks that a dead frontend did not report are found by others."""
     doomed, door = await make_core()
     core, _ = await make_core()
     await declared(core, node, 2)
@@ -332,7 +332,7 @@ async def free_but(core: RedisCore, node: str, credit: int) -> None:
 
 
 async def test_what_the_coordinator_has_lost(core: RedisCore, door: Door, node: str, store: Store) -> None:
-    """Guarantee 3: a coordinator that has lost its ledger has it again from the partitions, in passing."""
+    """Guarantee 3: a coordinator that has lost its ledger gets it again from the partitions, by the background scan."""
     await declared(core, node, 3)
     await core.ask(Subscribe(node, W1, W1, 3))
     for number in range(3):
@@ -388,7 +388,7 @@ async def test_a_lock_that_ends_while_it_is_counted(
 
 
 async def test_many_come_and_go(core: RedisCore, node: str) -> None:
-    """Guarantee 3: subscribing, changing and leaving at once, over and over, ends with what was asked for last."""
+    """Guarantee 3: subscribing, changing and leaving at once, over and over, ends with the last request."""
     await declared(core, node, 4)
     jids = [Jid(f"w{number}@x/y") for number in range(20)]
 
@@ -438,7 +438,7 @@ async def test_dead_letters_keep_their_group(core: RedisCore, door: Door, node: 
 
 
 async def test_growth_that_another_frontend_has_not_heard_of(make_core: MakeCore, node: str) -> None:
-    """E7, E14: a frontend that knows an older record serves the node as it is now, and refuses nothing that is there."""
+    """E7, E14: a frontend with an older record serves the node as it is now, and refuses nothing that exists."""
     (one, _), (two, other) = await make_core(), await make_core()
     for core in (one, two):
         core._running.pop().cancel()
@@ -470,7 +470,7 @@ async def test_growth_that_another_frontend_has_not_heard_of(make_core: MakeCore
 
 
 async def test_a_first_partition_more(make_core: MakeCore, node: str) -> None:
-    """E14: a frontend that knows a node of one partition finds what lies in others, and subscribes to all of them."""
+    """E14: a frontend that knows a node of one partition finds items of others, and subscribes to all of them."""
     (one, _), (two, _) = await make_core(), await make_core()
     for name, asked in (("a", Subscribe), ("b", Retract), ("c", Stats)):
         queue = f"{node}-{name}"
@@ -490,6 +490,6 @@ async def test_a_first_partition_more(make_core: MakeCore, node: str) -> None:
 
 
 def door_of(core: RedisCore) -> Door:
-    """Give what a core tells."""
+    """Return the door of a core."""
     assert isinstance(core._outlet, Door)
     return core._outlet

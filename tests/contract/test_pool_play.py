@@ -1,4 +1,4 @@
-"""A pool under whatever may happen to it, by chance and by frontends that work at the same time: never too much is held."""
+"""A pool under random events and frontends that work at the same time: the credit is never exceeded."""
 
 import asyncio
 import random
@@ -60,7 +60,7 @@ class Play:
 
     @property
     def above(self) -> str:
-        """Give either collection."""
+        """Return either collection."""
         return self.chance.choice([self.top, self.sub])
 
     async def begin(self) -> None:
@@ -116,22 +116,22 @@ class Play:
             for key in [key for key in self.held[jid] if self.chance.random() < 0.6]:
                 delivery = self.held[jid].pop(key)
                 asked = Retract(key[0], jid, delivery.item_id, delivery.token, partition=key[1])
-                # What was held in a leaf that has left the tree is not the worker's any more.
+                # An item of a leaf that has left the tree is not the worker's any more.
                 self.done += isinstance(await self.core.ask(asked), Retracted)
 
     async def judge(self) -> None:
-        """Nobody holds more than the most that was ever granted to anyone."""
+        """Check that nobody holds more than the most that was ever granted to it."""
         for jid in self.jids:
             locks = [await self.core.ask(Locks(leaf, jid)) for leaf in self.leaves]
             assert sum(len(each.locks) for each in locks if isinstance(each, HeldLocks)) <= MOST, "credit exceeded"
 
     async def granted(self) -> int:
-        """Give what all were granted last."""
+        """Return the last granted credit of all."""
         options = [await self.core.ask(Options(self.top, jid, jid, "")) for jid in self.jids]
         return sum(each.credit for each in options if isinstance(each, Subscribed))
 
     async def free(self) -> int:
-        """Give how much credit lies free, anywhere."""
+        """Return the free credit, wherever it is."""
         counted = [await self.core.ask(Stats(node, ALICE)) for node in (self.top, *self.leaves)]
         return sum(each.credit_free for each in counted if isinstance(each, Counted))
 
@@ -139,25 +139,25 @@ class Play:
 @EVERYWHERE
 @pytest.mark.parametrize("seed", range(3))
 async def test_whatever_happens(make_core: MakeCore, seed: int) -> None:
-    """Guarantee 3, H7: leaves move and grow, subscriptions change, and never is too much held.
+    """Guarantee 3, H7: leaves move and grow, subscriptions change, and the credit is never exceeded.
 
-    At the end all that was published is worked off, and all credit is free.
+    At the end all published items are done, and all credit is free.
     """
     await played(Play(seed, await make_core(), await make_core()), 30)
 
 
 async def test_whatever_happens_late(make_core: MakeCore) -> None:
-    """The same with a Redis that answers now soon and now late: whatever comes first, nothing else follows from it."""
+    """The same with a Redis whose replies take varying times: the order of arrival changes nothing."""
     with late("3"):
         await played(Play(3, await make_core(), await make_core()), 6)
 
 
 async def played(play: Play, steps: int) -> None:
-    """Have much of it happen, and then wait until all is quiet."""
+    """Run many events, and then wait until all is quiet."""
     await play.begin()
     happenings = [play.associate, play.dissociate, play.grow, play.resubscribe, *[play.publish] * 4]
     for _step in range(steps):
-        # Some of it at the same moment.
+        # Some of them at the same moment.
         await asyncio.gather(*(happening() for happening in play.chance.choices(happenings, k=2)))
         await play.judge()
         await play.work()
@@ -174,7 +174,7 @@ async def played(play: Play, steps: int) -> None:
 
 @EVERYWHERE
 async def test_nothing_waits_beside_free_credit(make_core: MakeCore) -> None:
-    """H7: wherever below a collection an item comes, through whichever frontend, free credit is there for it in a moment."""
+    """H7: wherever below a collection an item comes, through whichever frontend, free credit reaches it in a moment."""
     play = Play(0, await make_core(), await make_core())
     await play.begin()
     spans = []
@@ -186,5 +186,5 @@ async def test_nothing_waits_beside_free_credit(make_core: MakeCore) -> None:
                 await play.work()
                 await asyncio.sleep(0.005)
         spans.append(asyncio.get_running_loop().time() - began)
-    # Not with the next look, which would take seconds each time.
+    # Not with the next scan, which would take seconds each time.
     assert median(spans) < 2, spans

@@ -1,4 +1,4 @@
-"""One credit over all leaves below a collection: followed by items, never exceeded, and given back by whatever is lost."""
+"""One credit for all leaves below a collection: it follows the items, is never exceeded, and is recovered after losses."""
 
 import asyncio
 import secrets
@@ -60,7 +60,7 @@ ALL = Scope(Kind.ITEMS, None)
 
 @pytest.fixture
 def tag() -> str:
-    """Give a text that is in no other test's names."""
+    """Return a text that no other test's names have."""
     return secrets.token_hex(3)
 
 
@@ -83,7 +83,7 @@ async def tree(core: RedisCore, tag: str, *partitions: int) -> tuple[str, list[s
 
 
 class Worker:
-    """Holds what it is handed, over all leaves, and proves that it never held more than its credit."""
+    """Holds its items, over all leaves, and proves that it never held more than its credit."""
 
     def __init__(self, core: RedisCore, jid: Jid, credit: int) -> None:
         """Hold at most `credit`."""
@@ -139,7 +139,10 @@ async def settled(core: RedisCore, door: Door, worker: Worker, total: int) -> No
 
 
 async def test_leaves_come_and_go(core: RedisCore, door: Door, tag: str) -> None:
-    """H7: a leaf that joins the tree is worked on; what is held in one that leaves it is given back, and its credit is free."""
+    """H7: items of a leaf that joins the tree are handed out.
+
+    Those of one that leaves are given back, and their credit is free.
+    """
     top, (leaf,) = await tree(core, tag, 2)
     await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
     sub = await made(core, f"sub{tag}", top, type="collection")
@@ -164,7 +167,7 @@ async def test_leaves_come_and_go(core: RedisCore, door: Door, tag: str) -> None
 
 
 async def test_depth_and_access(core: RedisCore, door: Door, tag: str) -> None:
-    """H5: no deeper than asked for; a leaf that does not admit the subscriber is passed over, from then on."""
+    """H5: no deeper than requested; a leaf that does not admit the subscriber is skipped from then on."""
     top = await made(core, f"all{tag}", type="collection")
     sub = await made(core, f"sub{tag}", top, type="collection")
     near, far = await made(core, f"near{tag}", top), await made(core, f"far{tag}", sub)
@@ -258,13 +261,13 @@ async def test_going(core: RedisCore, door: Door, tag: str) -> None:
 
 
 async def test_collection_deleted(core: RedisCore, door: Door, tag: str) -> None:
-    """H7: with a collection its subscriptions end, and what is held through it is given back; its leaves go on."""
+    """H7: with a collection its subscriptions and their locks end; its leaves continue."""
     top, (leaf,) = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 1, scope=ALL))
     await core.ask(item(leaf, "a"))
     await door.until(lambda: len(door.deliveries) == 1)
     assert await core.ask(Delete(top, ALICE)) == Done()
-    # P24, XEP-0060 §8.4.2: whoever was subscribed is told.
+    # P24, XEP-0060 §8.4.2: subscribers are notified.
     assert [notice for notice in door.notices if isinstance(notice, NodeEvent)] == [NodeEvent(top, W1, "delete")]
     held = await core.ask(Locks(leaf, W1))
     assert isinstance(held, HeldLocks) and not held.locks
@@ -274,14 +277,14 @@ async def test_collection_deleted(core: RedisCore, door: Door, tag: str) -> None
 
 
 def ends(door: Door) -> list[tuple[str, Jid, str, int, str]]:
-    """Give of which ends of locks whom the core told."""
+    """Return the notices of ended locks."""
     told = [notice for notice in door.notices if isinstance(notice, LockEnded)]
     return [(each.node, each.subscriber, each.item_id, each.token, each.collection) for each in told]
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
 async def test_leaf_taken_away(core: RedisCore, door: Door, tag: str, partitions: int) -> None:
-    """Q25, Q35, H7: whoever held something of a leaf that leaves its collection is told so, and so again when it is late."""
+    """Q25, Q35, H7: a holder of an item in a leaf that leaves its collection is notified, and told again when it is late."""
     top, (leaf,) = await tree(core, tag, partitions)
     await core.ask(Subscribe(top, W1, W1, 1, scope=ALL))
     await core.ask(item(leaf, "a"))
@@ -296,7 +299,7 @@ async def test_leaf_taken_away(core: RedisCore, door: Door, tag: str, partitions
 
 
 async def test_collection_deleted_under_its_holders(core: RedisCore, door: Door, tag: str) -> None:
-    """P24, Q25, Q35: with a collection end the locks that were had through it; each holder is told, and so is who comes late."""
+    """P24, Q25, Q35: with a collection all locks through it end; each holder is notified, and told again when it is late."""
     top, (leaf,) = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
     for name in "ab":
@@ -309,7 +312,7 @@ async def test_collection_deleted_under_its_holders(core: RedisCore, door: Door,
 
 
 async def test_nothing_reaches_it(core: RedisCore, door: Door, tag: str) -> None:
-    """P30, H7: who is not reached by what came through a collection is subscribed to that no more, in none of its leaves."""
+    """P30, H7: a subscriber that the collection's deliveries do not reach is unsubscribed from all its leaves."""
     top, (leaf, _other) = await tree(core, tag, 1, 1)
     await core.ask(Subscribe(top, W1, W1, 1, scope=ALL))
     await core.ask(item(leaf, "a"))
@@ -333,14 +336,14 @@ async def counts(core: RedisCore, node: str) -> tuple[int, int]:
 
 
 async def test_leaf_deleted(core: RedisCore, door: Door, tag: str) -> None:
-    """H7: credit that lay in a deleted leaf is of use in the others; a leaf of its name that comes later is another."""
+    """H7: credit used in a deleted leaf is free for the others; a later leaf of its name is another one."""
     top, (one, two) = await tree(core, tag, 1, 1)
     await core.ask(Subscribe(top, W1, W1, 1, scope=ALL))
     await core.ask(item(one))
     await door.until(lambda: len(door.deliveries) == 1)
     await core.ask(item(two))
     await core.ask(Delete(one, ALICE))
-    # P24: whoever held something of it is told that it is gone.
+    # P24: a holder of one of its items is notified that it is gone.
     assert NodeEvent(one, W1, "delete") in door.notices
     await door.until(lambda: len(door.deliveries) == 2)
     await made(core, one, top)
@@ -351,7 +354,7 @@ async def test_leaf_deleted(core: RedisCore, door: Door, tag: str) -> None:
 
 
 async def test_asked_wrongly(core: RedisCore, tag: str) -> None:
-    """Q5, H5: work takes credit; starts, partitions and groups are of leaves, type and depth of collections."""
+    """Q5, H5: consuming needs credit; starts, partitions and groups are for leaves, type and depth for collections."""
     top, (leaf,) = await tree(core, tag, 1)
 
     async def problem(command: Subscribe) -> Problem:
@@ -367,7 +370,7 @@ async def test_asked_wrongly(core: RedisCore, tag: str) -> None:
 
 
 async def test_approved(core: RedisCore, door: Door, tag: str) -> None:
-    """P27, H5: what waits for an owner's approval is made as it was asked for; a leaf that asks for it too is passed over."""
+    """P27, H5: a pending subscription is made as requested; a leaf that needs approval itself is skipped."""
     top = await made(core, f"all{tag}", type="collection")
     leaf, closed = await made(core, f"leaf{tag}", top), await made(core, f"closed{tag}", top)
     for node in (top, closed):
@@ -384,7 +387,7 @@ async def test_approved(core: RedisCore, door: Door, tag: str) -> None:
 
 
 async def test_news_of_nodes(core: RedisCore, door: Door, tag: str) -> None:
-    """H5: who subscribes to nodes, or to all, hears of those that come and go, as deep as asked for; and gets no work of it."""
+    """H5: a subscriber to nodes, or to all, is notified of nodes that come and go, as deep as requested, and gets no items."""
     top = await made(core, f"all{tag}", type="collection")
     sub = await made(core, f"sub{tag}", top, type="collection")
     granted = await core.ask(Subscribe(top, W1, W1, None))
@@ -412,13 +415,13 @@ async def test_news_of_nodes(core: RedisCore, door: Door, tag: str) -> None:
 
 
 async def test_what_gets_lost_comes_back(make_core: MakeCore, tag: str) -> None:
-    """Guarantee 3: what a frontend that died did not tell a collection is found by another, in passing."""
+    """Guarantee 3: reports that a dead frontend did not send to a collection are recovered by another's background scan."""
     (core, door), (other, _) = await make_core(), await make_core()
     top, (leaf,) = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 3, scope=ALL))
     await core.ask(item(leaf, "a"))
     await door.until(lambda: len(door.deliveries) == 1)
-    # It is told of the lock, and of its end no more.
+    # It learns of the lock, but not of its end.
     await free(core, top, 2)
     core.router(top).balancer.report = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
     await core.ask(Retract(leaf, W1, "a"))
@@ -428,7 +431,7 @@ async def test_what_gets_lost_comes_back(make_core: MakeCore, tag: str) -> None:
 
 
 async def test_a_want_comes_again(core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guarantee 3: a coordinator that has not heard what is wanted is told within a second, though nothing else happens there."""
+    """Guarantee 3: a coordinator that has missed a demand learns of it within a second, though nothing else happens there."""
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
     top, (leaf,) = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 3, scope=ALL))
@@ -444,7 +447,7 @@ async def test_a_want_comes_again(core: RedisCore, door: Door, tag: str, monkeyp
     monkeypatch.setattr(balancer, "request_credit", lost)
     await core.ask(item(leaf, "a"))
     await asked.wait()
-    # Nothing is asked for it: it is being asked for already.
+    # No new demand is reported: there is one already.
     await core.ask(item(leaf, "b"))
     go_on.set()
     await door.until(lambda: len(door.deliveries) == 2)
@@ -487,7 +490,7 @@ async def free(core: RedisCore, node: str, credit: int) -> None:
 
 
 async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:
-    """H7: whoever came through a collection that went in a crash is put out of its leaves when one of them is heard of."""
+    """H7: subscriptions through a collection that a crash removed are ended in its leaves with the next report of one of them."""
     top, (leaf,) = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
     await core.ask(item(leaf, "a"))

@@ -1,4 +1,4 @@
-"""What is due is done at once however much it is: by counts, so that a slow machine does not decide."""
+"""Due work is done at once, however much it is: measured by counts, so that a slow machine does not matter."""
 
 import asyncio
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ async def partitions_of(core: RedisCore, *nodes: str) -> list[Partition]:
 
 
 async def none_due(core: RedisCore, store: Store) -> None:
-    """Wait until nothing is due any more, and all visits are over."""
+    """Wait until nothing is due any more, and all sweeps are over."""
     async with store.client() as client, asyncio.timeout(30):
         while await client.zcard(keys.of_service("due")) or core._heartbeat.free_sweeps < heartbeat.MAX_SWEEPS:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -54,14 +54,14 @@ async def none_due(core: RedisCore, store: Store) -> None:
 async def test_more_than_one_take(
     make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A9: what is due beyond one take is taken as soon as visits are done, not with the next turn of the pulse."""
+    """A9: due partitions beyond one heartbeat's limit are taken as soon as sweeps are done, not with the next heartbeat."""
     core, _ = await make_core()
     await declared(core, node, stanzaq__partitions="1000")
     due = await partitions_of(core, node)
     monkeypatch.setattr(heartbeat, "MAX_SWEEPS", 100)
     monkeypatch.setattr("broker.redis_core.maintenance.sweeper.MAX_SWEEPS", 100)
     core._heartbeat.free_sweeps = 100
-    # The pulse turns by itself this once and no more.
+    # One heartbeat and no more comes by itself.
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
     async with store.client() as client:
         await client.zadd(keys.of_service("due"), {str(partition): 1 for partition in due})
@@ -70,8 +70,8 @@ async def test_more_than_one_take(
 
 
 async def test_together(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A9: many nodes that are due, and not known here, take a few round trips in all, not several each."""
-    # The pulse turns when the test says so: a beat that is under way when it is cancelled would ask for a visit to all.
+    """A9: many due nodes that are not cached take a few round trips in all, not several each."""
+    # Heartbeats come only when the test says so: one that is cancelled under way would request a sweep of all.
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
     core, _ = await make_core()
     nodes = [f"{node}/{number}" for number in range(90)]
@@ -92,7 +92,7 @@ async def test_due_again_after_another_has_swept(
     make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guarantee 4: a lock is due for a sweep also when another frontend has swept its partition before."""
-    # The pulse turns when the test says so.
+    # Heartbeats come only when the test says so.
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
     (one, door), (other, _) = await make_core(), await make_core()
     await declared(one, node)
@@ -113,7 +113,7 @@ async def test_due_again_after_another_has_swept(
 
 
 async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A9: what a dead frontend owes in many partitions is taken over in a few round trips, not one after another."""
+    """A9: a dead frontend's deliveries in many partitions are taken over in a few round trips, not one after another."""
     core, _ = await make_core()
     await declared(core, node, stanzaq__partitions="300")
     marks = [keys.of_partition("send_marks", each) for each in await partitions_of(core, node)]
@@ -125,7 +125,7 @@ async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatc
         looked = asyncio.Event()
 
         async def look() -> None:
-            """Take the place of the visits that follow."""
+            """Replace the sweeps that follow."""
             looked.set()
 
         monkeypatch.setattr(core._sweeper, "sweep_all", look)
@@ -136,7 +136,7 @@ async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatc
 
 
 async def test_going(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A9: a frontend that goes in order while it reads records leaves to others what it has taken."""
+    """A9: a frontend that stops in order while it reads records leaves its due partitions to others."""
     core, _ = await make_core()
     await declared(core, node)
     (partition,) = await partitions_of(core, node)

@@ -1,4 +1,4 @@
-"""A core without a door: what it changes reaches workers by the frontends, promptly, and it never looks like one."""
+"""A core without a door: its changes reach workers by the frontends, promptly, and it is never taken for a frontend."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ ALICE = Jid("alice@x/home")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/two words")
 
 PROMPT_SECONDS = 10
-"""Two turns of the pulse at their longest, and a visit; a machine under load needs the rest."""
+"""Two heartbeats at their longest, and a sweep; a machine under load needs the rest."""
 
 
 async def declared(core: RedisCore, node: str, **options: str) -> None:
@@ -47,12 +47,12 @@ async def quit_silently(core: RedisCore) -> None:
 
 
 async def test_the_bell(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a process that cannot send leaves is handed out at once, whichever frontend hears it, not with the next heartbeat."""
+    """Any woken frontend hands out items of a process without connections at once, not with the next heartbeat."""
     cores = [await make_core() for _ in range(2)]
     await declared(cores[0][0], node)
     assert isinstance(await cores[0][0].ask(Subscribe(node, W1, W1, 100)), Subscribed)
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 60.0)
-    # The turns that have begun are over then.
+    # Heartbeats under way are over then.
     await asyncio.sleep(0.7)
     quiet = silent(store)
     for number in range(20):
@@ -65,7 +65,7 @@ async def test_the_bell(make_core: MakeCore, store: Store, node: str, monkeypatc
 
 
 async def test_an_item_reaches_a_worker(make_core: MakeCore, store: Store, node: str) -> None:
-    """What a command gives back or adds is handed out by a frontend within about a second."""
+    """A frontend hands out an item that a command released or published within about a second."""
     core, door = await make_core()
     await declared(core, node, partitions="2")
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
@@ -80,7 +80,7 @@ async def test_an_item_reaches_a_worker(make_core: MakeCore, store: Store, node:
 
 
 async def test_resumed_from_elsewhere(make_core: MakeCore, store: Store, node: str) -> None:
-    """A pause holds in every partition and at every frontend at once, outlives them, and a resume hands out at once."""
+    """A pause holds in every partition and at every frontend at once, and outlives them; a resume hands out at once."""
     one, door = await make_core()
     two, other = await make_core()
     await declared(one, node, partitions="3")
@@ -115,7 +115,7 @@ async def test_resumed_at_once(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_notices_are_told(make_core: MakeCore, store: Store, node: str) -> None:
-    """Whoever is to be told of what a command does is told by a frontend."""
+    """A frontend sends the notices of a command."""
     core, door = await make_core()
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))

@@ -1,4 +1,4 @@
-"""Leases whose items are come for, through whole cores: with a name and without, one queue and many."""
+"""Pull subscriptions through whole cores: with and without frontends, on one queue and many."""
 
 import asyncio
 import secrets
@@ -41,7 +41,7 @@ MakeNameless = Callable[[], Awaitable[RedisCore]]
 
 @pytest.fixture
 async def make_nameless(store: Store, make_core: MakeCore) -> AsyncIterator[MakeNameless]:
-    """Give a way to start cores that cannot send, as the RESTful door has them."""
+    """Return a function that starts cores that cannot send, as the HTTP door has them."""
     cores: list[RedisCore] = []
 
     async def make() -> RedisCore:
@@ -69,7 +69,7 @@ async def published(core: RedisCore, node: str, count: int) -> None:
 
 
 async def leased(core: RedisCore, node: str, credit: int, *, seconds: int = 60, scope: Scope | None = None) -> Jid:
-    """Begin a lease of Alice's; gives its JID."""
+    """Begin a lease of Alice's; return its JID."""
     jid = lease_jid(ALICE, secrets.token_hex(8))
     command = Subscribe(node, ALICE, jid, credit, Qos.PULLED, scope=scope, lease_ms=seconds * 1000)
     assert isinstance(await core.ask(command), Subscribed)
@@ -77,14 +77,14 @@ async def leased(core: RedisCore, node: str, credit: int, *, seconds: int = 60, 
 
 
 async def fetched(core: RedisCore, node: str, jid: Jid, wait: float = 0) -> Fetched:
-    """Come for what a lease holds."""
+    """Fetch what a lease holds."""
     result = await core.ask(Fetch(node, ALICE, jid, 60_000, wait))
     assert isinstance(result, Fetched), result
     return result
 
 
 async def acknowledge(core: RedisCore, jid: Jid, found: Fetched) -> None:
-    """Acknowledge all that was come for."""
+    """Acknowledge all that was fetched."""
     commands = [
         Retract(item.partition.node, jid, item.item_id, item.token, partition=item.partition.number)
         for item in found.items
@@ -93,7 +93,7 @@ async def acknowledge(core: RedisCore, jid: Jid, found: Fetched) -> None:
 
 
 async def all_worked(core: RedisCore, node: str, jid: Jid, count: int, credit: int) -> Counter[str]:
-    """Come and acknowledge until so many are done; gives how many were of each node."""
+    """Fetch and acknowledge until so many are done; return how many were of each node."""
     done: Counter[str] = Counter()
     async with asyncio.timeout(20):
         while done.total() < count:
@@ -105,14 +105,17 @@ async def all_worked(core: RedisCore, node: str, jid: Jid, count: int, credit: i
 
 
 def is_refused(result: Result, problem: Problem) -> bool:
-    """Tell whether a result is this refusal."""
+    """Return whether a result is this refusal."""
     return isinstance(result, Refused) and result.problem is problem
 
 
 @EVERYWHERE
 @pytest.mark.parametrize("partitions", ["1", "4"])
 async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) -> None:
-    """R1, R2, R11, R14, R17: without any frontend items are come for, within the credit; of a lease that ends others get all."""
+    """R1, R2, R11, R14, R17: without any frontend items are fetched, within the credit.
+
+    Others get all items of a lease that ends.
+    """
     one, two = await make_nameless(), await make_nameless()
     await declared(one, node, stanzaq__partitions=partitions)
     first = await leased(one, node, 5, seconds=3)
@@ -121,14 +124,14 @@ async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) ->
     await asyncio.sleep(0.3)
     await published(one, node, 20)
     assert (await waiting).items and time.monotonic() - began < 10
-    # Credit comes to where items are.
+    # Credit moves to where items are.
     async with asyncio.timeout(10):
         while len((held := await fetched(two, node, first)).items) < 5:  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
     second = await leased(two, node, 20)
     await acknowledge(two, first, held)
     assert len((await fetched(one, node, first)).items) <= 5
-    # Its owner comes no more: it ends by itself, soon after its time.
+    # Its owner fetches no more: it ends by itself, soon after its time.
     short = await leased(one, node, 5, seconds=1)
     assert isinstance(await one.ask(Unsubscribe(node, ALICE, first, "", release=True)), Unsubscribed)
     assert is_refused(await two.ask(Fetch(node, ALICE, first)), Problem.LEASE_OVER)
@@ -140,11 +143,11 @@ async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) ->
 
 
 async def test_woken(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RX5: who waits hears at once of what its own process hands out, and soon of what another does."""
+    """RX5: a waiting fetch learns at once of items that its own process hands out, and soon of another's."""
     one, two = await make_nameless(), await make_nameless()
     await declared(one, node)
     jid = await leased(one, node, 1)
-    # Of its own process it hears without looking.
+    # Items of its own process reach it without a look.
     for publisher, look_seconds in ((one, 60.0), (two, long_poll.LOOK_SECONDS)):
         monkeypatch.setattr(long_poll, "LOOK_SECONDS", look_seconds)
         waiting = asyncio.create_task(fetched(one, node, jid, 10))
@@ -160,7 +163,7 @@ async def test_woken(make_nameless: MakeNameless, node: str, monkeypatch: pytest
 
 
 async def test_only_what_is_new(make_nameless: MakeNameless, node: str) -> None:
-    """RX5: who has seen what it holds waits for more than that."""
+    """RX5: a fetch that knows what it holds waits for newer items."""
     core = await make_nameless()
     await declared(core, node)
     jid = await leased(core, node, 2)
@@ -177,7 +180,7 @@ async def test_only_what_is_new(make_nameless: MakeNameless, node: str) -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 async def test_the_next_one_without_waiting(make_nameless: MakeNameless, node: str, number: int) -> None:
-    """RX5: who has acknowledged an item is shown the next one at once, in whichever partition the two are."""
+    """RX5: after an acknowledgement the next item is returned at once, in whichever partition the two are."""
     core = await make_nameless()
     await declared(core, node, stanzaq__partitions="2")
     jid = await leased(core, node, 1)
@@ -201,7 +204,7 @@ async def waiting_and_held(core: RedisCore, node: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("partitions", ["1", "2"])
 async def test_back_without_waiting(make_nameless: MakeNameless, node: str, partitions: str) -> None:
-    """RX5: who let items run out and comes again is shown what waits at once."""
+    """RX5: a subscriber that let items expire and fetches again gets waiting items at once."""
     core = await make_nameless()
     for number in range(int(partitions)):
         name = f"{node}/{number}"
@@ -209,7 +212,7 @@ async def test_back_without_waiting(make_nameless: MakeNameless, node: str, part
         jid = await leased(core, name, 1)
         asked = Publish(name, ALICE, None, codec.pack(Envelope(b"<x/>")), 4, partition=number)
         assert isinstance(await core.ask(asked), Published)
-        # It is set aside, and runs out.
+        # It is reserved, and expires.
         for counts in ((0, 1), (1, 0)):
             async with asyncio.timeout(20):
                 while await waiting_and_held(core, name) != counts:  # noqa: ASYNC110  (nobody says so)
@@ -218,7 +221,7 @@ async def test_back_without_waiting(make_nameless: MakeNameless, node: str, part
 
 
 async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str) -> None:
-    """Q30, Q35, R1: a worker who is sent its items and a lease share a queue, whoever publishes, and what is given back."""
+    """Q30, Q35, R1: a worker that is sent its items and a lease share a queue, whoever publishes, and items that are released."""
     named, door = await make_core()
     nameless = await make_nameless()
     await declared(nameless, node)
@@ -236,7 +239,7 @@ async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str
     for sent in list(door.deliveries):
         assert isinstance(await named.ask(Retract(node, W1, sent.item_id, sent.token)), Retracted)
     await door.until(lambda: len(door.deliveries) >= 4)
-    # Nobody is told of anything in the name of a lease.
+    # Nobody is notified in the name of a lease.
     assert isinstance(await named.ask(Unsubscribe(node, ALICE, jid, "", release=True)), Unsubscribed)
     short = await leased(nameless, node, 1, seconds=1)
     await asyncio.sleep(2)
@@ -247,10 +250,10 @@ async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str
 async def test_not_alone_any_more(
     make_core: MakeCore, make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Q30, guarantee 4: what a process has passed over because it knew of no frontend, it tells of when it hears of one."""
+    """Q30, guarantee 4: a process that skipped subscribers because it knew of no frontend reports this when one lives."""
 
     async def look_nowhere() -> None:
-        """Find nothing by chance."""
+        """Find nothing by the background scan."""
 
     named, door = await make_core()
     nameless = await make_nameless()
@@ -258,14 +261,14 @@ async def test_not_alone_any_more(
         monkeypatch.setattr(core._sweeper, "_scan_next", look_nowhere)
     await declared(nameless, node)
     assert isinstance(await named.ask(Subscribe(node, W1, W1, 5)), Subscribed)
-    # As it is until the heartbeat after the frontend's first.
+    # As before the heartbeat that follows the frontend's first.
     nameless.frontend = NO_FRONTEND
     await published(nameless, node, 3)
     await door.until(lambda: len(door.deliveries) == 3)
 
 
 async def test_collection(make_nameless: MakeNameless, node: str) -> None:
-    """R12, guarantee 3: a lease of a collection works on all queues below it, those that come later too, with one credit."""
+    """R12, guarantee 3: a lease of a collection works on all queues below it, later ones too, with one credit."""
     one, two = await make_nameless(), await make_nameless()
     await declared(one, node, pubsub__node_type="collection")
     for leaf in ("a", "b"):
@@ -287,7 +290,7 @@ async def test_collection(make_nameless: MakeNameless, node: str) -> None:
 
 
 async def test_whose(make_nameless: MakeNameless, node: str) -> None:
-    """R18: a lease is its owner's and the node's owners'; one of a queue that asks for approval begins when that is given."""
+    """R18: a lease belongs to its owner and the node's owners; on a queue that needs approval it begins with the approval."""
     core = await make_nameless()
     await declared(core, node)
     bob, eve = Jid("bob@x"), Jid("eve@x")
@@ -304,7 +307,7 @@ async def test_whose(make_nameless: MakeNameless, node: str) -> None:
 
 
 class Shift:
-    """Workers at doors and leases, all of whom take the same time for an item."""
+    """Workers at doors and leases, all of which take the same time for an item."""
 
     def __init__(self, node: str, count: int) -> None:
         """Begin a shift of so many items."""
@@ -323,7 +326,7 @@ class Shift:
         self.done[delivery.subscriber] += isinstance(outcome, Retracted)
 
     async def sent_to(self, core: RedisCore, door: Door) -> None:
-        """Work on what a door is handed."""
+        """Work on what a door delivers."""
         taken = 0
         async with asyncio.TaskGroup() as group:
             while not self.over:
@@ -334,7 +337,7 @@ class Shift:
                     group.create_task(self._work(core, delivery))
 
     async def come(self, core: RedisCore, jid: Jid) -> None:
-        """Come for what a lease holds and work on it."""
+        """Fetch what a lease holds and work on it."""
         while not self.over:
             result = await core.ask(Fetch(self.node, ALICE, jid, 60_000, 1))
             assert isinstance(result, Fetched)
@@ -343,7 +346,7 @@ class Shift:
             self.done[jid] += len(result.items)
 
     async def watch(self, store: Store) -> None:
-        """Look at who holds how much, again and again."""
+        """Check who holds how much, again and again."""
         async with store.client() as client:
             found: list[bytes] = []
             while not found:
@@ -378,7 +381,7 @@ async def test_a_hundred_share(make_core: MakeCore, make_nameless: MakeNameless,
 
 
 async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
-    """R12, guarantee 3: one credit over queues by their names, also those that come later; the collection ends with its lease."""
+    """R12, guarantee 3: one credit for queues named by patterns, later ones too; the collection ends with its lease."""
     one, two = await make_nameless(), await make_nameless()
     for leaf in ("a/x", "b/x", "b/y", "c"):
         await declared(one, f"{node}/{leaf}")
@@ -399,7 +402,7 @@ async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
     assert await all_worked(two, view, jid, 5, 2) == {f"{node}/d/x": 5}
     await published(one, f"{node}/c", 3)
     assert len((await fetched(two, view, jid, 5)).items) <= 2
-    # Its owner has it for a second more, and then comes no more.
+    # Its owner has it for a second more, and then does not return.
     assert isinstance(await two.ask(Fetch(view, ALICE, jid, 1_000)), Fetched)
     async with asyncio.timeout(20):
         while isinstance(await one.ask(Describe(view, ALICE, as_owner=True)), Described):  # noqa: ASYNC110  (nobody says so)
@@ -409,7 +412,7 @@ async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
 
 
 async def test_one_looks_for_all(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R15: of many who wait in one process each hears soon of what another hands it, also when the one who looks has left."""
+    """R15: each of many waiting fetches soon learns of items of its own process, also when the one that looks has left."""
     monkeypatch.setattr(long_poll, "_OWN_LOOK_SECONDS", 60.0)
     one, two = await make_nameless(), await make_nameless()
     await declared(one, node)
@@ -423,7 +426,7 @@ async def test_one_looks_for_all(make_nameless: MakeNameless, node: str, monkeyp
 
 
 async def counted(core: RedisCore, node: str) -> tuple[int, int, int]:
-    """Count what waits, what is locked, and what the node's dead letters have."""
+    """Count waiting and locked items, and the node's dead letters."""
     found = await core.ask(Stats(node, ALICE))
     dead = await core.ask(Stats(f"{node}/dead", ALICE))
     assert isinstance(found, Counted)
@@ -433,7 +436,7 @@ async def counted(core: RedisCore, node: str) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("partitions", ["1", "4"])
 async def test_nobody_fetches(make_core: MakeCore, make_nameless: MakeNameless, node: str, partitions: str) -> None:
-    """A6: a lease that nobody attends uses up no tries: five of five live on, and are had as new by who comes at last."""
+    """A6: a lease that nobody fetches uses no tries: five of five items survive, and are new for a later fetch."""
     await make_core()
     nameless = await make_nameless()
     options = {"stanzaq__lock_seconds": "1", "stanzaq__max_deliveries": "3", "stanzaq__partitions": partitions}
@@ -443,8 +446,8 @@ async def test_nobody_fetches(make_core: MakeCore, make_nameless: MakeNameless, 
     # A lock each second would make three tries.
     await asyncio.sleep(4.5)
     assert await counted(nameless, node) == (5, 0, 0)
-    # Also one that does not wait is handed what there is, as soon as it comes; of several partitions another may have to give
-    # the credit first, so that it comes again.
+    # A fetch that does not wait gets what there is, at once; with several partitions another may have to grant the
+    # credit first, so fetch again.
     found = await fetched(nameless, node, jid)
     async with asyncio.timeout(10):
         while partitions != "1" and not found.items:
@@ -457,7 +460,7 @@ async def test_nobody_fetches(make_core: MakeCore, make_nameless: MakeNameless, 
 async def test_beside_a_live_worker(
     make_core: MakeCore, make_nameless: MakeNameless, node: str, partitions: str
 ) -> None:
-    """A6: what is set aside for a lease that never comes goes to the worker that is there: all ten, each the first time."""
+    """A6: items reserved for a lease that never fetches go to the live worker: all ten, each on the first try."""
     named, door = await make_core()
     nameless = await make_nameless()
     options = {"stanzaq__lock_seconds": "1", "stanzaq__max_deliveries": "3", "stanzaq__partitions": partitions}

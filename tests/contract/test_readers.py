@@ -1,7 +1,7 @@
-"""Readers of one log under every mixture of publishes, commits, lost replies, rescues and trims that Hypothesis thinks of.
+"""Readers of one log under every mixture of publishes, commits, lost replies, takeovers and trims that Hypothesis makes.
 
-Whatever happens, a reader is never handed more than its credit, first receives entries in the order of the log, and in the
-end has all of them but those of which it was told that they are lost (E1, E2, EX7, X8).
+A reader never gets more than its credit, first receives entries in the order of the log, and in the end has all of them
+except those reported as lost (E1, E2, EX7, X8).
 """
 
 import secrets
@@ -53,7 +53,7 @@ class Play:
             self.queue.follow(jid, credit)
 
     def hear(self, answer: Answer, *, lost: bool) -> None:
-        """Let what a script handed out reach the readers, or die with its frontend."""
+        """Deliver what a script handed out to the readers, or lose it with its frontend."""
         assert answer.code == "ok"
         for subid, credit in self.outstanding().items():
             assert credit <= READERS[subid]
@@ -67,7 +67,7 @@ class Play:
             self.gaps[one.jid] += one.stage == "gap"
 
     def outstanding(self) -> dict[str, int]:
-        """Count what each reader has not committed, by its JID."""
+        """Count the uncommitted entries of each reader, by its JID."""
         found: Any = self.queue.client.zrange(self.queue.key("uncommitted"), 0, -1)
         lines: Any = self.queue.client.hgetall(self.queue.key("subscribers"))
         jids = {subid: line.split(b" ", 3)[3].decode() for subid, line in lines.items()}
@@ -77,7 +77,7 @@ class Play:
         return counts
 
     def crash(self) -> None:
-        """Let a frontend die, and the next take over what it had not marked."""
+        """Let a frontend die, and the next take over its unsent deliveries."""
         dead = self.queue.frontend
         self.lives += 1
         self.queue.frontend = f"f{self.lives}"
@@ -115,7 +115,7 @@ class Play:
 
 
 def place(one: Delivered) -> tuple[int, int]:
-    """Give where an entry stands."""
+    """Return the position of an entry."""
     ms, _, seq = one.position.partition("-")
     return int(ms), int(seq)
 
@@ -123,7 +123,7 @@ def place(one: Delivered) -> tuple[int, int]:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(taken=steps, keep=st.sampled_from((4, 1000)))
 def test_readers(client: "redis.Redis", taken: list[tuple[str, str, int, bool]], keep: int) -> None:
-    """Nothing is lost in silence, nothing comes out of order, and credit holds."""
+    """Nothing is lost without a report, nothing comes out of order, and credit holds."""
     play = Play(client, keep)
     for what, jid, count, lost in taken:
         play.step(what, jid, count, lost=lost)

@@ -1,4 +1,4 @@
-"""Reserved items over a real server: the two steps on two frontends, crashes between them, and who may (RX1)."""
+"""Reserved items over a real server: the two steps on two frontends, crashes between them, and permissions (RX1)."""
 
 import asyncio
 
@@ -26,25 +26,25 @@ async def reserved(core: RedisCore, node: str, sender: Jid = ALICE) -> str:
 
 
 def redeem(node: str, item: str, body: bytes = b"payload", sender: Jid = ALICE) -> Redeem:
-    """Bring its body."""
+    """Send its body."""
     return Redeem(node, sender, item, body, len(body))
 
 
 async def listed(core: RedisCore, node: str) -> tuple[Listed, ...]:
-    """Look into the node."""
+    """Browse the node."""
     browsed = await core.ask(Browse(node, ALICE, (), 500))
     assert isinstance(browsed, Browsed)
     return browsed.items
 
 
 def problem(result: Result) -> Problem:
-    """Give why it was refused."""
+    """Return the problem of a refusal."""
     assert isinstance(result, Refused)
     return result.problem
 
 
 async def test_two_frontends(make_core: MakeCore, node: str) -> None:
-    """However often and wherever the body is sent, there is one item, also when it has been worked off meanwhile."""
+    """However often and wherever the body is sent, there is one item, also after a worker has finished it."""
     one, other = [(await make_core())[0] for _frontend in range(2)]
     await one.ask(Declare(node, ALICE, {"stanzaq#partitions": ("4",)}))
     item = await reserved(one, node)
@@ -59,7 +59,7 @@ async def test_two_frontends(make_core: MakeCore, node: str) -> None:
 
 
 async def test_whose_it_is(make_core: MakeCore, node: str) -> None:
-    """An id is reserved for one sender in one node; whoever may not publish reserves nothing."""
+    """An id is reserved for one sender in one node; a JID that may not publish reserves nothing."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Declare(f"{node}-2", ALICE, {}))
@@ -82,7 +82,7 @@ async def test_too_late(make_core: MakeCore, node: str) -> None:
 
 
 async def test_a_body_too_big(make_core: MakeCore, node: str) -> None:
-    """A body that the node refuses uses nothing up; a node that goes takes its reservations with it."""
+    """A body that the node refuses uses nothing up; a deleted node takes its reservations with it."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {"pubsub#max_payload_size": ("10",)}))
     item = await reserved(core, node)
@@ -94,7 +94,7 @@ async def test_a_body_too_big(make_core: MakeCore, node: str) -> None:
 
 
 async def test_dies_between_its_steps(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a frontend has taken and not published, another one publishes, once, whether or not the body comes again."""
+    """A message accepted by a frontend that dies is published by another, once, whether or not the body comes again."""
     monkeypatch.setattr(exactly_once, "LATE_MS", 200)
     dying, _ = await make_core()
     await dying.ask(Declare(node, ALICE, {}))

@@ -1,4 +1,4 @@
-"""What a killed Redis and a lost reply leave behind: all that was answered, and once what is asked again (guarantee 1)."""
+"""After a killed Redis or a lost reply: all answered changes are there, and repeated requests count once (guarantee 1)."""
 
 import asyncio
 import itertools
@@ -28,14 +28,14 @@ def item(node: str, item_id: str) -> Publish:
 
 
 async def listed(core: RedisCore, node: str) -> list[tuple[str, str]]:
-    """Name the items of a node, each with its state."""
+    """Return the items of a node, each with its state."""
     browsed = await core.ask(Browse(node, ALICE, (), 1_000))
     assert isinstance(browsed, Browsed)
     return [(each.item_id, each.state) for each in browsed.items]
 
 
 async def test_restart(make_core: MakeCore, node: str, tmp_path: Path) -> None:
-    """Guarantee 1: with AOF `always` a killed Redis loses nothing that was answered; meanwhile everyone is answered."""
+    """Guarantee 1: with AOF `always` a killed Redis loses nothing that was answered; meanwhile every command is answered."""
     with RedisServer(tmp_path / "redis", options=SURE) as server:
         core, door = await make_core(server.url)
         await core.ask(Declare(node, ALICE, {}))
@@ -54,7 +54,7 @@ async def test_restart(make_core: MakeCore, node: str, tmp_path: Path) -> None:
 
 
 async def test_killed_in_the_middle(make_core: MakeCore, node: str, tmp_path: Path) -> None:
-    """Guarantee 1: Redis dies while items pour in; what was answered is there, and what is asked again is there once."""
+    """Guarantee 1: Redis dies during a burst of publishes; answered items are there, and repeated ones are there once."""
     answered, unanswered = set[str](), set[str]()
 
     async def pour(core: RedisCore, publisher: int, enough: asyncio.Event) -> None:
@@ -87,7 +87,7 @@ async def test_killed_in_the_middle(make_core: MakeCore, node: str, tmp_path: Pa
 @pytest.mark.parametrize("dedupe", ["overwrite", "ignore"])
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedupe: str, *, restarted: bool) -> None:
-    """Q27, X1: whose reply was lost may ask again with the same ids; it is answered as if heard and nothing is doubled."""
+    """Q27, X1: after a lost reply a client may repeat with the same ids: it gets the answer, and nothing is duplicated."""
     with RedisServer(tmp_path / "redis", options=SURE) as server:
         async with LossyNetwork(server.url.removeprefix("unix://")) as network:
             core, door = await make_core(network.url, redis_timeout=0.3)
@@ -102,7 +102,7 @@ async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedup
                 Unlock(node, W1, "back", tokens["back"], delay_ms=60_000, request="r2"),
             ]
             for request in requests:
-                # On a connection that is new because one was lost nothing would come as far as Redis.
+                # On a connection that replaces a lost one nothing would reach Redis.
                 while isinstance(await core.ask(Stats(node, ALICE)), Refused):  # noqa: ASYNC110  (asked, not told)
                     await asyncio.sleep(0.02)
                 network.answered.clear()
@@ -113,7 +113,7 @@ async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedup
             if restarted:
                 server.kill()
                 server.start()
-            # A busy machine may need more time to connect than Redis is given here to answer.
+            # A busy machine may need longer to connect than Redis is given here to answer.
             async with asyncio.timeout(10):
                 while core.healthy():  # noqa: ASYNC110  (the next heartbeat tells nobody)
                     await asyncio.sleep(0.05)
@@ -123,20 +123,20 @@ async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedup
             assert unlocked == Unlocked(W1, replayed=True)
             await door.until(lambda: "new" in {delivery.item_id for delivery in door.deliveries})
             assert isinstance(await core.ask(Retract(node, W1, "new")), Retracted)
-            # Who overwrites an item that a worker has says what comes after it (X1): no frontend remembers a publish.
+            # Overwriting a locked item sets its successor (X1): no frontend remembers a publish.
             once_more = [("new", "locked")] if dedupe == "overwrite" else []
             assert sorted(await listed(core, node)) == [("back", "delayed"), *once_more]
             await core.stop()
 
 
 async def test_idle_connections(tmp_path: Path) -> None:
-    """A Redis that is back serves everybody: connections that it has closed meanwhile cost nobody an error."""
+    """After a restart of Redis everyone is served: connections that it closed meanwhile cause no error."""
     with RedisServer(tmp_path / "redis", port=0) as server:
         connected = Server.connect(server.url, lua_directory(), 1.0)
         await asyncio.gather(*(connected.command("DBSIZE") for _ in range(10)))
         server.kill()
         server.start()
-        # The loop has to hear of it.
+        # The event loop has to notice it.
         await asyncio.sleep(0.05)
         assert await asyncio.gather(*(connected.command("DBSIZE") for _ in range(10))) == [0] * 10
         await connected.close()

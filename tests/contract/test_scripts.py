@@ -1,4 +1,4 @@
-"""Redis forgets the operations, knows none of them or forbids functions: order holds, and they are loaded once for all."""
+"""Redis loses the operations, has none of them or forbids functions: order holds, and they are loaded once for all."""
 
 import asyncio
 import shutil
@@ -31,13 +31,13 @@ from tests.operations import as_user, make_user
 
 ALICE = Jid("alice@x/home")
 TIMEOUT = 10.0
-"""REDIS_TIMEOUT of those that wait for nothing: so long on a slow machine."""
+"""REDIS_TIMEOUT of commands that must not wait: long enough for a slow machine."""
 FOLDER = lua_directory()
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    """Give a server whose functions and scripts are nobody else's."""
+    """Provide a server for functions and scripts of this module only."""
     with RedisServer(tmp_path / "redis") as server:
         yield server
 
@@ -52,7 +52,7 @@ def forget(server: RedisServer, *known: str) -> None:
 
 
 def without_functions(server: RedisServer) -> str:
-    """Make a user who may do anything but have functions; gives the URL for it."""
+    """Create a user who may do anything but use functions; return the URL for it."""
     with redis.Redis.from_url(server.url) as client:
         client.execute_command("ACL", "SETUSER", "scripts", "on", ">word", "~*", "+@all", "-function", "-fcall")
     return server.url.replace("://", "://scripts:word@", 1)
@@ -70,7 +70,7 @@ async def listed(core: RedisCore, node: str) -> list[str]:
 async def test_some_are_known(
     make_core: MakeCore, server: RedisServer, node: str, packaging: Packaging, *, connected: bool
 ) -> None:
-    """Core.submit: a sender's retract never runs before the publish that it sent earlier, whichever of them Redis knows."""
+    """Core.submit: a sender's retract never runs before the publish that it sent earlier, whichever of them Redis has loaded."""
     core, _ = await make_core(server.url, redis_packaging=packaging)
     await core.ask(Declare(node, ALICE, {}))
     if not connected:
@@ -82,7 +82,7 @@ async def test_some_are_known(
     asked = Asked(core)
     asked.submit(Publish(node, ALICE, "i", b"x", 1), Retract(node, ALICE, "i"), Publish(node, ALICE, "after", b"x", 1))
     before, retracted, after = await asked.settled()
-    # What was overtaken has not run, and its sender may ask again.
+    # An overtaken command has not run, and its sender may repeat it.
     assert isinstance(before, Published) is isinstance(retracted, Retracted)
     assert isinstance(before, Published) or (isinstance(before, Refused) and before.problem.retryable)
     assert after == Published("after")
@@ -102,7 +102,7 @@ def loads(server: RedisServer) -> int:
 async def test_loaded_once(
     make_core: MakeCore, server: RedisServer, node: str, packaging: Packaging, most: int
 ) -> None:
-    """A frontend whose 64 connections find that Redis has forgotten all operations loads them once, and what is for people."""
+    """A frontend whose 64 connections find all operations missing loads them once, and the library for redis-cli."""
     core, _ = await make_core(server.url, redis_packaging=packaging)
     nodes = [f"{node}-{number}" for number in range(100)]
     await asyncio.gather(*(core.ask(Declare(name, ALICE, {})) for name in nodes))
@@ -121,7 +121,7 @@ async def test_loaded_once(
 
 
 async def test_forbidden(make_core: MakeCore, server: RedisServer, node: str) -> None:
-    """Where functions are not to be had, scripts are used, with a line in the log; who insists on functions is told."""
+    """Where functions are forbidden, scripts are used, with a line in the log; a frontend that requires functions is told."""
     url = without_functions(server)
     with capture_logs() as logs:
         core, _ = await make_core(url)
@@ -143,7 +143,7 @@ async def test_forbidden(make_core: MakeCore, server: RedisServer, node: str) ->
 
 
 async def not_ready(url: str, packaging: Packaging = Packaging.AUTO) -> tuple[RedisCore, "asyncio.Task[None]", str]:
-    """Give a core that waits for Redis to take the operations, its start, and why it is not ready, which the log tells once."""
+    """Return a core that waits for Redis to accept the operations, its start, and the reason, which the log gives once."""
     given: Any = {"redis_url": url, "xmpp_domain": "q.localhost", "xmpp_secret": "none", "redis_timeout": TIMEOUT}
     core = RedisCore(Settings(**given, redis_packaging=packaging), Door())
     with capture_logs() as logs:
@@ -158,7 +158,7 @@ async def not_ready(url: str, packaging: Packaging = Packaging.AUTO) -> tuple[Re
 
 
 async def refused_in_time(core: RedisCore, node: str) -> Refused:
-    """Have many ask at once, none of whom waits longer than REDIS_TIMEOUT; gives what they are all told."""
+    """Run many commands at once, none of which waits longer than REDIS_TIMEOUT; return their common refusal."""
     began = time.monotonic()
     answers = await asyncio.gather(*(core.ask(Declare(f"{node}-{number}", ALICE, {})) for number in range(100)))
     assert time.monotonic() - began < TIMEOUT
@@ -168,7 +168,7 @@ async def refused_in_time(core: RedisCore, node: str) -> Refused:
 
 
 async def serves(core: RedisCore, start: "asyncio.Task[None]", node: str) -> None:
-    """See that a core has come up by itself."""
+    """Check that a core has started by itself."""
     await asyncio.wait_for(start, 30)
     assert core.healthy() == []
     await core.ask(Declare(node, ALICE, {}))
@@ -178,7 +178,7 @@ async def serves(core: RedisCore, start: "asyncio.Task[None]", node: str) -> Non
 
 @pytest.mark.parametrize("packaging", [Packaging.AUTO, Packaging.FUNCTIONS])
 async def test_no_memory(server: RedisServer, node: str, packaging: Packaging) -> None:
-    """A Redis whose memory is full takes no library: the frontend says so and what to do, and comes up when there is room."""
+    """A Redis with full memory accepts no library: the frontend says so and what to do, and starts when there is room."""
     with redis.Redis.from_url(server.url) as client:
         client.config_set("maxmemory", 1)
         core, start, reason = await not_ready(server.url, packaging)
@@ -193,7 +193,7 @@ async def test_no_memory(server: RedisServer, node: str, packaging: Packaging) -
 
 @pytest.mark.parametrize("store", ["cluster"], indirect=True)
 async def test_no_memory_on_one_master(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
-    """One master of a cluster takes no library: the log says which, its nodes are refused in time, those of others are served."""
+    """One master of a cluster accepts no library: the log names it, its nodes are refused in time, those of others are served."""
     full = next(m for m in redis_cluster.masters() if m is not redis_cluster.owner(slot(keys.of_service("frontends"))))
     theirs = next(n for n in map(str, range(1000)) if redis_cluster.owner(slot(keys.of_node("node", n))) is full)
     for command in (("FUNCTION", "FLUSH"), ("CONFIG", "SET", "maxmemory", 1)):
@@ -204,7 +204,7 @@ async def test_no_memory_on_one_master(make_core: MakeCore, redis_cluster: Redis
             began = time.monotonic()
             refused = await core.ask(Declare(theirs, ALICE, {}))
             assert isinstance(refused, Refused) and refused.problem is Problem.OUT_OF_MEMORY
-            # Nobody waits for what only an operator can change.
+            # Nobody waits for a change that only an operator can make.
             assert time.monotonic() - began < TIMEOUT / 2
         (line,) = (line for line in logs if line["event"] == "Redis rejects the operations")
         assert line["error"].startswith(
@@ -231,7 +231,7 @@ def slot(key: str) -> int:
 async def test_may_not_load(
     server: RedisServer, node: str, packaging: Packaging, denied: tuple[str, ...], missing: str
 ) -> None:
-    """A user who may not load the operations is told which command is missing, and where; with it the frontend comes up."""
+    """A user who may not load the operations is told which command is missing, and where; with it the frontend starts."""
     make_user(server.url, "stanzaq", *denied)
     core, start, reason = await not_ready(as_user(server.url, "stanzaq"), packaging)
     assert reason == (
@@ -243,7 +243,7 @@ async def test_may_not_load(
 
 
 async def test_may_not_load_functions(make_core: MakeCore, server: RedisServer, node: str) -> None:
-    """Where scripts may be loaded and no library, they are used: a user of the version before has just these rights."""
+    """Where scripts may be loaded and no library, they are used: a user of the previous version has just these rights."""
     make_user(server.url, "stanzaq", "-function|load")
     core, _ = await make_core(as_user(server.url, "stanzaq"))
     await core.ask(Declare(node, ALICE, {}))
@@ -268,7 +268,7 @@ async def test_does_not_compile(
 
 
 async def test_versions_side_by_side(make_core: MakeCore, server: RedisServer, node: str) -> None:
-    """Another version's library stands beside ours, and neither is in the other's way."""
+    """Another version's library is loaded beside ours, and neither disturbs the other."""
     whole = library(FOLDER)
     with redis.Redis.from_url(server.url) as client:
         client.function_load(whole.text.replace(whole.name, "stanzaq_000000000000"))
@@ -279,9 +279,9 @@ async def test_versions_side_by_side(make_core: MakeCore, server: RedisServer, n
 
 
 async def test_unused_libraries(make_core: MakeCore, server: RedisServer, node: str) -> None:
-    """A library that nobody has named for a day is dropped; one in use, or found for the first time, stays.
+    """A library that nobody has used for a day is dropped; one in use, or found for the first time, stays.
 
-    The one for people stays, and so do other people's, whatever their names.
+    The one for redis-cli stays, and so do foreign ones, whatever their names.
     """
     whole = library(FOLDER)
     with redis.Redis.from_url(server.url) as client:
@@ -291,7 +291,7 @@ async def test_unused_libraries(make_core: MakeCore, server: RedisServer, node: 
         await core.ask(Declare(node, ALICE, {}))
         libraries = Libraries(core._server)
         named = keys.of_service("libraries")
-        # Found first a day ago, and used since then by nobody; ours has been in use all the time.
+        # First found a day ago, and unused since; ours has been in use all the time.
         long_ago = int(time.time() * 1000) - KEPT_MS - 10_000
         gone = ("stanzaq_000000000000", "stanzaq_222222222222", "stanzaq", "stanzaq_of_a_team", "another")
         client.zadd(named, dict.fromkeys((*gone, whole.name), long_ago))
@@ -304,7 +304,7 @@ async def test_unused_libraries(make_core: MakeCore, server: RedisServer, node: 
 
 @EVERYWHERE
 async def test_forgotten_again_and_again(make_core: MakeCore, store: Store, node: str) -> None:
-    """Guarantee 8: while somebody has Redis forget its functions, publishes are answered, and each that was is there once."""
+    """Guarantee 8: while Redis is made to forget its functions, publishes are answered, and answered items are there once."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Subscriptions that select, over a real server: said, shown and refused, and work that finds those who select it."""
+"""Subscriptions with selectors, over a real server: requested, shown and refused, and items that find their subscribers."""
 
 import asyncio
 import random
@@ -58,7 +58,7 @@ def refused(outcome: object, problem: Problem = Problem.OPTIONS_INVALID) -> str:
 
 @pytest.mark.parametrize("partitions", [1, 3])
 async def test_said_and_shown(core: RedisCore, door: Door, node: str, partitions: int) -> None:
-    """P13, issue 9: a selector is granted as it was said, kept when another option changes, and changed and taken away."""
+    """P13, issue 9: a selector is granted as requested, kept when another option changes, and changed and removed."""
     await declared(core, node, partitions)
     said = "color\n IN ('red',\t'grün')"
     granted = await core.ask(subscribe(node, W1, 2, said))
@@ -81,7 +81,7 @@ async def test_said_and_shown(core: RedisCore, door: Door, node: str, partitions
 
 
 async def test_refusals(core: RedisCore, node: str) -> None:
-    """Bad input costs its sender a clear error: where a selector cannot be read, and where there is nothing to select."""
+    """Bad input is a clear error for its sender: an unreadable selector, or one where nothing can be selected."""
     await declared(core, node, 2)
     assert "character 9" in refused(await core.ask(subscribe(node, W1, 2, "color = ")))
     assert isinstance(await core.ask(subscribe(node, W1, 2, IS_RED)), Subscribed)
@@ -101,7 +101,7 @@ async def test_refusals(core: RedisCore, node: str) -> None:
 
 
 async def test_below_a_collection(core: RedisCore, door: Door, node: str) -> None:
-    """H6: a subscription to a collection selects in all leaves, beside whoever is subscribed to one of them."""
+    """H6: a subscription to a collection selects in all leaves, beside subscribers of one of them."""
     top, leaves = f"{node}-all", [f"{node}-{number}" for number in range(2)]
     assert await core.ask(Declare(top, ALICE, {"pubsub#node_type": ("collection",)})) == Declared(top)
     for leaf in leaves:
@@ -125,7 +125,7 @@ async def test_below_a_collection(core: RedisCore, door: Door, node: str) -> Non
 
 
 class Workers:
-    """Workers of several frontends, who finish, give back and go on, and are never handed what they do not select."""
+    """Workers of several frontends that acknowledge and release, and never get an item that they do not select."""
 
     def __init__(self, node: str, dice: random.Random) -> None:
         """Begin with nobody."""
@@ -136,7 +136,7 @@ class Workers:
         self.done: list[str] = []
 
     async def join(self, core: RedisCore, jid: Jid, credit: int, selector: str = "") -> None:
-        """Let one come."""
+        """Add a worker."""
         self.chosen[jid] = (credit, selector)
         self.held.setdefault(jid, {})
         assert isinstance(await core.ask(subscribe(self.node, jid, credit, selector)), Subscribed)
@@ -151,7 +151,7 @@ class Workers:
         assert len(held) <= credit, "credit exceeded"
 
     async def finish(self, core: RedisCore, jid: Jid) -> None:
-        """Finish one of what a worker holds, or give it back."""
+        """Acknowledge or release one of a worker's items."""
         delivery = self.held[jid].pop(self.dice.choice(list(self.held[jid])))
         number, token = delivery.partition.number, delivery.token
         if self.dice.random() < 0.2:
@@ -165,7 +165,7 @@ class Workers:
 
 @pytest.mark.parametrize(("seed", "partitions"), [(0, 1), (1, 4), (2, 7)])
 async def test_play(make_core: MakeCore, node: str, seed: int, partitions: int) -> None:
-    """Credit finds the work that it selects in whatever partition; what nobody selects waits, and goes in the end."""
+    """Credit finds the items that it selects in whatever partition; items that nobody selects wait, and go in the end."""
     fronts = [await make_core(), await make_core()]
     cores = [core for core, _door in fronts]
     dice = random.Random(seed)
@@ -203,7 +203,7 @@ async def test_play(make_core: MakeCore, node: str, seed: int, partitions: int) 
 
 
 async def test_nobody_asks_in_vain(core: RedisCore, node: str, store: Store) -> None:
-    """What nobody selects, and what waits for somebody without credit, keeps no partition and no frontend busy."""
+    """Items that nobody selects, or that wait for somebody without credit, keep no partition and no frontend busy."""
     await declared(core, node, 3)
     await core.ask(subscribe(node, W1, 1, IS_RED))
     for number in range(3):

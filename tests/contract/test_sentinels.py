@@ -1,4 +1,4 @@
-"""The core on a Redis that sentinels watch: masters that die, and masters that come back and are none any more."""
+"""The core on a Redis with sentinels: masters that die, and former masters that come back."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ def item(node: str, item_id: str | None = None) -> Publish:
 
 
 async def published(core: RedisCore, node: str) -> float:
-    """Publish until it succeeds; gives how long the longest try took."""
+    """Publish until it succeeds; return how long the longest try took."""
     loop = asyncio.get_running_loop()
     began, longest = loop.time(), 0.0
     answer: Any = None
@@ -43,10 +43,10 @@ async def published(core: RedisCore, node: str) -> float:
 
 
 async def test_a_killed_master(make_core: MakeCore, redis_sentinels: RedisSentinels, store: Store, node: str) -> None:
-    """SIGKILL of the master: askers are answered in time, work goes on at the replica, and nothing more at the old one.
+    """SIGKILL of the master: commands are answered in time, work continues at the replica, and nothing more at the old one.
 
-    The old master comes back empty and believes that it is one; the sentinels have not told it yet. So does a client that
-    has slept through all of it.
+    The old master comes back empty and believes that it still is one; the sentinels have not told it yet. So does a
+    client that slept through all of it.
     """
     sleeper = Server.connect(store.url, lua_directory(), 2.0)
     await sleeper.command("SET", "sq:sleeper", "before")
@@ -72,7 +72,7 @@ async def test_a_killed_master(make_core: MakeCore, redis_sentinels: RedisSentin
 
 
 async def test_a_demoted_master(make_core: MakeCore, redis_sentinels: RedisSentinels, node: str) -> None:
-    """A master that is replaced while it lives, and is not told for long, is left by itself within a second."""
+    """A master that was replaced while it lives, and does not know it for long, is left within a second."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     old = redis_sentinels.master()

@@ -58,7 +58,7 @@ MOST = 3
 
 
 async def declared(core: RedisCore, node: str, shape: str) -> str:
-    """Create a node where a JID may have several, of one partition or four, or a collection over two leaves; gives a leaf."""
+    """Create a node where a JID may have several, of one partition or four, or a collection over two leaves; return a leaf."""
     if shape != "tree":
         options = {**SEVERAL, "stanzaq#partitions": ("4" if shape == "parts" else "1",)}
         assert await core.ask(Declare(node, ALICE, options)) == Declared(node)
@@ -84,20 +84,20 @@ async def published(core: RedisCore, node: str, count: int) -> None:
 
 
 async def problem(core: RedisCore, command: object) -> Problem | None:
-    """Tell why a command is refused."""
+    """Return the problem of a refusal."""
     outcome: Result = await core.ask(command)  # type: ignore[arg-type]
     return outcome.problem if isinstance(outcome, Refused) else None
 
 
 async def settled(holds: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until this is true."""
     async with asyncio.timeout(10):
         while not holds():  # noqa: ASYNC110  (several doors have an event each)
             await asyncio.sleep(0.02)
 
 
 async def names(core: RedisCore, node: str, jid: Jid = W1) -> list[str]:
-    """Name a JID's subscriptions to a node, as it is told itself."""
+    """Return the subids of a JID's subscriptions to a node, from its own list."""
     listed = await core.ask(Subscriptions(jid, node))
     assert isinstance(listed, SubscriptionList)
     return sorted(each.subid for each in listed.subscriptions)
@@ -106,7 +106,7 @@ async def names(core: RedisCore, node: str, jid: Jid = W1) -> list[str]:
 @EVERYWHERE
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> None:
-    """P11, P12, Q9, Q34: each subscribe makes one with a subid, options and credit of its own; it is named, and ends alone."""
+    """P11, P12, Q9, Q34: each subscribe creates one with a subid, options and credit of its own; it is named, and ends alone."""
     core, door = await make_core()
     leaf = await declared(core, node, shape)
     first, second = await subscribed(core, node, 2), await subscribed(core, node, 3)
@@ -115,7 +115,7 @@ async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> No
     await door.until(lambda: len(door.deliveries) == 5)
     held = {each.subid: [d for d in door.deliveries if d.subid == each.subid] for each in (first, second)}
     assert [len(held[each.subid]) for each in (first, second)] == [2, 3]
-    # Which of them is meant is to be said, and rightly.
+    # Commands have to name one of them, correctly.
     for wrong in (
         Options(node, W1, W1, ""),
         SetSubscriptionOptions(node, W1, W1, "", 5),
@@ -130,7 +130,7 @@ async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> No
     if shape != "tree":
         assert isinstance(await core.ask(Browse(node, W1, (), 5, subid=second.subid)), Browsed)
         assert await problem(core, Browse(node, W1, (), 5, subid=family(W1)[5])) is Problem.SUBID_INVALID
-        # Another door has nothing to say of it.
+        # Another command does not need a subid.
         assert isinstance(await core.ask(Browse(node, W1, (), 5)), Browsed)
     assert await core.ask(Options(node, W1, W1, second.subid)) == second
     # A token names the lock, and so its subscription; without one it is found among them.
@@ -143,14 +143,14 @@ async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> No
     assert isinstance(back, Unlocked) and (back.holder, back.subid) == (W1, first.subid)
     await door.until(lambda: len(door.deliveries) == 7)
     assert sorted(d.subid for d in door.deliveries[5:]) == sorted([first.subid, second.subid])
-    # The end of one is not that of the other.
+    # Ending one does not end the other.
     assert await core.ask(Unsubscribe(node, W1, W1, first.subid)) == Unsubscribed(W1, first.subid)
     assert await names(core, node) == [second.subid]
     assert await core.ask(Options(node, W1, W1, "")) == second
     assert await problem(core, Options(node, W1, W1, first.subid)) is Problem.SUBID_INVALID
     adjusted = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 4))
     assert isinstance(adjusted, Subscribed) and (adjusted.subid, adjusted.credit) == (second.subid, 4)
-    # What it had locked it still has; presence ends that, too, when the JID goes.
+    # It keeps its locks; presence ends those, too, when the JID goes.
     locks = await core.ask(Locks(leaf, W1))
     assert isinstance(locks, HeldLocks) and len(locks.locks) >= 5
     assert await core.ask(Presence(W1, available=False)) == Done()
@@ -161,7 +161,7 @@ async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> No
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_owners_and_time(make_core: MakeCore, node: str, shape: str) -> None:
-    """P10, P26, P31: lists name each; an owner ends one or all, a lease ends its own, and each end is told with its subid."""
+    """P10, P26, P31: lists name each; an owner ends one or all, a lease ends its own, and each notice has the subid."""
     core, door = await make_core()
     leaf = await declared(core, node, shape)
     ends = int(time.time() * 1000) + 1_500
@@ -182,7 +182,7 @@ async def test_owners_and_time(make_core: MakeCore, node: str, shape: str) -> No
 
     await settled(lambda: bool(ended()))
     assert ended() == [leased]
-    # What it held goes on, to nobody: the others have all that they asked for.
+    # Its items wait: the others have all the credit that they requested.
     await asyncio.sleep(0.1)
     locks = await core.ask(Locks(leaf, W1))
     assert isinstance(locks, HeldLocks) and len(locks.locks) == 2
@@ -190,7 +190,7 @@ async def test_owners_and_time(make_core: MakeCore, node: str, shape: str) -> No
     assert (ended(), await names(core, node)) == ([leased, last], [first])
     again = await subscribed(core, node, 1)
     assert again.subid == leased
-    # An owner who names no subid means all that the JID has.
+    # An owner who names no subid means all subscriptions of the JID.
     failed = await core.ask(
         ManageSubscribers(node, ALICE, (Change(W1, family(W1)[9], "none"), Change(W2, "", "subscribed")))
     )
@@ -199,13 +199,13 @@ async def test_owners_and_time(make_core: MakeCore, node: str, shape: str) -> No
     assert sorted(ended()[2:]) == sorted([first, again.subid]) and await names(core, node) == []
     for _ in range(2):
         await subscribed(core, node, 1)
-    # Whoever is shut out loses all of them.
+    # An outcast loses all of them.
     assert await core.ask(Affiliate(node, ALICE, {Jid("w1@x"): "outcast"})) == Done()
     assert sorted(ended()[4:]) == sorted([first, leased])
 
 
 async def test_bounds(make_core: MakeCore, node: str) -> None:
-    """P11, guarantee 6: a JID has so many and no more; what is one JID's alone is refused, and a log has one for each."""
+    """P11, guarantee 6: the number for a JID is bounded; exclusive subscriptions are refused, and a log has one for each."""
     core, _door = await make_core()
     await declared(core, node, "parts")
     for _ in range(MOST_OF_ONE):
@@ -216,7 +216,7 @@ async def test_bounds(make_core: MakeCore, node: str) -> None:
         assert await problem(core, Subscribe(node, W2, W2, 1, **alone)) is Problem.OPTIONS_INVALID
     log = {**SEVERAL, "pubsub#queueing": ("0",)}
     assert await problem(core, Declare(f"{node}-log", ALICE, log)) is Problem.NOT_ACCEPTABLE
-    # Switched off, it leaves to everybody what there is; a subscribe finds the first of them.
+    # Switched off, existing ones stay; a subscribe finds the first of them.
     assert await core.ask(Configure(node, ALICE, {"stanzaq#multi_subscribe": ("0",)})) == Done()
     first, second, *others = family(W1)
     for each in (first, *others):
@@ -226,7 +226,7 @@ async def test_bounds(make_core: MakeCore, node: str) -> None:
 
 
 async def test_plain_and_told_once(make_core: MakeCore, node: str) -> None:
-    """P11, P24, H6: a plain node says nothing of subids; what is about a node is told once to each JID, news by subscription."""
+    """P11, P24, H6: a plain node shows no subids; a notice about a node comes once to each JID, node events by subscription."""
     core, door = await make_core()
     assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
     assert await subscribed(core, node, 2) == await subscribed(core, node, 2)
@@ -243,7 +243,7 @@ async def test_plain_and_told_once(make_core: MakeCore, node: str) -> None:
 
 
 async def test_told_once_of_the_end(make_core: MakeCore, node: str) -> None:
-    """P24: the end of a node is told once to a JID, however many subscriptions it has."""
+    """P24: a JID is notified once of the end of a node, however many subscriptions it has."""
     core, door = await make_core()
     await declared(core, node, "parts")
     for _ in range(3):
@@ -253,7 +253,7 @@ async def test_told_once_of_the_end(make_core: MakeCore, node: str) -> None:
 
 
 class Play:
-    """Two frontends, two JIDs with up to four subscriptions each, by chance; what is known of each is kept beside."""
+    """Two frontends, two JIDs with up to four subscriptions each, by chance; with records of each."""
 
     def __init__(self, seed: int, node: str, *frontends: tuple[RedisCore, Door]) -> None:
         """Choose by `seed`."""
@@ -271,13 +271,13 @@ class Play:
         return self.chance.choice(self.frontends)[0]
 
     async def begin(self, jid: Jid) -> None:
-        """Let a JID have one more."""
+        """Add a subscription of a JID."""
         made = await subscribed(self.core, self.node, self.chance.randint(1, MOST), jid)
         assert (jid, made.subid) not in self.credit
         self.credit[jid, made.subid] = made.credit
 
     async def subscribe(self) -> None:
-        """Let one of them have one more."""
+        """Add a subscription of either JID."""
         jid = self.chance.choice([W1, W2])
         if sum(whose == jid for whose, _name in self.credit) < 4:
             await self.begin(jid)
@@ -291,7 +291,7 @@ class Play:
             self.credit[jid, name] = made.credit
 
     async def unsubscribe(self) -> None:
-        """Let one end, when it holds nothing: what it holds would be counted to the next of its name."""
+        """End a subscription without locks: its locks would count for the next of its name."""
         await self.take()
         for jid, name in list(self.credit):
             if self.chance.random() < 0.3 and not any(
@@ -308,14 +308,14 @@ class Play:
         self.published += count
 
     async def take(self) -> None:
-        """Take what was delivered."""
+        """Record what was delivered."""
         for place, (_core, door) in enumerate(self.frontends):
             for delivery in door.deliveries[self.seen[place] :]:
                 self.held[delivery.partition.number * 10**12 + delivery.token] = delivery
             self.seen[place] = len(door.deliveries)
 
     async def work(self) -> None:
-        """Finish some of what is held."""
+        """Acknowledge some of it."""
         await self.take()
         for key in [key for key in self.held if self.chance.random() < 0.6]:
             delivery = self.held.pop(key)
@@ -327,7 +327,7 @@ class Play:
             self.done += isinstance(outcome, Retracted)
 
     async def judge(self) -> None:
-        """No subscription holds more than the most that was ever granted to one; nobody is told of none."""
+        """No subscription holds more than the most that was ever granted to one; no delivery is for an unknown one."""
         await self.take()
         held = Counter((delivery.subscriber, delivery.subid) for delivery in self.held.values())
         assert all(name in family(jid) and count <= MOST for (jid, name), count in held.items()), held
@@ -336,7 +336,7 @@ class Play:
 @EVERYWHERE
 @pytest.mark.parametrize(("shape", "seed"), [("one", 1), ("parts", 2), ("tree", 3)])
 async def test_play(make_core: MakeCore, node: str, shape: str, seed: int) -> None:
-    """Guarantees 1 to 3: whatever they do, each holds what it may, nothing is held twice, and all that is published gets done."""
+    """Guarantees 1 to 3: each holds only what it may, nothing is held twice, and all published items get done."""
     play = Play(seed, node, await make_core(), await make_core())
     play.leaf = await declared(play.core, node, shape)
     for jid in (W1, W1, W2):
@@ -352,7 +352,7 @@ async def test_play(make_core: MakeCore, node: str, shape: str, seed: int) -> No
             await asyncio.sleep(0.02)
     given = [(d.partition, d.token) for _core, door in play.frontends for d in door.deliveries]
     assert len(given) == len(set(given))
-    # With nothing under way, each has exactly the credit that it asked for.
+    # With nothing under way, each has exactly the credit that it requested.
     await published(play.core, play.leaf, sum(play.credit.values()) + 5)
     async with asyncio.timeout(10):
         while len(play.held) < sum(play.credit.values()):

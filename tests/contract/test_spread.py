@@ -1,7 +1,8 @@
 """The guarantees of a node of several partitions under every mixture of publishers, workers, owners, growth and crashes.
 
-Whole cores on a real cluster, each step through one of them or through several at once. What clients see is judged as they
-see it; whenever nothing is under way, the node itself is looked at. Time is the machine's: it passes when a step says so.
+Whole cores on a real cluster, each step through one of them or through several at once. What clients see is judged as
+they see it; whenever nothing is under way, the node itself is read. Time is the machine's: it passes when a step says
+so.
 """
 
 # ruff: noqa: ANN401  (outcomes of every kind pass through here)
@@ -80,42 +81,42 @@ parts = st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True)
 
 
 class Clock:
-    """The time that all scripts are told."""
+    """The time for all scripts."""
 
     now = BEGIN
 
 
 class Telling(Door):
-    """A door that tells the ledger at once; a deaf one belongs to a frontend that will have sent nothing."""
+    """A door that records in the ledger at once; a deaf one belongs to a frontend that never sends."""
 
     def __init__(self, ledger: Ledger) -> None:
-        """Tell `ledger`."""
+        """Record in `ledger`."""
         super().__init__()
         self.ledger = ledger
         self.deaf = False
 
     def deliver(self, delivery: Delivery) -> None:
-        """Tell of a delivery."""
+        """Record a delivery."""
         if not self.deaf:
             self.ledger.hear(partial(self.ledger.delivered, delivery))
 
     def notify(self, notice: Notice) -> None:
-        """Tell of a notice."""
+        """Record a notice."""
         if not self.deaf:
             self.ledger.hear(partial(self.ledger.noticed, notice))
 
 
 class Severed:
-    """What is left of a dead process's way to Redis: nothing is sent any more, and nothing is answered."""
+    """The connection of a dead process to Redis: nothing is sent any more, and nothing is answered."""
 
     async def send(self, _lines: Any) -> Any:
-        """End with whoever asks."""
+        """Cancel the caller."""
         raise asyncio.CancelledError
 
     everywhere = send
 
     async def close(self) -> None:
-        """Have nothing to close."""
+        """Nothing to close."""
 
 
 class SpreadMachine(RuleBasedStateMachine):
@@ -132,7 +133,7 @@ class SpreadMachine(RuleBasedStateMachine):
         sharing=st.dictionaries(jids, st.integers(1, 5), max_size=3),
     )
     def begin(self, *, partitions: int, ordered: bool, keep: int, sharing: dict[Jid, int]) -> None:
-        """Create a node by one frontend, for some who share it."""
+        """Create a node by one frontend, for shared subscribers."""
         self.node = f"jobs-{secrets.token_hex(4)}"
         self.partitions, self.keep = partitions, keep
         self.former: list[int] = []
@@ -176,7 +177,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts, number=numbers, name=st.sampled_from((None, None, *IDS)), key=keys)
     def publish(self, front: int, number: int | None, name: str | None, key: str) -> None:
-        """E7, E14: an item goes where it is said, else by its key, else by its id, else anywhere."""
+        """E7, E14: an item goes to the named partition, else by its key, else by its id, else anywhere."""
         command = self._item(name, number, key)
         result = self._do(front, command, at=self._home(command))
         if number is not None and number >= self.partitions:
@@ -195,7 +196,7 @@ class SpreadMachine(RuleBasedStateMachine):
         for front, number, key in sent:
             at = number % self.partitions
             item = self._item(None, at, key)
-            # One frontend may hand out what another has published, before that one has its answer.
+            # One frontend may hand out an item that another has published, before that one has its answer.
             step.maybe[item.envelope] = key
             commands.append((front, item, at))
         mine = sorted(self.ledger.taken.items())
@@ -214,7 +215,7 @@ class SpreadMachine(RuleBasedStateMachine):
         )
     )
     def one_by_one(self, items: list[tuple[int, int, Any]]) -> None:
-        """Publish items one after another, between which the first of those that are worked on is done or given back."""
+        """Publish items one by one, and between them acknowledge or release the first of those held."""
         before = set(self.ledger.taken)
         for front, number, verb in items:
             self.publish(front, number % self.partitions, None, "")
@@ -228,21 +229,21 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts)
     def purge(self, front: int) -> None:
-        """P25: drop what waits."""
+        """P25: drop waiting items."""
         assert isinstance(self._do(front, Purge(self.node, OWNER)), Purged)
 
     # Workers.
 
     @rule(front=fronts, jid=jids, credit=st.integers(0, 5))
     def share(self, front: int, jid: Jid, credit: int) -> None:
-        """Share the node with others, whatever one was before."""
+        """Subscribe for shared use, whatever the subscription was before."""
         command = Subscribe(self.node, jid, jid, credit)
         result = self._do(front, command, Step(leavers={jid}, changes_owners=self._owned()))
         assert isinstance(result, Subscribed) and (result.credit, result.group) == (credit, ""), result
 
     @rule(front=fronts, jid=jids, credit=st.integers(0, 5))
     def adjust(self, front: int, jid: Jid, credit: int) -> None:
-        """P13: change the credit of a subscription that shares the node; owners are not changed."""
+        """P13: change the credit of a shared subscription; owners are not changed."""
         if self.ledger.kinds.get(jid) not in {SHARED, None}:
             return
         self.ledger.asked[jid] = credit
@@ -254,7 +255,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts, jid=jids)
     def unsubscribe(self, front: int, jid: Jid) -> None:
-        """Q34: leave with all locks kept."""
+        """Q34: unsubscribe and keep all locks."""
         known = jid in self.ledger.kinds
         result = self._do(
             front, Unsubscribe(self.node, jid, jid, ""), Step(leavers={jid}, changes_owners=self._owned())
@@ -263,7 +264,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts, jid=jids)
     def go(self, front: int, jid: Jid) -> None:
-        """Q33: be gone, with all that one has."""
+        """Q33: go offline, and lose everything."""
         self._do(front, Presence(jid, available=False), Step(leavers={jid}, changes_owners=True))
         assert not any(taken.jid == jid for taken in self.ledger.taken.values())
 
@@ -287,7 +288,7 @@ class SpreadMachine(RuleBasedStateMachine):
         stranger: bool,
         delay: int,
     ) -> None:
-        """Acknowledge, give back or renew: it is done if, and only if, the sender holds the item under that token."""
+        """Acknowledge, release or renew: it succeeds if, and only if, the sender holds the item under that token."""
         known = self._known()
         if not known:
             return
@@ -313,7 +314,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts, which=st.integers(0, 20))
     def delete(self, front: int, which: int) -> None:
-        """Delete an item as its publisher: done unless somebody holds it."""
+        """Delete an item as its publisher: it succeeds unless somebody holds it."""
         places = sorted(self.ledger.items)
         if not places:
             return
@@ -355,7 +356,7 @@ class SpreadMachine(RuleBasedStateMachine):
             for each in result.owned:
                 wanted, same = expected[each.partition] or (None, None)
                 part = before.parts[each.partition]
-                # Who asks for less than it holds there has it anew.
+                # An owner that asks for less credit than it has locks is made owner anew.
                 same = same and sum(held.jid == jid for held in part.locks.values()) <= each.credit
                 assert each.epoch == wanted and (each.fence == part.fence if same else each.fence > part.fence), each
             assert {each.partition for each in result.owned} == set(wish)
@@ -364,7 +365,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts, jid=jids, group=groups, credit=st.integers(1, 12))
     def join(self, front: int, jid: Jid, group: str, credit: int) -> None:
-        """E10: become a member of a group, or one with other wishes."""
+        """E10: become a member of a group, or change its options."""
         had = {n for n, part in enumerate(self.seen.parts) if part.tenure and part.tenure.jid == jid}
         stays = {jid: had} if self.ledger.kinds.get(jid) == MEMBER and self.seen.members[jid].group == group else {}
         command = Subscribe(self.node, jid, jid, credit, group=group)
@@ -373,7 +374,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts, jid=jids)
     def keep_owning(self, front: int, jid: Jid) -> None:
-        """EX16: a heartbeat names all that its sender owns, and its fences."""
+        """EX16: a heartbeat returns all that its sender owns, and its fences."""
         kept = self._do(front, RenewOwnership(self.node, jid))
         mine = {(n, part.fence) for n, part in enumerate(self.seen.parts) if part.tenure and part.tenure.jid == jid}
         assert isinstance(kept, OwnershipsRenewed) and {(each.partition, each.fence) for each in kept.owned} == mine
@@ -383,7 +384,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts, more=st.integers(1, 2))
     def grow(self, front: int, more: int) -> None:
-        """E14: partitions are added while everything goes on."""
+        """E14: add partitions during work."""
         if self.partitions + more > 6:
             return
         count = {"stanzaq#partitions": (str(self.partitions + more),)}
@@ -394,14 +395,14 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts, ms=st.sampled_from((1, 15_000, 35_000, 61_000)))
     def wait(self, front: int, ms: int) -> None:
-        """Let time pass and visit all partitions."""
+        """Let time pass and sweep all partitions."""
         step = self._later(ms)
         visits = [(front, Sweep(self.node, number), None) for number in range(self.partitions)]
         self._all(step, visits)
 
     @rule(number=st.integers(0, 5), amount=st.integers(1, 4))
     def interrupt(self, number: int, amount: int) -> None:
-        """Let credit be granted and carry it nowhere, as a crash between two partitions does."""
+        """Let credit be granted and not delivered, as after a crash between two partitions."""
         if self.partitions > 1:
             was, self.ledger.astray = self.ledger.astray, True
             granted = self._run(Step(), lost_grants(self.observer, self.node, number % self.partitions, amount))
@@ -409,7 +410,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts)
     def reconcile(self, front: int) -> None:
-        """Visit all when nothing has been heard of a grant for long: what has got lost comes back."""
+        """Sweep all partitions when a grant has had no answer for long: lost ones are sent again."""
         step = self._later(2_000)
         self.ledger.astray = False
         self._run(step, self.cores[front][0]._sweeper.sweep_all())
@@ -434,7 +435,7 @@ class SpreadMachine(RuleBasedStateMachine):
         share: tuple[Jid, int] | None,
         join: tuple[Jid, str, int] | None,
     ) -> None:
-        """Kill a frontend in the middle of its work; another takes over what it owed, and a new one stands in for it."""
+        """Kill a frontend in the middle of its work; another takes over, and a new one replaces it."""
         step = replace(self._within(2_000), vague=True)
         commands: list[Command] = []
         for number, key in sent:
@@ -452,7 +453,7 @@ class SpreadMachine(RuleBasedStateMachine):
             commands.append(Subscribe(self.node, join[0], join[0], join[2], group=join[1]))
         self._run(step, self._died(front, commands, turns, deaf=deaf))
         if asker := share or join:
-            # Whoever had no answer asks again.
+            # A client without an answer asks again.
             self.share((front + 1) % 3, asker[0], 3)
 
     async def _died(self, front: int, commands: Sequence[Command], turns: int, *, deaf: bool) -> None:
@@ -474,21 +475,21 @@ class SpreadMachine(RuleBasedStateMachine):
                 if task is not None:
                     task.cancel()
             await asyncio.sleep(0)
-        # What it has sent already takes effect; all others are at rest.
+        # What it has sent already takes effect; all others are idle.
         if left := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(left, timeout=1)
         await link.close()
         self.cores[front] = self._core()
         self.ledger.astray = False
-        # Grants that it carries no more are sent again when nothing was heard of them for so long.
+        # Grants that it does not deliver any more are sent again when they had no answer for so long.
         self.clock.now += 2_000
         await self.cores[(front + 1) % 3][0]._sweeper._take_over(core.frontend)
 
-    # What the whole node says.
+    # Invariants of the whole node.
 
     @rule(front=fronts)
     def counts(self, front: int) -> None:
-        """Count the node: it has as many items as the ledger."""
+        """Check that the node has as many items as the ledger."""
         counted = self._do(front, Stats(self.node, OWNER))
         held = sum(len(part.locks) for part in self.seen.parts)
         assert isinstance(counted, Counted)
@@ -497,7 +498,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     @rule(front=fronts, number=st.integers(0, 5))
     def replay(self, front: int, number: int) -> None:
-        """E2: the log shows what is there and what is kept of what is done, whatever became of it."""
+        """E2: the log has the present items and the kept ones of those that are done, whatever became of them."""
         at = number % self.partitions
         replay = self._do(front, Read(self.node, OWNER, at, "@earliest", 500))
         assert isinstance(replay, Replay) and not replay.gap
@@ -509,7 +510,7 @@ class SpreadMachine(RuleBasedStateMachine):
         there = {item.body for item in items} | {item.parked for item in items}
         assert len(bodies - there) <= self.keep
 
-    # How.
+    # Helpers.
 
     def _item(self, name: str | None, number: int | None, key: str) -> Publish:
         self.bodies += 1
@@ -517,7 +518,7 @@ class SpreadMachine(RuleBasedStateMachine):
         return Publish(self.node, OWNER, name, envelope, 8, partition=number, key=IDS[name] if name else key)
 
     def _home(self, command: Publish) -> int | None:
-        """Say where an item goes, whoever has not heard of growth yet; what is known from before goes to where it is."""
+        """Return where an item goes, for frontends that may not know of a growth; known items go where they are."""
         chosen = command.key or command.item_id
         if command.partition is not None or not chosen:
             return command.partition
@@ -531,12 +532,12 @@ class SpreadMachine(RuleBasedStateMachine):
         return [*now, *now, *self.tokens[-6:]]
 
     def _later(self, ms: int) -> Step:
-        """Let time pass; gives what may come of that."""
+        """Let time pass; return what may come of it."""
         self.clock.now += ms
         return self._within(0)
 
     def _within(self, ms: int) -> Step:
-        """Give what may come of so much time."""
+        """Return what may come of so much time."""
         until = self.clock.now + ms
         over = {held.jid for part in self.seen.parts for held in part.locks.values() if held.deadline <= until}
         return Step(leavers=over, changes_owners=True)
@@ -578,7 +579,7 @@ class SpreadMachine(RuleBasedStateMachine):
         return [answers[place] for place in range(len(commands))]
 
     def _run(self, step: Step, work: Any, *asked: Command) -> Any:
-        """Do something, let it come to rest, and judge what there is then."""
+        """Run a step, let it settle, and judge the result."""
         note(f"{self.ledger.number + 1}: {asked}")
         self.ledger.begin(step, *asked)
         result = self.runner.run(self._judged(work))
@@ -590,7 +591,8 @@ class SpreadMachine(RuleBasedStateMachine):
             result = await work
         await self._rest()
         before = self.seen
-        # Credit that is on its way while it is looked for is found with a later breath, so it breathes until nothing moves.
+        # Credit under way while it is searched for is found with a later turn of the balancer, so run it until nothing
+        # moves.
         for breath in range(10):
             last = self.seen
             for core, _ in self.cores:
@@ -623,13 +625,13 @@ class SpreadMachine(RuleBasedStateMachine):
         await self.observer.ask(Delete(self.node, OWNER))
         for core, _ in [*self.cores, (self.observer, None)]:
             await core.stop()
-        # Connections that are closed are gone a turn later.
+        # Closed connections are gone a turn of the loop later.
         await asyncio.sleep(0.01)
 
 
 @pytest.fixture
 def machine(redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SpreadMachine]]:
-    """Give the machine the cluster, empty, and a clock of its own."""
+    """Provide the empty cluster, and a clock."""
     clock = Clock()
     call = Server.call
 
@@ -645,7 +647,7 @@ def machine(redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield type("Machine", (SpreadMachine,), {"url": redis_cluster.url, "runner": runner, "clock": clock})
 
 
-# Who is killed leaves what it was about to begin.
+# A killed frontend leaves coroutines that it was about to begin.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:coroutine .* was never awaited", "ignore:Exception ignored in. <coroutine"
 )
@@ -653,8 +655,8 @@ pytestmark = pytest.mark.filterwarnings(
 CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 
-# What goes on for ever ends by limits of the machine's own. A limit for the test would strike while a history that has failed is
-# made shorter, in the middle of a turn of the loop that goes on.
+# Endless work ends by limits of the machine's own. A limit for the test would strike while a failed history is being
+# shrunk, in the middle of a turn of the loop that continues.
 @pytest.mark.timeout(600)
 def test_spread(machine: type[SpreadMachine]) -> None:
     """Guarantees 1 to 3 and EX11 to EX16, EX19 hold for whole nodes on a cluster, over 20 histories of 30 steps."""

@@ -1,4 +1,4 @@
-"""A Redis that stands still for longer than every time-out, or is killed, while items are held by those who come for them."""
+"""A Redis that hangs for longer than every time-out, or is killed, while pull subscriptions hold items."""
 
 import asyncio
 import secrets
@@ -28,14 +28,14 @@ SURE = {"appendonly": "yes", "appendfsync": "always"}
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    """Give a Redis of the test's own."""
+    """Provide a Redis of the test's own."""
     with RedisServer(tmp_path / "redis", options=SURE) as server:
         yield server
 
 
 @pytest.fixture
 async def core(server: RedisServer) -> AsyncIterator[RedisCore]:
-    """Give a core that cannot send, as the doors of HTTP and AMQP have one."""
+    """Return a core that cannot send, as the doors of HTTP and AMQP have."""
     core = RedisCore(CommandSettings(redis_url=server.url, redis_timeout=TIMEOUT), None)
     await core.start()
     yield core
@@ -48,12 +48,12 @@ def item(node: str) -> Publish:
 
 
 async def fetched(core: Core, node: str, jid: Jid, wait: float = 0) -> Result:
-    """Come for what a lease holds."""
+    """Fetch what a lease holds."""
     return await core.ask(Fetch(node, ALICE, jid, 60_000, wait))
 
 
 async def stands_still(server: RedisServer, seconds: float = STANDS) -> None:
-    """Let Redis stand for longer than every time-out."""
+    """Let Redis hang for longer than every time-out."""
     server.process.pause()
     try:
         await asyncio.sleep(seconds)
@@ -70,7 +70,7 @@ async def dies(server: RedisServer) -> None:
 
 @pytest.mark.parametrize("trouble", [stands_still, dies])
 async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: str, trouble) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
-    """Guarantee 8: a lease holds an item and Redis is away; what is in flight and what comes later has its answer in time."""
+    """Guarantee 8: a lease holds an item and Redis is away; commands under way and later ones are answered in time."""
     assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
     jid = lease_jid(ALICE, secrets.token_hex(8))
     assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)
@@ -85,7 +85,7 @@ async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: 
         while not away.done():
             await asyncio.sleep(TIMEOUT / 3)
             asked.append(asyncio.create_task(core.ask(item(node))))
-        # The lane has lost replies, and so looks for what they may have said.
+        # The pipeline has lost replies, and so searches for what they handed out.
         asked += [asyncio.create_task(core.ask(item(node))) for _ in range(8)]
         outcomes = await asyncio.gather(*asked)
         assert isinstance(await waiting, Fetched | Refused)
@@ -104,7 +104,10 @@ async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: 
 
 
 async def test_bounded_by_bytes(server: RedisServer, core: RedisCore, node: str) -> None:
-    """Guarantee 6: what may wait for a Redis that stands is bounded in bytes; who comes then is told at once to ask again."""
+    """Guarantee 6: commands that wait for a hanging Redis are bounded in bytes.
+
+    Further ones are refused at once, to be repeated.
+    """
     assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
     jid = lease_jid(ALICE, secrets.token_hex(8))
     assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)
@@ -113,7 +116,7 @@ async def test_bounded_by_bytes(server: RedisServer, core: RedisCore, node: str)
     asked: list[list[Result]] = [[] for _ in range(1_000)]
     for answers in asked:
         core.submit(Publish(node, ALICE, None, envelope, 100_000), answers.append)
-    # They are refused before anything else happens, and what ends locks and leases is taken all the same.
+    # They are refused before anything else happens, and commands that end locks and leases are accepted all the same.
     refused = [answers[0] for answers in asked if answers]
     assert {each.problem.retryable for each in refused if isinstance(each, Refused)} == {True}
     assert 0.9 * WAITING_BYTES < (1_000 - len(refused)) * len(envelope) <= WAITING_BYTES
@@ -132,7 +135,7 @@ async def test_bounded_by_bytes(server: RedisServer, core: RedisCore, node: str)
 
 
 async def test_memory_is_bounded(server: RedisServer, core: RedisCore, node: str) -> None:
-    """Guarantee 6: a process that is asked and asked while Redis stands grows by a few times that bound, and no further."""
+    """Guarantee 6: under commands without end while Redis hangs, a process grows by a few times that bound at most."""
     assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
     process = psutil.Process()
     before = process.memory_info().rss
@@ -153,7 +156,7 @@ async def test_memory_is_bounded(server: RedisServer, core: RedisCore, node: str
 
 
 async def test_stopped_while_asked(core: RedisCore, server: RedisServer, node: str) -> None:
-    """Guarantee 8: who still waits when a core stops is told so, and who comes later too."""
+    """Guarantee 8: commands that wait when a core stops are told so, and later ones too."""
     assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
     jid = lease_jid(ALICE, secrets.token_hex(8))
     assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)

@@ -1,4 +1,4 @@
-"""The log as a stream over a real server: several partitions, several frontends, and what a crash leaves."""
+"""The log as a stream over a real server: several partitions, several frontends, and crashes."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def problem(result: Result) -> Problem:
 
 
 def given(door: Door) -> list[tuple[int, str, Stage]]:
-    """Give what came: from which partition, which item, how."""
+    """Return the deliveries: partition, item, and stage."""
     return [(one.partition.number, one.item_id, one.stage) for one in door.deliveries]
 
 
@@ -87,7 +87,7 @@ async def read(core: RedisCore, node: str, start: str = "@earliest", partition: 
 
 
 async def test_a_log(core: RedisCore, door: Door, node: str) -> None:
-    """E3, E16: a subscribe to a log is a stream of what comes; options are not needed, and a worker's are not borne."""
+    """E3, E16: a subscribe to a log is a stream of new entries; options are not needed, and a consumer's are refused."""
     await declared(core, node)
     await published(core, node, "before")
     granted = await core.ask(stream(node, W1))
@@ -113,7 +113,7 @@ async def test_a_queue_stays_a_queue(core: RedisCore, node: str) -> None:
 
 
 async def test_resume(core: RedisCore, door: Door, node: str) -> None:
-    """EX4, E19: from an offset on, or after it: what a reader has is not sent again."""
+    """EX4, E19: from an offset on, or after it: entries that a reader has are not sent again."""
     await declared(core, node)
     await published(core, node, "a", "b", "c")
     events = (await read(core, node)).events
@@ -126,7 +126,7 @@ async def test_resume(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_partitions(core: RedisCore, door: Door, node: str) -> None:
-    """E7, E8, E10, E11: a stream reads the partitions that it names, or one by its JID, and is told which."""
+    """E7, E8, E10, E11: a stream reads the partitions that it names, or one by its JID, and the answer names them."""
     await declared(core, node, partitions="4")
     for number in range(4):
         await published(core, node, f"p{number}", partition=number)
@@ -156,7 +156,7 @@ async def test_partitions(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_options_anywhere(core: RedisCore, door: Door, node: str) -> None:
-    """A stream's options are read and changed whichever partition it reads, and it leaves all of them."""
+    """A stream's options are read and changed whichever partition it reads, and it unsubscribes from all of them."""
     await declared(core, node, partitions="3")
     await core.ask(stream(node, W1, "@latest", 2, credit=1))
     await published(core, node, "a", "b", "c", partition=2)
@@ -174,7 +174,7 @@ async def test_options_anywhere(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_workers_and_readers(core: RedisCore, door: Door, node: str) -> None:
-    """Beside workers: readers see all of what they read, each item goes to one worker, and a JID may change what it is."""
+    """Beside workers: readers see every entry, each item goes to one worker, and a JID may switch between the two."""
     await declared(core, node, queueing="1", partitions="2", retention_items="100")
     await core.ask(stream(node, W1, "@latest", 0, 1))
     await core.ask(Subscribe(node, W2, W2, 4))
@@ -198,7 +198,7 @@ async def test_workers_and_readers(core: RedisCore, door: Door, node: str) -> No
 
 
 async def test_bad_offsets(core: RedisCore, door: Door, node: str) -> None:
-    """E17: an offset of another node, of an earlier life, made up, in the future, or garbage is refused and changes nothing."""
+    """E17: an offset of another node or incarnation, made up, in the future, or garbage is refused and changes nothing."""
     await declared(core, node)
     await published(core, node, "a")
     await declared(core, f"{node}-other")
@@ -231,7 +231,7 @@ async def test_bad_offsets(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_extents(core: RedisCore, node: str) -> None:
-    """EX17, E19: each partition tells its earliest and latest offset; an empty one has no earliest."""
+    """EX17, E19: each partition has its earliest and latest offset; an empty one has no earliest."""
     await declared(core, node, partitions="2", retention_items="2")
     await published(core, node, "a", "b", "c", partition=1)
     found = await core.ask(Partitions(node, BOB))
@@ -246,7 +246,7 @@ async def test_extents(core: RedisCore, node: str) -> None:
 
 
 async def test_presence_ends_it(core: RedisCore, door: Door, node: str) -> None:
-    """E1, Q33: whoever is gone is sent nothing more; it begins anew where it says."""
+    """E1, Q33: an offline reader is sent nothing more; it begins anew at the start that it names."""
     await declared(core, node, partitions="2")
     await core.ask(stream(node, W1, "@latest", 1))
     await core.ask(Presence(W1, available=False))
@@ -258,7 +258,7 @@ async def test_presence_ends_it(core: RedisCore, door: Door, node: str) -> None:
 
 @pytest.mark.parametrize("writes", [True, False])
 async def test_a_frontend_dies(make_core: MakeCore, node: str, *, writes: bool) -> None:
-    """X8: what a frontend did not send before its death another sends, from the commit on; what it has sent stays sent."""
+    """X8: another frontend sends what a dead one had not sent, from the commit on; sent entries stay sent."""
     dying, door = await make_core()
     rescuer, saved = await make_core()
     await declared(dying, node)
@@ -282,7 +282,7 @@ async def test_a_frontend_dies(make_core: MakeCore, node: str, *, writes: bool) 
 
 
 async def test_e10_a_log_is_read_where_it_is_named(core: RedisCore, door: Door, node: str) -> None:
-    """E2, E3, E10: on a log a partition that is named without a start is read from now on; there is nothing to own."""
+    """E2, E3, E10: on a log a partition that is named without a start is read from now on; nothing is owned."""
     await declared(core, node, partitions="4")
     await published(core, node, "before", partition=1)
     read_from = await core.ask(stream(node, W1, "", 1))
@@ -296,14 +296,14 @@ async def test_e10_a_log_is_read_where_it_is_named(core: RedisCore, door: Door, 
 
 @pytest.mark.parametrize("wish", [{"group": "g"}, {"group": "stranger"}, {"partitions": (1,), "epoch": 3}])
 async def test_e26_a_stream_owns_nothing(core: RedisCore, node: str, wish: dict[str, Any]) -> None:
-    """E26: a stream that asks for a group or an epoch is refused: what is not honoured must not look granted."""
+    """E26: a stream that asks for a group or an epoch is refused: an ignored option must not look granted."""
     await declared(core, node, queueing="1", partitions="4", groups="g")
     asked = Subscribe(node, W1, W1, 5, start="@earliest", **wish)
     assert problem(await core.ask(asked)) is Problem.OPTIONS_INVALID
 
 
 async def test_e7_refused_streams_change_nothing(core: RedisCore, door: Door, node: str) -> None:
-    """E7: a stream that is refused reads no partition at all, and what its JID was granted before goes on and ends with it."""
+    """E7: a refused stream reads no partition at all, and the earlier grants of its JID stay and end with it."""
     await declared(core, node, queueing="1", partitions="4")
     for asked in (stream(node, W1, "@earliest", 0, 9), stream(node, W1, "@earliest", 9)):
         assert problem(await core.ask(asked)) is Problem.PARTITION_NOT_FOUND

@@ -1,4 +1,4 @@
-"""Redis over TLS: one server, a cluster and sentinels, with an authority of one's own and with certificates of clients."""
+"""Redis over TLS: one server, a cluster and sentinels, with a private authority and with client certificates."""
 
 import asyncio
 import secrets
@@ -34,7 +34,7 @@ ALICE, WORKER = Jid("alice@x/home"), Jid("worker@x/a")
 
 
 class Secure(RedisServer):
-    """A Redis that speaks TLS at its port and nothing else there."""
+    """A Redis that speaks only TLS at its port."""
 
     def __init__(self, more: Mapping[str, str]) -> None:
         """Choose its certificates."""
@@ -75,32 +75,32 @@ class SecureSentinel(RedisSentinel):
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Give who signs the servers' certificates, and the clients'."""
+    """Return the authority of the servers' and clients' certificates."""
     return Authority(tmp_path_factory.mktemp("tls") / "ours")
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Give another, whom nobody should trust."""
+    """Return another one, which nobody should trust."""
     return Authority(tmp_path_factory.mktemp("tls") / "other")
 
 
 @pytest.fixture(scope="module")
 def server(authority: Authority) -> Iterator[Secure]:
-    """Give a Redis that asks clients for no certificate."""
+    """Provide a Redis that requires no client certificate."""
     with Secure(authority.server(clients=False)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def careful(authority: Authority) -> Iterator[Secure]:
-    """Give one that does."""
+    """Provide one that does."""
     with Secure(authority.server(clients=True)) as found:
         yield found
 
 
 def options(authority: Authority, signer: Authority | None = None) -> str:
-    """Write the options of a URL: whom to trust, and whose certificate to show."""
+    """Return the options of a URL: the authority to trust, and the certificate to show."""
     given = f"?ssl_ca_certs={authority.certificate}"
     if signer is not None:
         certificate, key = signer.sign("client")
@@ -109,7 +109,7 @@ def options(authority: Authority, signer: Authority | None = None) -> str:
 
 
 async def refusal(url: str) -> str:
-    """Try to ask something; gives the sentence that says why it cannot be."""
+    """Try a command; return the sentence that says why it fails."""
     settings = Settings(redis_url=url, xmpp_domain="q.localhost", xmpp_secret=SecretStr("secret"))
     found = Server.connect(settings.redis_url, lua_directory(), 2.0)
     try:
@@ -121,7 +121,7 @@ async def refusal(url: str) -> str:
 
 
 async def works(url: str) -> None:
-    """Let an item go all its way, the doctor look, and the source of reports ask who has the streams."""
+    """Publish and finish an item, run the doctor, and let the source of reports find the streams."""
     door, node = Door(), f"jobs-{secrets.token_hex(4)}"
     core = RedisCore(Settings(redis_url=url, xmpp_domain="q.localhost", xmpp_secret=SecretStr("secret")), door)
     await core.start()
@@ -140,7 +140,7 @@ async def works(url: str) -> None:
 
 
 async def test_one_server(server: Secure, authority: Authority) -> None:
-    """With the authority that signed Redis's certificate all works, as a user with a password too."""
+    """With the authority of Redis's certificate everything works, as a user with a password too."""
     url = f"rediss://127.0.0.1:{server.tls_port}/0{options(authority)}"
     await works(url)
     make_user(server.url, "stanzaq")
@@ -162,11 +162,11 @@ async def test_nobody_is_trusted_by_chance(server: Secure, authority: Authority,
 
 
 async def test_certificate_of_a_client(careful: Secure, authority: Authority, other: Authority) -> None:
-    """Where clients are to show a certificate, only one of the right authority opens."""
+    """Where clients must show a certificate, only one of the right authority works."""
     at = f"rediss://127.0.0.1:{careful.tls_port}/0"
     await works(at + options(authority, authority))
     for url in (at + options(authority), at + options(authority, other)):
-        # Redis refuses after the client's part of the handshake (TLS 1.3) and hangs up: what it says may be lost.
+        # Redis refuses after the client's part of the handshake (TLS 1.3) and hangs up: its message may be lost.
         said = await refusal(url)
         assert said.startswith(("TLS with Redis fails (", f"Redis at 127.0.0.1:{careful.tls_port} cannot be reached: "))
 
@@ -181,7 +181,7 @@ async def test_certificate_of_a_client(careful: Secure, authority: Authority, ot
     ],
 )
 async def test_wrong_url(url: str, place: str, reason: str) -> None:
-    """A URL that leads to no Redis is told with its address and the reason; who only asked learns no address."""
+    """A URL that leads to no Redis is reported with its address and the reason; clients learn no address."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -201,7 +201,7 @@ async def test_wrong_url(url: str, place: str, reason: str) -> None:
 
 
 async def test_other_refusals(server: Secure) -> None:
-    """TLS with a Redis that waits for words, and a wrong password, each have their sentence; the password is in none."""
+    """TLS with a plain-text Redis, and a wrong password, each have their sentence; the password is in none."""
     with RedisServer(port=0) as plain:
         assert (
             await refusal(f"rediss://127.0.0.1:{plain.port}/0")
@@ -213,7 +213,7 @@ async def test_other_refusals(server: Secure) -> None:
 
 
 async def test_cluster(authority: Authority) -> None:
-    """All masters of a cluster are reached over TLS, at the ports that they tell."""
+    """All masters of a cluster are reached over TLS, at the ports that they announce."""
     with SecureCluster(authority.server(clients=True)) as cluster:
         hosts = ",".join(f"127.0.0.1:{port}" for port in cluster.tls_ports)
         await works(f"rediss+cluster://{hosts}{options(authority, authority)}")
@@ -238,7 +238,7 @@ def test_url_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A certificate that is not there is told before anything is connected; the password of the URL is not repeated."""
+    """A missing certificate is reported before anything is connected; the password of the URL is not repeated."""
     monkeypatch.setenv("STANZAQ_REDIS_URL", f"rediss://u:mellon@h/0?ssl_ca_certs={tmp_path}/no.crt")
     with pytest.raises(SettingsError, match=r"ssl_ca_certs in it: .*No such file.*no\.crt") as caught:
         load_redis()

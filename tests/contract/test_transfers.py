@@ -1,4 +1,4 @@
-"""Dead letters go back, items go elsewhere, locks end by force: what administrators do, over a real server and a cluster."""
+"""Dead letters return, items move, locks end by force: administrators' commands, over a real server and a cluster."""
 
 # ruff: noqa: ANN401  (outcomes of every kind pass through here)
 
@@ -71,7 +71,7 @@ async def published(core: RedisCore, node: str, *items: str, body: bytes = b"<x/
 
 
 async def deaths(core: RedisCore, node: str, *items: str, reason: str) -> None:
-    """Let items be published, handed out and given up."""
+    """Publish items, hand them out, and let them die."""
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 100)), Subscribed)
     await published(core, node, *items)
     for item in items:
@@ -88,14 +88,14 @@ async def counted(core: RedisCore, node: str) -> Counted:
 
 
 async def arrived(core: RedisCore, node: str) -> None:
-    """Wait until nothing of a node is on its way."""
+    """Wait until no hand-over of a node is under way."""
     async with asyncio.timeout(20):
         while (await counted(core, node)).dying:  # noqa: ASYNC110  (only Redis knows)
             await asyncio.sleep(0.02)
 
 
 async def seconds_later(core: RedisCore, store: Store, node: str, partitions: int) -> None:
-    """Let each partition be visited as if those under way had been told of five seconds ago."""
+    """Sweep each partition as if hand-overs had last been reported five seconds ago."""
     async with store.client() as client:
         async for told in client.scan_iter(f"sq:{{{node}@*:handovers_told"):
             for position in await client.zrange(told, 0, -1):
@@ -105,7 +105,7 @@ async def seconds_later(core: RedisCore, store: Store, node: str, partitions: in
 
 
 async def everything(core: RedisCore, command: MoveItems) -> MovedItems:
-    """Go on to the end."""
+    """Repeat until the end."""
     count, passed, scan = 0, dict[str, int](), ""
     for _step in range(100):
         done = await core.ask(
@@ -122,7 +122,7 @@ async def everything(core: RedisCore, command: MoveItems) -> MovedItems:
 
 
 async def survey(core: RedisCore, node: str, *items: str) -> dict[str, Any]:
-    """Look at a node's items."""
+    """Inspect a node's items."""
     found = await core.ask(InspectItems(node, ALICE, items, 100))
     assert isinstance(found, InspectedItems), found
     return {one.item_id: one for one in found.items}
@@ -134,7 +134,7 @@ def administrator(store: Store) -> RedisCore:
 
 
 async def test_redrive(core: RedisCore, door: Door, node: str) -> None:
-    """Dead letters go back under their own ids, as new as they were, and what they went through stays in their headers."""
+    """Dead letters return with their own ids, as new, and keep the history in their headers."""
     await declared(core, node, partitions="3")
     await deaths(core, node, "a", "b", "c", reason="no-disk")
     await deaths(core, node, "d", reason="other")
@@ -158,7 +158,7 @@ async def test_redrive(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_redriven_beside_another(core: RedisCore, node: str) -> None:
-    """A dead letter whose id another item has by now comes back beside it; what dies again waits for the next time."""
+    """A dead letter whose id another item has by now returns beside it; one that dies again waits for the next time."""
     await declared(core, node)
     await deaths(core, node, "a", reason="x")
     await published(core, node, "a", body=b"<new/>")
@@ -170,7 +170,7 @@ async def test_redriven_beside_another(core: RedisCore, node: str) -> None:
 
 
 async def test_what_stays(core: RedisCore, node: str) -> None:
-    """What is no dead letter, is held, or came from a node that is gone stays, and it is told why."""
+    """Items that are no dead letters, are held, or came from a node that is gone stay, and the answer says why."""
     await declared(core, node)
     await deaths(core, node, "a", "b", reason="x")
     dead = f"{node}/dead"
@@ -182,7 +182,7 @@ async def test_what_stays(core: RedisCore, node: str) -> None:
 
 
 async def test_move(core: RedisCore, node: str) -> None:
-    """What waits goes to another node in its order, all of it or what is named; what is held stays."""
+    """Waiting items move to another node in order, all of them or those named; held ones stay."""
     await declared(core, node, partitions="2")
     await declared(core, f"{node}-2")
     await published(core, node, *(f"i{n}" for n in range(10)))
@@ -204,7 +204,7 @@ async def test_move(core: RedisCore, node: str) -> None:
 
 
 async def test_who_may(core: RedisCore, node: str) -> None:
-    """P6: only owners of both nodes move items, and only owners look closely or end locks."""
+    """P6: only owners of both nodes move items, and only owners inspect items or end locks."""
     await declared(core, node)
     await declared(core, f"{node}-2", BOB)
     await published(core, node, "a")
@@ -227,7 +227,7 @@ async def test_who_may(core: RedisCore, node: str) -> None:
 
 
 async def test_cut_between_the_steps(make_core: MakeCore, store: Store, node: str) -> None:
-    """Guarantee 1: whoever moves items may die between the steps; others finish it, and nothing is there twice or not at all."""
+    """Guarantee 1: a frontend may die between the steps of a move; others finish it, and every item is there once."""
     core, _door = await make_core()
     await declared(core, node, partitions="2")
     await declared(core, f"{node}-2", partitions="2")
@@ -240,7 +240,7 @@ async def test_cut_between_the_steps(make_core: MakeCore, store: Store, node: st
     async def cut(what: Any) -> Any:
         nonlocal brought
         brought += isinstance(what, AcceptHandover)
-        # It has come to nobody's ears what became of these.
+        # Nobody has learned what became of these.
         return FAILED if isinstance(what, AcceptHandover) and brought > 10 else await bring(what)
 
     command._handovers._ask = cut
@@ -256,7 +256,7 @@ async def test_cut_between_the_steps(make_core: MakeCore, store: Store, node: st
 
 
 async def test_arrived_and_not_said(make_core: MakeCore, store: Store, node: str) -> None:
-    """Who dies after an item has arrived, and before saying so, does not make two of it, though it is done with meanwhile."""
+    """A frontend that dies between an item's arrival and its report causes no duplicate, even if the item is done."""
     core, door = await make_core()
     await declared(core, node)
     await declared(core, f"{node}-2")
@@ -282,7 +282,7 @@ async def test_arrived_and_not_said(make_core: MakeCore, store: Store, node: str
 
 
 async def test_draining(core: RedisCore, door: Door, node: str) -> None:
-    """A node that is drained refuses publishes with a sentence and hands out the rest; nothing is moved into it."""
+    """A drained node refuses publishes with a sentence and hands out the rest; nothing is moved into it."""
     await declared(core, node)
     await declared(core, f"{node}-2")
     await published(core, node, "a", "b")
@@ -299,7 +299,7 @@ async def test_draining(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_release(core: RedisCore, door: Door, node: str) -> None:
-    """An owner ends locks: one item's, or all that a JID holds with any of its resources; its holder is told."""
+    """An owner ends locks: one item's, or all of a JID with any of its resources; the holder is notified."""
     await declared(core, node, partitions="2")
     other = Jid("w1@x/b")
     for jid in (W1, other):
@@ -321,7 +321,7 @@ async def test_release(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_overview(make_core: MakeCore, node: str) -> None:
-    """Nodes come in pages, each with what all of its partitions hold."""
+    """Nodes come in pages, each with the counts of all of its partitions."""
     core, _door = await make_core(admins=(Jid("alice@x"),))
     for number in range(5):
         await declared(core, f"{node}-{number}", partitions="3", state="paused")
@@ -339,7 +339,7 @@ async def test_overview(make_core: MakeCore, node: str) -> None:
     assert [one.counted.waiting for one in seen] == [0, 4, 0, 0, 0]
     assert seen[1].record.config.state is NodeState.PAUSED
     assert [one.counted.published for one in seen] == [0, 4, 0, 0, 0]
-    # Who is no administrator is shown what it is affiliated with, and not what has barred it.
+    # A JID that is no administrator sees the nodes that it is affiliated with, except those that have barred it.
     for number, standing in enumerate(("member", "outcast", "publisher")):
         await core.ask(Affiliate(f"{node}-{number}", ALICE, {Jid("bob@x"): standing}))
     theirs = await core.ask(Overview(BOB, 0, 10))
@@ -353,7 +353,7 @@ async def test_overview(make_core: MakeCore, node: str) -> None:
 
 
 async def test_no_place_to_go_on_from(core: RedisCore, node: str) -> None:
-    """Where to go on travels by way of who asks: what Redis could not read there is refused, and no fault of ours."""
+    """The place to continue from comes from the client: one that Redis could not read is refused, and is no error of ours."""
     await declared(core, node)
     await published(core, node, "a")
     most = 2**64 - 1

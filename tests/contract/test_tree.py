@@ -1,4 +1,4 @@
-"""The tree of nodes over a real server: where nodes stand, who may move them, and what crashes and races leave."""
+"""The tree of nodes over a real server: where nodes are, who may move them, and what crashes and races leave."""
 
 import asyncio
 import secrets
@@ -31,7 +31,7 @@ ALICE, BOB, CAROL = Jid("alice@x/home"), Jid("bob@x/desk"), Jid("carol@x/pad")
 
 @pytest.fixture
 def tag() -> str:
-    """Give a text that is in no other test's names."""
+    """Return a text that no other test's names have."""
     return secrets.token_hex(3)
 
 
@@ -48,21 +48,21 @@ async def leaf(core: RedisCore, name: str, parent: str = "", owner: Jid = ALICE)
 
 
 async def placed(core: RedisCore, name: str) -> tuple[str, tuple[str, ...]]:
-    """Tell below and above what a node stands, as its owner is shown it."""
+    """Return a node's parents and children, as its owner sees them."""
     described = await core.ask(Describe(name, ALICE, as_owner=False))
     assert isinstance(described, Described)
     return described.record.parent, described.children
 
 
 def problem(outcome: Result) -> Problem:
-    """Tell why something was refused."""
+    """Return the problem of a refusal."""
     assert isinstance(outcome, Refused), outcome
     return outcome.problem
 
 
 @EVERYWHERE
 async def test_a_tree(core: RedisCore, tag: str) -> None:
-    """H2, H3, H4: leaves and collections below collections, and the root shows the first level alone."""
+    """H2, H3, H4: leaves and collections below collections; the root shows only the first level."""
     await collection(core, f"all{tag}")
     await collection(core, f"uk{tag}", f"all{tag}")
     assert await leaf(core, f"books{tag}", f"uk{tag}") == Declared(f"books{tag}")
@@ -80,7 +80,7 @@ async def test_a_tree(core: RedisCore, tag: str) -> None:
 
 
 async def test_a_collection_holds_no_items(core: RedisCore, node: str) -> None:
-    """H2, H8: what concerns items is refused by XEP-0060's name for it, and a leaf has no children."""
+    """H2, H8: commands on items are refused with XEP-0060's error, and a leaf has no children."""
     await collection(core, node)
     publish = Publish(node, ALICE, None, codec.pack(Envelope(b"<x/>")), 4)
     assert problem(await core.ask(publish)) is Problem.PUBLISH_UNSUPPORTED
@@ -99,7 +99,7 @@ async def test_a_collection_holds_no_items(core: RedisCore, node: str) -> None:
 
 
 async def test_moving(core: RedisCore, tag: str) -> None:
-    """XEP-0248 §6: by the child's field, by the parent's, by association; what one shows the other shows too."""
+    """XEP-0248 §6: by the child's field, by the parent's, by association; both sides show the same."""
     one, two, child, other = (f"{name}{tag}" for name in ("one", "two", "child", "other"))
     await collection(core, one)
     await collection(core, two)
@@ -122,7 +122,10 @@ async def test_moving(core: RedisCore, tag: str) -> None:
 
 
 async def test_who_may_move(core: RedisCore, tag: str) -> None:
-    """XEP-0248 §6.2: the policy of the collection admits, and only its owners move a node; either side parts the two."""
+    """XEP-0248 §6.2: the policy of the collection admits, and only its owners move a node.
+
+    Either side may end the association.
+    """
     mine, anyones, listed = (f"{name}{tag}" for name in ("mine", "anyones", "listed"))
     await collection(core, mine)
     await collection(core, anyones, children_association_policy=("all",))
@@ -140,7 +143,7 @@ async def test_who_may_move(core: RedisCore, tag: str) -> None:
 
 
 async def test_bounds(core: RedisCore, tag: str) -> None:
-    """H4: so many children, so many levels; what was noted and never came takes no place."""
+    """H4: bounded children, bounded levels; an entry without a child takes no place."""
     await collection(core, f"few{tag}", children_max=("2",))
     for name in "ab":
         assert isinstance(await leaf(core, f"{name}{tag}", f"few{tag}"), Declared)
@@ -149,7 +152,7 @@ async def test_bounds(core: RedisCore, tag: str) -> None:
     too_many = await core.ask(Configure(f"few{tag}", ALICE, {"pubsub#children": tuple("xyz")}))
     assert problem(too_many) is Problem.TOO_MANY_CHILDREN
     await core.ask(Delete(f"a{tag}", ALICE))
-    # A note without a child, as a crash leaves it.
+    # An entry without a child, as a crash leaves it.
     await core._server.command("ZADD", keys.of_node("children", f"few{tag}"), 1, f"ghost{tag}")
     assert isinstance(await leaf(core, f"c{tag}", f"few{tag}"), Declared)
     assert (await placed(core, f"few{tag}"))[1] == (f"b{tag}", f"c{tag}")
@@ -165,7 +168,7 @@ async def test_bounds(core: RedisCore, tag: str) -> None:
 
 
 async def test_no_cycle(make_core: MakeCore, tag: str) -> None:
-    """H2: nothing is below itself, also when two frontends move two collections at the same moment."""
+    """H2: no node is below itself, also when two frontends move two collections at the same moment."""
     (one, _), (two, _) = await make_core(), await make_core()
     a, b, c = (f"{name}{tag}" for name in "abc")
     for name in (a, b, c):
@@ -183,7 +186,7 @@ async def test_no_cycle(make_core: MakeCore, tag: str) -> None:
 
 
 async def test_deletion(core: RedisCore, tag: str) -> None:
-    """XEP-0248 §7.2: children of a deleted collection are the root's, also when another of its name comes before they say so."""
+    """XEP-0248 §7.2: children of a deleted collection are the root's, also when another of its name comes early."""
     await collection(core, f"all{tag}")
     await leaf(core, f"a{tag}", f"all{tag}")
     await leaf(core, f"b{tag}", f"all{tag}")
@@ -191,7 +194,7 @@ async def test_deletion(core: RedisCore, tag: str) -> None:
     assert await placed(core, f"a{tag}") == ("", ())
     await collection(core, f"all{tag}")
     await core.ask(Associate(f"all{tag}", ALICE, f"a{tag}"))
-    # As a crash leaves it: the collection is gone, its child has not heard.
+    # As a crash leaves it: the collection is gone, its child still names it.
     await core._server.command("UNLINK", keys.of_node("node", f"all{tag}"))
     assert await placed(core, f"a{tag}") == ("", ())
     await collection(core, f"all{tag}", owner=BOB, children_association_policy=("all",))

@@ -1,4 +1,4 @@
-"""The users of Redis that docs/operations.md makes: each may do what its part needs, and nothing else.
+"""The Redis users of docs/operations.md: each may do what its part needs, and nothing else.
 
 The other tests of cores and of whole services run as the user for frontends.
 """
@@ -61,7 +61,7 @@ WITH_SENTINELS: Final = ("+role",)
 
 @pytest.fixture(params=["valkey", "redis7"])
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    """Give each server in turn, empty, with all users; they are gone at the end."""
+    """Provide each server in turn, empty, with all users; they are removed at the end."""
     found: RedisServer = request.getfixturevalue(request.param)
     with redis.Redis.from_url(found.url) as client:
         client.flushall()
@@ -72,19 +72,19 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 
 def may(name: str) -> set[str]:
-    """Give the commands that a user may run."""
+    """Return the commands that a user may run."""
     return {word[1:] for word in USERS[name] if word.startswith("+")}
 
 
 def commands(server: RedisServer, words: Iterable[str]) -> set[str]:
-    """Pick the commands from words, those in two words as ACLs write them."""
+    """Return the commands among words, those of two words as ACLs write them."""
     with redis.Redis.from_url(server.url, decode_responses=True) as client:
         known: Any = client.command_list()
     return {word.lower().replace(" ", "|") for word in words} & {name.lower() for name in known}
 
 
 def told_to_redis(*paths: Path) -> set[str]:
-    """Give the words in capitals that modules or scripts have in quotes: the commands are among them."""
+    """Return the quoted words in capitals of modules or scripts: the commands are among them."""
     found: set[str] = set()
     for path in paths:
         if path.suffix == ".lua":
@@ -97,13 +97,13 @@ def told_to_redis(*paths: Path) -> set[str]:
 
 
 def test_frontends(redis7: RedisServer) -> None:
-    """The user of frontends may run the commands that stand in scripts and in the core, and not one more."""
+    """The user of frontends may run exactly the commands in scripts and in the core."""
     scripts = [*operation_files(lua_directory()).values(), *module_files(lua_directory()).values()]
     modules = set((BROKER / "redis_core").rglob("*.py"))
     client = BROKER / "redis_core" / "redis_client"
     elsewhere = {client / f"{name}.py" for name in ("diagnostics", "cluster", "cluster_router", "sentinel")}
     assert all(path.is_file() for path in elsewhere)
-    # Replies that refuse, of a replica, and of a slot on its way; and an option of ZADD.
+    # Error replies, of a replica and of a migrating slot; and an option of ZADD.
     needed = commands(redis7, told_to_redis(*scripts, *(modules - elsewhere))) - {"readonly", "incr"}
     # These are sent as two words of one command.
     assert may("stanzaq") == needed - {"xinfo"} | {"xinfo|stream"}
@@ -111,7 +111,7 @@ def test_frontends(redis7: RedisServer) -> None:
 
 
 def test_reports(redis7: RedisServer) -> None:
-    """So it is with the user of reports."""
+    """The same holds for the user of reports."""
     modules = [*(BROKER / "analytics" / "source").glob("*.py"), BROKER / "analytics" / "census.py"]
     needed = commands(redis7, told_to_redis(*modules)) | {"xinfo|stream"}
     # Some are sent as two words of one command.
@@ -120,7 +120,7 @@ def test_reports(redis7: RedisServer) -> None:
 
 
 def test_others_are_named() -> None:
-    """What some need besides stands in the table."""
+    """Further needed commands are in the table."""
     for word in (*ON_A_CLUSTER, *WITH_SENTINELS, "+select", "+readonly"):
         assert word.replace("|", "\\|") in PAGE.split("| `stanzaq` | frontends |")[1]
 
@@ -148,13 +148,13 @@ def test_others_are_named() -> None:
     ],
 )
 def test_nothing_else(server: RedisServer, words: str) -> None:
-    """Whatever else there is to Redis is refused to all: commands that ruin, keys of others, channels."""
+    """Everything else in Redis is refused to all: destructive commands, other keys, channels."""
     for name in USERS:
         refused(server, name, words)
 
 
 def test_reading_is_for_one(server: RedisServer) -> None:
-    """Any key of ours is for the inspector to read, and for nobody else by a plain command."""
+    """Only the inspector may read any key of ours by a plain command."""
     for name in set(USERS) - {"inspector"}:
         refused(server, name, "GET sq:{a}:node")
     with redis.Redis.from_url(as_user(server.url, "inspector")) as client:
@@ -162,14 +162,14 @@ def test_reading_is_for_one(server: RedisServer) -> None:
 
 
 def refused(server: RedisServer, name: str, words: str) -> None:
-    """See that a user may not do it."""
+    """Check that a user may not do it."""
     with redis.Redis.from_url(as_user(server.url, name)) as client, pytest.raises(redis.exceptions.NoPermissionError):
         client.execute_command(*words.split())
 
 
 @pytest.mark.parametrize("name", ["inspector", "reports"])
 def test_scripts_of_readers(server: RedisServer, name: str) -> None:
-    """A user who reads may run scripts, and no script writes for it, nor reads keys of others."""
+    """A user who reads may run scripts, and no script writes for it, nor reads other keys."""
     with redis.Redis.from_url(as_user(server.url, name)) as client:
         for body, key in (
             ("return redis.call('HSET', KEYS[1], 'a', 'b')", "sq:{a}:node"),
@@ -196,7 +196,7 @@ async def test_without_info(make_core: MakeCore, server: RedisServer) -> None:
 
 
 async def test_commands_that_only_read(make_core: MakeCore, server: RedisServer) -> None:
-    """`stanzaq node list` and its like work as the user who may only read, who may change nothing."""
+    """`stanzaq node list` and the like work as the read-only user, who may change nothing."""
     core, _door = await make_core(server.url)
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert isinstance(await core.ask(Publish("jobs", ALICE, "a", codec.pack(Envelope(b"<a/>")), 4)), Published)
@@ -226,7 +226,7 @@ async def test_without_rights(server: RedisServer) -> None:
         async with asyncio.timeout(20):
             while len(lines) < 2:  # noqa: ASYNC110  (a log tells nobody)
                 await asyncio.sleep(0.05)
-        # Some more beats.
+        # Some more heartbeats.
         await asyncio.sleep(1.5)
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
@@ -245,7 +245,7 @@ async def test_without_rights(server: RedisServer) -> None:
 
 
 async def test_without_the_bell(make_core: MakeCore, server: RedisServer) -> None:
-    """A frontend that may not wait at the bell, by the rights of the version before, finds what is due with its heartbeats."""
+    """Without the right to wait for wake-ups, as in the previous version, a frontend finds due partitions with heartbeats."""
     make_user(server.url, "stanzaq", "-blpop")
     with capture_logs() as lines:
         core, door = await make_core(as_user(server.url, "stanzaq"))
@@ -263,7 +263,7 @@ async def test_without_the_bell(make_core: MakeCore, server: RedisServer) -> Non
 
 
 async def worked(make_core: MakeCore, url: str) -> None:
-    """Let an item go all its way."""
+    """Publish and finish an item."""
     core, door = await make_core(url)
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert isinstance(await core.ask(Subscribe("jobs", WORKER, WORKER, 1)), Subscribed)
@@ -274,7 +274,7 @@ async def worked(make_core: MakeCore, url: str) -> None:
 
 
 async def looked(url: str) -> None:
-    """Look at a Redis as the doctor, who is told everything."""
+    """Run the doctor on a Redis with all details."""
     found = await examine(url, 2.0)
     assert {"persistence", "memory", "role"} <= {each.what for each in found}
     assert "not reported" not in json.dumps([each.found for each in found])
@@ -288,7 +288,7 @@ async def test_doctor(server: RedisServer) -> None:
 
 @pytest.mark.parametrize("store", ["cluster"], indirect=True)
 async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
-    """Of a cluster a frontend and the doctor need to know who serves what."""
+    """On a cluster a frontend and the doctor need to know which master serves what."""
     for node in redis_cluster.nodes:
         make_user(node.url, "stanzaq", *ON_A_CLUSTER)
         make_user(node.url, "doctor", *ON_A_CLUSTER[:2])
@@ -298,7 +298,7 @@ async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None
 
 @pytest.mark.parametrize("store", ["sentinels"], indirect=True)
 async def test_sentinels(make_core: MakeCore, redis_sentinels: RedisSentinels) -> None:
-    """With sentinels they ask the master whether he is one; the sentinels are asked without a user."""
+    """With sentinels they ask the master for its role; the sentinels are asked without a user."""
     for node in redis_sentinels.nodes:
         make_user(node.url, "stanzaq", *WITH_SENTINELS)
         make_user(node.url, "doctor", *WITH_SENTINELS)
