@@ -6,7 +6,7 @@ aiohttp keeps the connections. Must not know what a request is about.
 import asyncio
 import json
 import logging
-import math
+import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final
 
@@ -76,6 +76,8 @@ class Connection:
                 await self.pause(lost, backoff)
                 continue
             told = found if isinstance(found, Refusal) else inner(found)
+            if told is None or not told.passing:
+                self._found()
             if told is None:
                 return found
             fault = told.fault(what)
@@ -137,13 +139,13 @@ class Connection:
         except ValueError:
             msg = f"{self._account.origin} is no stanzaq service: it answers {answer.status} without JSON"
             raise StanzaqError(msg) from None
-        self._found()
         return said
 
     def _request(self, method: str, path: str, *, headers: dict[str, str], **more: Any) -> Any:  # noqa: ANN401  (aiohttp's)
         if self._session is None:
             # Streams are as many as nodes, and `_room` limits the rest.
-            connector = aiohttp.TCPConnector(limit=0)
+            tls = ssl.create_default_context() if self._account.origin.startswith("https:") else True
+            connector = aiohttp.TCPConnector(limit=0, ssl=tls)
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         if self._authorization is None:
             self._authorization = self._account.authorization()
@@ -182,4 +184,4 @@ def _lost(error: Exception) -> Exception:
 
 def _seconds(text: str) -> float:
     """Read `Retry-After` in seconds; dates, which this service does not send, are ignored."""
-    return min(float(text), math.inf) if text.isascii() and text.isdigit() else 0.0
+    return float(text) if text.isascii() and text.isdigit() else 0.0

@@ -199,7 +199,8 @@ class HttpTransport:
         try:
             await self._connection.ask(f"unsubscribe from {subscription.node}", "DELETE", subscription.path + how)
         except StanzaqError as error:
-            log.warning("%s", error)
+            if error.condition not in _OVER:
+                log.warning("%s", error)
 
     async def _end(self, lock: Lock, what: str, method: str, where: str, body: object = None) -> bool:
         """Complete or return an item, whose lock ends with that; False if it had already ended. Raises StanzaqError."""

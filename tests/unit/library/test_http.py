@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from stanzaq.http import messages
 from stanzaq.http.connection import Connection
 from stanzaq.retry import Release
 from stanzaq.transport import Content, Hints, Lock
+from tests.certificates import Authority
 
 Answers = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -137,15 +139,19 @@ def test_events(cuts: list[int]) -> None:
 
 
 @asynccontextmanager
-async def played(answers: Answers, **account: Any) -> AsyncIterator[Connection]:  # noqa: ANN401
+async def played(
+    answers: Answers,
+    tls: ssl.SSLContext | None = None,
+    **account: Any,  # noqa: ANN401
+) -> AsyncIterator[Connection]:
     """Serve what a function answers, and give a connection to it."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answers)
     runner = web.AppRunner(application)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
-    url = "http://{}:{}".format(*runner.addresses[0][:2])
+    url = ("https" if tls else "http") + "://{}:{}".format(*runner.addresses[0][:2])
     connection = Connection(HttpAccount(url, **{"user": "a", "password": "b", **account}))
     try:
         yield connection
@@ -204,6 +210,35 @@ async def test_refused(answer: tuple[int, str], condition: str, told: str) -> No
         with pytest.raises(StanzaqError, match=told) as refused:
             await connection.ask("publish", "POST", "/")
     assert refused.value.condition == condition
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Give one that nobody knows."""
+    return Authority(tmp_path_factory.mktemp("tls") / "authority")
+
+
+async def test_tls(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate that is not trusted ends it at once, with the remedy; with its authority in OpenSSL's place it is trusted."""
+
+    async def answers(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"all": "well"})
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.sign("server"))
+    async with played(answers, tls=context) as connection:
+        with pytest.raises(
+            StanzaqError, match=r"certificate is not trusted \(.*\): give the file of its authority in SSL_CERT_FILE"
+        ):
+            await connection.ask("publish", "POST", "/")
+
+    def read(context: ssl.SSLContext) -> None:
+        # As OpenSSL does with SSL_CERT_FILE; in tests it reads nothing.
+        context.load_verify_locations(authority.certificate)
+
+    monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", read)
+    async with played(answers, tls=context) as connection:
+        assert await connection.ask("publish", "POST", "/") == {"all": "well"}
 
 
 async def test_an_expired_token() -> None:
