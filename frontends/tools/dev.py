@@ -33,7 +33,7 @@ _LOOKED_SECONDS: Final = 1.0
 _WORKER: Final = """\
 STANZAQ_PASSWORD={password} python - <<'END'
 from stanzaq import Job, Worker
-worker = Worker("xmpp://worker@{accounts}", service="{service}", address="{address}", tls="disabled")
+worker = Worker({account})
 @worker.task("{queue}")
 async def work(job: Job) -> None:
     print("working on", job.payload, flush=True)
@@ -133,15 +133,15 @@ def _lines(service: Service) -> list[str]:
         "",
     ]
     if not service.xmpp:
-        return [*told, service.no_xmpp]
-    program = _WORKER.format(
-        password=PASSWORD,
-        accounts=Ejabberd.accounts,
-        service=service.domain,
-        address=service.xmpp,
-        queue=QUEUE,
-    )
-    return [*told, f"Work over XMPP, at {service.xmpp}:", program]
+        account = url.replace("//", f"//{service.jid('worker')}@")
+        return [*told, "Work over HTTP in Python:", _worker(f'"{account}"'), "", service.no_xmpp]
+    account, place = f"xmpp://{service.jid('worker')}", f'service="{service.domain}", address="{service.xmpp}"'
+    return [*told, f"Work over XMPP, at {service.xmpp}:", _worker(f'"{account}", {place}, tls="disabled"')]
+
+
+def _worker(account: str) -> str:
+    """Return a program with a worker."""
+    return _WORKER.format(password=PASSWORD, account=account, queue=QUEUE)
 
 
 def _passwords() -> str:

@@ -11,25 +11,28 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from frontends.tools import dev
+from stanzaq import transports
+from stanzaq.account import HttpAccount
 from tests.journeys.service import PATIENCE_SECONDS
 
 
 @asynccontextmanager
 async def running(data: Path) -> AsyncIterator[str]:
     """Run it until it has said all; gives what it said. It ends in order at Ctrl-C."""
-    dev = await asyncio.create_subprocess_exec(
+    process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "frontends.cli", "dev", "--data", str(data)), stdout=PIPE, stderr=PIPE
     )
     try:
-        assert dev.stdout is not None
-        said = await asyncio.wait_for(dev.stdout.readuntil(b"Ctrl-C ends it.\n"), 3 * PATIENCE_SECONDS)
+        assert process.stdout is not None
+        said = await asyncio.wait_for(process.stdout.readuntil(b"Ctrl-C ends it.\n"), 3 * PATIENCE_SECONDS)
         yield said.decode()
-        dev.send_signal(signal.SIGINT)
-        _out, errors = await asyncio.wait_for(dev.communicate(), 2 * PATIENCE_SECONDS)
-        assert dev.returncode == 0, errors.decode()
+        process.send_signal(signal.SIGINT)
+        _out, errors = await asyncio.wait_for(process.communicate(), 2 * PATIENCE_SECONDS)
+        assert process.returncode == 0, errors.decode()
     finally:
-        if dev.returncode is None:
-            dev.kill()
+        if process.returncode is None:
+            process.kill()
 
 
 async def pasted(text: str) -> Process:
@@ -62,3 +65,14 @@ async def test_pasted_commands_work() -> None:
             finally:
                 worker.terminate()
                 await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
+
+
+def test_without_an_xmpp_server() -> None:
+    """Without XMPP there is a worker over HTTP to paste, and a line that says what is missing."""
+    lines = dev._lines(dev.Service((), "http://127.0.0.1:8080", "", "", Path("redis"), "There is no ejabberd."))
+    (program,) = [line for line in lines if "python" in line]
+    (url,) = re.findall(r'Worker\("(.*)"\)', program)
+    account = transports.account(url, None, dev.PASSWORD, None, "required")
+    assert isinstance(account, HttpAccount)
+    assert (account.user, account.origin) == ("worker@localhost", "http://127.0.0.1:8080")
+    assert lines[-1] == "There is no ejabberd."
