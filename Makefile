@@ -1,6 +1,7 @@
 # All tasks of development. Each target creates .venv and installs what it needs, servers included.
 SETUP := deploy/local/setup.sh
 BIN := .venv/bin
+PEERS := bench/peers
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadscope --no-loadscope-reorder -m "not soak"
 
 # More options for a target's command, e.g. make demo ARGS="--kill --items 5000"
@@ -13,7 +14,7 @@ ONLY ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench soak mutants helm-docs image-test
+.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench bench-peers soak mutants helm-docs image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -56,6 +57,13 @@ bench: .venv/.dev ## Measure the core, the doors and reports against native ceil
 	  echo "stanzaq bench $$what --json $(ARGS) > $$file"; \
 	  $(BIN)/stanzaq bench $$what --json $(ARGS) > $$file || missed=1; \
 	done; exit $$missed
+
+bench-peers: .venv/.dev ## Measure other queues next to stanzaq, installed only for that
+	@$(SETUP) packages ejabberd npm
+	@test -x $(PEERS)/.venv/bin/pip || $(BIN)/python -m venv $(PEERS)/.venv
+	$(PEERS)/.venv/bin/pip install --quiet --disable-pip-version-check --requirement $(PEERS)/requirements.txt
+	npm install --silent --no-audit --no-fund --no-package-lock --prefix $(PEERS)
+	$(BIN)/python $(PEERS)/run.py $(ARGS)
 
 helm-docs: .venv/.dev ## Write the table of values into the chart's README
 	$(BIN)/python deploy/helm/values_table.py
