@@ -1,4 +1,4 @@
-"""Partitions for script tests, each on every server that must carry the operations, in either packaging."""
+"""Partitions for script tests, each on every server that must run the operations, in either packaging."""
 
 import secrets
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.lua.records import Records
 
 @pytest.fixture(scope="session")
 def runners(valkey: RedisServer, redis7: RedisServer) -> Iterator[dict[str, Runner]]:
-    """Give the servers that scripts run on."""
+    """Return the servers that scripts run on."""
     clients = {name: redis.Redis.from_url(server.url) for name, server in (("valkey", valkey), ("redis7", redis7))}
     packagings = {"valkey": Packaging.FUNCTIONS, "redis7": Packaging.SCRIPTS}
     found = {name: Runner(client, packagings[name], guarded=True) for name, client in clients.items()}
@@ -27,31 +27,31 @@ def runners(valkey: RedisServer, redis7: RedisServer) -> Iterator[dict[str, Runn
 
 
 ON_SERVERS = pytest.mark.parametrize("runner", ["valkey", "redis7"], indirect=True)
-"""What takes thousands of calls is spared the one that nobody runs: fakeredis takes twenty times as long."""
+"""Tests of thousands of calls skip fakeredis, which takes twenty times as long and which nobody runs in production."""
 
 
 @pytest.fixture(params=["valkey", "redis7", "fakeredis"])
 def runner(request: pytest.FixtureRequest, runners: dict[str, Runner]) -> Runner:
-    """Give each server in turn."""
+    """Return each server in turn."""
     return runners[request.param]
 
 
 @pytest.fixture
 def unopened(runner: Runner) -> Queue:
-    """Give a partition that nobody has opened."""
+    """Return a partition that is not opened."""
     return Queue(runner, Partition("jobs", secrets.token_hex(4)))
 
 
 @pytest.fixture
 def queue(unopened: Queue) -> Queue:
-    """Give an open partition: locks of a minute, twenty deliveries, dead letters."""
+    """Return an open partition: locks of a minute, twenty deliveries, dead letters."""
     unopened.open()
     return unopened
 
 
 @pytest.fixture
 def parts(runner: Runner) -> tuple[Queue, Queue, Queue]:
-    """Give the three open partitions of one node; the first is the coordinator."""
+    """Return three open partitions of one node; the first is the coordinator."""
     life = secrets.token_hex(4)
     coordinator, one, two = (Queue(runner, Partition("jobs", life, number)) for number in range(3))
     for queue in (coordinator, one, two):
@@ -61,5 +61,5 @@ def parts(runner: Runner) -> tuple[Queue, Queue, Queue]:
 
 @pytest.fixture
 def records(runner: Runner) -> Records:
-    """Give the records of one that exists for this test only."""
+    """Return the records of a node or JID of this test only."""
     return Records(runner)

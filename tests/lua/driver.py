@@ -1,6 +1,6 @@
-"""Runs one script by its name on one partition, with the time given.
+"""Runs one script by its name on one partition, at a given time.
 
-Knows what every reply has in common and holds each call to its header; must not know what any one script does.
+Knows the common form of all replies and checks each call against its header; must not know what any one script does.
 """
 
 # ruff: noqa: ANN401  (what Redis takes and answers has no types of its own)
@@ -25,7 +25,7 @@ from broker.scripts.source import Operation, modules, operation, operations
 from broker.settings import Packaging
 
 T0: Final = 1_700_000_000_000
-"""When every test begins, in ms since 1970."""
+"""The time at which every test begins, in ms since 1970."""
 
 FOLDER: Final = lua_directory()
 SCRIPTS: Final[Mapping[str, Operation]] = {name: operation(FOLDER, name) for name in operations(FOLDER)}
@@ -45,7 +45,7 @@ NOTICES: Final = {
     "fetched": 2,
     "perished": 2,
 }
-"""How long each kind of notice is."""
+"""The length of each kind of notice."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "revision": "",
@@ -82,7 +82,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "fence": "",
 }
 
-# Every key of the holder as text that does not depend on how Redis encodes it.
+# Every key of the holder as text that does not depend on Redis's encoding.
 _SNAPSHOT: Final = """
 local found = {}
 for i, name in ipairs(KEYS) do
@@ -112,7 +112,7 @@ return found
 
 
 class Delivered(NamedTuple):
-    """A delivery as a script answers it."""
+    """A delivery in a script's answer."""
 
     jid: str
     position: str
@@ -130,12 +130,12 @@ class Delivered(NamedTuple):
 
     @classmethod
     def read(cls, row: list[Any]) -> Self:
-        """Read a delivery; the last value says of which subscription it is."""
+        """Read a delivery; the last value names its subscription."""
         return cls(*row[:-1], *row[-1].split(" "))
 
 
 class Handover(NamedTuple):
-    """An item that is to be brought to another node, as a script tells of it; a dead letter goes `to` nothing that is named."""
+    """An item on its way to another node, as a script reports it; `to` is empty for a dead letter."""
 
     position: str
     to: str
@@ -143,7 +143,7 @@ class Handover(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """The same as `read_handovers` gives it."""
+    """The same as `read_handovers` returns it."""
 
     position: str
     item: str
@@ -157,7 +157,7 @@ class Letter(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a script says of credit that several partitions share; `whom` is a text, or rows of a subid and a pool."""
+    """A report on credit that several partitions share; `whom` is a text, or rows of a subid and a pool."""
 
     version: int
     wanted: int
@@ -198,14 +198,14 @@ class Answer:
 
     @property
     def given(self) -> list[tuple[str, str]]:
-        """Who was handed what."""
+        """Return who was handed what."""
         return [(delivery.jid, delivery.item) for delivery in self.deliveries]
 
 
 def text(value: Any) -> Any:
-    """Give a reply with its bytes read as text."""
+    """Return a reply with its bytes read as text."""
     if isinstance(value, bytes):
-        # Envelopes are none.
+        # Envelopes are not text.
         return value.decode(errors="surrogateescape")
     return [text(part) for part in value] if isinstance(value, list) else value
 
@@ -226,11 +226,11 @@ end
 
 @cache
 def guarded_library() -> Library:
-    """Give a library whose module tables cannot be written to: the first call sees to that, for a load may do little."""
+    """Return a library whose module tables are read-only: the first call does that, since a load may do little."""
     whole = library(FOLDER)
     name = whole.name.replace("stanzaq", "guarded")
     tables = list(modules(FOLDER))
-    # A function may name sixty things from outside and no more.
+    # A function may have at most sixty upvalues.
     parts = [tables[first : first + 50] for first in range(0, len(tables), 50)]
     parting = [
         f"local function guard{number}() {' '.join(f'guard({table})' for table in part)} end"
@@ -245,7 +245,7 @@ def guarded_library() -> Library:
 
 
 def answered(row: Any) -> Any:
-    """Give the answer to one row: a text alone means `ok` and this text."""
+    """Return the answer to one row: a text alone means `ok` and this text."""
     return row if isinstance(row, list) else ["ok", row]
 
 
@@ -261,7 +261,7 @@ class Runner:
         checked: bool = True,
         guarded: bool = False,
     ) -> None:
-        """Run through `client`; `checked` compares all keys of a call before and after it, `guarded` sees that modules stay."""
+        """Run through `client`; `checked` compares all keys before and after each call, `guarded` protects modules."""
         self.client = client
         self.library = guarded_library() if guarded else library(FOLDER)
         self.packaging = packaging
@@ -269,7 +269,7 @@ class Runner:
         self._checked = checked and not plain
 
     def run(self, name: str, names: Sequence[str], fixed: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Any:
-        """Run a script on these keys and hold what it did to its header."""
+        """Run a script on these keys and check its effects against its header."""
         found = SCRIPTS[name]
         assert set(fixed) == set(found.arguments), f"{name} takes {found.arguments}"
         assert len({key_slot(key.encode()) for key in names}) == 1, f"{name} has keys in several slots: {names}"
@@ -326,7 +326,7 @@ class Queue:
         return keys.of_partition(name, self.partition)
 
     def run(self, name: str, *rows: Mapping[str, Any], **fixed: Any) -> Answer:
-        """Run a script; arguments that are not given are those of a plain queue."""
+        """Run a script; missing arguments are those of a plain queue."""
         found = SCRIPTS[name]
         known = {**DEFAULTS, "number": self.partition.number, "now": self.now, "frontend": self.frontend, **fixed}
         wanted = {argument: known[argument] for argument in found.arguments}
@@ -348,7 +348,7 @@ class Queue:
         )
         self._check(found, answer)
         if found.row_returns and len(answer.rows) < len(rows):
-            # What had no room in the budget goes again, as lanes do it.
+            # Rows without room in the budget are sent again, as pipelines do.
             assert answer.rows
             rest = self.run(name, *rows[len(answer.rows) :], **fixed)
             joined = ("rows", "deliveries", "notices", "handovers")
@@ -360,11 +360,11 @@ class Queue:
             assert {row[0] for row in answer.rows} <= set(found.row_returns)
         for delivery in answer.deliveries:
             assert all(isinstance(delivery[i], int) for i in (3, 4, 5, 8)), delivery
-        # What it says of its subscription follows, where there is anything to say.
+        # Values about its subscription may follow.
         assert all(0 <= len(notice) - NOTICES[notice[0]] <= 2 for notice in answer.notices)
         assert (type(answer.due), type(answer.more), type(answer.token)) == (int, int, int)
 
-    # What follows says each operation in one line.
+    # Each operation in one line.
 
     def open(self, **fixed: Any) -> Answer:
         """Open the partition."""
@@ -385,19 +385,19 @@ class Queue:
         return self.run("open_partition", **{**options, **fixed})
 
     def publish(self, *items: str, by: str = "alice@x", body: str | bytes | None = None, **more: Any) -> Answer:
-        """Publish items; a body says which item and when unless it is given."""
+        """Publish items; by default the body is the item and the time."""
         columns = {"once": "", "subids": "", "key": "", "hints": ""}
         columns |= {name: more.pop(name) for name in tuple(more) if name in columns}
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)
 
     def letters(self, answer: Answer, **fixed: Any) -> list[Letter]:
-        """Read the items that an answer tells of, as they are about to be brought to their nodes."""
+        """Read the hand-overs in an answer as a frontend does."""
         rows = [{"position": told.position} for told in answer.handovers]
         return [Letter(*row) for row in self.run("read_handovers", *rows, **fixed).rows]
 
     def handed(self, *positions: str, arrived: str = "1") -> Answer:
-        """Say how hand-overs have turned out."""
+        """End hand-overs."""
         return self.run("end_handover", *({"position": position, "arrived": arrived} for position in positions))
 
     def subscribe(
@@ -414,20 +414,20 @@ class Queue:
         several: str = "",
         **fixed: Any,
     ) -> Answer:
-        """Subscribe a JID, or change what it asked for."""
+        """Subscribe a JID, or change its options."""
         row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": must, "lease": lease}
         row |= {"scope": scope, "named": named, "several": several}
         row["selector"] = selector if selector == "=" else said(selector)
         return self.run("subscribe", row, **fixed)
 
     def follow(self, jid: str, credit: int, start: str = "@latest", *, lease: int = 0) -> Answer:
-        """Let a JID read the log."""
+        """Subscribe a log reader."""
         return self.run(
             "subscribe_log", {"subid": subid(jid), "jid": jid, "credit": credit, "start": start, "lease": lease}
         )
 
     def commit(self, jid: str, position: str) -> Answer:
-        """Let a reader say up to where it has the log."""
+        """Commit a reader's position."""
         return self.run("commit", {"subids": subids(jid), "position": position})
 
     def read(self, start: str = "@earliest", **fixed: Any) -> list[str]:
@@ -453,11 +453,11 @@ class Queue:
         )
 
     def keep(self, jid: str) -> Answer:
-        """Let an owner say that it is there."""
+        """Renew an ownership."""
         return self.run("renew_ownership", {"subids": subids(jid)})
 
     def reregister(self, jid: str) -> str:
-        """Ask a coordinator for a registration of a subscription; gives its number."""
+        """Request a registration of a subscription from the coordinator; return its number."""
         row = dict.fromkeys(SCRIPTS["subscribe"].columns, "") | {"subid": subid(jid), "named": subid(jid), "must": "1"}
         row["selector"] = "="
         return str(self.run("subscribe", row).rows[0][3])
@@ -465,7 +465,7 @@ class Queue:
     def register(
         self, jid: str, registration: Any, qos: str = "unacknowledged", *, pool: str = "", selector: str = ""
     ) -> list[Any]:
-        """Make a subscription known, through a collection if of a `pool`; gives the answer."""
+        """Register a subscription, of a `pool` if named; return the answer."""
         whose = below(pool, subid(jid)) if pool else subid(jid)
         row = {"subid": whose, "jid": jid, "qos": qos, "registration": registration, "pool": pool, "several": ""}
         row["selector"] = said(selector)
@@ -473,19 +473,19 @@ class Queue:
         return found
 
     def hand_out(self, jid: str, grant: Any, amount: int, *, pool: str = "", **fixed: Any) -> Answer:
-        """Bring a grant."""
+        """Deliver a grant."""
         whose = below(pool, subid(jid)) if pool else subid(jid)
         return self.run("hand_out", {"subid": whose, "grant": grant, "amount": amount, "pool": pool}, **fixed)
 
     def grant_credit(
         self, holdings: str = "", *, wants: str = "", registered: str = "", gone: str = "", **fixed: Any
     ) -> Answer:
-        """Tell a coordinator what partitions hold and want."""
+        """Report holdings and demand to a coordinator."""
         row = {"holdings": holdings, "wants": wants, "registered": registered, "gone": gone}
         return self.run("grant_credit", row, **fixed)
 
     def credit(self, jid: str) -> int:
-        """Give what of a subscriber's credit lies here."""
+        """Return the credit of a subscriber here."""
         line: Any = self.client.hget(self.key("subscribers"), subid(jid))
         return int(line.split()[0])
 
@@ -510,7 +510,7 @@ class Queue:
         return self.run("retract", self.asked(jid, item, token, **more))
 
     def unlock(self, jid: str, item: str, token: Any = "", **more: Any) -> Answer:
-        """Give an item back."""
+        """Release an item."""
         return self.run("unlock", self.given_back(jid, item, token, **more))
 
     def renew(self, jid: str, item: str, token: Any = "", *, owner: str = "", lock_ms: int | str = "") -> Answer:
@@ -518,33 +518,33 @@ class Queue:
         return self.run("renew", {**self.holder(jid, item, token, owner=owner), "lock_ms": lock_ms})
 
     def expire(self, **fixed: Any) -> Answer:
-        """Do what time asks for."""
+        """Sweep."""
         return self.run("sweep", **fixed)
 
     def bounce(self, jid: str, delivery: Delivered, *, gone: str = "", token: int | None = None) -> Answer:
-        """Let a delivery come back."""
+        """Bounce a delivery."""
         row = self.confirmed(jid, delivery, token)
         return self.run("bounce", {**row, "subids": subids(jid), "gone": gone})
 
     def confirm(self, jid: str, delivery: Delivered, *, token: int | None = None) -> Answer:
-        """Let what was sent for a delivery be confirmed."""
+        """Confirm a delivery."""
         return self.run("confirm", self.confirmed(jid, delivery, token))
 
     def confirmed(self, jid: str, delivery: Delivered, token: int | None = None) -> dict[str, Any]:
-        """Make the row of a confirmation."""
+        """Return the row of a confirmation."""
         token = delivery.token if token is None else token
         return {"sender": jid, "position": delivery.position, "token": token, "stage": delivery.stage}
 
     def holder(self, jid: str, item: str, token: Any = "", *, owner: str = "") -> dict[str, Any]:
-        """Make the row of one who may hold an item."""
+        """Return the row of a possible holder of an item."""
         return {"sender": jid, "subids": subids(jid), "owner": owner, "item": item, "token": token}
 
     def asked(self, jid: str, item: str, token: Any = "", *, owner: str = "", request: str = "") -> dict[str, Any]:
-        """Make the row of a retract."""
+        """Return the row of a retract."""
         return {**self.holder(jid, item, token, owner=owner), "request": request}
 
     def given_back(self, jid: str, item: str, token: Any = "", **more: Any) -> dict[str, Any]:
-        """Make the row of an unlock."""
+        """Return the row of an unlock."""
         hints = {
             name: more.pop(name, default)
             for name, default in (("delay_ms", 0), ("reason", ""), ("dead_letter", ""), ("untried", ""))
@@ -557,28 +557,28 @@ class Queue:
         return found
 
     def fetch(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1", **fixed: Any) -> list[Any]:
-        """Read what one who comes for it holds; gives the answer's row."""
+        """Pull a subscription's items; return the answer's row."""
         row = self.fetching(jid, lease=lease, after=after, comes=comes)
         found: list[Any] = self.run("pull_items", row, **fixed).rows[0]
         return found
 
     def fetching(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1") -> dict[str, Any]:
-        """Make the row of a fetch."""
+        """Return the row of a pull."""
         return {"subid": subid(jid), "lease": lease, "after": after, "comes": comes}
 
     def browse(self, *items: str, **fixed: Any) -> dict[str, str]:
-        """Give the state of each item, in order."""
+        """Return the state of each item, in order."""
         return {row[0]: row[1] for row in self.page(*items, **fixed)[0]}
 
     def page(self, *items: str, **fixed: Any) -> tuple[list[Any], str]:
-        """Give the rows of a browse, and how far it has looked if that was not to the end."""
+        """Return the rows of a browse, and its last position unless it reached the end."""
         answer = self.run("browse", *({"item": item} for item in items), **fixed)
         _count, reached, rows = answer.rows
         assert bool(answer.more) == bool(reached)
         return rows, reached
 
     def bodies(self) -> dict[str, str]:
-        """Give the payload of each item."""
+        """Return the payload of each item."""
         return {row[0]: row[4] for row in self.page()[0]}
 
     def stats(self) -> dict[str, int]:
@@ -587,12 +587,12 @@ class Queue:
         return dict(zip(names, self.run("stats").rows[:8], strict=True))
 
     def ever(self) -> tuple[int, int, int]:
-        """Count what ever came, what is done with, and the deliveries that have ended."""
+        """Count published items, finished items, and ended deliveries."""
         published, finished, attempts = self.run("stats").rows[10:]
         return published, finished, attempts
 
     def retained(self) -> tuple[int, int]:
-        """Count what is kept of the log when its work is done: entries and bytes."""
+        """Count kept entries of finished items, and their bytes."""
         _count, _bytes = self.run("stats").rows[8:10]
         return _count, _bytes
 
@@ -602,7 +602,7 @@ class Queue:
         return [record(fields) for _id, fields in records]
 
     def kept(self) -> set[str]:
-        """Name the keys that hold anything."""
+        """Return the keys that exist."""
         found = set()
         for row in keys.TABLE:
             if row.holder == "partition":

@@ -1,4 +1,4 @@
-"""Says the steps of an assured message in one line each. Knows the scripts' arguments; must not know what they decide."""
+"""The steps of an assured message, one line each. Knows the scripts' arguments; must not know what they decide."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def named(whose: str, msg_id: str, at: str = "a") -> str:
 
 
 def hold(records: Records, name: str, record: str = "n1 d1 body", *, after: int = 0, **limits: int) -> str:
-    """Hold a message; gives the code word."""
+    """Prepare a message; return the code word."""
     fixed = {**LIMITS, **limits, "now": T0 + after, "window_ms": HOUR}
     return str(records.run("prepare_message", name=name, record=record, **fixed)[0])
 
@@ -43,7 +43,7 @@ def reserve(records: Records, whose: str, nonce: str, *, after: int = 0, hold_ms
 
 
 def redeem(records: Records, name: str, record: str = "n1 d1 body", *, after: int = 0, **limits: int) -> list[str]:
-    """Bring the message of a reservation."""
+    """Send the message of a reservation."""
     fixed = {each: ({**LIMITS, **limits})[each] for each in ("source_bytes", "total_bytes", "remembered")}
     found: list[str] = records.run("fulfil_reservation", now=T0 + after, name=name, record=record, **fixed)
     return found

@@ -1,4 +1,4 @@
-"""Workers of a queue who come, go and end what they hold, by chance. Whether they are handed the right things, a play judges."""
+"""Workers of a queue that come, go and end their locks, by chance. The subclass judges what they are handed."""
 
 import random
 from abc import ABC, abstractmethod
@@ -12,23 +12,23 @@ from tests.lua.driver import Answer, Queue
 
 @dataclass
 class Worker:
-    """One who takes part."""
+    """A subscriber."""
 
     credit: int
     selector: str = ""
     held: dict[str, int] = field(default_factory=dict)
 
     def takes(self, color: str) -> bool:
-        """Tell whether it selects items of a color."""
+        """Return whether it selects items of a color."""
         return self.selects({"a.color": color})
 
     def selects(self, item: Values) -> bool:
-        """Tell whether it selects an item that has these values."""
+        """Return whether it selects an item with these values."""
         return not self.selector or selects(read(self.selector), item)
 
 
 class Play(ABC):
-    """A queue and what is to be true of it; `waiting` are the items that nobody holds."""
+    """A queue and its expected state; `waiting` are the items that nobody holds."""
 
     waiting: Collection[str]
 
@@ -39,11 +39,11 @@ class Play(ABC):
 
     @abstractmethod
     def take(self, answer: Answer) -> None:
-        """Follow what an answer says, and all that follows from it."""
+        """Apply the deliveries and notices of an answer."""
 
     @abstractmethod
     def came_back(self, item: str, delay_ms: int = 0) -> None:
-        """Let an item wait again."""
+        """Return an item to those that wait."""
 
     @abstractmethod
     def publish(self) -> Answer:
@@ -51,15 +51,15 @@ class Play(ABC):
 
     @abstractmethod
     def replace(self) -> Answer:
-        """Publish what waits anew."""
+        """Publish a waiting item again."""
 
     @abstractmethod
     def drop(self) -> Answer:
-        """Delete what waits."""
+        """Delete a waiting item."""
 
     def step(self) -> None:
         """Do one thing by chance."""
-        # So that as much is worked as comes, and most have caught up now and then.
+        # As much is finished as is published, and the queue is empty now and then.
         acts: list[Callable[[], Answer]] = [self.publish] * 4 + [self.subscribe] * 3 + [self.leave, self.pass_time]
         held = [(jid, item) for jid, worker in self.workers.items() for item in worker.held]
         if held:
@@ -71,7 +71,7 @@ class Play(ABC):
         self.take(self.dice.choice(acts)())
 
     def subscribe(self) -> Answer:
-        """Let somebody come, or want something else."""
+        """Add a subscriber, or change one."""
         jid = f"w{self.dice.randrange(4)}@x/a"
         held = self.workers[jid].held if jid in self.workers else {}
         worker = Worker(max(self.dice.randint(1, 4), len(held)), self.dice.choice(self.selectors), held)
@@ -79,7 +79,7 @@ class Play(ABC):
         return self.queue.subscribe(jid, worker.credit, selector=worker.selector)
 
     def leave(self) -> Answer:
-        """Let somebody go, who gives back what it holds."""
+        """Remove a subscriber, which gives back its locks."""
         if not self.workers:
             return self.queue.expire()
         jid = self.dice.choice(sorted(self.workers))
@@ -88,12 +88,12 @@ class Play(ABC):
         return self.queue.unsubscribe(jid, release="1")
 
     def pass_time(self) -> Answer:
-        """Let time pass, so that locks and lives end."""
+        """Let time pass, so that locks and items expire."""
         self.queue.now += self.dice.choice((100, 1_000, 61_000))
         return self.queue.expire()
 
     def end(self, jid: str, item: str) -> Answer:
-        """Acknowledge an item, or give it back for now or for a while."""
+        """Acknowledge an item, or release it at once or after a delay."""
         token = self.workers[jid].held.pop(item)
         if self.dice.random() < 0.5:
             return self.queue.retract(jid, item, token)

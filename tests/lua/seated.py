@@ -7,7 +7,7 @@ from tests.lua.driver import Answer, Queue, Report
 
 
 def seated(parts: Sequence[Queue], jid: str, credit: int, selector: str = "") -> str:
-    """Subscribe to a node: with the coordinator, then in every other partition; gives the number of the registration."""
+    """Subscribe to a node: at the coordinator, then in every other partition; return the number of the registration."""
     coordinator, *others = parts
     registration = str(coordinator.subscribe(jid, credit, selector=selector).rows[0][3])
     registered(parts, jid, registration, selector)
@@ -16,7 +16,7 @@ def seated(parts: Sequence[Queue], jid: str, credit: int, selector: str = "") ->
 
 
 def registered(parts: Sequence[Queue], jid: str, registration: str, selector: str = "") -> Answer:
-    """Register a subscription in the partitions that are not the coordinator, and end the registration."""
+    """Register a subscription in all other partitions, and end the registration."""
     coordinator, *others = parts
     told = []
     for queue in others:
@@ -27,7 +27,7 @@ def registered(parts: Sequence[Queue], jid: str, registration: str, selector: st
 
 
 def holdings(number: int, report: Report) -> str:
-    """Write what a partition says of holdings as the coordinator is told it."""
+    """Write a partition's holdings as `grant_credit` receives them."""
     return " ".join(
         f"{number} {whose} {report.version} {held} {last} {shut} 0"
         for whose, held, last, _pool, shut in report.holdings
@@ -35,13 +35,13 @@ def holdings(number: int, report: Report) -> str:
 
 
 def wants(number: int, report: Report) -> str:
-    """Write what a partition wants as the coordinator is told it."""
+    """Write a partition's demand as `grant_credit` receives it."""
     whom = report.whom if isinstance(report.whom, str) else "W " + " ".join(row[0] for row in report.whom)
     return f"{number} {report.version} {report.wanted} {whom}" if report.wanted else ""
 
 
 def carried(parts: Sequence[Queue], at: Queue, answer: Answer) -> list[tuple[str, str]]:
-    """Carry reports and grants until there is nothing more to carry; gives who was handed what."""
+    """Carry reports and grants until there are no more; return who was handed what."""
     given: list[tuple[str, str]] = []
     todo = [(at, answer)]
     for _ in range(200):

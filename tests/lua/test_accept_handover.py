@@ -1,4 +1,4 @@
-"""accept_handover: items come from other nodes."""
+"""accept_handover: items handed over by other nodes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.lua.worded import W1
 
 
 def admit(queue: Queue, item: str, ticket: str, body: str = "x", former: str = "", **fixed: Any) -> Answer:  # noqa: ANN401
-    """Take an item in."""
+    """Hand over an item."""
     return queue.run(
         "accept_handover",
         {"item": item, "key": "", "by": "alice@x", "body": body, "ticket": ticket, "former": former},
@@ -18,7 +18,7 @@ def admit(queue: Queue, item: str, ticket: str, body: str = "x", former: str = "
 
 
 def test_once(queue: Queue) -> None:
-    """An item is taken in once by its ticket, also when it is done meanwhile, and is handed out like any other."""
+    """A ticket admits an item once, also when it is finished meanwhile; it is handed out like any other."""
     queue.subscribe(W1, 1)
     answer = admit(queue, "a", "t1")
     assert (answer.rows, answer.given) == ([["ok", "a"]], [(W1, "a")])
@@ -28,7 +28,7 @@ def test_once(queue: Queue) -> None:
 
 
 def test_two_of_one_name(queue: Queue) -> None:
-    """One whose id another has here, waiting or locked, gets an id that the service makes: nothing is replaced."""
+    """An item whose id another has here, waiting or locked, gets an id that the service makes: nothing is replaced."""
     queue.publish("a", body="here")
     for body in ("came", "came too"):
         (row,) = admit(queue, "a", f"life-0-{body}", body).rows
@@ -41,7 +41,7 @@ def test_two_of_one_name(queue: Queue) -> None:
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("ticketed", [False, True])
 def test_forged(queue: Queue, dedupe: str, done: bool, ticketed: bool) -> None:  # noqa: FBT001
-    """A7: nothing that anybody publishes, under an item's id or its ticket, before it comes or after, is taken for the item."""
+    """A7: nothing that anybody publishes under an item's id or its ticket, before or after, is taken for the item."""
     forged, names = {"once": "life-0-1-1"} if ticketed else {}, ("life-0-1-1", "handed life-0-1-1")
     for name in names:
         assert queue.publish(name, dedupe=dedupe, **forged).words[0] in {"ok", "duplicate"}
@@ -56,7 +56,7 @@ def test_forged(queue: Queue, dedupe: str, done: bool, ticketed: bool) -> None: 
 
 
 def test_ids_that_the_service_makes(queue: Queue) -> None:
-    """An id that the service made once keeps its name; one that it may yet make is not given away."""
+    """An id that the service has made stays; one that it may still make is not accepted."""
     made = queue.publish("").rows[0][1]
     queue.subscribe(W1, 1)
     queue.retract(W1, made)
@@ -67,14 +67,14 @@ def test_ids_that_the_service_makes(queue: Queue) -> None:
 
 
 def test_full(queue: Queue) -> None:
-    """A full node takes nothing in."""
+    """A full node accepts nothing."""
     queue.publish("a")
     assert admit(queue, "b", "t1", max_items="1").words == ["node-full"]
     assert admit(queue, "b", "t1").words == ["ok"]
 
 
 def test_by_an_earlier_number_of_partitions(queue: Queue) -> None:
-    """What comes in by an earlier number of partitions is looked for here, by those who publish its id again."""
+    """An item placed by an earlier number of partitions is found here when its id is published again."""
     queue.publish("before")
     queue.open(revision=2, partitions=4)
     assert admit(queue, "a", "t1").words == admit(queue, "b", "t2", former="1").words == ["ok"]

@@ -10,7 +10,7 @@ MOST = 2**63 - 1
 
 
 def refused(queue: Queue, jid: str, epoch: object = "", group: str = "g") -> bool:
-    """Tell whether an attach is refused, which must not change anything."""
+    """Return whether an attach is refused, which must not change anything."""
     before = [queue.client.hgetall(queue.key(name)) for name in ("meta", "group_epochs", "subscribers", "inflight")]
     answer = queue.attach(jid, epoch, group=group)
     if answer.words == ["ok"]:
@@ -23,7 +23,7 @@ def refused(queue: Queue, jid: str, epoch: object = "", group: str = "g") -> boo
 
 
 def lease_of(queue: Queue) -> int:
-    """Give until when the owner's lease is."""
+    """Return the end of the owner's lease."""
     line = queue.client.hget(queue.key("meta"), "owner")
     assert isinstance(line, bytes)
     return int(line.split()[1])
@@ -37,7 +37,7 @@ def test_answers_epoch_fence_and_lease(queue: Queue) -> None:
 
 
 def test_ex15_first_epochs(queue: Queue) -> None:
-    """EX15, E27: with nobody there epoch 0 is accepted first, absent is recorded + 1, and all of 2^63-1 is exact (EX12)."""
+    """EX15, E27: without an owner epoch 0 is accepted first, absent is recorded + 1, and all of 2^63-1 is exact (EX12)."""
     assert queue.attach(W1, 0).rows[0][1] == "0"
     assert queue.attach(W2, 2**53 + 1).rows[0][1] == str(2**53 + 1)
     assert queue.attach(W3, 2**53 + 2).rows[0][1] == str(2**53 + 2)
@@ -47,7 +47,7 @@ def test_ex15_first_epochs(queue: Queue) -> None:
 
 @pytest.mark.parametrize("epoch", ["", 0, 4, 5])
 def test_ex13_ex14_not_greater(queue: Queue, epoch: object) -> None:
-    """EX13, EX14: beside an active owner no epoch, a lower one and the same one are refused, and change nothing."""
+    """EX13, EX14: with an active owner no epoch, a lower one and the same one are refused, and change nothing."""
     queue.publish("a")
     queue.attach(W1, 5)
     assert refused(queue, W2, epoch)
@@ -56,7 +56,7 @@ def test_ex13_ex14_not_greater(queue: Queue, epoch: object) -> None:
 
 @pytest.mark.parametrize(("held", "asked"), [(5, 6), (9, 10), (99, 100), (2**53, 2**53 + 1)])
 def test_e28_steals(queue: Queue, held: int, asked: int) -> None:
-    """E28: a greater epoch takes the partition; its locks go over with new tokens, and the loser is told."""
+    """E28: a greater epoch takes the partition; its items are locked with new tokens, and the loser gets a notice."""
     queue.publish("a", "b")
     first = queue.attach(W1, held)
     old = first.deliveries
@@ -70,7 +70,7 @@ def test_e28_steals(queue: Queue, held: int, asked: int) -> None:
 
 
 def test_ex11_old_fence_of_the_same_jid(queue: Queue) -> None:
-    """EX11: who steals from itself cannot end its old locks by their old tokens, only the new ones."""
+    """EX11: an owner that takes the partition from itself can use only the new tokens."""
     queue.publish("a")
     old = queue.attach(W1, 1).deliveries[0].token
     new = queue.attach(W1, 2).deliveries[0].token
@@ -81,7 +81,7 @@ def test_ex11_old_fence_of_the_same_jid(queue: Queue) -> None:
 
 
 def test_less_than_it_holds(queue: Queue) -> None:
-    """Guarantee 3: who asks for less than it holds has the partition anew, under a higher fence; its locks end."""
+    """Guarantee 3: an owner that asks for less credit than it has locks gets a higher fence; its locks end."""
     queue.publish("a", "b")
     first = queue.attach(W1, 3, credit=2)
     assert queue.attach(W1, credit=2).rows[0][2] == first.rows[0][2]
@@ -92,7 +92,7 @@ def test_less_than_it_holds(queue: Queue) -> None:
 
 
 def test_again_without_an_epoch(queue: Queue) -> None:
-    """EX16: the owner who asks anew goes on under epoch and fence, with its lease renewed and its credit changed."""
+    """EX16: an owner that asks again keeps epoch and fence; its lease is renewed and its credit changed."""
     queue.publish("a", "b")
     first = queue.attach(W1, 3, credit=1)
     queue.now += 10_000
@@ -103,7 +103,7 @@ def test_again_without_an_epoch(queue: Queue) -> None:
 
 
 def test_exclusive(queue: Queue) -> None:
-    """E28: the owner alone receives, however many others have credit, whether they came before or after it."""
+    """E28: only the owner gets items, however many others have credit, from before it or after it."""
     queue.subscribe(W2, 100)
     queue.attach(W1, credit=2)
     queue.subscribe(W3, 100)
@@ -123,7 +123,7 @@ def test_sharing_again(queue: Queue) -> None:
 
 
 def test_shared_locks_end(queue: Queue) -> None:
-    """EX11: locks of shared subscribers end with an attach too, which they are told; their tokens are below the fence."""
+    """EX11: locks of shared subscribers end with an attach too, with notices; their tokens are below the fence."""
     queue.publish("a")
     queue.subscribe(W2, 1)
     token = queue.locks(W2)[0][1]
@@ -150,7 +150,7 @@ def test_e29_orderly_detach(queue: Queue) -> None:
 
 
 def test_ex11_lost_connection(queue: Queue) -> None:
-    """EX11, EX15: after a lost connection the slot is free at once and the epoch goes on until the lease would have ended."""
+    """EX11, EX15: after a lost connection the slot is free at once and the epoch holds until the lease would have ended."""
     queue.publish("a")
     queue.attach(W1, 7)
     queue.unsubscribe(W1, release="1", kept="1")
@@ -163,7 +163,7 @@ def test_ex11_lost_connection(queue: Queue) -> None:
 
 
 def test_ex16_lapse(queue: Queue) -> None:
-    """EX16: the lease's end frees the slot, ends the locks, resets the epoch, tells the owner, and keeps the fence."""
+    """EX16: the lease's end frees the slot, ends the locks, resets the epoch, notifies the owner, and keeps the fence."""
     queue.publish("a")
     fence = queue.attach(W1, 7).rows[0][2]
     queue.now += 59_999
@@ -177,7 +177,7 @@ def test_ex16_lapse(queue: Queue) -> None:
 
 
 def test_a_lapsed_owner_gives_way(queue: Queue) -> None:
-    """EX16, E28: an attach that comes before the sweep finds the lapsed owner gone, by whatever epoch."""
+    """EX16, E28: an attach before the sweep finds the expired owner gone, by whatever epoch."""
     queue.publish("a")
     queue.attach(W1, 7)
     queue.now += 60_000
@@ -189,7 +189,7 @@ def test_a_lapsed_owner_gives_way(queue: Queue) -> None:
 
 @pytest.mark.parametrize("operation", ["retract", "unlock", "renew", "subscribe"])
 def test_ex16_what_renews(queue: Queue, operation: str) -> None:
-    """EX16: whatever the owner does here renews its lease when half of it is gone, and what others do does not."""
+    """EX16: any command of the owner renews its lease when half of it is gone; commands of others do not."""
     queue.publish("a", "b")
     queue.attach(W1, credit=1)
     queue.now += 29_999
@@ -209,14 +209,14 @@ def test_ex16_what_renews(queue: Queue, operation: str) -> None:
 
 
 def test_expected_fence(queue: Queue) -> None:
-    """EX11: a hand-over that was computed from an old fence changes nothing."""
+    """EX11: an assignment that was computed from an old fence changes nothing."""
     fence = queue.attach(W1).rows[0][2]
     assert queue.attach(W2, "+", expected=fence - 1).words == ["stale"]
     assert queue.attach(W2, "+", expected=fence).rows[0][1] == "2"
 
 
 def test_dry(queue: Queue) -> None:
-    """Who only asks is told what an attach would be, and changes nothing."""
+    """A dry attach returns what would happen, and changes nothing."""
     queue.publish("a")
     queue.attach(W1, 3)
     before = queue.client.hgetall(queue.key("meta"))
@@ -237,7 +237,7 @@ def test_no_epoch_after_the_last(queue: Queue) -> None:
 
 
 def test_in_bounded_parts(queue: Queue) -> None:
-    """X7, EX11: of many locks a part ends in the call; the fence refuses the rest, and until they end nobody gets any."""
+    """X7, EX11: of many locks some end in the call; the fence refuses the rest, and until they end nobody gets items."""
     for first in range(0, 700, 100):
         queue.publish(*(f"i{n}" for n in range(first, first + 100)))
     given = queue.attach(W1, 1, credit=1_000).deliveries
@@ -257,7 +257,7 @@ def test_in_bounded_parts(queue: Queue) -> None:
 
 
 def test_gone(queue: Queue) -> None:
-    """P30, EX11: an owner that nothing reaches loses its partition, and whoever hears of it is told."""
+    """P30, EX11: an owner that nothing reaches loses its partition, and the notice is returned."""
     queue.publish("a")
     answer = queue.attach(W1, 3)
     gone = queue.bounce(W1, answer.deliveries[0], gone="1")
@@ -281,7 +281,7 @@ def test_bounds(queue: Queue) -> None:
 
 
 def test_batch(queue: Queue) -> None:
-    """Each attach of a batch is judged after the one before it, and the last owner alone is handed anything."""
+    """Each attach of a batch is decided after the one before it, and only the last owner gets items."""
     queue.publish("a")
     rows = [
         {
@@ -304,7 +304,7 @@ def test_batch(queue: Queue) -> None:
 
 
 def test_an_owner_that_has_read_is_served(queue: Queue) -> None:
-    """P6: a reader that comes to own the partition has its turn as any owner, and reads no more."""
+    """P6: a reader that becomes the owner of the partition has its turn as any owner, and reads no more."""
     queue.follow(W1, 5)
     queue.attach(W1)
     assert queue.publish("a").given == [(W1, "a")]

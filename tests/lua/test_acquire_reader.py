@@ -1,4 +1,4 @@
-"""acquire_reader: a link owns the reading of a partition for a group."""
+"""acquire_reader: a link owns reading the partition for a group."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def unbind(queue: Queue, fence: int, *, kept: str = "", group: str = "g") -> str
 
 
 def test_first(queue: Queue) -> None:
-    """E27, EX15: without an epoch of its own it has the one after the seed, or else its own; groups are apart."""
+    """E27, EX15: without an epoch it gets the one after the seed; groups are independent."""
     assert bind(queue)[:2] == ["ok", "1"]
     assert bind(queue, "0", group="h")[:2] == ["ok", "0"]
     assert bind(queue, MOST, group="i")[:2] == ["ok", MOST]
@@ -47,7 +47,7 @@ def test_while_one_is_active(queue: Queue, epoch: str, code: str) -> None:
 
 
 def test_equal(queue: Queue) -> None:
-    """EX13: for who comes from Event Hubs the present epoch does, also after a lost connection, and a lower one does not."""
+    """EX13: Event Hubs clients may use the present epoch, also after a lost connection, but not a lower one."""
     fence = bind(queue, "7")[2]
     assert bind(queue, "6", equal="1") == ["partition-owned", "7"]
     second = bind(queue, "7", equal="1")
@@ -59,7 +59,7 @@ def test_equal(queue: Queue) -> None:
 
 
 def test_beside_an_owner(queue: Queue) -> None:
-    """EX14: who reads for a group without owning it does so while nobody owns it; one that was lost owns nothing."""
+    """EX14: reading for a group without ownership works while nobody owns it; a lost link owns nothing."""
     queue.publish("a")
     plain = queue.read(group="g")
     assert plain
@@ -71,7 +71,7 @@ def test_beside_an_owner(queue: Queue) -> None:
 
 
 def test_closed(queue: Queue) -> None:
-    """E29, EX11: with an orderly end the epoch begins anew; the fence never does."""
+    """E29, EX11: an orderly end resets the epoch, never the fence."""
     fence = bind(queue, "7")[2]
     assert unbind(queue, fence) == "ok"
     again = bind(queue, "0")
@@ -79,7 +79,7 @@ def test_closed(queue: Queue) -> None:
 
 
 def test_lost(queue: Queue) -> None:
-    """EX11, EX15: after a lost connection the place is free, and the epoch stands until the lease would have ended."""
+    """EX11, EX15: after a lost connection the slot is free, and the epoch holds until the lease would have ended."""
     fence = bind(queue, "7")[2]
     assert unbind(queue, fence, kept="1") == "ok"
     assert bind(queue, fence=fence) == ["superseded"]
@@ -92,7 +92,7 @@ def test_lost(queue: Queue) -> None:
 
 
 def test_lease(queue: Queue) -> None:
-    """EX16: who says nothing for the time of a lease has lost it; who says that it is there keeps it, at few writes."""
+    """EX16: a link that does not renew its lease loses it; renewals keep it, with few writes."""
     _, _, fence, ends = bind(queue, "7")
     queue.now += 29_000
     assert bind(queue, fence=fence)[3] == ends

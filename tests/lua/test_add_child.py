@@ -1,10 +1,10 @@
-"""add_child: a collection notes a child."""
+"""add_child: a child of a collection is recorded."""
 
 from tests.lua.records import Records
 
 
 def test_notes_within_bounds(records: Records) -> None:
-    """H4: as many as may be are noted, each once; a collection of another life notes none."""
+    """H4: children are bounded, each recorded once; a collection of another incarnation records none."""
     records.run("create_node", incarnation="i1", owner="a@x", created=7)
     assert records.run("add_child", incarnation="i1", child="a", since=1, most=2) == ["ok"]
     assert records.run("add_child", incarnation="i1", child="b", since=2, most=2) == ["ok"]

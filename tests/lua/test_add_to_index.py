@@ -1,4 +1,4 @@
-"""add_to_index: what a bare JID has to do with nodes, in indexes that are written before it is so (P6, P10)."""
+"""add_to_index: the nodes of a bare JID, in indexes that are written before the change (P6, P10)."""
 
 from typing import Any
 
@@ -14,19 +14,19 @@ each_index = pytest.mark.parametrize("index", ["nodes", "pending_nodes", "affili
 def note(
     records: Records, member: str, kind: str = "coming", *, index: str = "nodes", at: int = 0, most: int = 2
 ) -> list[Any]:
-    """Note an entry, so many ms after the first."""
+    """Add an entry, so many ms after the first."""
     return records.run("add_to_index", index=index, kind=kind, member=member, now=NOW + at, idle_seconds=60, most=most)
 
 
 def scores(records: Records, index: str) -> dict[str, int]:
-    """Give what an index has, and when that was since the first, negative while it is coming."""
+    """Return the entries of an index with their times since the first, negative while the change is under way."""
     found: Any = records.client.zrange(records.key(index), 0, -1, withscores=True)
     return {name.decode(): int(abs(score) - NOW if score > 0 else NOW - abs(score)) for name, score in found}
 
 
 @each_index
 def test_bound(records: Records, index: str) -> None:
-    """Guarantee 6: past the bound nothing new is noted, what is known is; and what is so is never left out."""
+    """Guarantee 6: a full index takes no new entry, but a known one, and a settled one always."""
     assert note(records, "a", index=index) == ["ok", str(NOW), 0]
     assert note(records, "b", index=index) == ["ok", str(NOW), 0]
     assert note(records, "c", index=index) == ["too-many"]
@@ -37,7 +37,7 @@ def test_bound(records: Records, index: str) -> None:
 
 @each_index
 def test_the_longest_known_gives_way(records: Records, index: str) -> None:
-    """Guarantee 6: where an index gives way, the longest known goes, and never what is just coming."""
+    """Guarantee 6: where an index evicts, the oldest entry goes, and never one whose change is under way."""
     note(records, "coming", index=index)
     note(records, "old", "settled", index=index, at=1)
     assert note(records, "new", "evict", index=index, at=2) == ["ok", str(NOW + 2), 0]

@@ -1,4 +1,4 @@
-"""begin_delivery: the beginning of a delivery."""
+"""begin_delivery: the delivery of a prepared message begins."""
 
 from tests.lua.driver import T0
 from tests.lua.messages import claimed, conclude, hold, named
@@ -6,7 +6,7 @@ from tests.lua.records import Records
 
 
 def test_claim(records: Records) -> None:
-    """S11, SX8: held is given, as often as it is asked for; delivered says so; what was never held is told to be unknown."""
+    """S11, SX8: a prepared message is returned as often as asked; a delivered one says so; another is unknown."""
     name = named("a@x", "1")
     assert claimed(records, name) == ["item-not-found"]
     hold(records, name)

@@ -1,4 +1,4 @@
-"""bounce: a delivery came back."""
+"""bounce: a delivery bounced."""
 
 from collections import Counter
 from typing import Any
@@ -21,7 +21,7 @@ def test_passes_on(queue: Queue) -> None:
 
 
 def test_gone(queue: Queue) -> None:
-    """P30: when no later delivery can arrive the subscription ends, and all that it held goes on."""
+    """P30: when no later delivery can arrive the subscription ends, and its items go to others."""
     queue.subscribe(W1, 3)
     delivery = queue.publish(*"abc").deliveries[1]
     queue.subscribe(W2, 3)
@@ -31,7 +31,7 @@ def test_gone(queue: Queue) -> None:
 
 
 def test_three_in_a_row(queue: Queue) -> None:
-    """P30: the third delivery in a row that comes back ends the subscription."""
+    """P30: the third bounce in a row ends the subscription."""
     queue.subscribe(W1, 1)
     delivery = queue.publish("a").deliveries[0]
     delivery = queue.bounce(W1, delivery).deliveries[0]
@@ -42,7 +42,7 @@ def test_three_in_a_row(queue: Queue) -> None:
 
 
 def test_acknowledgement_between(queue: Queue) -> None:
-    """P30: what arrives starts the count anew: three bounces in a long life end nothing."""
+    """P30: a delivery that arrives resets the count: three bounces in a long life end nothing."""
     queue.subscribe(W1, 1)
     for n in range(6):
         delivery = queue.publish(f"i{n}").deliveries[0]
@@ -62,7 +62,7 @@ def test_forged(queue: Queue) -> None:
 
 
 def test_twice_in_one_batch(queue: Queue) -> None:
-    """One bounce told twice ends one lock and counts once."""
+    """A bounce reported twice ends one lock and counts once."""
     queue.subscribe("w@x", 1)
     delivery = queue.publish("a").deliveries[0]
     who = queue.holder("w@x/1", "")
@@ -79,7 +79,7 @@ def test_twice_in_one_batch(queue: Queue) -> None:
 
 
 def gone_with_many(queue: Queue, count: int) -> Answer:
-    """Let a worker hold so many items, and be found gone."""
+    """Give a worker so many locks, and bounce as gone."""
     queue.subscribe(W1, count)
     for first in range(100, count, 100):
         queue.publish(*(f"i{number}" for number in range(first, first + 100)))
@@ -87,13 +87,13 @@ def gone_with_many(queue: Queue, count: int) -> Answer:
 
 
 def visit(queue: Queue) -> None:
-    """Visit the partition as long as it says that there is more to do."""
+    """Sweep as long as more is due."""
     while queue.expire().more:
         pass
 
 
 def test_gone_with_many(queue: Queue) -> None:
-    """A9: a worker found gone with more locks than one script may end keeps none: visits give back the rest at once."""
+    """A9: a worker found gone with more locks than one script may end keeps none: sweeps give back the rest at once."""
     answer = gone_with_many(queue, 700)
     assert answer.more == 1 and 0 < queue.stats()["in_flight"] < 700
     note: Any = queue.client.hget(queue.key("locks_to_release"), subid(W1))
@@ -107,7 +107,7 @@ def test_gone_with_many(queue: Queue) -> None:
 
 
 def test_back_again(queue: Queue) -> None:
-    """A9: one that subscribes again while its locks of before are given back keeps what it is handed from then on."""
+    """A9: one that subscribes again while its earlier locks are given back keeps its later ones."""
     gone_with_many(queue, 700)
     queue.now += 1
     queue.subscribe(W1, 750)
@@ -116,6 +116,6 @@ def test_back_again(queue: Queue) -> None:
     after = {row[0]: row[1] for row in queue.locks(W1)}
     assert len(after) == 700 and "locks_to_release" not in queue.kept()
     assert min(after.values()) > min(before.values())
-    # Each was handed out anew, and is handed out to it alone.
+    # Each was handed out again, to it alone.
     assert all(queue.renew(W1, item, token).words == ["ok"] for item, token in list(after.items())[:50])
     assert queue.stats()["in_flight"] == 700

@@ -1,4 +1,4 @@
-"""browse: look, and touch nothing."""
+"""browse: list items, change nothing."""
 
 from itertools import chain
 
@@ -7,7 +7,7 @@ from tests.lua.worded import ALICE, W1
 
 
 def everything(queue: Queue) -> None:
-    """Put an item into each state there is."""
+    """Put an item into each state."""
     queue.publish("locked", "delayed", "dying", body="one")
     queue.subscribe(W1, 3)
     queue.unlock(W1, "delayed", delay_ms=5_000)
@@ -32,19 +32,19 @@ def test_states(queue: Queue) -> None:
 
 
 def test_by_id(queue: Queue) -> None:
-    """P21: the ones asked for, in the order asked; what is not there is left out."""
+    """P21: the requested items in the requested order, without unknown ones."""
     everything(queue)
     assert queue.browse("waiting", "none", "locked", "0-5-5") == {"waiting": "waiting", "locked": "locked"}
 
 
 def test_an_item_has_one_name(queue: Queue) -> None:
-    """The place of an item with its publisher's id is no name of it."""
+    """The position of an item with its publisher's id is not a second id."""
     queue.publish("a")
     assert queue.browse(f"0-{T0}-0", f"0-{T0}-00") == {}
 
 
 def test_limits(queue: Queue) -> None:
-    """X7: cut by number and by bytes, and it says so; one item is always shown, however big."""
+    """X7: cut by number and by bytes, which is reported; one item is always shown, however big."""
     queue.publish(*"abc", body="x" * 100)
     for fixed, shown in (({"limit": 2}, 2), ({"limit": 3}, 3), ({"max_bytes": 250}, 2), ({"max_bytes": 1}, 1)):
         rows, reached = queue.page(**fixed)
@@ -52,7 +52,7 @@ def test_limits(queue: Queue) -> None:
 
 
 def test_count(queue: Queue) -> None:
-    """XEP-0059 §2.7: how many items there are, without any of them; what is done does not count, and versions are none."""
+    """XEP-0059 §2.7: the number of items, without listing any; finished ones and versions do not count."""
     queue.open(revision=2, keep_items=10)
     everything(queue)
     queue.publish("done")
@@ -84,7 +84,7 @@ def test_pages(queue: Queue) -> None:
 
 
 def test_pages_beside_what_is_kept(queue: Queue) -> None:
-    """What stays in the log when it is done is passed over, and items are found wherever they stand, in the order of the log."""
+    """Kept entries of finished items are skipped, and items are found wherever they are, in the order of the log."""
     queue.open(revision=2, keep_items=100)
     queue.publish(*(f"i{n}" for n in range(12)))
     queue.subscribe(W1, 10)
@@ -100,7 +100,7 @@ def test_pages_beside_what_is_kept(queue: Queue) -> None:
 
 
 def test_a_place_outlives_its_item(queue: Queue) -> None:
-    """A page goes on behind an item that has gone, and shows what has come since."""
+    """A page continues after an item that has gone, and shows newer ones."""
     queue.publish(*"abcd")
     _rows, reached = queue.page(limit=2)
     queue.subscribe(W1, 2)
@@ -112,7 +112,7 @@ def test_a_place_outlives_its_item(queue: Queue) -> None:
 
 
 def test_places_of_other_partitions(queue: Queue) -> None:
-    """Of equal positions that of the lower partition comes first: none is shown twice, and none is left out."""
+    """Of equal positions that of the lower partition comes first: none is shown twice, and none is skipped."""
     queue.publish("a")
     here, there = f"0-{T0}-0", f"1-{T0}-0"
     assert queue.browse(after=here) == {} == queue.browse(after=there)
@@ -121,7 +121,7 @@ def test_places_of_other_partitions(queue: Queue) -> None:
 
 
 def test_versions_alone(queue: Queue) -> None:
-    """A part of the log without items is told apart from its end."""
+    """A part of the log without items differs from its end."""
     queue.publish("a", "b", body="one")
     queue.publish("a", "b", body="two")
     queue.publish("c")

@@ -1,4 +1,4 @@
-"""One call has a budget of work and of bytes, whatever its rows ask for (guarantee 6)."""
+"""The work and the bytes of one call are bounded, whatever its rows ask for (guarantee 6)."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ LARGE = 262_144
 
 @pytest.fixture
 def busy(queue: Queue) -> Queue:
-    """Give a partition in which four workers hold 500 items each."""
+    """Return a partition in which four workers hold 500 items each."""
     for jid in WORKERS:
         queue.subscribe(jid, 500)
     for _ in range(10):
@@ -22,7 +22,7 @@ def busy(queue: Queue) -> Queue:
 
 
 def answered(queue: Queue, name: str, *rows: Mapping[str, object]) -> int:
-    """Run a script once; gives how many of its rows it has answered."""
+    """Run a script once; return how many of its rows it has answered."""
     found = SCRIPTS[name]
     known = {**DEFAULTS, "number": 0, "now": queue.now}
     reply = queue.runner.run(
@@ -32,14 +32,14 @@ def answered(queue: Queue, name: str, *rows: Mapping[str, object]) -> int:
 
 
 def test_rows_left_over(busy: Queue) -> None:
-    """A script stops at a row when its budget is spent; what has no answer comes again."""
+    """A script stops at a row when its budget is spent; rows without an answer are sent again."""
     rows = [{"subids": subids(jid)} for jid in WORKERS * 5]
     assert 0 < answered(busy, "list_locks", *rows) < len(rows)
     assert sum(len(row[1]) for row in busy.run("list_locks", *rows).rows) == 20 * 500
 
 
 def test_progress(busy: Queue) -> None:
-    """The first row is always carried out: who asks again comes to an end."""
+    """The first row is always run: repeated calls come to an end."""
     rows = [{"subids": subids(jid)} for jid in WORKERS]
     while rows:
         done = answered(busy, "list_locks", *rows)
@@ -60,7 +60,7 @@ def test_payloads_count(queue: Queue) -> None:
 
 
 def test_dead_letters_count(queue: Queue) -> None:
-    """What becomes a dead letter is read with its payload: of locks that run out together a part ends in each call."""
+    """Dead letters are read with their payloads: of locks that expire together some end in each call."""
     queue.open(revision=2, max_deliveries=1)
     queue.subscribe(WORKERS[0], 100)
     answer = queue.publish(*[""] * 40, body=b"x" * LARGE)
@@ -78,7 +78,7 @@ def test_dead_letters_count(queue: Queue) -> None:
 
 @pytest.mark.parametrize("way", ["after", "before"])
 def test_pages_of_large_items(queue: Queue, way: str) -> None:
-    """A page is cut by bytes while it is read, and the next one goes on there: none is passed over in either direction."""
+    """A page is cut by bytes while it is read, and the next one continues there: none is skipped in either direction."""
     names = [f"i{number}" for number in range(12)]
     queue.publish(*names, body=b"x" * 120_000)
     backwards = "1" if way == "before" else ""
@@ -98,20 +98,20 @@ READERS = [f"r{number}@x/1" for number in range(40)]
 
 @pytest.fixture
 def read(unopened: Queue) -> Queue:
-    """Give a log that forty read, each with 1,000 entries outstanding that `f1` was to send."""
+    """Return a log with forty readers, each with 1,000 uncommitted entries that `f1` has to send."""
     unopened.open(queueing="0", keep_items=1000)
     for jid in READERS:
         unopened.follow(jid, 1)
     unopened.publish("a")
     for jid in READERS:
-        # They had more credit once. Written past the scripts, which would take a minute for it.
+        # They had more credit once. Written without scripts, which would take a minute for it.
         many = {f"{subid(jid)} {number:020d}{'0' * 20}": 0 for number in range(1, 1000)}
         unopened.client.zadd(unopened.key("uncommitted"), many)
     return unopened
 
 
 def test_readers_let_go(read: Queue) -> None:
-    """What readers let go of is work: of forty that commit together, some come with the next call."""
+    """Commits are work: of forty readers that commit together, some commit with the next call."""
     rows = [{"subids": subids(jid), "position": f"{T0}-0"} for jid in READERS]
     assert 0 < answered(read, "commit", *rows) < 40
     read.run("commit", *rows)
@@ -119,7 +119,7 @@ def test_readers_let_go(read: Queue) -> None:
 
 
 def test_readers_begin_anew(read: Queue) -> None:
-    """The same of forty that begin to read somewhere else."""
+    """The same for forty that begin to read somewhere else."""
     rows = [{"subid": subid(jid), "jid": jid, "credit": 1, "start": "@latest", "lease": 0} for jid in READERS]
     assert 0 < answered(read, "subscribe_log", *rows) < 40
     read.run("subscribe_log", *rows)
@@ -127,7 +127,7 @@ def test_readers_begin_anew(read: Queue) -> None:
 
 
 def search(queue: Queue) -> tuple[list[int], list[str]]:
-    """Take over what `f1` was to send; gives how many deliveries each script made, and whose."""
+    """Take over deliveries of `f1`; return the number of each script, and their readers."""
     made: list[int] = []
     whose: list[str] = []
     scan, upto = "0", ""
@@ -140,7 +140,7 @@ def search(queue: Queue) -> tuple[list[int], list[str]]:
 
 
 def test_takeover_of_readers(read: Queue) -> None:
-    """A takeover goes through readers in parts, and each of them is handed what comes next once."""
+    """A takeover goes through readers in parts, and each of them gets the next entries once."""
     first = read.run("take_over", frontend="f2", lapsed="f1", after="", upto="", scan="r0")
     assert (first.rows[0], first.more) == ("r0", 0)
     assert 0 < read.client.zcard(read.key("uncommitted")) < 40_000 - 1_000

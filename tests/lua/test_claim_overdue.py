@@ -1,4 +1,4 @@
-"""claim_overdue: deliveries that nobody has ended."""
+"""claim_overdue: deliveries that were not ended."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from tests.lua.records import Records
 
 
 def overdue(records: Records, after: int, most: int = 10) -> list[Any]:
-    """Take up what was begun five seconds ago."""
+    """Claim deliveries that began five seconds ago."""
     code, found = records.run("claim_overdue", now=T0 + after, window_ms=HOUR, late_ms=5_000, most=most)
     assert code == "ok"
     return list(found)
 
 
 def test_late_claims(records: Records) -> None:
-    """A claim of five seconds is taken up by one, with its message; those held and not asked for are left alone."""
+    """A delivery five seconds old is claimed by one, with its message; messages without one are left alone."""
     first, second, third = (named("a@x", msg_id) for msg_id in "123")
     for name in (first, second, third):
         hold(records, name)
@@ -30,7 +30,7 @@ def test_late_claims(records: Records) -> None:
 
 
 def test_old_ones_go(records: Records) -> None:
-    """Guarantee 6: what is held for longer than the window goes, a few at a time, when nobody sends any more either."""
+    """Guarantee 6: messages older than the window are dropped, a few at a time, also when nobody sends any more."""
     for number in range(25):
         hold(records, named(f"u{number}@x", "1"), total_messages=100)
     overdue(records, HOUR)

@@ -1,4 +1,4 @@
-"""claim_pending: one frontend at a time makes a subscription that was approved."""
+"""claim_pending: one frontend at a time creates an approved subscription."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.lua.records import Records
 
 @pytest.fixture
 def node(records: Records) -> Records:
-    """Give a node where one waits, whose resource holds blanks."""
+    """Return a node with a pending request, whose resource has blanks."""
     records.run("create_node", incarnation="i1", owner="a@x", created=7)
     records.run(
         "request_subscription",
@@ -24,12 +24,12 @@ def node(records: Records) -> Records:
 
 
 def consider(node: Records, now: int, jid: str = "w@x/my desk") -> list[Any]:
-    """Take it up."""
+    """Claim it."""
     return node.run("claim_pending", now=now, jid=jid, late_ms=5000)
 
 
 def test_one_at_a_time(node: Records) -> None:
-    """Whoever takes it up has it to itself for a while; then another may, under a stamp of its own."""
+    """A claim is exclusive for a while; then another may claim it, under a stamp of its own."""
     now = 1_700_000_000_000
     assert consider(node, now) == ["ok", str(now), "5 assured g 7 - 0,3"]
     assert consider(node, now + 4999) == ["waiting"]
@@ -37,5 +37,5 @@ def test_one_at_a_time(node: Records) -> None:
 
 
 def test_gone(node: Records) -> None:
-    """What waits no more is not taken up."""
+    """A request that is gone cannot be claimed."""
     assert consider(node, 1_700_000_000_000, "v@x/1") == ["gone"]

@@ -1,4 +1,4 @@
-"""commit: readers say how far they have come."""
+"""commit: readers commit their positions."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.lua.worded import W1, W2
 
 @pytest.fixture
 def log(unopened: Queue) -> Queue:
-    """Give a log with a reader of credit 2 that holds two of four entries."""
+    """Return a log with a reader of credit 2 that has been sent two of four entries."""
     unopened.open(queueing="0", keep_items=100)
     unopened.follow(W1, 2)
     unopened.publish("a", "b", "c", "d")
@@ -16,7 +16,7 @@ def log(unopened: Queue) -> Queue:
 
 
 def test_gives_credit_back(log: Queue) -> None:
-    """What is committed takes no credit any more, and as much more comes."""
+    """Committed entries free their credit, and as many more come."""
     assert log.commit(W1, f"{T0}-0").given == [(W1, "c")]
     assert log.commit(W1, f"{T0}-2").given == [(W1, "d")]
     assert log.commit(W1, f"{T0}-3").given == []
@@ -24,7 +24,7 @@ def test_gives_credit_back(log: Queue) -> None:
 
 
 def test_is_cumulative(log: Queue) -> None:
-    """One commit is for all up to there; an earlier or a repeated one changes nothing."""
+    """One commit covers all entries up to it; an earlier or a repeated one changes nothing."""
     assert log.commit(W1, f"{T0}-1").given == [(W1, "c"), (W1, "d")]
     for earlier in (f"{T0}-0", f"{T0}-1", "0-0"):
         answer = log.commit(W1, earlier)
@@ -32,7 +32,7 @@ def test_is_cumulative(log: Queue) -> None:
 
 
 def test_of_what_was_not_sent(log: Queue) -> None:
-    """A position that was not handed out cannot be had: refused, and nothing changes."""
+    """A position that was not delivered cannot be committed: refused, and nothing changes."""
     before = log.client.hgetall(log.key("readers"))
     answer = log.commit(W1, f"{T0}-2")
     assert (answer.words, answer.given) == (["offset-not-found"], [])
@@ -40,7 +40,7 @@ def test_of_what_was_not_sent(log: Queue) -> None:
 
 
 def test_of_nobody(log: Queue) -> None:
-    """Whoever reads no stream here has nothing to commit, worker or stranger."""
+    """A JID without a stream here has nothing to commit, worker or stranger."""
     log.subscribe("v@x/1", 1)
     assert log.commit(W2, f"{T0}-0").words == ["not-subscribed"]
     assert log.commit("v@x/1", f"{T0}-0").words == ["not-subscribed"]
@@ -55,7 +55,7 @@ def test_a_bare_subscription(unopened: Queue) -> None:
 
 
 def test_a_bounce_begins_anew(log: Queue) -> None:
-    """Q18, P30: what came back comes again with all since the last commit; a commit starts the count of bounces anew."""
+    """Q18, P30: after a bounce all entries since the last commit come again; a commit resets the count of bounces."""
     log.commit(W1, f"{T0}-0")
     answer = log.commit(W1, f"{T0}-1")
     delivery = answer.deliveries[0]
@@ -67,7 +67,7 @@ def test_a_bounce_begins_anew(log: Queue) -> None:
 
 
 def test_bounces_end_the_stream(log: Queue) -> None:
-    """P30: the third in a row ends it, an error for good at once; one of somebody else's counts for nothing."""
+    """P30: the third in a row ends the stream, a permanent error at once; a stranger's counts for nothing."""
     delivery = log.commit(W1, f"{T0}-0").deliveries[0]
     assert log.bounce(W2, delivery).words == ["lock-lost"]
     assert log.bounce(W1, delivery).given == [(W1, "b"), (W1, "c")]
@@ -80,7 +80,7 @@ def test_bounces_end_the_stream(log: Queue) -> None:
 
 
 def rescue(log: Queue, lapsed: str, rescuer: str) -> list[str]:
-    """Take over all that a frontend owes; gives the items."""
+    """Take over from a frontend; return the items."""
     log.frontend, scan, upto, found = rescuer, "0", "", []
     while True:
         answer = log.run("take_over", lapsed=lapsed, upto=upto, scan=scan)
@@ -91,7 +91,7 @@ def rescue(log: Queue, lapsed: str, rescuer: str) -> list[str]:
 
 
 def test_its_frontend_dies(log: Queue) -> None:
-    """X8: what a dead frontend may not have sent comes again, from the committed position on; once."""
+    """X8: entries that a dead frontend may not have sent come again, from the committed position on; once."""
     log.commit(W1, f"{T0}-0")
     assert rescue(log, "f1", "f2") == ["b", "c"]
     assert rescue(log, "f1", "f3") == []
@@ -99,7 +99,7 @@ def test_its_frontend_dies(log: Queue) -> None:
 
 
 def test_what_is_sent_does_not_come_again(log: Queue) -> None:
-    """X8: a frontend that had marked everything sent owes nothing; one that had marked a part sends from the commit on."""
+    """X8: a frontend that marked all as sent has nothing to take over; one that marked some repeats from the commit on."""
     token = log.expire().token
     log.expire(sent=token)
     assert rescue(log, "f1", "f2") == []
@@ -109,14 +109,14 @@ def test_what_is_sent_does_not_come_again(log: Queue) -> None:
 
 
 def test_an_earlier_frontend_dies(log: Queue) -> None:
-    """X8: a later share of another frontend's does not hide what an earlier one owed."""
+    """X8: a later part of another frontend does not hide an earlier unsent one."""
     log.frontend = "f2"
     log.commit(W1, f"{T0}-0")
     assert rescue(log, "f1", "f3") == ["b", "c"]
 
 
 def test_much_is_taken_over_in_parts(unopened: Queue) -> None:
-    """X7, X8: a rescue hands out 200 entries at most, and the visit that it asks for goes on at once."""
+    """X7, X8: a takeover hands out 200 entries at most, and the sweep that it requests continues at once."""
     unopened.open(queueing="0", keep_items=1000)
     unopened.follow(W1, 1000)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""confirm, and what becomes of what is not confirmed (urn:xmpp:qos)."""
+"""confirm, and what happens to unconfirmed deliveries (urn:xmpp:qos)."""
 
 import pytest
 
@@ -11,23 +11,23 @@ each_quality = pytest.mark.parametrize("qos", QUALITIES)
 
 
 def taken(queue: Queue, qos: str, *items: str) -> list[Delivered]:
-    """Publish items to a worker that asked for this quality."""
+    """Publish items to a worker of this quality of service."""
     queue.subscribe(W1, len(items), qos)
     return queue.publish(*items).deliveries
 
 
 def sent(answer: Answer) -> list[tuple[str, str, int, str]]:
-    """Give what was handed out: to whom, what, under which token, at which stage."""
+    """Return the deliveries: to whom, item, token, stage."""
     return [(d.jid, d.item, d.token, d.stage) for d in answer.deliveries]
 
 
 def unconfirmed(queue: Queue) -> set[str]:
-    """Name the keys that hold anything about confirmations."""
+    """Return the keys about confirmations that exist."""
     return queue.kept() & {"confirmations", "retries"}
 
 
 def test_plain_deliveries_leave_no_trace(queue: Queue) -> None:
-    """The default costs nothing: no record, and nothing to try again."""
+    """The default costs nothing: no record, and no retry."""
     (delivery,) = taken(queue, "unacknowledged", "a")
     assert delivery.stage == "unacknowledged"
     assert unconfirmed(queue) == set()
@@ -35,7 +35,7 @@ def test_plain_deliveries_leave_no_trace(queue: Queue) -> None:
 
 
 def test_acknowledged(queue: Queue) -> None:
-    """S3, S4: an acknowledged delivery is confirmed once and for all; its lock goes on as it was."""
+    """S3, S4: an acknowledged delivery is confirmed once and for all; its lock stays."""
     (delivery,) = taken(queue, "acknowledged", "a")
     assert (delivery.stage, delivery.deadline) == ("acknowledged", T0 + 60_000)
     queue.now += 1_000
@@ -48,7 +48,7 @@ def test_acknowledged(queue: Queue) -> None:
 
 
 def test_assured(queue: Queue) -> None:
-    """S9, S11: received asks for deliver, with which the lock's time begins; its result ends the handshake."""
+    """S9, S11: received asks for deliver, which starts the lock's time; the result ends the handshake."""
     (delivery,) = taken(queue, "assured", "a")
     assert (delivery.stage, delivery.deadline) == ("assured", T0 + 60_000)
     # Room for the first try and three more: 5, 10, 20 and 20 seconds.
@@ -65,7 +65,7 @@ def test_assured(queue: Queue) -> None:
 
 @each_quality
 def test_tried_again(queue: Queue, qos: str) -> None:
-    """S5, S12: the same again after 5, 10 and 20 seconds, by whoever visits, under the same token."""
+    """S5, S12: the same again after 5, 10 and 20 seconds, by whoever sweeps, with the same token."""
     (delivery,) = taken(queue, qos, "a")
     queue.frontend = "f2"
     for pause in (5_000, 10_000, 20_000):
@@ -94,7 +94,7 @@ def test_silence(queue: Queue, qos: str) -> None:
 
 
 def test_silence_to_the_end(queue: Queue) -> None:
-    """P30: a worker that is silent three times in a row is unsubscribed, and all that it holds goes on."""
+    """P30: a worker that is silent three times in a row is unsubscribed, and its items go to others."""
     taken(queue, "acknowledged", *"abcd")
     queue.subscribe(W2, 4)
     queue.now += 5_000
@@ -105,7 +105,7 @@ def test_silence_to_the_end(queue: Queue) -> None:
 
 
 def test_deliver_is_tried_again(queue: Queue) -> None:
-    """S12: after received only deliver is repeated, whoever repeats it: the item itself would be work for two (SX9)."""
+    """S12: after received only deliver is repeated, by any frontend: the item itself would be worked on twice (SX9)."""
     (delivery,) = taken(queue, "assured", "a")
     (go,) = queue.confirm(W1, delivery).deliveries
     queue.now += 5_000
@@ -117,7 +117,7 @@ def test_deliver_is_tried_again(queue: Queue) -> None:
 
 @each_quality
 def test_rescue(queue: Queue, qos: str) -> None:
-    """X8: what a dead frontend had not sent is sent at its stage; what was confirmed is not sent again."""
+    """X8: a dead frontend's unsent deliveries are sent at their stage; confirmed ones are not sent again."""
     first, second = taken(queue, qos, "a", "b")
     rescued = queue.run("take_over", frontend="f2", lapsed="f1")
     assert sorted(sent(rescued)) == [(W1, d.item, d.token, qos) for d in (first, second)]
@@ -128,7 +128,7 @@ def test_rescue(queue: Queue, qos: str) -> None:
 
 
 def test_repeated(queue: Queue) -> None:
-    """Received twice, or late, changes nothing: deliver is asked for once a confirmation (SX13)."""
+    """Received twice, or late, changes nothing: one deliver follows one confirmation (SX13)."""
     (delivery,) = taken(queue, "assured", "a")
     row = queue.confirmed(W1, delivery)
     answer = queue.run("confirm", row, row)
@@ -144,7 +144,7 @@ def test_repeated(queue: Queue) -> None:
 
 @each_quality
 def test_forged(queue: Queue, qos: str) -> None:
-    """Bad input: nobody but the lock's holder confirms, by its full JID, and only what was sent."""
+    """Bad input: only the lock's holder confirms, by its full JID, and only what was sent."""
     (delivery,) = taken(queue, qos, "a")
     before = queue.client.hgetall(queue.key("confirmations"))
     for sender in (W2, "w1@x", "w1@x/b", ""):
@@ -157,7 +157,7 @@ def test_forged(queue: Queue, qos: str) -> None:
 
 
 def test_what_has_arrived_does_not_bounce(queue: Queue) -> None:
-    """A late error, or one that names another stage, ends no lock that its holder has confirmed."""
+    """A late error, or one of another stage, ends no lock that its holder has confirmed."""
     (delivery,) = taken(queue, "assured", "a")
     assert queue.bounce(W1, delivery._replace(stage="unacknowledged")).words == ["lock-lost"]
     (go,) = queue.confirm(W1, delivery).deliveries
@@ -169,7 +169,7 @@ def test_what_has_arrived_does_not_bounce(queue: Queue) -> None:
 
 @each_quality
 def test_error(queue: Queue, qos: str) -> None:
-    """An error ends the lock at once and is counted; what arrives starts the count anew (P30)."""
+    """An error ends the lock at once and counts; a delivery that arrives resets the count (P30)."""
     (delivery,) = taken(queue, qos, "a")
     for _ in range(2):
         (delivery,) = queue.bounce(W1, delivery).deliveries
@@ -182,7 +182,7 @@ def test_error(queue: Queue, qos: str) -> None:
 @pytest.mark.parametrize("how", ["retract", "unlock", "unsubscribe", "expire", "bounce", "delete"])
 @each_quality
 def test_ends_with_the_lock(queue: Queue, qos: str, how: str) -> None:
-    """Guarantee 6: however a lock ends, nothing is left to confirm and nothing is tried again."""
+    """Guarantee 6: however a lock ends, no confirmation and no retry is left."""
     (delivery,) = taken(queue, qos, "a")
     if how == "retract":
         queue.retract(W1, "a")
@@ -197,13 +197,13 @@ def test_ends_with_the_lock(queue: Queue, qos: str, how: str) -> None:
     else:
         queue.subscribe(W1, 0, "unacknowledged")
         queue.now += 60_000 + 55_000
-        # Past both its last try and its deadline: the silence is what it is told for.
+        # Past both its last try and its deadline, the reason is the silence.
         queue.expire(retry="200000 200000 3")
     assert unconfirmed(queue) == set()
 
 
 def test_past_the_deadline(queue: Queue) -> None:
-    """What is past its deadline is not sent again: its lock ends in the same visit (Q35)."""
+    """A delivery past its deadline is not sent again: its lock ends in the same sweep (Q35)."""
     (delivery,) = taken(queue, "acknowledged", "a")
     queue.subscribe(W1, 0, "acknowledged")
     queue.now += 60_000
@@ -212,7 +212,7 @@ def test_past_the_deadline(queue: Queue) -> None:
 
 
 def test_level_of_the_delivery(queue: Queue) -> None:
-    """Whoever changes its level changes it for what comes next; an empty one leaves it as it is (P13)."""
+    """A changed level is for later deliveries; an empty one keeps the level (P13)."""
     (delivery,) = taken(queue, "acknowledged", "a")
     assert queue.subscribe(W1, 5, "", must="1").rows == [["ok", 5, "acknowledged", "0", W1, 0, subid(W1)]]
     assert queue.subscribe(W1, 5, "unacknowledged", must="1").rows == [
@@ -223,7 +223,7 @@ def test_level_of_the_delivery(queue: Queue) -> None:
 
 
 def test_bounded(queue: Queue) -> None:
-    """X7: what is due goes out in parts of 200, and of about a megabyte; the answer says that there is more."""
+    """X7: due deliveries go out in parts of 200, and of about a megabyte; the answer says that there are more."""
     queue.subscribe(W1, 1_000, "acknowledged")
     queue.publish(*(f"i{n}" for n in range(200)))
     queue.publish(*(f"i{n}" for n in range(200, 250)))
@@ -245,7 +245,7 @@ def test_bounded(queue: Queue) -> None:
 
 
 def test_silence_is_bounded(queue: Queue) -> None:
-    """X7: subscriptions that end give back no more in one call than a visit may, and the rest follows."""
+    """X7: ending subscriptions give back a bounded number in one call, and the rest follows."""
     for n in range(4):
         queue.subscribe(f"w{n}@x/a", 100, "acknowledged")
     queue.publish(*(f"i{n}" for n in range(200)))
@@ -262,7 +262,7 @@ def test_silence_is_bounded(queue: Queue) -> None:
 
 
 def test_lost_by_hand(queue: Queue) -> None:
-    """An item that a hand at redis-cli took away is tried as often as any other, and no oftener."""
+    """An item that somebody removed with redis-cli is tried as often as any other, and no oftener."""
     (delivery,) = taken(queue, "acknowledged", "a")
     queue.client.xdel(queue.key("log"), delivery.position)
     queue.now += 5_000
@@ -271,7 +271,7 @@ def test_lost_by_hand(queue: Queue) -> None:
 
 
 def test_marks(queue: Queue) -> None:
-    """A call that tells what its frontend has sent leaves the mark."""
+    """A call with a sent mark stores it."""
     (delivery,) = taken(queue, "acknowledged", "a")
     queue.run("confirm", queue.confirmed(W1, delivery), sent=17)
     assert queue.client.hget(queue.key("send_marks"), "f1") == b"17"

@@ -1,4 +1,4 @@
-"""create_node: a node's record begins."""
+"""create_node: a node's record is created."""
 
 from tests.lua.records import Records
 
@@ -14,7 +14,7 @@ def test_creates_once(records: Records) -> None:
 
 
 def test_below_a_collection(records: Records) -> None:
-    """XEP-0248: a node names its parent, with the life of it."""
+    """XEP-0248: a node names its parent, with the parent's incarnation."""
     records.run("create_node", incarnation="i1", owner="a@x", created=7, parent="all", parent_life="i7")
     assert records.hash("node") == {
         "incarnation": "i1", "revision": "1", "created": "7", "creator": "a@x", "parent": "all", "parent_life": "i7",

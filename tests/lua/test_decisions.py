@@ -14,14 +14,14 @@ each = pytest.mark.parametrize("operation", OPERATIONS)
 
 @pytest.fixture
 def ask(queue: Queue, operation: str) -> Ask:
-    """Give the operation as a call of requester, item, token."""
+    """Return the operation as a function of requester, item, token."""
     found: Ask = getattr(queue, operation)
     return found
 
 
 @each
 def test_row_4_unknown(queue: Queue, ask: Ask) -> None:
-    """Row 4 (Q22): an item that is not there is not found, however its id looks."""
+    """Row 4 (Q22): an unknown item is not found, however its id looks."""
     for item in ("gone", "0-5-0", *HARD):
         assert ask(W1, item).words == ["item-not-found"]
 
@@ -46,7 +46,7 @@ def test_row_5_bare_subscription(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_5_full_subscription(queue: Queue, ask: Ask) -> None:
-    """Row 8: another resource of a JID that subscribed full is somebody else (§1.7)."""
+    """Row 8: another resource of a JID that subscribed full is a stranger (§1.7)."""
     queue.publish("a")
     queue.subscribe("w@x/1", 1)
     assert ask("w@x/2", "a").words == ["forbidden"]
@@ -54,7 +54,7 @@ def test_row_5_full_subscription(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_6_old_token(queue: Queue, ask: Ask) -> None:
-    """Row 6 (QX14): who holds the item again but names an earlier lock has lost that lock."""
+    """Row 6 (QX14): a holder that names an earlier lock has lost that lock."""
     queue.publish("a")
     old = queue.subscribe(W1, 1).deliveries[0].token
     new = queue.unlock(W1, "a").deliveries[0].token
@@ -65,7 +65,7 @@ def test_row_6_old_token(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_7_locked_by_another(queue: Queue, ask: Ask) -> None:
-    """Row 7 (Q24, QX3): who once held it, its publisher and the owner conflict with the holder."""
+    """Row 7 (Q24, QX3): former holders, the publisher and the owner conflict with the holder."""
     queue.publish("a", by=ALICE)
     queue.subscribe(W1, 1)
     queue.subscribe(W2, 1)
@@ -77,7 +77,7 @@ def test_row_7_locked_by_another(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_8_never_received(queue: Queue, ask: Ask) -> None:
-    """Row 8 (Q23): whom it was never handed to is forbidden while another holds it."""
+    """Row 8 (Q23): a JID that never had the item is forbidden while another holds it."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     assert ask(W3, "a").words == ["forbidden"]
@@ -85,7 +85,7 @@ def test_row_8_never_received(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_9_lost(queue: Queue, ask: Ask) -> None:
-    """Row 9 (Q25): who held it and let it expire gets unexpected-request, also as its owner or publisher."""
+    """Row 9 (Q25): a former holder whose lock expired gets unexpected-request, also as owner or publisher."""
     queue.publish("a", by="w1@x")
     queue.subscribe(W1, 1)
     queue.unsubscribe(W1)
@@ -98,7 +98,7 @@ def test_row_9_lost(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_10_owner_and_publisher(queue: Queue, ask: Ask, operation: str) -> None:
-    """Row 10 (QX15): its publisher and the owner delete what waits; unlock and renew find no lock."""
+    """Row 10 (QX15): the publisher and the owner delete a waiting item; unlock and renew find no lock."""
     queue.publish("a", "b", "c", by=ALICE)
     word = "ok" if operation == "retract" else "lock-lost"
     assert ask("alice@x/home", "a").words == [word]
@@ -108,14 +108,14 @@ def test_row_10_owner_and_publisher(queue: Queue, ask: Ask, operation: str) -> N
 
 @each
 def test_row_11_stranger(queue: Queue, ask: Ask) -> None:
-    """Row 11: a stranger may do nothing with what waits."""
+    """Row 11: a stranger may do nothing with a waiting item."""
     queue.publish("a", by=ALICE)
     assert ask("bob@x/home", "a").words == ["forbidden"]
 
 
 @each
 def test_deadline_passed_but_not_swept(queue: Queue, ask: Ask) -> None:
-    """A lock stays its holder's until `sweep` has ended it: late but first is in time."""
+    """A lock is its holder's until `sweep` has ended it: late but first is in time."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.now += 600_000
@@ -136,7 +136,7 @@ def test_hard_ids(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_ids_of_the_service_are_not_aliases(queue: Queue, ask: Ask) -> None:
-    """An item has one name: the place of an item with its publisher's id is no second one, nor is a padded number."""
+    """An item has one id: the position of an item with its publisher's id is no second one, nor is a padded number."""
     queue.publish("a", "", by=ALICE)
     made = list(queue.browse())[1]
     place = made.removeprefix("0-")

@@ -1,10 +1,10 @@
-"""delete_node: a node's record ends."""
+"""delete_node: a node's record is deleted."""
 
 from tests.lua.records import Records
 
 
 def test_only_the_life_that_was_deleted(records: Records) -> None:
-    """P24: the record of another life of the node stays."""
+    """P24: the record of another incarnation of the node stays."""
     records.run("create_node", {"name": "x", "value": "1"}, incarnation="i1", owner="a@x", created=7)
     assert records.run("delete_node", incarnation="i0") == ["stale"]
     assert records.run("delete_node", incarnation="i1") == ["ok"]

@@ -1,4 +1,4 @@
-"""delete_partition: a partition ends."""
+"""delete_partition: a partition is closed and freed."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
@@ -7,7 +7,7 @@ from tests.lua.worded import W1, W2
 
 
 def test_frees_all(queue: Queue) -> None:
-    """P24: subscribers are told, everything is freed but a mark, and the mark goes by itself."""
+    """P24: subscribers are returned, everything is freed but a mark, and the mark expires."""
     everything(queue)
     queue.publish("x", dedupe="ignore")
     queue.expire(sent=3)
@@ -20,7 +20,7 @@ def test_frees_all(queue: Queue) -> None:
 
 
 def test_is_final(queue: Queue) -> None:
-    """P24: late calls find no node, and nobody opens it again; deleting twice is deleting once."""
+    """P24: late calls find no node, and nobody opens it again; a second deletion changes nothing."""
     queue.run("delete_partition")
     for answer in (
         queue.publish("a"),
@@ -36,7 +36,7 @@ def test_is_final(queue: Queue) -> None:
 
 
 def test_in_bounded_parts(queue: Queue) -> None:
-    """X7: many subscribers are told part by part; from the first part on the partition is closed."""
+    """X7: many subscribers are returned part by part; from the first part on the partition is closed."""
     jids = {f"w{n}@example.org/a-resource-of-some-length-so-that-the-hash-is-a-table" for n in range(600)}
     for jid in jids:
         queue.runner.client.hset(queue.key("subscribers"), subid(jid), f"0 0 unacknowledged {jid}")

@@ -1,4 +1,4 @@
-"""disconnect_frontend: a frontend is to end, and the others do what it owes."""
+"""disconnect_frontend: a frontend has to end, and the others take over."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.lua.test_heartbeat import beat
 
 
 def disconnect(records: Records, frontend: str, after_ms: int, by: str = "admin@x", most: int = 3) -> bool:
-    """Disconnect one so long after the beginning; tells whether it stood in the list."""
+    """Disconnect a frontend so long after the beginning; return whether it was listed."""
     _ok, listed = records.run(
         "disconnect_frontend", now=T0 + after_ms, frontend=frontend, by=by, keep_ms=60_000, most=most
     )
@@ -16,13 +16,13 @@ def disconnect(records: Records, frontend: str, after_ms: int, by: str = "admin@
 
 
 def ended_by(records: Records, frontend: str, after_ms: int, beaten: int = 0) -> str:
-    """Beat, knowing of the beat before; gives who has disconnected this one."""
+    """Send a heartbeat with the last one; return who has disconnected this frontend."""
     given = {"lapse_ms": 3_000, "most": 2, "beaten": beaten}
     return str(records.run("heartbeat", now=T0 + after_ms, frontend=frontend, **given)[6])
 
 
 def test_lapsed_until_it_is_taken_over(records: Records) -> None:
-    """Issue 8: it counts as lapsed at once and however often it beats; it learns of it each time, and is given nothing to do."""
+    """Issue 8: it counts as dead at once, whatever heartbeats it sends; each tells it to end, and gives it no work."""
     beat(records, "f1", 0)
     beat(records, "f2", 0, ("due", "p", T0 + 100))
     records.client.rpush(records.key("notices"), "one")
@@ -35,7 +35,7 @@ def test_lapsed_until_it_is_taken_over(records: Records) -> None:
 
 @pytest.mark.parametrize("lives", [False, True])
 def test_looked_at_twice(records: Records, lives: bool) -> None:  # noqa: FBT001  (a parameter)
-    """Issue 8: it may have handed something out until it ended, so it is taken over a second time, and then it is gone."""
+    """Issue 8: it may have handed something out until it ended, so it is taken over a second time, and then removed."""
     beat(records, "f1", 0)
     disconnect(records, "f1", 100)
     assert beat(records, "f2", 200, ("rescued", "f1", 0)) == [[], []]
@@ -44,14 +44,14 @@ def test_looked_at_twice(records: Records, lives: bool) -> None:  # noqa: FBT001
     assert beat(records, "f2", 3_199) == [[], []]
     assert beat(records, "f2", 3_200) == [["f1"], []]
     assert beat(records, "f2", 3_300, ("rescued", "f1", 0)) == [[], []]
-    # One that hung so long stands in the list once more when it wakes, for what it does until it ends.
+    # One that hung so long is listed once more when it wakes, for what it does until it ends.
     assert ended_by(records, "f1", 50_000) == "admin@x"
     assert beat(records, "f2", 53_000) == [["f1"], []]
 
 
 @pytest.mark.parametrize("rescued", [False, True])
 def test_one_that_knows_its_last_beat(records: Records, rescued: bool) -> None:  # noqa: FBT001  (a parameter)
-    """Issue 8: it is asked after only where its last beat no longer stands, which a disconnect and a rescue see to."""
+    """Issue 8: a heartbeat asks for disconnects only if its last one is not listed, which a disconnect and a takeover cause."""
     assert ended_by(records, "f1", 0) == ended_by(records, "f1", 500, T0) == ""
     disconnect(records, "f1", 600)
     if rescued:
@@ -60,14 +60,14 @@ def test_one_that_knows_its_last_beat(records: Records, rescued: bool) -> None: 
 
 
 def test_one_that_has_lapsed(records: Records) -> None:
-    """Issue 8: one that hung too long to stand in the list is told to end as well, when it wakes."""
+    """Issue 8: one that hung until it was removed from the list is told to end as well, when it wakes."""
     assert not disconnect(records, "f1", 0)
     assert beat(records, "f2", 10_000) == [[], []]
     assert ended_by(records, "f1", 10_000) == "admin@x"
 
 
 def test_bounded(records: Records) -> None:
-    """Guarantee 6: what was told long ago is forgotten, and the longest ago of many."""
+    """Guarantee 6: old entries are removed, and the oldest of many."""
     for number in range(5):
         beat(records, f"f{number}", 0)
         disconnect(records, f"f{number}", number, by=f"a{number}@x")

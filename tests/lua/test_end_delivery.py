@@ -1,11 +1,11 @@
-"""end_delivery: the end of a delivery."""
+"""end_delivery: the delivery of a prepared message ends."""
 
 from tests.lua.messages import claimed, conclude, hold, named
 from tests.lua.records import Records
 
 
 def test_delivered(records: Records) -> None:
-    """S11: the message goes and a mark stays; a second end changes nothing."""
+    """S11: the message is removed and its id remembered; a second end changes nothing."""
     name = named("a@x", "1")
     hold(records, name)
     claimed(records, name)
@@ -19,7 +19,7 @@ def test_delivered(records: Records) -> None:
 
 
 def test_refused(records: Records) -> None:
-    """S13: a message that cannot be delivered goes without a mark, so that its name is as good as new."""
+    """S13: a message that cannot be delivered is removed without a mark, so its name is as new."""
     name = named("a@x", "1")
     hold(records, name)
     conclude(records, name, delivered="")

@@ -1,4 +1,4 @@
-"""end_handover: a dead letter has arrived."""
+"""end_handover: a hand-over has arrived."""
 
 from tests.lua.driver import Queue, text
 from tests.lua.worded import W1
@@ -17,7 +17,7 @@ def test_forgets(queue: Queue) -> None:
 
 
 def test_of_something_else(queue: Queue) -> None:
-    """Only what is on its way is forgotten: a position that waits or is locked stays."""
+    """Only hand-overs are ended: a waiting or locked position stays."""
     queue.publish("a", "b")
     queue.subscribe(W1, 1)
     for position, _ in queue.client.xrange(queue.key("log")) or []:

@@ -8,13 +8,13 @@ HOUR = 3_600_000
 
 
 def admitted(queue: Queue, once_ms: int) -> str:
-    """Take an item in."""
+    """Hand over an item."""
     row: dict[str, Any] = {"item": "a", "key": "", "by": "alice@x", "body": "x", "ticket": "t", "former": ""}
     return queue.run("accept_handover", row, once_ms=once_ms).words[0]
 
 
 def test_kept_until_then(queue: Queue) -> None:
-    """A7: a ticket is kept for as long as its item may be brought again, and a while longer for what runs late."""
+    """A7: a ticket is kept while its item may be sent again, and a while longer for late scripts."""
     assert admitted(queue, 10 * HOUR) == "ok"
     queue.now += 9 * HOUR
     assert admitted(queue, 10 * HOUR) == "duplicate"
@@ -27,6 +27,6 @@ def test_kept_until_then(queue: Queue) -> None:
 
 
 def test_of_something_else(queue: Queue) -> None:
-    """A ticket that nobody brought is none."""
+    """An unknown ticket is not added."""
     assert queue.run("expire_tickets", {"ticket": "t"}, once_ms=HOUR).words == ["ok"]
     assert queue.client.exists(queue.key("dedupe")) == 0

@@ -1,4 +1,4 @@
-"""lua/items/find_item.lua: whether an item is in a partition, and whether who asks holds it."""
+"""lua/items/find_item.lua: whether an item is in a partition, and whether the sender holds it."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ W1, W2 = "w1@x/a", "w2@x/b"
 
 
 def test_find(queue: Queue) -> None:
-    """Held by its holder and nobody else, under its own token; what waits is there, what nobody published is not.
+    """Only its holder holds it, under its own token; a waiting item is found, an unknown one is not.
 
-    Q27: a request that was answered here is known, unless a token says that it is about a lock that holds.
+    Q27: a request that was answered here is known, unless it has a token of a present lock.
     """
     queue.publish("a", "b")
     (delivery,) = queue.subscribe(W1, 1).deliveries

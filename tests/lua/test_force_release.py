@@ -1,4 +1,4 @@
-"""force_release: locks end by an owner's word."""
+"""force_release: locks end by an owner's command."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue
@@ -11,7 +11,7 @@ def release(queue: Queue, *items: str, holder: str = "") -> Answer:
 
 
 def test_items(queue: Queue) -> None:
-    """The holder is told and fenced out, the item goes to another at once; what nobody holds is passed over."""
+    """The holder is notified and fenced out, the item goes to another at once; unlocked items are skipped."""
     queue.publish("a", "b")
     token = queue.subscribe(W1, 1).deliveries[0].token
     queue.subscribe(W2, 1)
@@ -23,7 +23,7 @@ def test_items(queue: Queue) -> None:
 
 
 def test_all_of_a_holder(queue: Queue) -> None:
-    """X7: all that one holds ends in bounded parts; what others hold stays."""
+    """X7: all locks of a holder end in bounded parts; locks of others stay."""
     queue.subscribe(W1, 400)
     for first in range(0, 400, 200):
         queue.publish(*(f"i{n}" for n in range(first, first + 200)))
@@ -37,7 +37,7 @@ def test_all_of_a_holder(queue: Queue) -> None:
 
 
 def test_without_a_name(queue: Queue) -> None:
-    """Released by one that cannot send: the lock has ended, and the next visit hands the item out."""
+    """Released by a caller that cannot send: the lock has ended, and the next sweep hands the item out."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.subscribe(W2, 1)

@@ -8,13 +8,13 @@ MINUTE = 60_000
 
 
 def reserved(records: Records, whose: str = "a@x", nonce: str = "c0ffee") -> str:
-    """Reserve an item for a minute; gives the name of its message."""
+    """Reserve an item for a minute; return the name of its message."""
     item = reserve(records, whose, nonce, hold_ms=MINUTE)[1]
     return named(whose, f"jobs\0{item}", "")
 
 
 def test_first_body_wins(records: Records) -> None:
-    """A copy of the first body is answered as the first and gets its record; another body is refused."""
+    """A copy of the first body gets the same answer and record; another body is refused."""
     name = reserved(records)
     assert redeem(records, name, "n1 d1 body") == ["ok", "n1 d1 body"]
     assert redeem(records, name, "n2 d1 body") == ["ok", "n1 d1 body"]
@@ -33,7 +33,7 @@ def test_after_it_is_published(records: Records) -> None:
 
 
 def test_too_late(records: Records) -> None:
-    """A reservation whose time is over takes no body; one that was begun in time may be repeated."""
+    """An expired reservation takes no body; one that was used in time may be repeated."""
     late, begun = reserved(records), reserved(records, nonce="beef")
     redeem(records, begun, "n1 d1 body", after=MINUTE - 1)
     assert redeem(records, late, after=MINUTE) == ["reservation-expired"]
@@ -43,7 +43,7 @@ def test_too_late(records: Records) -> None:
 
 
 def test_refused_by_its_queue(records: Records) -> None:
-    """What ends without being published is no reservation any more."""
+    """A reservation whose delivery ended without a publish is gone."""
     name = reserved(records)
     redeem(records, name, "n1 d1 body")
     conclude(records, name, "n1", delivered="")
@@ -51,7 +51,7 @@ def test_refused_by_its_queue(records: Records) -> None:
 
 
 def test_bounded(records: Records) -> None:
-    """A body that is too much to hold changes nothing: a smaller one may still come."""
+    """A body above the limits changes nothing: a smaller one may still come."""
     name = reserved(records)
     assert redeem(records, name, "n1 d1 " + "x" * 200) == ["too-much-held"]
     assert redeem(records, name, "n1 d1 body", remembered=0) == ["too-much-held"]

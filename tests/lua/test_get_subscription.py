@@ -1,4 +1,4 @@
-"""get_subscription: what a subscription was granted."""
+"""get_subscription: the granted options of a subscription."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue

@@ -1,4 +1,4 @@
-"""lua/credit/grant_credit.lua: the coordinator's ledger, and whose turn it is."""
+"""lua/credit/grant_credit.lua: the coordinator's ledger and turns."""
 
 from typing import Any
 
@@ -13,35 +13,35 @@ Parts = tuple[Queue, Queue, Queue]
 
 
 def grants(answer: Answer) -> list[tuple[int, str, int]]:
-    """Give to which partitions whose credit was granted, and how much."""
+    """Return the grants: partition, subscriber, and how much."""
     assert answer.report is not None
     return [(grant.number, grant.subid, grant.amount) for grant in answer.report.grants]
 
 
 def made(answer: Answer) -> list[Grant]:
-    """Give the grants."""
+    """Return the grants."""
     assert answer.report is not None
     return list(answer.report.grants)
 
 
 def version(queue: Queue) -> int:
-    """Give a number that is later than all before."""
+    """Return a number that is later than all before."""
     queue.now += 1
     return queue.now * 1000
 
 
 def wanted(coordinator: Queue, number: int, amount: int, whom: str = "A", **fixed: str) -> Answer:
-    """Let a partition want credit."""
+    """Report a partition's demand."""
     return coordinator.grant_credit(wants=f"{number} {version(coordinator)} {amount} {whom}", **fixed)
 
 
 def told(coordinator: Queue, number: int, jid: str, held: int, last: int, *, shut: int = 0, full: int = 0) -> Answer:
-    """Let a partition say what a subscriber holds there."""
+    """Report a partition's holdings of a subscriber."""
     return coordinator.grant_credit(f"{number} {subid(jid)} {version(coordinator)} {held} {last} {shut} {full}")
 
 
 def used(coordinator: Queue, jid: str) -> int:
-    """Give how much of a subscriber's credit others use, as is kept; it has to be what the ledger says."""
+    """Return how much of a subscriber's credit others use, as stored; it must agree with the ledger."""
     line: Any = coordinator.client.hget(coordinator.key("usage"), subid(jid))
     ledger: Any = coordinator.client.hgetall(coordinator.key("ledger"))
     entries = [value.split() for name, value in ledger.items() if name.split()[0].decode() == subid(jid)]
@@ -51,7 +51,7 @@ def used(coordinator: Queue, jid: str) -> int:
 
 
 def test_an_owner_shares_nothing(parts: Parts) -> None:
-    """E28, guarantee 3: who owns the first partition is granted nothing for another one, whose items are others' to have."""
+    """E28, guarantee 3: the owner of the first partition gets no grants for another one, whose items are for others."""
     coordinator, one, _ = parts
     assert coordinator.attach(W1, 3).words == ["ok"]
     assert grants(wanted(coordinator, one.partition.number, 1)) == []
@@ -60,7 +60,7 @@ def test_an_owner_shares_nothing(parts: Parts) -> None:
 
 
 def test_least_recently_served_first(parts: Parts) -> None:
-    """Q35, guarantee 9: whichever partition wants, the least recently served subscriber with free credit is next."""
+    """Q35, guarantee 9: for any partition, the least recently served subscriber with free credit is next."""
     coordinator, one, two = parts
     for jid in (W1, W2, W3):
         seated(parts, jid, 1)
@@ -74,7 +74,7 @@ def test_least_recently_served_first(parts: Parts) -> None:
 
 
 def test_never_more_than_the_credit(parts: Parts) -> None:
-    """Guarantee 3: what is granted and what is held come to no more than the credit, over all partitions."""
+    """Guarantee 3: grants and locks together do not exceed the credit, over all partitions."""
     coordinator, one, two = parts
     seated(parts, W1, 3)
     assert grants(wanted(coordinator, 1, 2)) == [(1, subid(W1), 2)]
@@ -85,7 +85,7 @@ def test_never_more_than_the_credit(parts: Parts) -> None:
 
 
 def test_one_on_its_way(parts: Parts) -> None:
-    """While a grant is on its way to a partition, none follows; the report that it was taken lets the next go."""
+    """While a grant is on its way to a partition, none follows; the report that it was taken allows the next."""
     coordinator, one, _ = parts
     seated(parts, W1, 5)
     (grant,) = made(wanted(coordinator, 1, 1))
@@ -96,7 +96,7 @@ def test_one_on_its_way(parts: Parts) -> None:
 
 
 def test_a_report_that_was_overtaken(parts: Parts) -> None:
-    """A report that another has overtaken changes nothing; one of what was not granted neither, unless it was asked for."""
+    """An outdated report changes nothing; one without a grant neither, unless it was requested."""
     coordinator, _, _ = parts
     seated(parts, W1, 5)
     (grant,) = made(wanted(coordinator, 1, 2))
@@ -112,7 +112,7 @@ def test_a_report_that_was_overtaken(parts: Parts) -> None:
 
 
 def test_an_old_report_that_it_is_absent(parts: Parts) -> None:
-    """Q35: an old report that a subscriber is absent keeps nothing from it, when a later one said that it has come."""
+    """Q35: an old report of absence has no effect after a later one that the subscriber is back."""
     coordinator, _, _ = parts
     seated(parts, W1, 1)
     (grant,) = made(wanted(coordinator, 1, 1))
@@ -123,7 +123,7 @@ def test_an_old_report_that_it_is_absent(parts: Parts) -> None:
 
 
 def test_avoids_who_gave_it_back(parts: Parts) -> None:
-    """Q30: credit for an item that came back is not that of whoever had it, while there is other; else it is."""
+    """Q30: credit for an item that came back is not its last holder's, unless there is no other."""
     coordinator, _, _ = parts
     for jid in (W1, W2):
         seated(parts, jid, 2)
@@ -132,7 +132,7 @@ def test_avoids_who_gave_it_back(parts: Parts) -> None:
 
 
 def test_of_whom(parts: Parts) -> None:
-    """Where subscriptions select, credit is granted of those who are named, or of all who select nothing."""
+    """With selectors, credit is granted of the named subscribers, or of all without a selector."""
     coordinator, _, _ = parts
     seated(parts, W1, 1, "color = 'red'")
     seated(parts, W2, 1)
@@ -156,7 +156,7 @@ def test_partitions_take_turns(parts: Parts) -> None:
 
 
 def test_nothing_while_it_registers(parts: Parts) -> None:
-    """Q34, guarantee 3: until all partitions have said what a new subscriber holds from before, it is granted nothing."""
+    """Q34, guarantee 3: a new subscriber gets no grants until all partitions have reported its old locks."""
     coordinator, one, _ = parts
     wanted(coordinator, 1, 5)
     registration = str(coordinator.subscribe(W1, 3).rows[0][3])
@@ -168,7 +168,7 @@ def test_nothing_while_it_registers(parts: Parts) -> None:
 
 
 def test_less_credit(parts: Parts) -> None:
-    """Q10: who asks for less gets nothing until it holds less; grants on their way are void, for it is registered anew."""
+    """Q10: with less credit there are no grants until it holds less; those on their way are void, since it registers anew."""
     coordinator, one, two = parts
     seated(parts, W1, 4)
     one.publish(*"abc")
@@ -185,7 +185,7 @@ def test_less_credit(parts: Parts) -> None:
 
 
 def test_sent_again(parts: Parts) -> None:
-    """Guarantee 4: a grant that nothing is heard of is sent again by a visit; it is due then, and taken once."""
+    """Guarantee 4: a sweep sends an unanswered grant again; it is due then, and taken once."""
     coordinator, one, _ = parts
     seated(parts, W1, 1)
     one.publish("a")
@@ -204,7 +204,7 @@ def test_sent_again(parts: Parts) -> None:
 
 
 def test_not_where_it_is_unknown(parts: Parts) -> None:
-    """A partition that does not know a subscriber is granted nothing of its credit, until it is registered there."""
+    """A partition that does not know a subscriber gets none of its credit, until it is registered there."""
     coordinator, _, two = parts
     seated(parts, W1, 1)
     (grant,) = made(wanted(coordinator, 2, 1))
@@ -214,7 +214,7 @@ def test_not_where_it_is_unknown(parts: Parts) -> None:
 
 
 def test_gone(parts: Parts) -> None:
-    """What a partition had that is gone for good is free again."""
+    """Credit used in a deleted partition is free again."""
     coordinator, _, _ = parts
     seated(parts, W1, 1)
     wanted(coordinator, 2, 1)
@@ -224,7 +224,7 @@ def test_gone(parts: Parts) -> None:
 
 
 def test_what_is_used_outlives_the_subscription(parts: Parts) -> None:
-    """Q34: who leaves with its locks and comes back has what they leave of its credit."""
+    """Q34: after unsubscribing with locks and returning, the locks count against the credit."""
     coordinator, one, _ = parts
     seated(parts, W1, 2)
     assert carried(parts, one, one.publish("a")) == [(W1, "a")]
@@ -236,7 +236,7 @@ def test_what_is_used_outlives_the_subscription(parts: Parts) -> None:
 
 
 def test_a_caller_that_cannot_send(parts: Parts) -> None:
-    """Fairly: a caller that cannot send grants to those who come for items, up to the first in turn who has to be sent to."""
+    """A caller that cannot send grants fairly to pull subscribers, up to the first in turn that is sent its items."""
     coordinator, _, _ = parts
     seated(parts, W1, 1)
     answer = wanted(coordinator, 1, 2, frontend="")
@@ -245,7 +245,7 @@ def test_a_caller_that_cannot_send(parts: Parts) -> None:
 
 
 def test_what_was_of_no_use(parts: Parts) -> None:
-    """Guarantee 9: whoever was granted credit for an item that another took has its turn again."""
+    """Guarantee 9: a subscriber granted credit for an item that another took gets its turn back."""
     coordinator, _, _ = parts
     for jid in (W1, W2):
         seated(parts, jid, 1)
@@ -267,7 +267,7 @@ def test_what_is_on_its_way_is_wanted_no_more(parts: Parts) -> None:
 
 
 def test_bounded(parts: Parts) -> None:
-    """Guarantee 6: one script grants so much and no more; the rest is wanted still."""
+    """Guarantee 6: one script grants a bounded amount; the rest remains wanted."""
     coordinator, _, _ = parts
     seated(parts, W1, 1000)
     assert grants(wanted(coordinator, 1, 500)) == [(1, subid(W1), 200)]
@@ -275,7 +275,7 @@ def test_bounded(parts: Parts) -> None:
 
 @ON_SERVERS
 def test_pairs_count(parts: Parts) -> None:
-    """Guarantee 6: of many who are of use to none of many partitions, a part is looked at in a call, the rest in the next."""
+    """Guarantee 6: of many subscribers that are of no use to many partitions, some are examined in a call, others in the next."""
     coordinator, _, _ = parts
     numbers, jids = range(3, 303), [f"w{number}@x/1" for number in range(30)]
     blank = {"holdings": "", "wants": "", "registered": "", "gone": ""}

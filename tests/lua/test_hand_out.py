@@ -1,4 +1,4 @@
-"""lua/credit/hand_out.lua: items go out with credit that a coordinator has granted."""
+"""lua/credit/hand_out.lua: items are handed out with credit that a coordinator has granted."""
 
 from broker.redis_core.commands.credit import SHUT, UNUSED
 from broker.redis_core.operations.operation import subid
@@ -10,7 +10,7 @@ GRANT = 10**15
 
 
 def held(answer: Answer) -> list[tuple[str, int, int, int]]:
-    """Give what a report says of holdings: subid, how much, last grant, and whether nothing may be granted there."""
+    """Return the holdings of a report: subid, how much, last grant, and whether nothing may be granted there."""
     assert answer.report is not None
     return [(row[0], row[1], row[2], row[4]) for row in answer.report.holdings]
 
@@ -22,7 +22,7 @@ def known(queue: Queue, *jids: str) -> None:
 
 
 def test_once_and_no_more(parts: Parts) -> None:
-    """Guarantee 3: a grant hands out as much as it says, once; the report says what is held now."""
+    """Guarantee 3: a grant hands out as much as it says, once; the report has the holdings."""
     _, one, _ = parts
     known(one, W1)
     one.publish(*"abcd")
@@ -34,7 +34,7 @@ def test_once_and_no_more(parts: Parts) -> None:
 
 
 def test_what_is_not_used(parts: Parts) -> None:
-    """Guarantee 3: credit for which there is no item any more is not kept here."""
+    """Guarantee 3: unused credit is not kept here."""
     _, one, _ = parts
     known(one, W1)
     answer = one.hand_out(W1, GRANT, 3)
@@ -43,7 +43,7 @@ def test_what_is_not_used(parts: Parts) -> None:
 
 
 def test_who_is_not_known(parts: Parts) -> None:
-    """A partition that does not know the subscriber says so, and is granted nothing for it from then on."""
+    """A partition that does not know the subscriber reports this, and gets no more of its credit."""
     _, one, _ = parts
     answer = one.hand_out(W1, GRANT, 1)
     assert answer.words == ["not-subscribed"] and held(answer) == [(subid(W1), 0, GRANT, SHUT)]
@@ -52,7 +52,7 @@ def test_who_is_not_known(parts: Parts) -> None:
 
 
 def test_not_while_it_is_owned(parts: Parts) -> None:
-    """E28: while a partition is owned, what was granted to others is of no use there."""
+    """E28: while a partition is owned, grants of others are of no use there."""
     _, one, _ = parts
     known(one, W1)
     one.attach(W2, credit=1)
@@ -62,7 +62,7 @@ def test_not_while_it_is_owned(parts: Parts) -> None:
 
 
 def test_not_to_the_owner(parts: Parts) -> None:
-    """E28, guarantee 3: an owner shares nothing there; what was granted to it before is given back whole, whatever it holds."""
+    """E28, guarantee 3: an owner gets no shared credit there; earlier grants are given back whole, whatever it holds."""
     _, one, _ = parts
     one.attach(W1, credit=1)
     one.publish("a")
@@ -71,7 +71,7 @@ def test_not_to_the_owner(parts: Parts) -> None:
 
 
 def test_not_back_to_who_gave_it_back(parts: Parts) -> None:
-    """Q30: of those with grants, the one that gave an item back is not handed it."""
+    """Q30: of those with grants, the last holder of an item does not get it."""
     _, one, _ = parts
     known(one, W1, W2)
     one.publish("a")
@@ -82,7 +82,7 @@ def test_not_back_to_who_gave_it_back(parts: Parts) -> None:
 
 
 def test_one_that_cannot_send(parts: Parts) -> None:
-    """A caller that can send nothing hands out nothing that has to be sent."""
+    """A caller that cannot send hands out only to pull subscribers."""
     _, one, _ = parts
     known(one, W1)
     one.register(W2, 5, "pulled")
@@ -93,7 +93,7 @@ def test_one_that_cannot_send(parts: Parts) -> None:
 
 
 def test_absent(parts: Parts) -> None:
-    """A subscriber that does not come for its items is handed none; the coordinator hears of it, and when it is back."""
+    """An absent pull subscriber gets no items; the coordinator learns of it, and of its return."""
     _, one, _ = parts
     one.register(W1, 5, "pulled")
     one.publish("a", "b")

@@ -1,4 +1,4 @@
-"""Operations and modules are held to their headers, to `broker/keys.py`, to the results and to the tests."""
+"""Operations and modules agree with their headers, `broker/keys.py`, the results and the tests."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def for_all(found: Mapping[str, T]) -> Callable[[Callable[[T], None]], Callable[[], None]]:
-    """Make one test of a claim about each; it names all that break it, and how."""
+    """Make one test of a claim about each; it reports all that fail, and why."""
 
     def made(claim: Callable[[T], None]) -> Callable[[], None]:
         def test() -> None:
@@ -44,29 +44,29 @@ def for_all(found: Mapping[str, T]) -> Callable[[Callable[[T], None]], Callable[
 
 
 def code(text: str) -> str:
-    """Give Lua without its comments."""
+    """Return Lua without its comments."""
     return re.sub(r"--.*", "", text)
 
 
 def body(name: str) -> str:
-    """Give an operation's own text."""
+    """Return an operation's own text."""
     return operation_files(FOLDER)[name].read_text("utf-8")
 
 
 def text(found: Operation) -> str:
-    """Give an operation's text with all functions that it may come to."""
+    """Return an operation's text with all functions that it may call."""
     pieces = {name: piece.text for module in MODULES.values() for name, piece in module.functions.items()}
     return "\n".join([found.body, *(pieces[name] for name in found.reaches)])
 
 
 def used(text: str, table: str) -> set[str]:
-    """Name the fields of a table that a text reads."""
+    """Return the fields of a table that a text reads."""
     return set(re.findall(rf"\b{table}\.(\w+)", code(text)))
 
 
 @for_all(SCRIPTS)
 def test_keys(found: Operation) -> None:
-    """Every key is one of `broker/keys.py`, all of one holder; who frees a partition has all of its keys."""
+    """Every key is one of `broker/keys.py`, all of one holder; `delete_partition` has all keys of a partition."""
     assert {keys.BY_NAME[name].holder for name in found.keys} in (
         {"partition"},
         {"node"},
@@ -80,8 +80,8 @@ def test_keys(found: Operation) -> None:
 
 @for_all(SCRIPTS)
 def test_arguments(found: Operation) -> None:
-    """Every fixed argument and every column is read, and what is read is there."""
-    # `partition` looks whose call it is, if the caller says; not everyone who orders positions makes ids of them.
+    """Every declared argument and column is read, and every one that is read is declared."""
+    # `partition` reads the caller if there is one; not every script that orders positions makes ids of them.
     needs = " ".join(value for module in MODULES.values() for name, value in module.call.items() if name in found.keeps)
     assert set(found.arguments) <= used(text(found) + needs, "arg") <= set(found.arguments) | {"number", "frontend"}
     assert set(found.columns) <= used(text(found), "row")
@@ -89,7 +89,7 @@ def test_arguments(found: Operation) -> None:
 
 @for_all(SCRIPTS)
 def test_writes(found: Operation) -> None:
-    """Who writes nothing says `no-writes` to Redis."""
+    """An operation that writes nothing has the flag `no-writes`."""
     assert found.writes <= set(found.keys)
     assert ("no-writes" in found.flags) == (not found.writes)
 
@@ -102,7 +102,7 @@ def test_returns(found: Operation) -> None:
     for pair in re.findall(r"and '(ok)' or '([a-z-]+)'", said):
         written |= set(pair)
     declared = set(found.returns) | set(found.row_returns)
-    # `held` and `waiting` are the judge's words to the operation, which answers others for them; notices have kinds.
+    # `held` and `waiting` are words of `ack_rules`, which operations translate; notices have kinds.
     assert declared <= written
     assert written - declared <= {"held", "waiting", "replayed", *NOTICES}
     assert declared <= ANSWERS_OF_THEIR_OWN | {problem.value for problem in Problem}
@@ -118,22 +118,22 @@ def test_replies_alike(found: Operation) -> None:
 
 @for_all(SCRIPTS)
 def test_has_a_sentence_and_a_test(found: Operation) -> None:
-    """One stem everywhere: each operation says in a sentence what it does and has a test module of its name."""
+    """Each operation has a sentence that says what it does, and a test module of its name."""
     assert found.sentence.endswith(".") and found.sentence[0].isupper()
     assert (HERE / f"test_{found.name}.py").is_file()
 
 
 @for_all(MODULES)
 def test_modules(module: Module) -> None:
-    """A module is one table of constants and functions, and says what it does; nothing in it is read when it is built."""
+    """A module is one table of constants and functions, with a header; loading it reads no arguments."""
     assert module_files(FOLDER)[module.name].read_text("utf-8").startswith("-- ")
-    # What else stands outside of functions are constants, too.
+    # Other code outside of functions is constants, too.
     assert all(re.match(r"local [A-Z, ]+ = ", line) for line in module.rest.splitlines())
     assert not used(module.constants + module.rest, "arg") | used(module.constants + module.rest, "key")
 
 
 def assigned(text: str) -> Iterator[str]:
-    """Name the tables whose fields a text assigns, but for its own locals."""
+    """Return the tables whose fields a text assigns, except its own locals."""
     for line in code(text).splitlines():
         for targets in re.findall(r"(?:^|\bthen |\bdo |\belse )\s*(?!local |for |if |while )(\w[^={}(]*?) = ", line):
             for root in re.findall(r"(?:^|, )(\w+)[.\[]", targets):
@@ -142,7 +142,7 @@ def assigned(text: str) -> Iterator[str]:
 
 
 def test_modules_keep_nothing_of_a_call() -> None:
-    """Guarantee 7: what a call changes is made anew for the next. No text writes to a module's table, or to a constant."""
+    """Guarantee 7: no state outlives a call. No text writes to a module's table, or to a constant."""
     pieces = {name: piece.text for module in MODULES.values() for name, piece in module.functions.items()}
     bodies = {name: found.body for name, found in SCRIPTS.items()}
     found = {(name, root) for name, text in (pieces | bodies).items() for root in assigned(text)}
@@ -157,7 +157,7 @@ def test_modules_keep_nothing_of_a_call() -> None:
 
 
 def test_what_is_needed_anew() -> None:
-    """A module whose values for a call are named says in its header what they are."""
+    """A module declares its variables of one call in its header."""
     texts = [path.read_text("utf-8") for path in (*module_files(FOLDER).values(), *operation_files(FOLDER).values())]
     named = set(re.findall(r"(?<![\w.])call\.(\w+)", "".join(map(code, texts))))
     assert named == {name for module in MODULES.values() for name in module.call}
@@ -166,7 +166,7 @@ def test_what_is_needed_anew() -> None:
 
 
 def test_who_adds_what_few_have_says_so() -> None:
-    """A call asks once whether any of the keys that few partitions have is there: who adds to one of them later corrects that."""
+    """A call asks once whether any rare key exists; code that adds to one of them later corrects the answer."""
     asked = "|".join(MODULES["seldom"].functions["seldom.any"].keys)
     pieces = {name: piece.text for module in MODULES.values() for name, piece in module.functions.items()}
     found = set()

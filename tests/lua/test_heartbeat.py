@@ -1,4 +1,4 @@
-"""heartbeat: who lives, who has lapsed, what is due."""
+"""heartbeat: live frontends, dead ones, due partitions."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tests.lua.records import Records
 
 
 def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, int]) -> list[Any]:
-    """Beat once, so long after the beginning; gives who has lapsed and what is due."""
+    """Send a heartbeat so long after the beginning; return the dead frontends and the due partitions."""
     lines = [{"kind": kind, "name": name, "at": at} for kind, name, at in rows]
     code, now, lapsed, due, _before, _notices, _by, _alive = records.run(
         "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, lapse_ms=3_000, most=2, beaten=0
@@ -17,7 +17,7 @@ def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, 
 
 
 def test_lapse(records: Records) -> None:
-    """Guarantee 4: who has not beaten for 3 s has lapsed, for everybody, until its rescue is told."""
+    """Guarantee 4: a frontend without a heartbeat for 3 s is dead, for all, until its takeover is reported."""
     beat(records, "f1", 0)
     assert beat(records, "f2", 2_999) == [[], []]
     assert beat(records, "f2", 3_000) == [["f1"], []]
@@ -26,7 +26,7 @@ def test_lapse(records: Records) -> None:
 
 
 def test_rescued_but_alive(records: Records) -> None:
-    """A frontend that beats again while it is being rescued stays in the list."""
+    """A frontend that sends a heartbeat during its takeover stays in the list."""
     beat(records, "f1", 0)
     beat(records, "f1", 5_000)
     beat(records, "f2", 5_001, ("rescued", "f1", 0))
@@ -34,7 +34,7 @@ def test_rescued_but_alive(records: Records) -> None:
 
 
 def test_nameless(records: Records) -> None:
-    """R2: one that cannot send stands in no list, leaves what is due to those that can, and takes it when there is none."""
+    """R2: a process that cannot send is not listed, leaves due partitions to frontends, and takes them if there is none."""
 
     def alone(after_ms: int, *rows: dict[str, Any]) -> list[Any]:
         return records.run("heartbeat", *rows, now=T0 + after_ms, frontend="", lapse_ms=3_000, most=2, beaten=0)[2:]
@@ -46,7 +46,7 @@ def test_nameless(records: Records) -> None:
 
 
 def test_due(records: Records) -> None:
-    """Q35: what is due is given to one frontend, the earliest first, bounded (X7); the earlier of two notes counts."""
+    """Q35: a due partition goes to one frontend, the earliest first, bounded (X7); the earlier of two times counts."""
     beat(records, "f1", 0, ("due", "a", T0 + 100), ("due", "b", T0 + 50), ("due", "c", T0 + 70), ("due", "a", T0 + 900))
     assert beat(records, "f1", 49) == [[], []]
     assert beat(records, "f2", 200) == [[], ["b", "c"]]
@@ -55,12 +55,12 @@ def test_due(records: Records) -> None:
 
 
 def test_due_at_once(records: Records) -> None:
-    """What is noted as due by now is answered by the same beat."""
+    """A partition reported as due by now is returned by the same heartbeat."""
     assert beat(records, "f1", 0, ("due", "a", T0)) == [[], ["a"]]
 
 
 def test_the_beat_before(records: Records) -> None:
-    """A frontend learns which of its beats Redis knows of: another than its last, and Redis has lost what came since."""
+    """A frontend learns which of its heartbeats Redis knows: if not its last, Redis has lost data since."""
     seen = [
         records.run("heartbeat", now=T0 + at, frontend=frontend, lapse_ms=3_000, most=2, beaten=0)[4]
         for at, frontend in ((0, "f1"), (500, "f1"), (600, "f2"), (1_000, "f1"))
@@ -69,7 +69,7 @@ def test_the_beat_before(records: Records) -> None:
 
 
 def test_notices(records: Records) -> None:
-    """What others could not tell is taken by one frontend, bounded, the oldest first."""
+    """One frontend takes the notices of processes that cannot send, bounded, the oldest first."""
     records.client.rpush(records.key("notices"), "one", "two", "three")
     taken = [
         records.run("heartbeat", now=T0, frontend=frontend, lapse_ms=3_000, most=2, beaten=0)[5]
@@ -79,7 +79,7 @@ def test_notices(records: Records) -> None:
 
 
 def test_stands_as_it_beat_last(records: Records) -> None:
-    """Whatever it knows of the beat before, it stands in the list with its last one, and is told of the one before."""
+    """Whatever it knows of its earlier heartbeat, it is listed with this one, and gets the earlier one back."""
     told = []
     for at, beaten in ((0, 0), (500, T0), (1_000, T0 + 500), (1_500, T0 + 700), (2_000, 0), (1_900, T0 + 2_000)):
         answer = records.run("heartbeat", now=T0 + at, frontend="f1", lapse_ms=3_000, most=2, beaten=beaten)

@@ -15,17 +15,17 @@ USUAL = 4
 
 
 def asked(delay_ms: int = 0, priority: int = USUAL, ttl_ms: int = 0) -> str:
-    """Write hints as a row has them."""
+    """Return hints as a row has them."""
     return f"{delay_ms} {priority} {ttl_ms}"
 
 
 def names(answer: Answer) -> list[str]:
-    """Name what was handed out."""
+    """Return the items that were handed out."""
     return [delivery.item for delivery in answer.deliveries]
 
 
 def test_delay(queue: Queue) -> None:
-    """What is delayed is counted as such, says when it is due, and then has the place that it would have had without."""
+    """A delayed item is counted as such, reports its due time, and then has the place that it would have had without."""
     queue.subscribe(W1, 1)
     assert queue.publish("a").given == [(W1, "a")]
     assert queue.publish("late", hints=asked(5_000)).due == T0 + 5_000
@@ -48,7 +48,7 @@ def test_delay(queue: Queue) -> None:
 
 
 def test_no_delay_is_a_way_past_others(queue: Queue) -> None:
-    """A short delay does not bring an item before those that were there: where the cursor is yet to come, it waits in the log."""
+    """A short delay gives an item no advantage: where the cursor has not come, it waits in the log."""
     queue.publish("a", "b")
     queue.publish("sly", hints=asked(1))
     queue.publish("c")
@@ -60,7 +60,7 @@ def test_no_delay_is_a_way_past_others(queue: Queue) -> None:
 
 
 def test_many_come_due(queue: Queue) -> None:
-    """Guarantee 6: as many as come due at once are moved a part at a time, and each is handed out once."""
+    """Guarantee 6: of many that become due at once some are moved at a time, and each is handed out once."""
     queue.subscribe(W1, 1)
     queue.publish("first")
     queue.publish(*(f"i{number}" for number in range(450)), hints=asked(10))
@@ -78,7 +78,7 @@ def test_many_come_due(queue: Queue) -> None:
 
 @pytest.mark.parametrize("keep", [0, 1_000])
 def test_priority(unopened: Queue, keep: int) -> None:
-    """Higher goes first, FIFO within; what is less than usual goes last; what comes back keeps its priority."""
+    """Higher goes first, FIFO within; lower than the default goes last; an item that comes back keeps its priority."""
     unopened.open(keep_items=keep)
     for item, priority in (
         ("low", 1),
@@ -104,7 +104,7 @@ def test_priority(unopened: Queue, keep: int) -> None:
         found += names(unopened.retract(W1, found[-1]))
         assert found[-1] == expected
         if keep:
-            # Its work is done, though the cursor has yet to come by.
+            # It is finished, though the cursor has not come to it.
             assert set(unopened.browse()) == set(order) - set(found[:-1])
             assert unopened.retract(ALICE, found[-2], owner="1").words == ["item-not-found"]
     unopened.retract(W1, found[-1])
@@ -114,7 +114,7 @@ def test_priority(unopened: Queue, keep: int) -> None:
 
 
 def test_what_has_no_room(unopened: Queue) -> None:
-    """PX4: of what waits the oldest of the lowest priority gives way."""
+    """PX4: in a full node the oldest of the lowest priority gives way."""
     unopened.open()
     for item, priority in (("top", 9), ("a", 4), ("low", 2), ("low2", 2)):
         unopened.publish(item, hints=asked(priority=priority))
@@ -128,7 +128,7 @@ def test_what_has_no_room(unopened: Queue) -> None:
 
 
 def test_time_to_live(queue: Queue) -> None:
-    """What waits, rests or comes back when its time is over perishes; what is in flight then may be acknowledged."""
+    """An item that waits, is delayed or comes back after its time to live expires; one in flight may be acknowledged."""
     queue.publish("waits", "back", "held", "dead", hints=asked(ttl_ms=1_000))
     assert queue.publish("rests", hints=asked(500, ttl_ms=1_000)).due == T0 + 500
     queue.subscribe(W1, 4)
@@ -164,7 +164,7 @@ def test_time_to_live(queue: Queue) -> None:
 
 @pytest.mark.parametrize("hint", [asked(ttl_ms=1_000), asked(1_000)], ids=["perish", "delayed"])
 def test_many_at_once(queue: Queue, hint: str) -> None:
-    """A9: what one script leaves of those that perish, or whose delay is over, the next one takes up at once."""
+    """A9: of items that expire or become due, the next script handles those that one has left."""
     for first in range(0, 500, 100):
         queue.publish(*(f"i{number}" for number in range(first, first + 100)), hints=hint)
     queue.now += 1_000
@@ -173,7 +173,7 @@ def test_many_at_once(queue: Queue, hint: str) -> None:
 
 
 def test_nothing_is_handed_out_late(queue: Queue) -> None:
-    """Not even one of more than a script may let perish at once, nor before anybody has visited."""
+    """No expired item is handed out, not even of more than a script may expire at once, nor before a sweep."""
     queue.publish(*(f"i{number}" for number in range(250)), hints=asked(ttl_ms=1_000))
     queue.publish("good")
     queue.now += 1_000
@@ -183,7 +183,7 @@ def test_nothing_is_handed_out_late(queue: Queue) -> None:
 
 
 def test_locks_that_expire(queue: Queue) -> None:
-    """What a worker was too late with perishes when its lock ends, if its time is over by then; the holder is told as ever."""
+    """An item whose lock ends late expires, if its time is over by then; the holder is notified as ever."""
     queue.subscribe(W1, 1)
     queue.publish("a", hints=asked(ttl_ms=30_000))
     queue.now += 30_000
@@ -194,7 +194,7 @@ def test_locks_that_expire(queue: Queue) -> None:
 
 
 def test_replaced(queue: Queue) -> None:
-    """X1: what waits begins anew with other hints, and at the end of its rank when that is another; a worker's delay stays."""
+    """X1: a waiting item that is replaced gets the new hints, and with another priority a new place; a worker's delay stays."""
     queue.publish("a", "b", "c")
     queue.publish("a", body="2", hints=asked(1_000, ttl_ms=3_000))
     assert queue.browse() == {"a": "delayed", "b": "waiting", "c": "waiting"}
@@ -217,7 +217,7 @@ def test_replaced(queue: Queue) -> None:
 
 
 def test_version_behind_a_lock(queue: Queue) -> None:
-    """X1: what was published while the item was locked has its own hints when it becomes an item of its own."""
+    """X1: an item published while its predecessor was locked has its own hints when it becomes an item of its own."""
     for hints, state in ((asked(5_000), "delayed"), (asked(0, 9, 50_000), "waiting"), (asked(ttl_ms=1), "")):
         queue.subscribe(W1, 1)
         queue.publish("a", "b")
@@ -238,7 +238,7 @@ def test_version_behind_a_lock(queue: Queue) -> None:
 
 
 def test_order_of_groups(unopened: Queue) -> None:
-    """Where groups have an order, it goes before priority, and whoever is delayed holds up those behind it of its group."""
+    """Where groups are ordered, that goes before priority, and a delayed item delays those behind it in its group."""
     unopened.open(ordered="1")
     unopened.publish("a1", key="a")
     unopened.publish("b1", key="b", hints=asked(1_000))
@@ -258,7 +258,7 @@ def test_order_of_groups(unopened: Queue) -> None:
 
 
 def test_deleted_sent_elsewhere_and_purged(queue: Queue) -> None:
-    """P3, P25: an item leaves with all that was noted of it, whatever way it goes."""
+    """P3, P25: an item leaves no index entry, whatever way it goes."""
     all_of = asked(60_000, 9, 70_000)
     queue.publish("deleted", "sent", "purged", "other", hints=all_of)
     queue.publish("p", hints=asked(0, 8, 70_000))
@@ -274,7 +274,7 @@ def test_deleted_sent_elsewhere_and_purged(queue: Queue) -> None:
 
 
 def test_a_page_of_what_is_kept(unopened: Queue) -> None:
-    """Each item is on a page once, wherever it stands, and no entry whose work is done."""
+    """Each item is on a page once, wherever it is, and no entry of a finished one."""
     unopened.open(keep_items=100)
     unopened.publish("done")
     unopened.subscribe(W1, 1)
@@ -305,7 +305,7 @@ class Asked:
 
 
 class Urgencies(Play):
-    """A queue of items that ask for something, and what is to be true of it."""
+    """A queue of items with hints, and their expected order."""
 
     def __init__(self, queue: Queue, dice: random.Random, selectors: tuple[str, ...]) -> None:
         """Begin with nobody."""
@@ -316,7 +316,7 @@ class Urgencies(Play):
         self.count = self.perished = self.reported = 0
 
     def take(self, answer: Answer) -> None:
-        """Follow what an answer says, and all that follows from it."""
+        """Apply the deliveries and notices of an answer."""
         for _ in range(300):
             for notice in answer.notices:
                 if notice[0] == "unlocked":
@@ -346,13 +346,13 @@ class Urgencies(Play):
         assert not moments or 0 < answer.due <= min(moments), "whoever is to visit knows when"
 
     def sweep(self) -> None:
-        """Let what is over perish."""
+        """Let items expire."""
         for item in [item for item in self.waiting if 0 < self.items[item].ends <= self.queue.now]:
             self.waiting.remove(item)
             self.perished += 1
 
     def handed(self, jid: str, item: str, token: int) -> None:
-        """Hold a delivery to the rules."""
+        """Check a delivery against the rules."""
         worker, asked_for = self.workers[jid], self.items[item]
         assert item in self.waiting, f"{item} does not wait"
         assert asked_for.after <= self.queue.now
@@ -363,7 +363,7 @@ class Urgencies(Play):
             if self.items[one].after <= self.queue.now and worker.takes(self.items[one].color) and one not in self.tried
         ]
         before = [one for one in others if one.rank < asked_for.rank]
-        # One that came back avoids who gave it back: another may get it out of turn.
+        # An item that came back avoids its last holder: another may get it out of turn.
         assert not before or (item in self.tried and any(self.selectors)), f"{before} goes before {asked_for}"
         if item not in self.tried:
             older = [one for one in others if (one.rank, one.age) < (asked_for.rank, asked_for.age)]
@@ -372,20 +372,20 @@ class Urgencies(Play):
         worker.held[item] = token
 
     def came_back(self, item: str, delay_ms: int = 0) -> None:
-        """Let an item wait again."""
+        """Return an item to those that wait."""
         self.waiting.add(item)
         self.tried.add(item)
         self.items[item].after = self.queue.now + delay_ms if delay_ms else 0
         self.items[item].worker_delay = delay_ms > 0
 
     def hints(self) -> tuple[int, int, int]:
-        """Ask for something, or mostly for nothing."""
+        """Choose hints, mostly none."""
         delay = self.dice.choice((0, 0, 0, 1, 200, 3_000))
         ttl = self.dice.choice((0, 0, 0, delay + 1, delay + 500, 70_000))
         return delay, self.dice.choice((USUAL, USUAL, USUAL, 9, 6, 1)), ttl
 
     def published(self, item: str, hints: tuple[int, int, int], color: str) -> None:
-        """Note an item as it is now."""
+        """Record an item as it is now."""
         delay, priority, ttl = hints
         self.count += 1
         now = self.queue.now
@@ -401,7 +401,7 @@ class Urgencies(Play):
         return self.queue.publish(*names, body=packed(color=color), hints=asked(*hints))
 
     def replace(self) -> Answer:
-        """Publish what waits anew."""
+        """Publish a waiting item again."""
         item = self.dice.choice(sorted(self.waiting))
         before, hints, color = self.items[item], self.hints(), self.dice.choice(("red", "blue"))
         stays = before.worker_delay and before.after > self.queue.now and 9 - hints[1] == before.rank and not hints[0]
@@ -415,7 +415,7 @@ class Urgencies(Play):
         return self.queue.publish(item, body=packed(color=color), hints=asked(*hints))
 
     def drop(self) -> Answer:
-        """Delete what waits."""
+        """Delete a waiting item."""
         item = self.dice.choice(sorted(self.waiting))
         self.waiting.remove(item)
         return self.queue.retract(ALICE, item, owner="1")
@@ -425,7 +425,10 @@ class Urgencies(Play):
 @pytest.mark.parametrize("kind", ["plain", "kept", "selecting"])
 @pytest.mark.parametrize("runner", ["valkey"], indirect=True)
 def test_play(unopened: Queue, kind: str, seed: int) -> None:
-    """Nothing before its time nor after its end, the more urgent first, each once, nothing lost; in the end nothing is left."""
+    """Nothing before its time nor after its expiry, the more urgent first, each once, nothing lost.
+
+    In the end nothing is left.
+    """
     unopened.open(max_deliveries=0, keep_items=1_000 if kind == "kept" else 0)
     play = Urgencies(unopened, random.Random(seed), ("", IS_RED, IS_BLUE) if kind == "selecting" else ("",))
     for _ in range(150):

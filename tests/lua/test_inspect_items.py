@@ -1,4 +1,4 @@
-"""inspect_items: all that is known of items."""
+"""inspect_items: all details of items."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from tests.lua.worded import ALICE, HARD, W1, W2
 
 
 def look(queue: Queue, *items: str, **fixed: Any) -> list[list[Any]]:  # noqa: ANN401  (columns of many types)
-    """Survey; gives rows."""
+    """Inspect; return rows."""
     found: list[list[Any]] = queue.run("inspect_items", *({"item": item} for item in items), **fixed).rows[1]
     return found
 
 
 def test_every_state(queue: Queue) -> None:
-    """Each item comes with its state, its payload as it is now, its lock, its attempts and who had it."""
+    """Each item comes with its state, its present payload, its lock, its attempts and its former holders."""
     queue.publish("a", key="k")
     queue.publish("b", "c", "d", "e")
     queue.subscribe(W1, 3)
@@ -38,12 +38,12 @@ def test_every_state(queue: Queue) -> None:
     assert lock == [W1, lock[1], T0, T0 + 60_000, "f1"]
     assert rows["b"][5:] == [1, T0 + 5_000, [], [W1], 4, 0]
     assert rows["d"][5:] == [1, 0, [], [W1], 4, 0]
-    # What is locked is shown as its holder has it, not as it will be.
+    # A locked item is shown with its holder's payload, not with the later one.
     assert (rows["e"][0], rows["e"][4]) == ("locked", "e at 0")
 
 
 def test_goes_on(queue: Queue) -> None:
-    """It goes through the log in bounded parts, up to where it is told to, and says where it has come to."""
+    """It reads the log in bounded parts, up to the given end, and returns its position."""
     queue.publish(*(f"i{n}" for n in range(5)))
     end = look(queue)[2][0]
     names, after = [], "0-0"
@@ -57,7 +57,7 @@ def test_goes_on(queue: Queue) -> None:
 
 
 def test_by_name(queue: Queue) -> None:
-    """Items are found by ids of any kind; what is not there is passed over."""
+    """Items are found by ids of any kind; unknown ones are skipped."""
     queue.publish(*HARD)
     made = queue.publish("").rows[0][1]
     assert [row[1] for row in look(queue, *HARD, made, "nothing")] == [*HARD, made]

@@ -1,4 +1,4 @@
-"""Subscriptions that end by themselves: subscribe, follow, expire and unsubscribe together."""
+"""Subscriptions that expire: subscribe, subscribe_log, sweep and unsubscribe together."""
 
 import pytest
 
@@ -11,12 +11,12 @@ DAY = 86_400_000
 
 
 def lapsed(queue: Queue) -> list[str]:
-    """Do what time asks for; gives whose lease is said to be over."""
+    """Sweep; return the subscriptions reported as expired."""
     return [notice[1] for notice in queue.expire().notices if notice[0] == "lapsed"]
 
 
 def test_granted(queue: Queue) -> None:
-    """P31: until when is answered, kept, and no later than in thirty days."""
+    """P31: the expiry is returned, stored, and no later than in thirty days."""
     answer = queue.subscribe(W1, 1, lease=T0 + 5_000)
     assert (answer.rows[0][5], answer.due) == (T0 + 5_000, T0 + 5_000)
     assert queue.subscribe(W2, 1, lease=T0 + 31 * DAY).rows[0][5] == T0 + 30 * DAY
@@ -26,13 +26,13 @@ def test_granted(queue: Queue) -> None:
 
 @pytest.mark.parametrize("lease", [1, T0 - 1, T0])
 def test_over_before_it_begins(queue: Queue, lease: int) -> None:
-    """A lease that lies in the past is refused, and nothing is changed."""
+    """A lease in the past is refused, and nothing is changed."""
     assert queue.subscribe(W1, 1, lease=lease).words == ["lease-over"] == queue.follow(W1, 1, lease=lease).words
     assert not {"subscribers", "subscription_expiry"} & queue.kept()
 
 
 def test_renewed(queue: Queue) -> None:
-    """P31: setting the options renews it, unless they do not speak of it; subscribing anew begins anew."""
+    """P31: setting the options renews it, unless they do not name it; subscribing again begins anew."""
     queue.subscribe(W1, 1, lease=T0 + 5_000)
     assert queue.subscribe(W1, 2, must="1", lease="").rows[0][5] == T0 + 5_000
     assert queue.subscribe(W1, 2, must="1", lease=T0 + 9_000).rows[0][5] == T0 + 9_000
@@ -44,7 +44,7 @@ def test_renewed(queue: Queue) -> None:
 
 
 def test_it_ends(queue: Queue) -> None:
-    """P31: what is over is told with each visit until it has been ended, and what was held goes on."""
+    """P31: each sweep reports an expired subscription until it has been ended, and its items go to others."""
     queue.publish("a")
     queue.subscribe(W1, 1, lease=T0 + 5_000)
     queue.subscribe(W2, 1)
@@ -60,7 +60,7 @@ def test_it_ends(queue: Queue) -> None:
 
 
 def test_renewed_at_the_last_moment(queue: Queue) -> None:
-    """Two frontends at once: whoever ends a lease that has been renewed meanwhile ends nothing."""
+    """Two frontends at once: ending a lease that has been renewed meanwhile ends nothing."""
     queue.subscribe(W1, 1, lease=T0 + 5_000)
     queue.now += 5_000
     assert lapsed(queue) == [W1]
@@ -69,12 +69,12 @@ def test_renewed_at_the_last_moment(queue: Queue) -> None:
     queue.subscribe(W1, 1)
     assert queue.unsubscribe(W1, release="1", lapsed="1").words == ["superseded"]
     queue.unsubscribe(W1)
-    # It had left by itself: what it holds is given back all the same.
+    # It had unsubscribed by itself: its locks are given back all the same.
     assert queue.unsubscribe(W1, release="1", lapsed="1").words == ["not-subscribed"]
 
 
 def test_readers(unopened: Queue) -> None:
-    """A stream has an end like any other subscription."""
+    """A stream expires like any other subscription."""
     unopened.open(queueing="0", keep_items=10)
     answer = unopened.follow(W1, 5, lease=T0 + 5_000)
     assert (answer.rows[0][3], answer.due) == (T0 + 5_000, T0 + 5_000)
@@ -86,7 +86,7 @@ def test_readers(unopened: Queue) -> None:
 
 
 def test_the_first_partition_knows(parts: tuple[Queue, Queue, Queue]) -> None:
-    """Of a node of several partitions one looks after all leases."""
+    """In a node of several partitions the first one has all leases."""
     coordinator, one, _two = parts
     assert one.follow(W1, 5, lease=T0 + 5_000).rows[0][3] == 0
     assert coordinator.follow(W1, 5, lease=T0 + 5_000).rows[0][3] == T0 + 5_000
@@ -94,7 +94,7 @@ def test_the_first_partition_knows(parts: tuple[Queue, Queue, Queue]) -> None:
 
 @ON_SERVERS
 def test_bounded(queue: Queue) -> None:
-    """However many end at once, a visit tells of two hundred, and the next one comes soon."""
+    """However many expire at once, a sweep reports two hundred, and the next one comes soon."""
     for number in range(203):
         queue.subscribe(f"w{number}@x/a", 1, lease=T0 + 5_000)
     queue.now += 5_000
@@ -106,7 +106,7 @@ def test_bounded(queue: Queue) -> None:
 
 
 def test_nothing_is_left(queue: Queue) -> None:
-    """A subscription takes its lease along, whatever it ends of (guarantee 6)."""
+    """A subscription takes its lease along, however it ends (guarantee 6)."""
     queue.publish("a")
     (delivery,) = queue.subscribe(W1, 1, lease=T0 + 5_000).deliveries
     queue.bounce(W1, delivery, gone="1")

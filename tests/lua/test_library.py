@@ -1,4 +1,4 @@
-"""One library for all calls: nothing of a call is there in the next, whatever was called before it."""
+"""One library for all calls: no state of one call is left in the next, whatever was called before it."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ SELECTORS = ("", "", "color = 'red'", "color LIKE 'b%' AND size > 3")
 
 
 class Twice(Runner):
-    """Runs each call by the library, whose functions have run before, and as a script, which begins from nothing."""
+    """Runs each call by the library, whose functions have run before, and as a script, which starts from nothing."""
 
     def __init__(self, server: RedisServer) -> None:
-        """Keep what either does in a database of its own."""
+        """Keep the data of both in separate databases."""
         super().__init__(redis.Redis.from_url(server.url), Packaging.FUNCTIONS, guarded=True, checked=False)
         self.other = Runner(redis.Redis.from_url(server.url, db=1), Packaging.SCRIPTS, checked=False)
         self.called: set[str] = set()
@@ -42,7 +42,7 @@ class Twice(Runner):
 
 
 class Scene:
-    """Partitions of nodes that have nothing to do with each other, and what may be asked of them by chance."""
+    """Unrelated partitions, and random calls to them."""
 
     def __init__(self, runner: Twice, dice: random.Random) -> None:
         """Open one of each kind."""
@@ -85,11 +85,11 @@ class Scene:
         ]
 
     def jid(self) -> str:
-        """Choose somebody."""
+        """Choose a JID."""
         return self.dice.choice(JIDS)
 
     def publish(self, queue: Queue) -> Answer:
-        """Publish a few, some with all that may be asked for."""
+        """Publish a few, some with all options."""
         color = self.dice.choice(["red", "blue", "green"])
         body = codec.pack(Envelope(b"<x/>", headers={"color": color, "size": "4"}))
         more: dict[str, Any] = {
@@ -104,7 +104,7 @@ class Scene:
         return queue.publish(*names, body=body, **more)
 
     def end(self, queue: Queue) -> Answer:
-        """End or keep something that somebody was handed, in the right way or in a wrong one."""
+        """End or keep a lock, in the right way or in a wrong one."""
         held = [delivery for at, delivery in self.given if at is queue]
         jid, item, token = self.jid(), self.dice.choice(ITEMS), ""
         if held:
@@ -118,19 +118,19 @@ class Scene:
         return queue.unlock(jid, item, token, dead_letter=self.dice.choice(["", "1"]), reason="why")
 
     def subscribe(self, queue: Queue) -> Answer:
-        """Let somebody come."""
+        """Subscribe a JID."""
         selector = self.dice.choice(SELECTORS)
         qos = self.dice.choice(["unacknowledged", "acknowledged", "assured"])
         return queue.subscribe(self.jid(), self.dice.randint(1, 4), qos=qos, selector=selector)
 
     def follower(self) -> dict[str, Any]:
-        """Make the row of one who reads the log."""
+        """Return the row of a log reader."""
         jid = self.jid()
         start = self.dice.choice(["@latest", "@earliest"])
         return {"subid": subid(jid), "jid": jid, "credit": 2, "start": start, "lease": 0}
 
     def registered(self, queue: Queue) -> dict[str, Any]:
-        """Make the row of one whom the coordinator has taken up."""
+        """Return the row of a registered subscription."""
         jid = self.jid()
         row = dict.fromkeys(SCRIPTS["register_subscription"].columns, "")
         known = {"subid": subid(jid), "jid": jid, "registration": queue.now, "qos": "unacknowledged"}
@@ -143,7 +143,7 @@ class Scene:
         return queue.expire()
 
     def step(self) -> None:
-        """Do one thing somewhere."""
+        """Do one step somewhere."""
         queue = self.dice.choice(self.queues)
         queue.now += 1
         answer = self.dice.choice(self.acts)(queue)
@@ -166,7 +166,7 @@ def test_nothing_is_left_of_a_call(valkey: RedisServer, seed: int) -> None:
 
 
 def test_the_guard_bites(valkey: RedisServer) -> None:
-    """A call that writes to a module's table fails: so all that runs on this server writes to none."""
+    """A call that writes to a module's table fails: so no test on this server writes to one."""
     runner = Runner(redis.Redis.from_url(valkey.url), Packaging.FUNCTIONS, guarded=True)
     queue = Queue(runner, Partition("guarded", "life"))
     queue.open()

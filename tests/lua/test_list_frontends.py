@@ -1,4 +1,4 @@
-"""list_frontends: who stands in the list, and who is to end."""
+"""list_frontends: listed and disconnected frontends."""
 
 from tests.lua.driver import T0
 from tests.lua.records import Records
@@ -7,7 +7,7 @@ from tests.lua.test_heartbeat import beat
 
 
 def test_listed(records: Records) -> None:
-    """Issue 8: each with how long it was silent; one that is disconnected with since when and by whom."""
+    """Issue 8: each with the time since its heartbeat; a disconnected one with since when and by whom."""
     assert records.run("list_frontends", now=T0) == ["ok", []]
     for number, name in enumerate(("f1", "f2", "f3")):
         beat(records, name, number)

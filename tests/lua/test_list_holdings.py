@@ -1,4 +1,4 @@
-"""lua/credit/list_holdings.lua: what a partition says when a coordinator's ledger is held against it."""
+"""lua/credit/list_holdings.lua: a partition's holdings, to check a coordinator's ledger."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.conftest import ON_SERVERS
@@ -10,7 +10,7 @@ Parts = tuple[Queue, Queue, Queue]
 
 
 def test_all_and_some(parts: Parts) -> None:
-    """Without names it tells of all that hold something, with names of these."""
+    """Without rows it lists all with locks, with rows those."""
     _, one, _ = parts
     known(one, W1, W2)
     one.publish("a", "b")
@@ -23,7 +23,7 @@ def test_all_and_some(parts: Parts) -> None:
 
 @ON_SERVERS
 def test_pages(parts: Parts) -> None:
-    """Guarantee 6: a page at a time, each going on where the one before has come to."""
+    """Guarantee 6: a page at a time, each continuing after the last."""
     _, one, _ = parts
     jids = [f"w{number}@x/y" for number in range(203)]
     known(one, *jids)
@@ -37,7 +37,7 @@ def test_pages(parts: Parts) -> None:
 
 
 def test_not_of_an_owner(parts: Parts) -> None:
-    """An owner's credit is its own, and no coordinator's."""
+    """An owner's credit is its own, and not coordinated."""
     _, one, _ = parts
     one.attach(W1, credit=1)
     one.publish("a")

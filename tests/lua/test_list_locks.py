@@ -1,4 +1,4 @@
-"""list_locks: what a worker holds."""
+"""list_locks: a worker's locks."""
 
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1
@@ -21,7 +21,7 @@ def test_listed(queue: Queue) -> None:
 
 
 def test_bounded(queue: Queue) -> None:
-    """X7: at most 1,000 are listed, which is the most credit there is."""
+    """X7: at most 1,000 are listed, which is the highest credit."""
     for first in range(0, 1_200, 200):
         queue.publish(*(f"i{n}" for n in range(first, first + 200)), max_items=10_000)
     queue.subscribe(W1, 1_200)

@@ -7,7 +7,7 @@ from tests.lua.records import Records
 
 @pytest.fixture
 def named(records: Records) -> Records:
-    """Give a service with five nodes; two are of one moment."""
+    """Return a service with five nodes; two were created in the same ms."""
     for at, name in ((3, "c"), (1, "z"), (2, "m"), (3, "b"), (9, "a")):
         records.client.zadd(records.key("all_nodes"), {name: at})
     return records
@@ -38,6 +38,6 @@ def test_page(named: Records, wish: dict[str, str | int], first: int, names: lis
 
 @pytest.mark.parametrize("wish", [{"after": "none"}, {"backwards": "1", "before": "none"}])
 def test_not_found(named: Records, wish: dict[str, str]) -> None:
-    """XEP-0059 §2.4: there is no going on from a node that is not there."""
+    """XEP-0059 §2.4: a list does not continue from an unknown node."""
     asked = {"after": "", "before": "", "backwards": "", "index": 0, "count": 2, **wish}
     assert named.run("list_nodes", **asked) == ["item-not-found"]

@@ -1,4 +1,4 @@
-"""lua/credit/list_usage.lua: what a coordinator believes."""
+"""lua/credit/list_usage.lua: a coordinator's ledger."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
@@ -9,7 +9,7 @@ Parts = tuple[Queue, Queue, Queue]
 
 
 def test_pairs(parts: Parts) -> None:
-    """It tells who is believed to hold something where, and who is not known there."""
+    """It lists who holds something where, by the ledger, and who is unknown there."""
     coordinator, _, _ = parts
     seated(parts, W1, 2)
     assert coordinator.run("list_usage", scan="0").rows == ["0", []]

@@ -1,4 +1,4 @@
-"""What a partition does after Redis has lost its last second: an earlier state is there again, and time has gone on."""
+"""A partition after Redis has lost its last second: an earlier state is restored, and time has gone on."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ Loss = Callable[[], None]
 
 
 def snapshot(queue: Queue) -> Loss:
-    """Keep all keys of a partition as they are now; gives what brings them back, a millisecond later."""
+    """Save all keys of a partition; return a function that restores them, a millisecond later."""
     prefix = queue.key("meta").removesuffix("meta")
     kept: dict[Any, Any] = {name: queue.client.dump(name) for name in queue.client.scan_iter(f"{prefix}*")}
 
@@ -29,7 +29,7 @@ def snapshot(queue: Queue) -> Loss:
 
 
 def tokens(queue: Queue) -> Iterator[int]:
-    """Hand out, send again, and end locks; gives the tokens and the sequences."""
+    """Hand out, send again, and end locks; return the tokens and the sequences."""
     for answer in (queue.publish("a", "b"), queue.subscribe(W1, 2), queue.unlock(W1, "a"), queue.unlock(W1, "b")):
         for delivery in answer.deliveries:
             yield from {delivery.token, delivery.sequence}
@@ -39,26 +39,26 @@ def tokens(queue: Queue) -> Iterator[int]:
 
 
 def registrations(queue: Queue) -> Iterator[int]:
-    """Register a subscription; gives the numbers of the registrations."""
+    """Register a subscription; return the numbers of the registrations."""
     queue.open(revision=2, partitions=2)
     yield int(queue.subscribe(W1, 2).rows[0][3])
     yield int(queue.reregister(W1))
 
 
 def fences(queue: Queue) -> Iterator[int]:
-    """Let one own the partition, and another steal it; gives the fences."""
+    """Attach an owner, then another by a steal; return the fences."""
     for jid in (W1, W2):
         yield queue.attach(jid, "+").rows[0][2]
 
 
 def bonds(queue: Queue) -> Iterator[int]:
-    """Let links own the reading; gives the fences."""
+    """Let links own the reading; return the fences."""
     for epoch in ("1", "2"):
         yield queue.run("acquire_reader", {"group": "g", "epoch": epoch, "equal": "", "fence": ""}).rows[0][2]
 
 
 def entries(queue: Queue) -> Iterator[int]:
-    """Hand entries of the log to a reader; gives their sequences."""
+    """Deliver entries of the log to a reader; return their sequences."""
     queue.open(revision=2, queueing="0", keep_items=10)
     queue.follow(W1, 10)
     yield from (delivery.sequence for delivery in queue.publish("a", "b").deliveries)
@@ -66,7 +66,7 @@ def entries(queue: Queue) -> Iterator[int]:
 
 @pytest.mark.parametrize("numbers", [tokens, registrations, fences, bonds, entries])
 def test_no_number_twice(queue: Queue, numbers: Callable[[Queue], Iterator[int]]) -> None:
-    """Guarantee 10: what was given in the lost second is not given again, however much of it there was."""
+    """Guarantee 10: numbers given in the lost second are not given again, however many there were."""
     lose = snapshot(queue)
     lost = list(numbers(queue))
     assert lost
@@ -77,7 +77,7 @@ def test_no_number_twice(queue: Queue, numbers: Callable[[Queue], Iterator[int]]
 
 
 def test_the_clock_goes_back(queue: Queue) -> None:
-    """Guarantee 10: without a loss numbers go on rising, even while the clock of another master is behind."""
+    """Guarantee 10: without a loss numbers rise, even while the clock of another master is behind."""
     queue.subscribe(W1, 3)
     first = queue.publish("a").deliveries[0]
     queue.now -= 5_000
@@ -86,7 +86,7 @@ def test_the_clock_goes_back(queue: Queue) -> None:
 
 
 def test_two_owners(queue: Queue) -> None:
-    """EX11, EX12: who gained the partition in the lost second is no owner, whoever gains it next and by however many steps."""
+    """EX11, EX12: an attach in the lost second owns nothing, whoever owns the partition next and by however many steps."""
     queue.attach(W1)
     lose = snapshot(queue)
     queue.publish("a")
@@ -96,14 +96,14 @@ def test_two_owners(queue: Queue) -> None:
     queue.publish("a")
     found = queue.attach(W1, "+")
     assert found.given == [(W1, "a")] and found.rows[0][2] > lost.rows[0][2]
-    # Neither the fence nor the token from the lost second lets anybody do anything.
+    # Neither the fence nor the token from the lost second is accepted.
     assert queue.attach(W2, "+", expected=lost.rows[0][2]).words == ["stale"]
     assert queue.retract(W2, "a", lost.deliveries[0].token).words == ["forbidden"]
     assert queue.retract(W1, "a", lost.deliveries[0].token).words == ["lock-lost"]
 
 
 def test_a_link_of_the_lost_second(queue: Queue) -> None:
-    """EX11: a link that gained the reading in the lost second reads nothing under its fence, also when another has gained it."""
+    """EX11: a link of the lost second reads nothing under its fence, also when another owns the reading."""
 
     def bind(epoch: str, fence: Any = "") -> list[Any]:  # noqa: ANN401
         found: list[Any] = queue.run(

@@ -1,4 +1,4 @@
-"""Redis without memory: publishers are told, workers go on (issue "Bad input", P14)."""
+"""Redis without memory: publishes are refused, acknowledgements work (issue "Bad input", P14)."""
 
 from collections.abc import Iterator
 
@@ -17,19 +17,19 @@ GIVE_BACK = frozenset(
      "claim_pending", "remove_pending", "add_to_index", "remove_from_index", "read_handovers", "expire_tickets",
      "force_release", "disconnect_frontend", "pull_items", "release_reader"}
 )  # fmt: skip
-"""Operations that free memory or keep what is there alive: they run without any left."""
+"""Operations that free memory or keep locks alive: they run without any left."""
 
 
 @pytest.fixture(scope="module", params=[valkey_binary, redis_binary])
 def client(request: pytest.FixtureRequest) -> Iterator["redis.Redis"]:
-    """Give a server of its own: its memory is limited for a while."""
+    """Provide a server of its own, with limited memory for a while."""
     with RedisServer(binary=request.param()) as server, redis.Redis.from_url(server.url) as found:
         yield found
 
 
 @pytest.fixture
 def full(client: "redis.Redis") -> Iterator[Queue]:
-    """Give a queue with eight locked items on a server that has no memory left."""
+    """Return a queue with eight locked items on a server that has no memory left."""
     queue = Queue(Runner(client), Partition("jobs", "full"))
     queue.open()
     queue.publish(*"abcdefgh")
@@ -50,7 +50,7 @@ def test_publishers_are_refused(full: Queue) -> None:
 
 
 def test_workers_go_on(full: Queue) -> None:
-    """Retract, unlock, renew, bounce, expire and the rest that frees memory run to their end."""
+    """Retract, unlock, renew, bounce, sweep and the rest that frees memory run to their end."""
     assert full.retract(W1, "a", request="r").words == ["ok"]
     assert full.unlock(W1, "b", reason="why", request="r").given == [(W1, "b")]
     assert full.renew(W1, "c").words == ["ok"]
@@ -67,7 +67,7 @@ def test_workers_go_on(full: Queue) -> None:
 
 
 def test_flags_say_so() -> None:
-    """Exactly those operations say `allow-oom` or write nothing."""
+    """Exactly those operations have the flag `allow-oom` or write nothing."""
     assert {name for name, found in SCRIPTS.items() if "allow-oom" in found.flags} == GIVE_BACK
     assert {name for name, found in SCRIPTS.items() if "no-writes" in found.flags} == {
         name for name, found in SCRIPTS.items() if not found.writes

@@ -1,4 +1,4 @@
-"""move_items: items leave for other nodes."""
+"""move_items: items move to other nodes."""
 
 from typing import Any
 
@@ -7,23 +7,23 @@ from tests.lua.worded import W1, W2
 
 
 def survey(queue: Queue) -> dict[str, tuple[str, str]]:
-    """Give position and state of each item by its id."""
+    """Return position and state of each item by its id."""
     return {row[1]: (row[0], row[2]) for row in queue.run("inspect_items").rows[1]}
 
 
 def transfer(queue: Queue, *items: str, to: str = "other", **fixed: Any) -> Answer:  # noqa: ANN401
-    """Let items leave."""
+    """Move items."""
     known = survey(queue)
     return queue.run("move_items", *({"position": known[item][0], "item": item, "to": to} for item in items), **fixed)
 
 
 def arrived(queue: Queue, answer: Answer) -> None:
-    """Say that all have arrived."""
+    """Report that all have arrived."""
     queue.handed(*(told.position for told in answer.handovers))
 
 
 def test_wherever_they_wait(queue: Queue) -> None:
-    """What came back, what is delayed and what has yet to be reached: each goes once, and the rest keeps its order."""
+    """Items that came back, are delayed or are not reached yet: each moves once, and the rest keeps its order."""
     queue.publish("a", "b", "c", "d", "e", "f")
     made = queue.publish("").rows[0][1]
     queue.subscribe(W1, 3)
@@ -47,7 +47,7 @@ def test_wherever_they_wait(queue: Queue) -> None:
 
 
 def test_is_taken_up_again(queue: Queue) -> None:
-    """Design §5: until it has arrived it comes again as it was, also when its id has been used anew meanwhile."""
+    """Design §5: until it has arrived it is reported again, also when its id is in use again meanwhile."""
     queue.publish("a", "b", body="one")
     (letter,) = queue.letters(transfer(queue, "b"))
     queue.publish("b", body="two")
@@ -61,7 +61,7 @@ def test_is_taken_up_again(queue: Queue) -> None:
 
 
 def test_the_latest_version_goes(queue: Queue) -> None:
-    """A republished item goes with its new payload, and nothing of it stays."""
+    """A republished item moves with its new payload, and nothing of it stays."""
     queue.publish("a", body="one")
     queue.publish("a", body="two")
     answer = transfer(queue, "a")
@@ -71,7 +71,7 @@ def test_the_latest_version_goes(queue: Queue) -> None:
 
 
 def test_not_what_is_held(queue: Queue) -> None:
-    """What is locked, on its way, gone, or another by that name by now stays."""
+    """An item that is locked, on its way, gone, or has another id by now stays."""
     queue.publish("a", "b", "c")
     known = survey(queue)
     queue.subscribe(W1, 1)
@@ -82,7 +82,7 @@ def test_not_what_is_held(queue: Queue) -> None:
 
 
 def test_the_next_of_a_group(unopened: Queue) -> None:
-    """With an item that was ahead of its group gone, the next one of the group goes out."""
+    """When the head of a group has moved, the next one of the group goes out."""
     unopened.open(ordered="1")
     unopened.publish("a", "b", key="k")
     unopened.subscribe(W1, 1)

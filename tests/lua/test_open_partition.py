@@ -1,11 +1,11 @@
-"""open_partition: a partition follows its node's record."""
+"""open_partition: a partition gets its node's revision and options."""
 
 from tests.lua.driver import Answer, Queue
 from tests.lua.worded import W1
 
 
 def test_makes_and_raises(unopened: Queue) -> None:
-    """A partition is made once; a later revision brings its options, an earlier one changes nothing."""
+    """A partition is created once; a later revision brings its options, an earlier one changes nothing."""
     assert unopened.open(revision=2, lock_ms=1_000).code == "ok"
     unopened.publish("a")
     token = unopened.subscribe(W1, 1).token
@@ -18,7 +18,7 @@ def test_makes_and_raises(unopened: Queue) -> None:
 
 
 def test_is_idempotent(queue: Queue) -> None:
-    """Opening again at the same revision changes nothing: cursor and tokens go on."""
+    """Opening again at the same revision changes nothing: cursor and tokens continue."""
     queue.publish("a", "b")
     queue.subscribe(W1, 1)
     before = queue.client.hgetall(queue.key("meta"))
@@ -27,7 +27,7 @@ def test_is_idempotent(queue: Queue) -> None:
 
 
 def test_tokens_begin_with_the_time(unopened: Queue) -> None:
-    """QX14: a later life of a node goes on above the tokens of an earlier one, so an old token fits no new lock."""
+    """QX14: tokens of a later incarnation are above those of an earlier one, so an old token fits no new lock."""
     unopened.open()
     unopened.publish("a")
     unopened.now += 5
@@ -35,7 +35,7 @@ def test_tokens_begin_with_the_time(unopened: Queue) -> None:
 
 
 def test_newer_than_its_record(queue: Queue) -> None:
-    """A partition that knows more than its record keeps that, and says what: a later revision, or more partitions."""
+    """A partition newer than its record keeps its state, and returns it: a later revision, or more partitions."""
     queue.open(revision=7, partitions=4, lock_ms=1_000)
     before = queue.client.hgetall(queue.key("meta"))
     for older in ({"revision": 5, "partitions": 4}, {"revision": 9, "partitions": 2}, {"revision": 5}):

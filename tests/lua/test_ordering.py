@@ -9,25 +9,25 @@ W1, W2 = "w1@x/a", "w2@x/b"
 
 @pytest.fixture
 def ordered(unopened: Queue) -> Queue:
-    """Give an open partition that keeps order within groups."""
+    """Return an open partition that keeps order within groups."""
     unopened.open(ordered="1")
     return unopened
 
 
 def publish(queue: Queue, *pairs: tuple[str, str]) -> list[tuple[str, str]]:
-    """Publish items with their group keys; gives what is handed out."""
+    """Publish items with their group keys; return what is handed out."""
     plain = {"by": "alice@x", "once": "", "subids": "", "hints": ""}
     rows = [{"item": item, "key": key, "body": item, **plain} for item, key in pairs]
     return queue.run("publish", *rows).given
 
 
 def clean(queue: Queue) -> None:
-    """Nothing is left of any group."""
+    """Check that nothing is left of any group."""
     assert not queue.kept() & {"group_heads", "group_of", "group_blocked"}
 
 
 def test_one_of_a_group_at_a_time(ordered: Queue) -> None:
-    """The next of a group follows when the one ahead is acknowledged; other groups and items of none go on."""
+    """The next of a group follows when its head is acknowledged; other groups and items without one are not blocked."""
     publish(ordered, ("a1", "a"), ("a2", "a"), ("b1", "b"), ("free", ""), ("a3", "a"))
     assert ordered.subscribe(W1, 10).given == [(W1, "a1"), (W1, "b1"), (W1, "free")]
     assert ordered.stats()["waiting"] == 2 and ordered.stats()["eligible"] == 0
@@ -43,7 +43,7 @@ def test_one_of_a_group_at_a_time(ordered: Queue) -> None:
 
 @pytest.mark.parametrize("way", ["released", "expired", "delayed"])
 def test_who_comes_back_stays_ahead(ordered: Queue, way: str) -> None:
-    """An item that comes back goes before those after it, whoever gets it, and also while it waits for a time."""
+    """An item that comes back goes before later ones of its group, whoever gets it, and also while it is delayed."""
     publish(ordered, ("a1", "a"), ("a2", "a"))
     ordered.subscribe(W1, 2)
     ordered.subscribe(W2, 2)
@@ -60,7 +60,7 @@ def test_who_comes_back_stays_ahead(ordered: Queue, way: str) -> None:
 
 
 def test_a_dead_letter_lets_the_next_pass(ordered: Queue) -> None:
-    """Q32: what goes to the dead letters holds nobody up."""
+    """Q32: a dead letter does not block its group."""
     publish(ordered, ("a1", "a"), ("a2", "a"))
     ordered.subscribe(W1, 1)
     answer = ordered.unlock(W1, "a1", dead_letter="1")
@@ -70,7 +70,7 @@ def test_a_dead_letter_lets_the_next_pass(ordered: Queue) -> None:
 
 
 def test_deleted_by_its_publisher(ordered: Queue) -> None:
-    """A blocked item may be deleted, and so may one ahead that came back: the order of the rest stands."""
+    """A blocked item may be deleted, and so may a head that came back: the order of the rest stays."""
     publish(ordered, ("a1", "a"), ("a2", "a"), ("a3", "a"))
     ordered.subscribe(W1, 1)
     assert ordered.retract("alice@x/1", "a2").words == ["ok"]
@@ -81,7 +81,7 @@ def test_deleted_by_its_publisher(ordered: Queue) -> None:
 
 
 def test_replaced(ordered: Queue) -> None:
-    """X1: a blocked item that is published anew keeps its place, though its new version names another group."""
+    """X1: a blocked item that is published again keeps its place, though its new version names another group."""
     publish(ordered, ("a1", "a"), ("a2", "a"))
     ordered.subscribe(W1, 5)
     assert publish(ordered, ("a2", "b"), ("a1", "a")) == []
@@ -93,7 +93,7 @@ def test_replaced(ordered: Queue) -> None:
 
 
 def test_purge(ordered: Queue) -> None:
-    """P25: the blocked go with the rest; what is in flight stays, and nobody waits behind it any more."""
+    """P25: blocked items are purged with the rest; an item in flight stays, and nothing is blocked by it any more."""
     publish(ordered, *((f"a{number}", "a") for number in range(200)), *((f"b{number}", "b") for number in range(200)))
     ordered.subscribe(W1, 1)
     dropped = 0
@@ -108,7 +108,7 @@ def test_purge(ordered: Queue) -> None:
 
 
 def test_bounded(ordered: Queue) -> None:
-    """Guarantee 6: one script passes over some hundreds of a group, and says that there is more to look at."""
+    """Guarantee 6: one script skips some hundreds of a group, and says that there are more."""
     for first in range(0, 800, 200):
         publish(ordered, *((f"a{number}", "a") for number in range(first, first + 200)))
     publish(ordered, ("b", "b"))
@@ -135,14 +135,14 @@ def test_order_of_the_log(ordered: Queue) -> None:
 
 
 def test_not_asked_for(queue: Queue) -> None:
-    """A node that does not ask for order keeps none, and pays nothing."""
+    """A node without the option keeps no order, and pays nothing."""
     publish(queue, ("a1", "a"), ("a2", "a"))
     assert queue.subscribe(W1, 2).given == [(W1, "a1"), (W1, "a2")]
     clean(queue)
 
 
 def test_a_parked_version_may_be_blocked(ordered: Queue) -> None:
-    """X1: what was parked behind a lock is an item of its own, also while another of its group is ahead of it."""
+    """X1: an item that was parked behind a lock may be blocked by another of its group."""
     publish(ordered, ("a", "g"), ("b", "g"))
     ordered.subscribe(W1, 2)
     publish(ordered, ("a", "g"))

@@ -1,11 +1,11 @@
-"""A partition that is paused, and callers that cannot send: nothing is handed out, all else goes on."""
+"""A paused partition, and callers that cannot send: nothing is handed out, all else works."""
 
 from tests.lua.driver import Queue
 from tests.lua.worded import W1, W2
 
 
 def test_hands_nothing_out(queue: Queue) -> None:
-    """Publishes are taken and what is held may be ended in every way, but nobody is handed anything."""
+    """Publishes are accepted and locks may be ended in every way, but nothing is handed out."""
     queue.publish("a", "b", "c")
     queue.subscribe(W1, 2)
     queue.open(revision=2, paused="1")
@@ -20,7 +20,7 @@ def test_hands_nothing_out(queue: Queue) -> None:
 
 
 def test_delays_end_and_locks_expire(queue: Queue) -> None:
-    """A visit of a paused partition does what time asks for once, and asks for no other one."""
+    """A sweep of a paused partition ends delays and locks once, and requests no other sweep."""
     queue.publish("a", "b")
     queue.subscribe(W1, 2)
     queue.unlock(W1, "a", delay_ms=5_000)
@@ -32,7 +32,7 @@ def test_delays_end_and_locks_expire(queue: Queue) -> None:
 
 
 def test_readers_wait(unopened: Queue) -> None:
-    """Readers of a paused log get nothing, and then everything in order."""
+    """Readers of a paused log get nothing, and afterwards everything in order."""
     unopened.open(queueing="0", keep_items=100)
     unopened.follow(W1, 10)
     unopened.open(revision=2, queueing="0", keep_items=100, paused="1")
@@ -42,7 +42,7 @@ def test_readers_wait(unopened: Queue) -> None:
 
 
 def test_without_a_name(queue: Queue) -> None:
-    """Whoever has no name among the frontends is handed nothing, and a visit is due at once."""
+    """A caller without a frontend's name hands nothing out, and a sweep is due at once."""
     queue.subscribe(W1, 2)
     queue.frontend = ""
     answer = queue.publish("a")

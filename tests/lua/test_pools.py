@@ -1,4 +1,4 @@
-"""Pools: subscribers who come through a collection, as one partition of a leaf has them."""
+"""Pools: subscribers through a collection, in one partition of a leaf."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ POOL, OTHER = "7:all@i1", "9:more%20of%20it@i2"
 
 
 def pools(queue: Queue) -> str:
-    """Read which pools have subscribers here, and how many."""
+    """Return the pools with subscribers here, and how many."""
     found: Any = queue.client.hget(queue.key("meta"), "pools")
     return found.decode() if found else ""
 
@@ -23,7 +23,7 @@ def seated(queue: Queue, jid: str, pool: str = POOL, registration: int = 5) -> N
 
 
 def test_beside_a_direct_subscription(queue: Queue) -> None:
-    """H7: directly and through two collections a JID has three credits; each delivery says through which it came (H6)."""
+    """H7: directly and through two collections a JID has three credits; each delivery names its collection (H6)."""
     queue.subscribe(W1, 1)
     seated(queue, W1)
     seated(queue, W1, OTHER)
@@ -36,7 +36,7 @@ def test_beside_a_direct_subscription(queue: Queue) -> None:
 
 
 def test_whoever_held_it_is_known(queue: Queue) -> None:
-    """§1.7: who had an item through a collection and lost it is told so, as if it had come directly."""
+    """§1.7: a former holder through a collection is recognised, as if it had come directly."""
     seated(queue, W1)
     seated(queue, W2, OTHER)
     queue.publish("a")
@@ -48,7 +48,7 @@ def test_whoever_held_it_is_known(queue: Queue) -> None:
 
 
 def test_whoever_held_it_through_what_was_left_is_known(queue: Queue) -> None:
-    """Q25, §1.7 row 9: who had an item through a collection is known by it when nobody is subscribed through that any more."""
+    """Q25, §1.7 row 9: so is one of a pool that has no subscribers here any more."""
     seated(queue, W1)
     seated(queue, W2, OTHER)
     queue.publish("a")
@@ -59,7 +59,7 @@ def test_whoever_held_it_through_what_was_left_is_known(queue: Queue) -> None:
     queue.unlock(W1, "a", delay_ms=1000)
     assert queue.retract(W1, "a", lock[1]).words == queue.unlock(W1, "a").words == ["lock-lost"]
     assert queue.retract(W2, "a").words == ["forbidden"]
-    # Those that were left long ago are forgotten, one by one.
+    # Pools left long ago are forgotten, one by one.
     for number in range(20, 28):
         seated(queue, W2, f"{number}:c{number}@i")
         queue.unsubscribe(W2, pool=f"{number}:c{number}@i")
@@ -68,7 +68,7 @@ def test_whoever_held_it_through_what_was_left_is_known(queue: Queue) -> None:
 
 @pytest.mark.parametrize("told", ["1", ""])
 def test_told_of_what_ends(queue: Queue, told: str) -> None:
-    """Q35: whose locks end with its subscription is told of each if it is to be; who has gone itself is not."""
+    """Q35: a subscriber removed by others gets a notice of each lock; one that unsubscribed itself does not."""
     seated(queue, W1)
     queue.publish("a")
     queue.hand_out(W1, 9, 1, pool=POOL)
@@ -79,7 +79,7 @@ def test_told_of_what_ends(queue: Queue, told: str) -> None:
 
 
 def test_reports_need(queue: Queue) -> None:
-    """H7: with subscribers of a pool, a partition says what it wants, though it is its node's only one; else it says nothing."""
+    """H7: with subscribers of a pool, a partition reports its demand, even as the only one of its node; else it does not."""
     assert queue.publish("a").report is None
     seated(queue, W1)
     report = queue.expire().report
@@ -89,7 +89,7 @@ def test_reports_need(queue: Queue) -> None:
 
 
 def test_direct_credit_first(queue: Queue) -> None:
-    """H7: what subscribers of the queue itself can take is not asked for above it."""
+    """H7: the collection's credit is not requested for what direct subscribers can take."""
     queue.subscribe(W2, 1)
     seated(queue, W1)
     first, second = queue.publish("a"), queue.publish("b")
@@ -98,7 +98,7 @@ def test_direct_credit_first(queue: Queue) -> None:
 
 
 def test_says_through_which_it_was(queue: Queue) -> None:
-    """H7: what is held is told to the collection through which it came, also when its subscription ends with it."""
+    """H7: holdings are reported to the collection of their subscription, also when the subscription ends with them."""
     seated(queue, W1)
     queue.publish("a")
     whose = below(POOL, subid(W1))
@@ -112,7 +112,7 @@ def test_says_through_which_it_was(queue: Queue) -> None:
 
 
 def test_fenced_out(queue: Queue) -> None:
-    """Guarantee 3: put out as of a registration, a subscriber holds nothing here, and no earlier one brings it back."""
+    """Guarantee 3: removed as of a registration, a subscriber holds nothing here, and no earlier one brings it back."""
     seated(queue, W1)
     queue.publish("a")
     queue.hand_out(W1, 6, 1, pool=POOL)

@@ -1,4 +1,4 @@
-"""prepare_message: what is kept between the two steps of an assured message, and how much of it."""
+"""prepare_message: messages between the two steps of an assured publish, and their limits."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.lua.records import Records
 
 
 def test_first_copy_wins(records: Records) -> None:
-    """S10: a second message under a msgId that is held is answered as the first and not kept."""
+    """S10: a second message under a prepared msgId gets the same answer and is not stored."""
     assert hold(records, named("a@x", "1")) == "ok"
     assert hold(records, named("a@x", "1"), "n2 d2 other") == "ok"
     assert claimed(records, named("a@x", "1")) == ["ok", "n1 d1 body"]
@@ -15,7 +15,7 @@ def test_first_copy_wins(records: Records) -> None:
 
 
 def test_late_copy_of_a_delivered_one(records: Records) -> None:
-    """SX9: within the window a copy of what is delivered is received and not held again."""
+    """SX9: within the window a copy of a delivered message is accepted and not stored again."""
     hold(records, named("a@x", "1"))
     conclude(records, named("a@x", "1"))
     assert hold(records, named("a@x", "1"), "n2 d1 body", after=HOUR - 1) == "ok"
@@ -29,13 +29,13 @@ def test_reclaimed_name(records: Records) -> None:
     conclude(records, named("a@x", "1"))
     assert hold(records, named("a@x", "1"), "n2 d2 other") == "ok"
     assert claimed(records, named("a@x", "1")) == ["ok", "n2 d2 other"]
-    # An end of the earlier delivery that comes late does not touch it.
+    # A late end of the earlier delivery does not affect it.
     conclude(records, named("a@x", "1"), "n1")
     assert claimed(records, named("a@x", "1")) == ["ok", "n2 d2 other"]
 
 
 def test_late_copy_of_an_earlier_one(records: Records) -> None:
-    """SX9, SX10: a copy of what a reclaimed name stood for before is known as well, up to sixteen messages back."""
+    """SX9, SX10: a copy of an earlier message of a reused name is known as well, up to sixteen messages back."""
     name = named("a@x", "1")
     for number in range(18):
         assert hold(records, name, f"n{number} d{number:02} body") == "ok"
@@ -48,7 +48,7 @@ def test_late_copy_of_an_earlier_one(records: Records) -> None:
 
 
 def test_refused_after_it_was_reclaimed(records: Records) -> None:
-    """S13: that an earlier message of the name was delivered is no word about a later one that was not."""
+    """S13: a delivered earlier message of the name says nothing about a later one that was refused."""
     name = named("a@x", "1")
     hold(records, name)
     conclude(records, name)
@@ -63,7 +63,7 @@ def test_refused_after_it_was_reclaimed(records: Records) -> None:
 
 
 def test_messages_of_a_source(records: Records) -> None:
-    """S19, SX11: the limit is the bare JID's, however many resources it has; its neighbours by name have their own."""
+    """S19, SX11: the limit is the bare JID's, however many resources it has; similar names have their own."""
     for number, at in enumerate(("a", "b", "")):
         assert hold(records, named("b@x", str(number), at)) == "ok"
     assert hold(records, named("b@x", "9", "c")) == "too-much-held"
@@ -73,7 +73,7 @@ def test_messages_of_a_source(records: Records) -> None:
 
 
 def test_messages_of_all(records: Records) -> None:
-    """S20: nor are more held than the service has room for, and what is delivered makes room."""
+    """S20: all messages together are bounded, and delivered ones make room."""
     for number in range(5):
         assert hold(records, named(f"u{number}@x", "1")) == "ok"
     assert hold(records, named("z@x", "1")) == "too-much-held"
@@ -83,7 +83,7 @@ def test_messages_of_all(records: Records) -> None:
 
 @pytest.mark.parametrize(("total_bytes", "fits"), [(1000, 180), (150, 130)])
 def test_bytes(records: Records, total_bytes: int, fits: int) -> None:
-    """S19, S20: bytes are counted with the sets, and come back to nothing when nothing is held."""
+    """S19, S20: bytes are counted with the sets, and are zero when nothing is stored."""
     name = named("a@x", "1")
     assert hold(records, name, "n1 d1 " + "x" * 300, total_bytes=total_bytes) == "too-much-held"
     assert hold(records, name, "n1 d1 " + "x" * fits, total_bytes=total_bytes) == "ok"
@@ -94,7 +94,7 @@ def test_bytes(records: Records, total_bytes: int, fits: int) -> None:
 
 
 def test_marks_are_bounded(records: Records) -> None:
-    """Guarantee 6: when as many deliveries are remembered as may be, no more is taken on until the window has moved."""
+    """Guarantee 6: when as many deliveries are remembered as allowed, no more are accepted until the window has moved."""
     for number in range(4):
         hold(records, named("a@x", str(number)), after=number)
         conclude(records, named("a@x", str(number)), after=number)
@@ -103,7 +103,7 @@ def test_marks_are_bounded(records: Records) -> None:
 
 
 def test_marks_go_by_generation(records: Records) -> None:
-    """SX9: a mark stays for one window at least, and for two at most while others come."""
+    """SX9: an id is remembered for one window at least, and for two at most while others come."""
     for number in (0, 1, 2):
         hold(records, named("a@x", str(number)), after=number * HOUR)
         conclude(records, named("a@x", str(number)), after=number * HOUR)
@@ -113,7 +113,7 @@ def test_marks_go_by_generation(records: Records) -> None:
 
 
 def test_what_nobody_asks_for_is_dropped(records: Records) -> None:
-    """SX8: what is held for longer than the window goes, with all that counted it."""
+    """SX8: messages older than the window are dropped, with all that counted them."""
     hold(records, named("a@x", "old"))
     assert hold(records, named("b@x", "new"), after=HOUR) == "ok"
     assert claimed(records, named("a@x", "old")) == ["item-not-found"]

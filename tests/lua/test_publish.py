@@ -1,4 +1,4 @@
-"""publish: into the log, in place of an earlier version, or refused."""
+"""publish: an item is appended, replaces an earlier version, or is refused."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def test_one_of_the_subscribers(queue: Queue) -> None:
 
 
 def test_least_recently_served(queue: Queue) -> None:
-    """The next is who was served least recently, a newcomer first; who has no credit is passed over."""
+    """The least recently served is next, a newcomer first; subscribers without credit are skipped."""
     queue.subscribe(W1, 2)
     queue.subscribe(W2, 1)
     given = [queue.publish(name).given[0][0] for name in "ab"]
@@ -39,7 +39,7 @@ def test_least_recently_served(queue: Queue) -> None:
 
 
 def test_a_batch_takes_turns(queue: Queue) -> None:
-    """A batch is spread as single items are, each in order."""
+    """A batch is distributed as single items are, each in order."""
     for name in (W1, W2, W3):
         queue.subscribe(name, 2)
     answer = queue.publish(*"abcdefg")
@@ -59,7 +59,7 @@ def test_credit_is_a_limit(queue: Queue) -> None:
 
 
 def test_ids_to_come(queue: Queue) -> None:
-    """P33: no two items have one id: what the service may yet make is refused, what it has made is taken again."""
+    """P33: no two items have one id: one that the service may still make is refused, one that it has made is accepted."""
     made = queue.publish("").rows[0][1]
     assert queue.publish(f"0-{T0}-1", f"0-{T0 + 60_000}-0").words == ["item-id-invalid"] * 2
     queue.subscribe(W1, 1)
@@ -68,7 +68,7 @@ def test_ids_to_come(queue: Queue) -> None:
 
 
 def test_hard_ids(queue: Queue) -> None:
-    """P14, P33: any text is an id; what looks like the service's own but is not is an id like others."""
+    """P14, P33: any text is an id; one that only looks like the service's own is an id like others."""
     assert queue.publish(*HARD).words == ["ok"] * len(HARD)
     assert list(queue.browse()) == list(HARD)
 
@@ -87,7 +87,7 @@ def test_overwrite_in_order(queue: Queue) -> None:
 
 
 def test_overwrite_twice_in_one_batch(queue: Queue) -> None:
-    """X1: the last version of a batch stands, once."""
+    """X1: the last version of a batch stays, once."""
     answer = queue.run("publish", *(
         {"item": "a", "by": ALICE, "body": body, "key": "", "once": "", "subids": "", "hints": ""}
         for body in ("one", "two", "three")
@@ -128,7 +128,7 @@ def test_overwrite_of_what_is_locked(queue: Queue) -> None:
 
 
 def test_overwrite_of_what_is_dying(queue: Queue) -> None:
-    """A dead letter's id is free: the republished item is a new one, and the letter stays as it was."""
+    """A dead letter's id is free: the republished item is a new one, and the dead letter stays as it was."""
     queue.publish("a", "", body="one")
     queue.subscribe(W1, 2)
     made = queue.locks(W1)[1][0]
@@ -171,7 +171,7 @@ def test_ignore_within_one_batch(queue: Queue) -> None:
 
 
 def test_window_is_bounded(queue: Queue) -> None:
-    """Guarantee 6: remembered ids do not outgrow the window."""
+    """Guarantee 6: remembered ids are bounded by the window."""
     for _ in range(20):
         queue.now += 100
         queue.publish(f"i{queue.now}", dedupe="ignore", dedupe_ms=500)
@@ -179,7 +179,7 @@ def test_window_is_bounded(queue: Queue) -> None:
 
 
 def test_full_rejects(queue: Queue) -> None:
-    """PX4: a full node refuses, whole items only: versions do not count, a replacement is always taken."""
+    """PX4: a full node refuses, whole items only: versions do not count, a replacement is always accepted."""
     assert queue.publish(*"abc", max_items=2).words == ["ok", "ok", "node-full"]
     assert queue.publish("a", "a", max_items=2).words == ["ok", "ok"]
     queue.subscribe(W1, 1)
@@ -190,7 +190,7 @@ def test_full_rejects(queue: Queue) -> None:
 
 @pytest.mark.parametrize("mode", ["retract-oldest", "dead-letter-oldest"])
 def test_full_gives_up_the_oldest(queue: Queue, mode: str) -> None:
-    """P17, PX4: the oldest that waits goes, or becomes a dead letter; the locked stay."""
+    """P17, PX4: the oldest waiting item is dropped, or becomes a dead letter; locked ones stay."""
     queue.subscribe(W1, 1)
     queue.publish(*"abc", max_items=3)
     answer = queue.publish("d", max_items=3, node_full=mode)
@@ -202,14 +202,14 @@ def test_full_gives_up_the_oldest(queue: Queue, mode: str) -> None:
 
 
 def test_full_of_locked(queue: Queue) -> None:
-    """PX4: when nothing waits nothing can be given up."""
+    """PX4: when nothing waits nothing can be dropped."""
     queue.subscribe(W1, 2)
     queue.publish(*"ab", max_items=2)
     assert queue.publish("c", max_items=2, node_full="retract-oldest").words == ["node-full"]
 
 
 def test_full_gives_up_what_the_batch_names_again(queue: Queue) -> None:
-    """P15: an item that made room for another row of its batch and is named after it is published anew, not lost."""
+    """P15: an item that was dropped for another row of its batch and is named after it is published anew, not lost."""
     queue.publish("old", max_items=1)
     answer = queue.publish("new", "old", body="two", max_items=1, node_full="retract-oldest")
     assert answer.words == ["ok", "ok"]
@@ -218,7 +218,7 @@ def test_full_gives_up_what_the_batch_names_again(queue: Queue) -> None:
 
 
 def test_subscribers_only(queue: Queue) -> None:
-    """P7: with publish model `subscribers` only who is subscribed, bare or full, publishes."""
+    """P7: with publish model `subscribers` only subscribers, bare or full, publish."""
     rows = {"subids": subids("w1@x/a")}
     assert queue.publish("a", **rows).words == ["forbidden"]
     queue.subscribe("w1@x", 0)
@@ -235,7 +235,7 @@ def test_clock_steps_back(queue: Queue) -> None:
 
 @pytest.mark.parametrize(("revision", "code"), [("", "ok"), ("1", "ok"), ("2", "stale"), ("0", "stale")])
 def test_revision(queue: Queue, revision: str, code: str) -> None:
-    """A caller that judged by another revision is sent away with the one in force, and nothing happens."""
+    """A caller with another revision is refused with the present one, and nothing happens."""
     answer = queue.publish("a", revision=revision)
     assert answer.code == code
     if code == "stale":
@@ -243,7 +243,7 @@ def test_revision(queue: Queue, revision: str, code: str) -> None:
 
 
 def test_unopened(unopened: Queue) -> None:
-    """A partition that nobody opened says so and stays empty."""
+    """A partition that is not opened says so and stays empty."""
     assert unopened.publish("a").code == "gone"
     assert unopened.kept() == set()
 
@@ -263,7 +263,7 @@ def test_more_than_one_script_hands_out(queue: Queue) -> None:
 
 @pytest.mark.parametrize("item", ["", "a"])
 def test_ticket(queue: Queue, item: str) -> None:
-    """SX9: what comes under a name that was used takes no effect again, in the same batch or when the item is long gone."""
+    """SX9: a second publish with a ticket has no effect, in the same batch or when the item is long gone."""
     row = {"item": item, "by": ALICE, "body": "b", "key": "", "once": "\0n1", "subids": "", "hints": ""}
     answer = queue.run("publish", row, row)
     assert answer.words == ["ok", "duplicate"]
@@ -278,7 +278,7 @@ def test_ticket(queue: Queue, item: str) -> None:
 
 
 def test_ticket_with_a_digest(queue: Queue) -> None:
-    """R10: of a ticket that tells what was said, a repeat that says something else is told so; one that does not tell is not."""
+    """R10: with a digest in the ticket, a repeat with other content is reported; without one it is not."""
     row = {"item": "a", "by": ALICE, "body": "b", "key": "", "once": "t\0one", "subids": "", "hints": ""}
     answer = queue.run("publish", row, row, row | {"once": "t\0two"}, row | {"once": "t"})
     assert answer.rows == [["ok", "a"], ["duplicate", "a"], ["duplicate", "a", 1], ["duplicate", "a"]]
@@ -299,7 +299,7 @@ def test_ticket_of_a_replacement(queue: Queue) -> None:
 
 
 def test_if_known(queue: Queue) -> None:
-    """X1: a former partition takes what it knows, as ever, and nothing new; it says when it is asked for nothing any more."""
+    """X1: a former partition accepts known items, and no new ones; it says when it has none any more."""
     queue.publish("locked", "waits", "too")
     queue.publish("plain", once="\0ticket")
     queue.subscribe(W1, 1)
@@ -318,14 +318,14 @@ def test_if_known(queue: Queue) -> None:
 
 
 def test_nothing_known_any_more(queue: Queue) -> None:
-    """Nothing is known any more when all that was there is gone, with what followed it, and the window is over."""
+    """It has none any more when all items of that time are gone, with their successors, and the window is over."""
 
     def over(*, after: int = 0) -> bool:
         queue.now += after
         return bool(queue.publish("new", if_known="1", dedupe_ms=1_000, once_ms=2_000).rows[0][1])
 
     def held(answer: Answer) -> int:
-        """Carry what the partition grants itself; gives the token of what is locked then."""
+        """Carry the partition's own grants; return the token of each lock."""
         carried([queue], queue, answer)
         return int(queue.locks(W1)[0][1])
 
@@ -336,7 +336,7 @@ def test_nothing_known_any_more(queue: Queue) -> None:
     token = held(queue.publish("a"))
     queue.open(revision=3, partitions=8)
     assert not over(after=2_001)
-    # Its successor has to be found as well.
+    # Its successor must be found as well.
     assert queue.publish("a", "new", if_known="1").rows == [["ok", "a"], ["item-not-found", 0]]
     successor = held(queue.retract(W1, "a", token))
     assert not over(after=2_001)

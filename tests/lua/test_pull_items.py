@@ -1,4 +1,4 @@
-"""pull_items: what one holds who comes for it, and how long its lease lasts."""
+"""pull_items: the items of a pull subscription, and its lease."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import T0, Queue
@@ -6,7 +6,7 @@ from tests.lua.worded import W1
 
 
 def test_held(queue: Queue) -> None:
-    """R15, R17: as many as the credit says stand there with body, lock and attempt, the oldest lock first; an end makes room."""
+    """R15, R17: up to the credit, with body, lock and attempt, the oldest lock first; an end makes room."""
     queue.publish("a", "b", "c", key="k")
     queue.subscribe(W1, 2, "pulled", lease="+9000")
     code, until, found, more, stamp, returned = queue.fetch(W1)
@@ -24,7 +24,7 @@ def test_held(queue: Queue) -> None:
 
 
 def test_replaced(queue: Queue) -> None:
-    """X1: what is shown is the version that is locked, and the one that came meanwhile follows it."""
+    """X1: the locked version is returned, and the later one follows it."""
     queue.publish("a", body="old")
     queue.subscribe(W1, 1, "pulled")
     queue.publish("a", body="new")
@@ -34,7 +34,7 @@ def test_replaced(queue: Queue) -> None:
 
 
 def test_bounded(queue: Queue) -> None:
-    """X7: by count and by bytes, with a word that there are others, and at least one item while there are bytes left."""
+    """X7: cut by count and by bytes, with a word that there are more, and at least one item while there are bytes left."""
     queue.publish(*"abcd")
     queue.subscribe(W1, 4, "pulled")
     assert [len(queue.fetch(W1, limit=limit)[2]) for limit in (1, 3, 4)] == [1, 3, 4]
@@ -43,7 +43,7 @@ def test_bounded(queue: Queue) -> None:
 
 
 def test_lease(queue: Queue) -> None:
-    """R11: it is begun anew by who comes for more, and by no one else; one that is over, or never was, is refused."""
+    """R11: a fetch by its owner renews it; an expired or unknown one is refused."""
     queue.subscribe(W1, 1, "pulled", lease="+1000")
     queue.now += 900
     assert queue.fetch(W1, lease=1_000)[1] == T0 + 1_900

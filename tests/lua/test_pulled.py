@@ -1,4 +1,4 @@
-"""Who is handed what when some come for their items and others are sent them: the turns are one, whoever runs the script."""
+"""Pull subscribers and subscribers that are sent their items: all share the same turns, whoever runs the script."""
 
 import pytest
 
@@ -9,17 +9,17 @@ LEASE, OTHER = "alice@x/lease-1", "bob@x/lease-2"
 
 
 def filled(answer: Answer) -> list[str]:
-    """Name those who come for what they got."""
+    """Return the pull subscribers that got items."""
     return sorted(notice[1] for notice in answer.notices if notice[0] == "filled")
 
 
 def items(queue: Queue, jid: str) -> list[str]:
-    """Name what one holds."""
+    """Return the items of a subscription."""
     return [row[0] for row in queue.fetch(jid)[2]]
 
 
 def test_by_a_frontend(queue: Queue) -> None:
-    """RX5, Q14: the least recently served is next, sent to or not; what is pulled is nobody's to send, now or again."""
+    """RX5, Q14: the least recently served is next, pull or push; a pulled item is never sent."""
     for jid, qos in ((W1, "unacknowledged"), (LEASE, "pulled"), (W2, "unacknowledged"), (OTHER, "pulled")):
         queue.now += 1
         queue.subscribe(jid, 2, qos)
@@ -33,7 +33,7 @@ def test_by_a_frontend(queue: Queue) -> None:
 
 
 def test_without_a_name(queue: Queue) -> None:
-    """RX5: who can send nothing serves those who come, stops at the first who has to be sent to, and says that this is due."""
+    """RX5: a caller that cannot send serves pull subscribers, stops at the first other one, and reports that as due."""
     queue.subscribe(LEASE, 5, "pulled")
     queue.subscribe(OTHER, 5, "pulled")
     queue.frontend = ""
@@ -45,7 +45,7 @@ def test_without_a_name(queue: Queue) -> None:
     queue.subscribe(W1, 5)
     queue.frontend = ""
     answer = queue.publish(*"bcdef")
-    # The one that has never been served, and W1 behind it.
+    # The one that has never been served, and W1 after it.
     assert len(items(queue, LEASE)) + len(items(queue, OTHER)) + len(queue.locks(W1)) <= 2
     assert answer.deliveries == [] and answer.due == queue.now
     queue.frontend = "f1"
@@ -55,7 +55,7 @@ def test_without_a_name(queue: Queue) -> None:
 
 
 def test_given_back(queue: Queue) -> None:
-    """Q30: what is given back goes to another who can take it, if that one has to be sent to by the next frontend."""
+    """Q30: a released item goes to another subscriber that can take it, sent by the next frontend if need be."""
     queue.publish("a")
     queue.subscribe(LEASE, 5, "pulled")
     queue.subscribe(W1, 5)
@@ -67,7 +67,7 @@ def test_given_back(queue: Queue) -> None:
 
 
 def test_alone(queue: Queue) -> None:
-    """R2: where no frontend lives, nobody waits for those who would have to be sent to."""
+    """R2: where no frontend lives, nobody waits for subscribers that would have to be sent their items."""
     for number in range(70):
         queue.subscribe(f"w{number}@x/1", 1)
     queue.subscribe(LEASE, 2, "pulled")
@@ -81,7 +81,7 @@ def test_alone(queue: Queue) -> None:
 
 @pytest.mark.parametrize("frontend", ["f1", "", "-"])
 def test_bounded(queue: Queue, frontend: str) -> None:
-    """Guarantee 3, X7: credit is kept, and no script hands out more than so many, whoever runs it."""
+    """Guarantee 3, X7: the credit holds, and no script hands out more than so many, whoever runs it."""
     queue.subscribe(LEASE, 260, "pulled")
     queue.frontend = frontend
     for first in range(0, 300, 100):
@@ -99,16 +99,16 @@ def test_bounded(queue: Queue, frontend: str) -> None:
 
 
 def test_unfetched(unopened: Queue) -> None:
-    """A6: an item that was set aside and never fetched goes to others as if it had not been: no try, no attempt, no record."""
+    """A6: an item that was reserved and never fetched goes to others as if it had not been: no try, no attempt, no record."""
     unopened.open(max_deliveries=1, lock_ms=60_000)
     unopened.subscribe(LEASE, 5, "pulled")
     unopened.publish(*"abcde")
     assert unopened.stats()["in_flight"] == 5
-    # Whoever never comes does not have them for as long as a lock lasts.
+    # A subscriber that does not fetch does not have it for a whole lock time.
     unopened.now += 5_000
     answer = unopened.expire()
     assert (answer.handovers, answer.notices, unopened.journal()) == ([], [], [])
-    # It is handed nothing until it comes: what came back is there for those who do.
+    # It gets nothing until it fetches: the released items are for others.
     assert unopened.stats()["in_flight"] == 0
     answer = unopened.subscribe(W1, 9)
     assert [(each.jid, each.item, each.attempt) for each in answer.deliveries] == [(W1, each, 1) for each in "abcde"]
@@ -116,12 +116,12 @@ def test_unfetched(unopened: Queue) -> None:
 
 
 def test_lock_begins_with_fetch(unopened: Queue) -> None:
-    """A6: the time of a lock begins when its item is fetched for the first time, and running out is a try from then on."""
+    """A6: a lock's time begins with the first fetch, and from then on its expiry is a try."""
     unopened.open(max_deliveries=2, lock_ms=60_000)
     unopened.subscribe(LEASE, 1, "pulled")
     unopened.publish("a", "b")
     unopened.now += 4_999
-    # Others who look are not given it.
+    # A caller that only looks does not get it.
     assert [row[3] for row in unopened.fetch(LEASE, comes="")[2]] == [T0 + 5_000]
     given = unopened.now
     assert [row[3] for row in unopened.fetch(LEASE)[2]] == [given + 60_000]
@@ -136,7 +136,7 @@ def test_lock_begins_with_fetch(unopened: Queue) -> None:
 
 
 def test_comes_again(unopened: Queue) -> None:
-    """A6: who let items run out is in turn again as soon as it comes, and until then whatever else it does."""
+    """A6: a subscriber that let items expire is in turn again as soon as it fetches, and not by any other command."""
     unopened.open(lock_ms=1_000)
     unopened.subscribe(LEASE, 3, "pulled")
     unopened.publish("a", "b")
@@ -149,7 +149,7 @@ def test_comes_again(unopened: Queue) -> None:
     unopened.retract(LEASE, "a")
     unopened.expire()
     assert [row[0] for row in unopened.locks(LEASE)] == ["b"]
-    # What it has seen all of, it does not come for.
+    # With nothing new to see, it does not count as a fetch.
     assert unopened.run("pull_items", unopened.fetching(LEASE, after=2**53)).more == 0
     assert unopened.stats()["credit_free"] == 0
     assert unopened.run("pull_items", unopened.fetching(LEASE)).more == 1
@@ -170,7 +170,7 @@ def test_nothing_new_writes_nothing(queue: Queue) -> None:
 
 
 def test_dead_letter_counts_what_was_given(unopened: Queue) -> None:
-    """A6: what is given back, or made a dead letter, before anybody fetched it has the attempts that there were."""
+    """A6: an item that is released, or made a dead letter, before it was fetched keeps its number of attempts."""
     unopened.open(max_deliveries=1)
     unopened.subscribe(LEASE, 2, "pulled")
     unopened.publish("a", "b")

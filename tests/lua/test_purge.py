@@ -1,4 +1,4 @@
-"""purge: drop what waits."""
+"""purge: drop waiting items."""
 
 from tests.lua.driver import Queue
 from tests.lua.test_browse import everything
@@ -6,7 +6,7 @@ from tests.lua.worded import W1
 
 
 def test_leaves_the_locked(queue: Queue) -> None:
-    """P25: what waits and what is delayed goes; the locked, the version behind it, and dead letters on their way stay."""
+    """P25: waiting and delayed items go; locked ones, the versions behind them, and hand-overs stay."""
     everything(queue)
     assert queue.run("purge").rows == [3]
     assert queue.browse() == {"locked": "locked", "dying": "dying"}
@@ -15,7 +15,7 @@ def test_leaves_the_locked(queue: Queue) -> None:
 
 
 def test_leaves_nothing_behind(queue: Queue) -> None:
-    """Guarantee 6: nothing stays of what was dropped, wherever it stood."""
+    """Guarantee 6: nothing is left of dropped items, wherever they were."""
     queue.publish(*"abcd", "")
     queue.subscribe(W1, 2)
     queue.unlock(W1, "b", delay_ms=5_000)
@@ -27,7 +27,7 @@ def test_leaves_nothing_behind(queue: Queue) -> None:
 
 
 def test_in_bounded_parts(queue: Queue) -> None:
-    """X7: 300 at once, with a word that there are more; what is delayed comes last."""
+    """X7: 300 at once, with a word that there are more; delayed ones come last."""
     queue.publish(*(f"d{n}" for n in range(10)))
     queue.subscribe(W1, 10)
     for n in range(10):

@@ -1,4 +1,4 @@
-"""raise_revision: a node's record is made newer than what follows it."""
+"""raise_revision: a node's record gets a revision above its partitions'."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.lua.records import Records
 
 @pytest.fixture
 def node(records: Records) -> Records:
-    """Give a node of two partitions."""
+    """Return a node of two partitions."""
     option = {"name": "stanzaq#partitions", "value": "2"}
     records.run("create_node", option, incarnation="i1", owner="a@x", created=7)
     records.run("update_node", option, {"name": "y", "value": "2"}, incarnation="i1", revision=1)
@@ -16,19 +16,19 @@ def node(records: Records) -> Records:
 
 
 def advance(node: Records, revision: int, partitions: int, incarnation: str = "i1") -> tuple[list[object], int, str]:
-    """Advance it; gives the answer, the revision from there on, and the number of partitions."""
+    """Raise it; return the answer, the new revision, and the number of partitions."""
     answer = node.run("raise_revision", incarnation=incarnation, revision=revision, partitions=partitions, now=T0 + 1)
     return answer, int(node.hash("node")["revision"]) - T0 * 1000, node.hash("options")["stanzaq#partitions"]
 
 
 def test_as_new(node: Records) -> None:
-    """Nothing changes for one that is as new as the partition, however late whoever asks read an older one."""
+    """A record as new as the partition does not change, however old the record that the caller read."""
     assert advance(node, T0 * 1000, 2) == (["ok", 0], 0, "2")
     assert advance(node, 5, 1) == (["ok", 0], 0, "2")
 
 
 def test_older(node: Records) -> None:
-    """It is newer than the partition afterwards, and than any that another partition may have; its options stay."""
+    """It is newer than the partition afterwards, and than any other partition may be; its options stay."""
     assert advance(node, T0 * 1000 + 7, 2) == (["ok", 1], 1_000, "2")
     assert advance(node, T0 * 1000 + 2_000, 0) == (["ok", 1], 2_001, "2")
     assert node.hash("options")["y"] == "2"
@@ -44,7 +44,7 @@ def test_fewer(node: Records) -> None:
 
 
 def test_of_another_life(node: Records) -> None:
-    """A node that was deleted, or made anew, is not changed for the old one."""
+    """A deleted or recreated node is not changed for the old one."""
     assert advance(node, T0 * 1000 + 7, 4, "i0") == (["stale"], 0, "2")
     node.client.delete(node.key("node"))
     assert node.run("raise_revision", incarnation="i1", revision=7, partitions=4, now=T0) == ["stale"]

@@ -1,4 +1,4 @@
-"""read_handovers: items on their way are read when they are about to be brought, within a bound (A7)."""
+"""read_handovers: hand-overs are read when they are about to be made, within a bound (A7)."""
 
 from tests.lua.driver import Queue
 from tests.lua.worded import W1
@@ -7,7 +7,7 @@ BYTES = 10_000
 
 
 def dying(queue: Queue, count: int) -> list[str]:
-    """Let items die; gives their positions."""
+    """Let items die; return their positions."""
     names = [f"i{number}" for number in range(count)]
     queue.publish(*names, body="x" * BYTES)
     queue.subscribe(W1, count)
@@ -15,7 +15,7 @@ def dying(queue: Queue, count: int) -> list[str]:
 
 
 def test_scripts_tell_no_payload(queue: Queue) -> None:
-    """Guarantee 6: however large items are, and however many are on their way, a script tells where they stand and no more."""
+    """Guarantee 6: however large and many items are on their way, a script reports only their positions."""
     positions = dying(queue, 300)
     queue.now += 5_000
     first = queue.expire().handovers
@@ -27,7 +27,7 @@ def test_scripts_tell_no_payload(queue: Queue) -> None:
 
 
 def test_within_a_bound(queue: Queue) -> None:
-    """Guarantee 6: what is read has a bound of bytes, which one item alone may pass."""
+    """Guarantee 6: reads are bounded in bytes, which one item alone may exceed."""
     rows = [{"position": position} for position in dying(queue, 5)]
     assert len(queue.run("read_handovers", *rows, max_bytes=2 * BYTES).rows) == 2
     assert len(queue.run("read_handovers", *rows, max_bytes=1).rows) == 1
@@ -35,7 +35,7 @@ def test_within_a_bound(queue: Queue) -> None:
 
 
 def test_where_it_may_have_arrived(queue: Queue) -> None:
-    """A7: where an item is first brought is noted, and stays so until it is known not to be there."""
+    """A7: the first destination of an item is stored, and stays until the item is known not to be there."""
     (position,) = dying(queue, 1)
     for note in ("4 first", "1 second"):
         (letter,) = queue.run("read_handovers", {"position": position}, note=note).rows
@@ -48,7 +48,7 @@ def test_where_it_may_have_arrived(queue: Queue) -> None:
 
 
 def test_once_more_when_another_has_arrived(queue: Queue) -> None:
-    """A7: what was put off is told of at once when something has arrived, each once; the longest untold comes first."""
+    """A7: deferred hand-overs are reported at once when another has arrived, each once; the longest unreported first."""
     dying(queue, 3)
     queue.now += 1_000
     assert queue.expire().handovers == []
@@ -60,7 +60,7 @@ def test_once_more_when_another_has_arrived(queue: Queue) -> None:
 
 
 def test_of_what_is_gone(queue: Queue) -> None:
-    """What has arrived is read no more; what somebody took from the log for ever is forgotten."""
+    """An arrived hand-over is not read any more; one whose entry was removed by hand is forgotten."""
     first, second = dying(queue, 2)
     queue.handed(first)
     queue.client.xdel(queue.key("log"), second)

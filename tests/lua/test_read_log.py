@@ -1,4 +1,4 @@
-"""read_log: the log as it is, whatever became of the items."""
+"""read_log: the log as it is, whatever happened to the items."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.lua.worded import W1
 
 @pytest.fixture
 def log(unopened: Queue) -> Queue:
-    """Give a queue that keeps ten entries, and has a, b done, c locked and d waiting."""
+    """Return a queue that keeps ten entries, and has a, b done, c locked and d waiting."""
     unopened.open(keep_items=10)
     unopened.subscribe(W1, 1)
     unopened.publish("a", "b", "c", "d", key="g")
@@ -18,7 +18,7 @@ def log(unopened: Queue) -> Queue:
 
 
 def test_all(log: Queue) -> None:
-    """E22: from the earliest to the latest, done or not, with all that is known of each."""
+    """E22: from the earliest to the latest, done or not, with all fields of each."""
     gap, earliest, latest, after, found = log.run("read_log", start="@earliest").rows
     assert (gap, earliest, latest, after) == (0, f"{T0}-0", f"{T0}-3", f"{T0}-3")
     assert [row[1] for row in found] == ["a", "b", "c", "d"]
@@ -40,7 +40,7 @@ def test_all(log: Queue) -> None:
     ],
 )
 def test_parts(log: Queue, start: str, limit: int, items: str, more: int) -> None:
-    """It goes on where the last answer ended, and says whether there is more."""
+    """It continues after the last answer, and says whether there is more."""
     answer = log.run("read_log", start=start, limit=limit)
     assert ([row[1] for row in answer.rows[4]], answer.more) == (list(items), more)
 
@@ -56,7 +56,7 @@ def test_bytes(unopened: Queue) -> None:
 
 
 def test_many(unopened: Queue) -> None:
-    """More than one round of reading gives all of them, once, in order."""
+    """More than one round of reading returns all of them, once, in order."""
     unopened.open(queueing="0", keep_items=1000)
     names = [f"i{number}" for number in range(70)]
     unopened.publish(*names)
@@ -65,7 +65,7 @@ def test_many(unopened: Queue) -> None:
 
 
 def test_gap(unopened: Queue) -> None:
-    """EX7: what was trimmed is missed by whoever asks for it, and by nobody else."""
+    """EX7: only a reader that asks for trimmed entries has a gap."""
     unopened.open(queueing="0", keep_items=2)
     unopened.publish("a", "b", "c", "d")
     assert unopened.run("read_log", start=f"={T0}-1").rows[:2] == [1, f"{T0}-2"]
@@ -74,13 +74,13 @@ def test_gap(unopened: Queue) -> None:
 
 
 def test_nothing(queue: Queue) -> None:
-    """An empty log has an end and no beginning; what lies in the future is refused."""
+    """An empty log has an end and no beginning; a start in the future is refused."""
     assert queue.run("read_log", start="@earliest").rows == [0, "", "0-0", "0-0", []]
     assert queue.run("read_log", start=f"={T0}-0").rows == []
     assert queue.run("read_log", start=f"t{T0 + 1}").rows == []
 
 
 def test_the_services_ids(queue: Queue) -> None:
-    """An item without an id of its publisher's is named as its delivery names it."""
+    """An item without a publisher's id has the same id as in its delivery."""
     queue.publish("")
     assert queue.read() == [f"0-{T0}-0"]

@@ -1,4 +1,4 @@
-"""register_pool_partitions: the coordinator of a collection knows what is below it."""
+"""register_pool_partitions: the coordinator of a collection knows the partitions below it."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ from tests.lua.driver import Queue
 
 
 def reach(queue: Queue, *names: str, gone: str = "", most: int = 3) -> dict[str, int]:
-    """Note partitions; gives the number of each."""
+    """Register partitions; return the number of each."""
     rows: list[Any] = [{"partition": name, "gone": gone} for name in names]
     found = queue.run("register_pool_partitions", *rows, most=most).rows
     return {name: int(number) for name, number in zip(found[::2], found[1::2], strict=True)}
 
 
 def test_a_number_for_each(queue: Queue) -> None:
-    """H7: each partition has a number that no other ever has, the same as long as it is there."""
+    """H7: each partition has a number that no other ever has, the same while it exists."""
     first = reach(queue, "a@1/0", "b@1/0")
     second = reach(queue, "b@1/0", "c@1/0")
     assert first.items() < second.items() and len(set(second.values())) == 3
@@ -22,7 +22,7 @@ def test_a_number_for_each(queue: Queue) -> None:
 
 
 def test_no_more_than_may_be(queue: Queue) -> None:
-    """Guarantee 6: beyond the bound nothing is noted, and what is gone makes room."""
+    """Guarantee 6: beyond the bound nothing is registered, and deleted ones make room."""
     assert len(reach(queue, *(f"n{number}@1/0" for number in range(5)))) == 3
     assert "m@1/0" not in reach(queue, "m@1/0")
     reach(queue, "n0@1/0", gone="1")

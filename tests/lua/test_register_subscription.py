@@ -19,7 +19,7 @@ def test_known_and_without_credit(parts: Parts) -> None:
 
 
 def test_voids_what_was_granted_before(parts: Parts) -> None:
-    """Guarantee 3: a grant from before a registration is void; a registration that comes late changes nothing."""
+    """Guarantee 3: a grant from before a registration is void; a late registration changes nothing."""
     _, one, _ = parts
     one.register(W1, 10**15 + 5)
     one.publish("a")
@@ -40,7 +40,7 @@ def test_tells_what_is_held_still(parts: Parts) -> None:
 
 
 def test_who_shares_owns_nothing(parts: Parts) -> None:
-    """E28: an owner that is registered shares the partition, and somebody is to hand out what waited for it."""
+    """E28: an owner that is registered shares the partition, and a sweep has to hand out its waiting items."""
     _, one, _ = parts
     one.attach(W1, credit=5)
     one.publish("a")
@@ -51,7 +51,7 @@ def test_who_shares_owns_nothing(parts: Parts) -> None:
 
 
 def test_too_old_and_closed(parts: Parts) -> None:
-    """A caller that judged by another revision is sent away."""
+    """A caller with another revision is refused."""
     _, one, _ = parts
     row = {"subid": subid(W2), "jid": W2, "qos": "unacknowledged", "registration": 7, "pool": "", "several": ""}
     assert one.run("register_subscription", {**row, "selector": ""}, revision=9).code == "stale"

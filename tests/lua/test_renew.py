@@ -1,4 +1,4 @@
-"""renew: a lock's time begins anew."""
+"""renew: a lock's time begins again."""
 
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
@@ -18,7 +18,7 @@ def test_time_begins_anew(queue: Queue) -> None:
 
 
 def test_for_so_long(queue: Queue) -> None:
-    """RX8: a lock may be given a time of its own, shorter or longer than the node's."""
+    """RX8: a lock may have its own time, shorter or longer than the node's."""
     queue.publish("a")
     token = queue.subscribe(W1, 1).deliveries[0].token
     answer = queue.renew(W1, "a", lock_ms=100_000)
@@ -29,7 +29,7 @@ def test_for_so_long(queue: Queue) -> None:
 
 
 def test_of_no_lock(queue: Queue) -> None:
-    """QX12: nothing is renewed for whom holds nothing, and no deadline appears."""
+    """QX12: without a lock nothing is renewed, and no deadline is set."""
     queue.publish("a")
     assert queue.renew("alice@x/1", "a").words == ["lock-lost"]
     assert queue.renew(W2, "a").words == ["forbidden"]

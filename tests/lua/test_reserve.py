@@ -1,4 +1,4 @@
-"""reserve: an item id for a message that is yet to come, for a while, and not without bound."""
+"""reserve: an item id for a later message, for a while, and bounded."""
 
 from tests.lua.driver import T0
 from tests.lua.messages import HOUR, named, redeem, reserve
@@ -8,13 +8,13 @@ MINUTE = 60_000
 
 
 def test_tells_until_when(records: Records) -> None:
-    """The id says until when it may be used, and the place is counted to its source."""
+    """The id contains its expiry, and it counts against its source."""
     assert reserve(records, "a@x", "c0ffee", hold_ms=MINUTE) == ["ok", f"r{T0 + MINUTE}-c0ffee", T0 + MINUTE]
     assert set(records.hash("prepared_bytes")) == {"", "a@x"}
 
 
 def test_bounded(records: Records) -> None:
-    """A source has so many reservations and held messages at once, and all together have so many."""
+    """The reservations and prepared messages of a source, and of all together, are bounded."""
     for number in range(3):
         assert reserve(records, "a@x", f"a{number}")[0] == "ok"
     assert reserve(records, "a@x", "a3") == ["too-much-held"]
@@ -24,7 +24,7 @@ def test_bounded(records: Records) -> None:
 
 
 def test_forgotten(records: Records) -> None:
-    """What nobody has used in time makes place for others, and leaves nothing behind."""
+    """Unused reservations make room after their time, and leave nothing."""
     for number in range(3):
         reserve(records, "a@x", f"a{number}", hold_ms=MINUTE)
     assert reserve(records, "a@x", "b0", after=MINUTE, hold_ms=MINUTE)[0] == "ok"
@@ -36,7 +36,7 @@ def test_forgotten(records: Records) -> None:
 
 
 def test_outlives_no_window(records: Records) -> None:
-    """A reservation may be for longer than held messages are kept."""
+    """A reservation may last longer than prepared messages are kept."""
     item = reserve(records, "a@x", "a0", hold_ms=2 * HOUR)[1]
     reserve(records, "b@x", "b0", after=HOUR)
     assert redeem(records, named("a@x", f"jobs\0{item}", ""), after=HOUR)[0] == "ok"

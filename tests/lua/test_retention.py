@@ -1,4 +1,4 @@
-"""What is kept of the log when its work is done, and how it goes (E22, EX7)."""
+"""Finished items that stay in the log, and how they are trimmed (E22, EX7)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.lua.worded import W1, W2
 
 @pytest.fixture
 def keeping(unopened: Queue) -> Queue:
-    """Give a queue that keeps three entries, with a worker of credit 1."""
+    """Return a queue that keeps three entries, with a worker of credit 1."""
     unopened.open(keep_items=3)
     unopened.subscribe(W1, 1)
     return unopened
@@ -29,7 +29,7 @@ def test_nothing_is_kept_unless_asked_for(queue: Queue) -> None:
 
 
 def test_keeps_the_newest(keeping: Queue) -> None:
-    """The oldest go when there are more than may be, and their bytes are counted."""
+    """The oldest are removed when there are more than allowed, and their bytes are counted."""
     work(keeping, *"abcde")
     assert (keeping.read(), keeping.retained()) == (list("cde"), (3, 18))
 
@@ -43,7 +43,7 @@ def test_by_bytes(unopened: Queue) -> None:
 
 
 def test_by_age(unopened: Queue) -> None:
-    """What is older than so many seconds goes with the visit that time asks for, which is not at once for each."""
+    """Entries older than so many seconds are removed by the due sweep, which does not come at once for each."""
     unopened.open(keep_ms=32_000)
     unopened.subscribe(W1, 1)
     work(unopened, "a")
@@ -61,7 +61,7 @@ def test_by_age(unopened: Queue) -> None:
 
 
 def test_what_waits_is_not_trimmed(unopened: Queue) -> None:
-    """What is not done stays however old it is and counts for nothing; when it is done it is older than all that is kept."""
+    """A waiting item stays however old it is and does not count; when it is finished it is older than all kept ones."""
     unopened.open(keep_items=1, max_deliveries=0)
     unopened.publish("locked", "delayed", "back", "fresh")
     unopened.subscribe(W1, 3)
@@ -85,7 +85,7 @@ def test_what_waits_is_not_trimmed(unopened: Queue) -> None:
 
 
 def test_done_is_no_item_any_more(keeping: Queue) -> None:
-    """Kept is not waiting: not to be retracted, unlocked, shown or counted, and its id is free."""
+    """A kept entry does not wait: it is not to be retracted, unlocked, shown or counted, and its id is free."""
     keeping.publish("a", "")
     keeping.retract(W1, "a")
     made = f"0-{T0}-1"
@@ -103,7 +103,7 @@ def test_done_is_no_item_any_more(keeping: Queue) -> None:
 
 
 def test_blocked_is_not_done(unopened: Queue) -> None:
-    """What waits for its turn in an ordered group stands before the cursor and is not done."""
+    """An item that is blocked in an ordered group is before the cursor and not finished."""
     unopened.open(keep_items=1, ordered="1")
     unopened.subscribe(W1, 9)
     unopened.publish("a", "b", "c", key="g")
@@ -116,7 +116,7 @@ def test_blocked_is_not_done(unopened: Queue) -> None:
 
 
 def test_takes_no_room(unopened: Queue) -> None:
-    """What is done does not fill the node (P17)."""
+    """Kept entries do not fill the node (P17)."""
     unopened.open(keep_items=10)
     unopened.subscribe(W1, 1)
     work(unopened, *"abcd")
@@ -124,7 +124,7 @@ def test_takes_no_room(unopened: Queue) -> None:
 
 
 def test_browse_among_many(unopened: Queue) -> None:
-    """Items are shown in order though more than are shown are kept before and between them."""
+    """Items are shown in order even with more kept entries than a page before and between them."""
     unopened.open(keep_items=100, max_deliveries=0)
     unopened.subscribe(W1, 1)
     unopened.publish("locked")
@@ -141,7 +141,10 @@ def test_browse_among_many(unopened: Queue) -> None:
 
 
 def test_versions(unopened: Queue) -> None:
-    """X1: both versions of a republished item are kept when it is done; what a parked one supersedes is not acknowledged."""
+    """X1: both versions of a republished item are kept when it is finished.
+
+    One that a parked one supersedes is not acknowledged.
+    """
     unopened.open(keep_items=10)
     unopened.publish("a", body="one")
     unopened.publish("a", body="two!")
@@ -161,7 +164,7 @@ def test_versions(unopened: Queue) -> None:
 
 
 def test_deleting_is_for_good(keeping: Queue) -> None:
-    """An owner's or publisher's retract, a purge and a dead letter that has arrived leave nothing."""
+    """An owner's or publisher's retract, a purge and an arrived dead letter leave nothing."""
     keeping.publish("a", "b", "c")
     keeping.retract("alice@x/1", "b")
     keeping.run("purge")
@@ -175,7 +178,7 @@ def test_deleting_is_for_good(keeping: Queue) -> None:
 
 
 def test_less_and_nothing(keeping: Queue) -> None:
-    """A lower limit takes effect with the next script, and none at all empties what was kept."""
+    """A lower limit takes effect with the next script, and none at all removes all kept entries."""
     work(keeping, *"abc")
     keeping.open(revision=2, keep_items=1)
     keeping.expire()
@@ -188,7 +191,7 @@ def test_less_and_nothing(keeping: Queue) -> None:
 
 
 def test_bounded(unopened: Queue) -> None:
-    """A script lets 200 go at most and says that there is more."""
+    """A script removes 200 at most and says that there are more."""
     unopened.open(queueing="0", keep_items=1000)
     for _ in range(5):
         unopened.publish(*[""] * 100)
@@ -205,19 +208,19 @@ class TestLog:
 
     @pytest.fixture
     def log(self, unopened: Queue) -> Queue:
-        """Give a log of three entries."""
+        """Return a log of three entries."""
         unopened.open(queueing="0", keep_items=3)
         return unopened
 
     def test_never_waits(self, log: Queue) -> None:
-        """A worker gets nothing of it, and nothing waits."""
+        """A worker gets no entries, and nothing waits."""
         log.publish("a", "b")
         assert log.subscribe(W1, 5).given == []
         assert log.publish("c").given == []
         assert (log.stats()["waiting"], log.retained()) == (0, (3, 18))
 
     def test_the_oldest_goes(self, log: Queue) -> None:
-        """XEP-0060 §7.1.2: it is never full, and ids that are gone leave no trace."""
+        """XEP-0060 §7.1.2: it is never full, and removed ids leave nothing."""
         assert log.publish(*"abcde", max_items=3).words == ["ok"] * 5
         assert log.read() == list("cde")
         assert log.client.hlen(log.key("index")) == 3
@@ -261,7 +264,7 @@ class TestLog:
 
 
 def test_versions_are_passed_over_a_part_at_a_time(unopened: Queue) -> None:
-    """X7: versions of items that are done may be any number in the log; no script passes over all of them."""
+    """X7: versions of finished items may be any number in the log; no script skips all of them."""
     unopened.open(keep_items=5000)
     names = [f"i{number}" for number in range(700)]
     for _version in range(2):

@@ -5,7 +5,7 @@ from tests.lua.worded import ALICE, W1, W2
 
 
 def test_acknowledgement(queue: Queue) -> None:
-    """Q19, Q20: the holder's retract deletes the item, names whom to notify, and leaves one journal record and no trace."""
+    """Q19, Q20: the holder's retract deletes the item, returns whom to notify, and leaves only a journal record."""
     queue.publish("a", body="12345")
     token = queue.subscribe(W1, 1).deliveries[0].token
     queue.now += 250
@@ -27,7 +27,7 @@ def test_credit_goes_on(queue: Queue) -> None:
 
 
 def test_replay(queue: Queue) -> None:
-    """Q27: the same request again is answered as the first was; another request finds nothing."""
+    """Q27: the same request again gets the first answer; another request finds nothing."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     assert queue.retract(W1, "a", request="r1").rows == [["ok", W1]]
@@ -37,14 +37,14 @@ def test_replay(queue: Queue) -> None:
 
 
 def test_replay_of_a_deletion(queue: Queue) -> None:
-    """Q27: an owner's deletion is replayed too, and names nobody."""
+    """Q27: an owner's deletion is replayed too, and has no holder."""
     queue.publish("a")
     assert queue.retract("boss@x/1", "a", owner="1", request="r").rows == [["ok", ""]]
     assert queue.retract("boss@x/1", "a", owner="1", request="r").rows == [["replayed", ""]]
 
 
 def test_replays_are_forgotten(queue: Queue) -> None:
-    """Q27, guarantee 6: answers live between one and two minutes."""
+    """Q27, guarantee 6: answers are kept for one to two minutes."""
     queue.publish("a", "b", "c")
     queue.subscribe(W1, 3)
     queue.retract(W1, "a", request="r")
@@ -59,7 +59,7 @@ def test_replays_are_forgotten(queue: Queue) -> None:
 
 
 def test_replay_does_not_end_a_new_lock(queue: Queue) -> None:
-    """Q27: a replayed request whose answer was lost does not touch the lock that its sender was given since."""
+    """Q27: a replayed request whose answer was lost does not end its sender's newer lock."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     token = queue.unlock(W1, "a", request="r").deliveries[0].token
@@ -68,7 +68,7 @@ def test_replay_does_not_end_a_new_lock(queue: Queue) -> None:
 
 
 def test_twice_in_one_batch(queue: Queue) -> None:
-    """Each row of a batch sees what the rows before it did: one acknowledgement, one journal record."""
+    """Each row of a batch sees the changes of the rows before it: one acknowledgement, one journal record."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     rows = [queue.asked(W1, "a", request="r"), queue.asked(W1, "a", request="r"), queue.asked(W1, "a", request="s")]
@@ -77,7 +77,7 @@ def test_twice_in_one_batch(queue: Queue) -> None:
 
 
 def test_owner_deletes_wherever_it_waits(queue: Queue) -> None:
-    """P3: what waits is deleted in order, came back, replaced or delayed, and nothing of it stays."""
+    """P3: any waiting item is deleted, new, released, replaced or delayed, and nothing of it stays."""
     queue.publish("came back", "later")
     queue.subscribe(W1, 2)
     queue.unlock(W1, "later", delay_ms=5_000)
@@ -102,7 +102,7 @@ def test_ack_deletes_only_the_version_it_locked(queue: Queue) -> None:
 
 
 def test_former_subscriber(queue: Queue) -> None:
-    """Q34: who has unsubscribed may still acknowledge what it holds."""
+    """Q34: an unsubscribed JID may still acknowledge its locks."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.unsubscribe(W1)
@@ -132,7 +132,7 @@ def test_after_it_came_back(queue: Queue) -> None:
 
 
 def test_a_token_speaks_of_a_lock(queue: Queue) -> None:
-    """RX6: who comes with a token deletes what it holds under that one, and nothing by any other right."""
+    """RX6: a token deletes only the item locked under it, by no other right."""
     queue.publish("a", by="alice@x")
     for sender, owner in (("alice@x/1", ""), ("boss@x/1", "1")):
         assert queue.retract(sender, "a", 7, owner=owner).words == ["lock-lost"]

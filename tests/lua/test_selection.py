@@ -1,4 +1,4 @@
-"""Selectors in a partition: who is handed what, what is passed over, and that Redis says of each item what Python says."""
+"""Selectors in a partition: who gets what, which items are skipped, and that Redis evaluates as Python does."""
 
 import random
 import time
@@ -36,13 +36,13 @@ def packed(**headers: str) -> bytes:
 
 
 def publish(queue: Queue, color: str, *items: str, **more: Any) -> list[tuple[str, str]]:  # noqa: ANN401  (the driver's)
-    """Publish items of a color; gives who was handed what, when all is handed out that can be."""
+    """Publish items of a color; return who was handed what, when all possible is handed out."""
     answer = queue.publish(*items, body=packed(color=color), **more)
     return answer.given + rest(queue, answer)
 
 
 def rest(queue: Queue, answer: Answer) -> list[tuple[str, str]]:
-    """Visit as long as a script says that there is more."""
+    """Sweep as long as a script says that there is more."""
     given: list[tuple[str, str]] = []
     for _ in range(200):
         if not answer.more:
@@ -78,7 +78,7 @@ return found
 def test_says_what_python_says(
     runners: dict[str, Runner], server: str, asked: list[tuple[Predicate, dict[str, Value]]]
 ) -> None:
-    """Issue 9: the evaluator in Redis and the one of streams are of one mind on any expression and headers."""
+    """Issue 9: the evaluators in Redis and for streams agree on any expression and headers."""
     sent: list[str | bytes] = []
     for tree, item in asked:
         headers = {name[2:]: value for name, value in item.items() if isinstance(value, str)}
@@ -89,7 +89,7 @@ def test_says_what_python_says(
 
 
 def test_passes_over(queue: Queue) -> None:
-    """Issue 9: an item that nobody present selects waits and does not block those behind it; order is kept for each."""
+    """Issue 9: an item that nobody present selects waits and does not block later ones; order holds for each."""
     queue.subscribe(RED, 10, selector=IS_RED)
     queue.subscribe(BLUE, 1, selector=IS_BLUE)
     assert publish(queue, "green", "g1", "g2") == []
@@ -113,7 +113,7 @@ def test_passes_over(queue: Queue) -> None:
 
 
 def test_new_and_changed_selectors(queue: Queue) -> None:
-    """A new selector, a changed one and none find at once what was passed over; what is said of it is said back."""
+    """A new selector, a changed one and none find skipped items at once; the selector is returned as requested."""
     queue.subscribe(RED, 10, selector=IS_RED)
     publish(queue, "blue", "b1")
     publish(queue, "green", "g1", "g2")
@@ -134,7 +134,10 @@ def test_new_and_changed_selectors(queue: Queue) -> None:
 
 
 def test_came_back(queue: Queue) -> None:
-    """Q30, Q24: what comes back has its place again; another who selects it is preferred, and no one else gets it."""
+    """Q30, Q24: an item that comes back keeps its place.
+
+    Another subscriber that selects it is preferred, and no one else gets it.
+    """
     queue.subscribe(RED, 1, selector=IS_RED)
     queue.subscribe(BLUE, 9, selector=IS_BLUE)
     publish(queue, "red", "r1", "r2", "r3")
@@ -149,7 +152,7 @@ def test_came_back(queue: Queue) -> None:
 
 
 def test_delivery_count_and_properties(queue: Queue) -> None:
-    """A selector sees the item's id, publisher, group key, type and times beside its headers, and how often it was tried."""
+    """A selector can use the item's id, publisher, group key, type, times, number of tries, and its headers."""
     selector = (
         "h.delivery-count = 0 AND p.message-id = 'one' AND p.user-id = 'alice@x' AND p.group-id = 'k' "
         "AND p.content-type = 'application/xml' AND p.creation-time > 1600000000000 AND a.color = 'red' AND m.x IS NULL"
@@ -170,7 +173,7 @@ def test_content_type(queue: Queue) -> None:
 
 
 def test_many_headers(queue: Queue) -> None:
-    """Issue 18 B: an item with more headers than are asked for is examined for everybody who selects."""
+    """Issue 18 B: an item with more headers than the index asks for is examined for every selector."""
     queue.subscribe(RED, 10, selector=IS_RED)
     headers = {f"h{number}": f"{number}" for number in range(10_000)}
     answer = queue.publish("a", "b", body=packed(**headers, color="red"))
@@ -180,7 +183,7 @@ def test_many_headers(queue: Queue) -> None:
 
 
 def test_another_payload(queue: Queue) -> None:
-    """X1: a passed-over item with another payload is selected by that."""
+    """X1: a skipped item with another payload is selected by that."""
     queue.subscribe(RED, 10, selector=IS_RED)
     publish(queue, "blue", "x", "y")
     assert publish(queue, "red", "x") == [(RED, "x")]
@@ -188,7 +191,7 @@ def test_another_payload(queue: Queue) -> None:
 
 
 def test_leaves_the_waiting(queue: Queue) -> None:
-    """P25, P17, Q21: what was passed over is retracted, purged, sent elsewhere, and gives way, as all that waits."""
+    """P25, P17, Q21: skipped items are retracted, purged, moved, and dropped for room, as all waiting ones."""
     queue.subscribe(RED, 10, selector=IS_RED)
     publish(queue, "blue", "a", "b", "c", "d")
     assert queue.retract("alice@x", "a", owner="1").words == ["ok"]
@@ -203,7 +206,7 @@ def test_leaves_the_waiting(queue: Queue) -> None:
 
 
 def test_in_groups(unopened: Queue) -> None:
-    """EX18: order within a group stands above selection: what nobody selects holds up those behind it of its own group alone."""
+    """EX18: order within a group goes before selection: an item that nobody selects blocks only its own group."""
     unopened.open(ordered="1")
     unopened.subscribe(RED, 10, selector=IS_RED)
     publish(unopened, "blue", "a1", key="a")
@@ -214,7 +217,7 @@ def test_in_groups(unopened: Queue) -> None:
 
 
 def test_kept_when_done(unopened: Queue) -> None:
-    """Retention: what was passed over is not done, and is no more kept than other work that waits."""
+    """Retention: a skipped item is not finished, and stays like other waiting items."""
     unopened.open(keep_items=1)
     unopened.subscribe(RED, 10, selector=IS_RED)
     publish(unopened, "blue", "b1")
@@ -226,7 +229,7 @@ def test_kept_when_done(unopened: Queue) -> None:
 
 
 def test_owner_takes_all(queue: Queue) -> None:
-    """E28: who owns the partition takes whatever comes, and a selector is for work that is shared."""
+    """E28: the owner of the partition gets every item; selectors are for shared subscriptions."""
     queue.subscribe(RED, 10, selector=IS_RED)
     publish(queue, "blue", "b1")
     assert queue.attach(RED, credit=5).given == [(RED, "b1")]
@@ -234,7 +237,7 @@ def test_owner_takes_all(queue: Queue) -> None:
 
 
 def test_refusals(queue: Queue) -> None:
-    """A stream has all of its log, and no more than so many may select."""
+    """A stream reads its whole log, and the number of selectors is bounded."""
     queue.follow(BLUE, 10)
     assert queue.subscribe(BLUE, 10, must="1", qos="", selector=IS_RED).rows == [["options-invalid", "selector"]]
     for number in range(100):
@@ -246,7 +249,7 @@ def test_refusals(queue: Queue) -> None:
 
 @pytest.mark.parametrize("runner", ["valkey"], indirect=True)
 def test_work_is_bounded(queue: Queue) -> None:
-    """One script looks through so many items and no more; nothing is looked through twice; no selector, no cost."""
+    """One script examines a bounded number of items; nothing is examined twice; without a selector there is no cost."""
     for number in range(20):
         queue.subscribe(f"w{number}@x/a", 10, selector="color LIKE 'never'")
     for _ in range(10):
@@ -254,7 +257,7 @@ def test_work_is_bounded(queue: Queue) -> None:
     visits, answer = 0, queue.expire()
     while answer.more:
         visits, answer = visits + 1, queue.expire()
-    # Two thousand items examined for twenty subscribers: work for more than one script, and not for one each.
+    # Two thousand items examined for twenty subscribers: more than one script, and fewer than one each.
     assert 10 < visits < 150
     commands = queue.client.info("commandstats")["cmdstat_xrange"]["calls"]
     assert queue.publish("", body=packed(color="blue")).more == 0
@@ -263,7 +266,7 @@ def test_work_is_bounded(queue: Queue) -> None:
 
 
 def test_reading_is_work(queue: Queue) -> None:
-    """Issue 9: what selectors say is read when it is needed, which counts; equal ones are read once."""
+    """Issue 9: selectors are parsed when needed, which counts as work; equal ones are parsed once."""
     colors = ", ".join(f"'never{number}'" for number in range(58))
     for number in range(100):
         queue.subscribe(f"w{number}@x/a", 1, selector=f"NOT (color NOT IN ({colors}, '{number % 2}'))")
@@ -277,7 +280,7 @@ def test_reading_is_work(queue: Queue) -> None:
 
 
 def test_bomb(queue: Queue) -> None:
-    """What is slow to examine is examined in parts: no script takes long."""
+    """Slow selectors are evaluated in parts: no script takes long."""
     form = "%a" * 60 + "b"
     queue.subscribe(RED, 10, selector=" OR ".join(f"color LIKE '{form}'" for _ in range(7)))
     for _ in range(3):
@@ -292,7 +295,7 @@ def test_bomb(queue: Queue) -> None:
 
 
 class Headers(Play):
-    """A queue of items with headers, and what is to be true of it."""
+    """A queue of items with headers, and the expected matches."""
 
     def __init__(
         self, queue: Queue, dice: random.Random, selectors: tuple[str, ...], headers: Sequence[dict[str, str]]
@@ -306,11 +309,11 @@ class Headers(Play):
         self.headers: dict[str, dict[str, str]] = {}
 
     def takes(self, worker: Worker, item: str) -> bool:
-        """Tell whether somebody selects an item."""
+        """Return whether somebody selects an item."""
         return worker.selects({f"a.{name}": value for name, value in self.headers[item].items()})
 
     def take(self, answer: Answer) -> None:
-        """Follow what an answer says, and all that follows from it."""
+        """Apply the deliveries and notices of an answer."""
         for _ in range(300):
             for notice in answer.notices:
                 if notice[0] == "unlocked" and self.workers[notice[1]].held.pop(notice[2], None):
@@ -327,7 +330,7 @@ class Headers(Play):
                 assert not [item for item in ready if self.takes(worker, item)], f"{jid} could have more"
 
     def handed(self, delivery: Delivered) -> None:
-        """Hold a delivery to the rules."""
+        """Check a delivery against the rules."""
         item, worker = delivery.item, self.workers[delivery.jid]
         assert self.delayed.pop(item, 0) <= self.queue.now
         assert item in self.waiting, f"{item} does not wait"
@@ -340,7 +343,7 @@ class Headers(Play):
         worker.held[item] = delivery.token
 
     def came_back(self, item: str, delay_ms: int = 0) -> None:
-        """Let an item wait again."""
+        """Return an item to those that wait."""
         self.waiting[item] = ""
         self.tried.add(item)
         self.delayed[item] = self.queue.now + delay_ms
@@ -354,14 +357,14 @@ class Headers(Play):
         return self.queue.publish(*names, body=packed(**headers))
 
     def drop(self) -> Answer:
-        """Delete what waits."""
+        """Delete a waiting item."""
         item = self.dice.choice(list(self.waiting))
         del self.waiting[item]
         self.delayed.pop(item, None)
         return self.queue.retract("alice@x", item, owner="1")
 
     def replace(self) -> Answer:
-        """Give what waits another payload; a republished one begins anew, where it stood."""
+        """Replace the payload of a waiting item; it starts anew, in its place."""
         item = self.dice.choice(list(self.waiting))
         self.headers[item] = self.dice.choice(self.choices)
         self.tried.add(item)
@@ -371,7 +374,7 @@ class Headers(Play):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("runner", ["valkey", "fakeredis"], indirect=True)
 def test_play(unopened: Queue, seed: int) -> None:
-    """Nobody is handed what it does not select, nothing is lost, each has its order, and no credit stands idle before work."""
+    """Nobody gets an item that it does not select, nothing is lost, order holds, and credit is idle only without items."""
     headers = [{"color": color} for color in ("red", "blue", "green", "")] + [
         {"size": "1e1"},
         {"color": "red", "size": "10"},
@@ -385,14 +388,14 @@ def test_play(unopened: Queue, seed: int) -> None:
 def test_whom_it_may_be_for(
     runners: dict[str, Runner], asked: list[Predicate], items: list[dict[str, Value]], dice: random.Random
 ) -> None:
-    """Issue 18 B: who is found by the conditions of any selectors is handed what plain evaluation gives it, and nothing else."""
+    """Issue 18 B: subscribers found by the index of conditions get exactly what plain evaluation gives them."""
     texts = [{name[2:]: value for name, value in item.items() if isinstance(value, str)} for item in items]
     queue = Queue(runners["valkey"], Partition(uuid.uuid4().hex, "life", 0))
     played(Headers(queue, dice, ("", *map(written, asked)), texts), 40)
 
 
 def played(play: Headers, steps: int) -> None:
-    """Play so many steps from the beginning, then let everything go out."""
+    """Play so many steps from the start, then hand everything out."""
     play.queue.open(max_deliveries=0)
     for _ in range(steps):
         play.step()
@@ -412,7 +415,7 @@ def played(play: Headers, steps: int) -> None:
 
 
 def test_says_whose_credit_is_wanted(parts: tuple[Queue, Queue, Queue]) -> None:
-    """Credit goes only where something waits for whose it is: a partition names them, and is granted theirs and nobody else's."""
+    """Credit goes only where an item waits for its subscriber: a partition names them, and is granted only theirs."""
     _, one, _ = parts
     for jid, text in ((RED, IS_RED), (BLUE, IS_BLUE), (ANY, "")):
         seated(parts, jid, 3, text)
@@ -434,7 +437,7 @@ def test_says_whose_credit_is_wanted(parts: tuple[Queue, Queue, Queue]) -> None:
 
 
 def test_many_without_credit(parts: tuple[Queue, Queue, Queue]) -> None:
-    """However many wait for credit, and whatever they select by, a partition finds out once and is done."""
+    """However many wait for credit, and whatever they select, a partition finds out once."""
     _, one, _ = parts
     long = " OR ".join(["color = 'blue'"] + ["color = 'never'"] * 14)
     for number in range(100):
@@ -448,7 +451,7 @@ def test_many_without_credit(parts: tuple[Queue, Queue, Queue]) -> None:
 
 
 def test_nothing_is_asked_twice(queue: Queue) -> None:
-    """Issue 18 B: items that nobody selects are looked through in parts, not one by one for each who selects."""
+    """Issue 18 B: items that nobody selects are examined in parts, not one by one for each selector."""
     for number in range(60):
         queue.subscribe(f"w{number}@x/a", 1, selector=f"color LIKE 'never{number}'")
     if queue.runner.plain:

@@ -8,7 +8,7 @@ from tests.lua.records import Records
 
 @pytest.fixture
 def node(records: Records) -> Records:
-    """Give a node that a@x owns."""
+    """Return a node that a@x owns."""
     records.run("create_node", incarnation="i1", owner="a@x", created=7)
     return records
 
@@ -20,7 +20,7 @@ def change(node: Records, most: int = 10, incarnation: str = "i1", **changes: st
 
 
 def test_deltas(node: Records) -> None:
-    """P26: only what is named changes, `none` removes, and the revision rises so that all frontends notice."""
+    """P26: only the named ones change, `none` removes, and the revision rises so that all frontends notice."""
     assert change(node, b="publisher", c="outcast") == ["ok"]
     assert change(node, b="none", d="owner") == ["ok"]
     assert node.hash("affiliations") == {"a@x": "owner", "c@x": "outcast", "d@x": "owner"}
@@ -43,5 +43,5 @@ def test_bound(node: Records) -> None:
 
 
 def test_of_another_life(node: Records) -> None:
-    """A node that was deleted and made anew is not changed for the old one."""
+    """A node that was deleted and recreated is not changed for the old one."""
     assert change(node, incarnation="i0", b="owner") == ["stale"]

@@ -1,16 +1,16 @@
-"""set_group_member: who takes part in the groups of a node without a wish."""
+"""set_group_member: members of a node's groups that name no partitions."""
 
 from tests.lua.records import Records
 
 
 def enlist(records: Records, kind: str, subid: str, member: str = "", *, life: str = "i1", most: int = 2) -> str:
-    """Enlist a member, or strike it off."""
+    """Add a member, or remove it."""
     word: str = records.run("set_group_member", incarnation=life, kind=kind, subid=subid, member=member, most=most)[0]
     return word
 
 
 def test_joins_and_leaves(records: Records) -> None:
-    """A member is kept until it leaves; joining again changes what it asked for; both are idempotent."""
+    """A member stays until it leaves; joining again changes its options; both are idempotent."""
     records.run("create_node", incarnation="i1", owner="alice@x", created=1)
     assert enlist(records, "joined", "1", "g 5 unacknowledged w@x") == "ok"
     assert enlist(records, "joined", "1", "g 6 unacknowledged w@x") == "ok"
@@ -21,14 +21,14 @@ def test_joins_and_leaves(records: Records) -> None:
 
 
 def test_bound(records: Records) -> None:
-    """Guarantee 6: past the bound newcomers are refused, and who is in may still change what it asked for."""
+    """Guarantee 6: past the bound new members are refused, and a present one may still change its options."""
     records.run("create_node", incarnation="i1", owner="alice@x", created=1)
     assert [enlist(records, "joined", subid, "g 1 - w@x") for subid in "123"] == ["ok", "ok", "too-many"]
     assert enlist(records, "joined", "2", "g 2 - w@x") == "ok"
 
 
 def test_another_life(records: Records) -> None:
-    """Members of a node that was deleted do not join the next of its name, and go with it."""
+    """Members of a deleted node do not join the next of its name, and go with it."""
     records.run("create_node", incarnation="i1", owner="alice@x", created=1)
     assert enlist(records, "joined", "1", "g 1 - w@x", life="i0") == "stale"
     enlist(records, "joined", "1", "g 1 - w@x")

@@ -9,22 +9,22 @@ POOL = "4000000001:all@life"
 
 
 def again(queue: Queue, credit: int = 1, jid: str = W1, *, lease: int = 0) -> str:
-    """Let a JID have one more; gives its name."""
+    """Add a subscription of a JID; return its subid."""
     return str(queue.subscribe(jid, credit, several="1", lease=lease).rows[0][6])
 
 
 def given(answer: Answer) -> list[tuple[str, str]]:
-    """Name what was handed to whom."""
+    """Return the items and their subscriptions."""
     return [(delivery.subid, delivery.item) for delivery in answer.deliveries]
 
 
 def leave(queue: Queue, named: str = "") -> Answer:
-    """Let one end as its JID asks."""
+    """End one on request of its JID."""
     return queue.unsubscribe(W1, named=named, which="")
 
 
 def test_names(queue: Queue) -> None:
-    """P11, P12: each gets the first name that is free, 32 at most; without a second nothing is said of names."""
+    """P11, P12: each gets the first free subid, 32 at most; without a second one subids are not shown."""
     queue.publish("a")
     assert queue.subscribe(W1, 1, several="1").deliveries[0].subid == ""
     assert again(queue) == SECOND
@@ -34,13 +34,13 @@ def test_names(queue: Queue) -> None:
     assert again(queue, jid=W2) == subid(W2)
     assert leave(queue, THIRD).rows == [["ok", 0, 1, [THIRD]]]
     assert again(queue) == THIRD
-    # Without the option the first that there is is meant.
+    # Without the option the first existing one is meant.
     assert leave(queue, FIRST).rows == [["ok", 1, 1, [FIRST]]]
     assert queue.subscribe(W1, 7).rows == [["ok", 7, "unacknowledged", "0", W1, 0, SECOND]]
 
 
 def test_which_is_meant(queue: Queue) -> None:
-    """P12: with more than one a name is required, and has to be one of them; with one, none is, and with none there is none."""
+    """P12: with several a correct subid is required; with one it is not, and with none there is none."""
     asked = {"subid": subid(W1)}
     for expected in (["not-subscribed"] * 2, ["ok", "subid-invalid"], ["subid-required", "ok"]):
         rows = queue.run("get_subscription", {**asked, "named": ""}, {**asked, "named": SECOND})
@@ -55,7 +55,7 @@ def test_which_is_meant(queue: Queue) -> None:
 
 
 def test_credit_and_ends(queue: Queue) -> None:
-    """Guarantee 3, Q35, P31: each has its own credit; what is told of a lock or of a lease names the one that it was of."""
+    """Guarantee 3, Q35, P31: each has its own credit; notices of a lock or a lease name their subscription."""
     again(queue, 1)
     again(queue, 2, lease=T0 + 90_000)
     out = given(queue.publish("a", "b", "c", "d"))
@@ -63,7 +63,7 @@ def test_credit_and_ends(queue: Queue) -> None:
     mine = [item for name, item in out if name == FIRST]
     done = queue.retract(W1, mine[0])
     assert done.rows[0] == ["ok", W1, "", FIRST] and given(done) == [(FIRST, "d")]
-    # Whoever held it is known by any of its names.
+    # A former holder is recognised under any of its subids.
     queue.now += 60_001
     told = queue.expire().notices
     assert sorted(notice[4:] for notice in told) == [["", name] for name in sorted([FIRST, SECOND, SECOND])]
@@ -72,7 +72,7 @@ def test_credit_and_ends(queue: Queue) -> None:
 
 
 def test_who_held_it(queue: Queue) -> None:
-    """§1.7 row 9: one who held an item under any of its names has lost it, and is no stranger."""
+    """§1.7 row 9: a JID that held an item under any of its subids has lost it, and is no stranger."""
     again(queue)
     again(queue)
     queue.publish("a", "b", "c")
@@ -83,7 +83,7 @@ def test_who_held_it(queue: Queue) -> None:
 
 
 def test_all_at_once(queue: Queue) -> None:
-    """P30, Q33: who is not reached or goes has no subscription left; what they held goes on, and nobody else's."""
+    """P30, Q33: a JID that is not reached or goes offline has no subscription left; only its items are given back."""
     queue.publish(*"abcde")
     for _ in range(2):
         again(queue, 1)
@@ -102,7 +102,7 @@ def test_all_at_once(queue: Queue) -> None:
 
 
 def test_may_publish(queue: Queue) -> None:
-    """P6: where subscribers may publish, any of one's subscriptions will do."""
+    """P6: where subscribers may publish, any subscription of a JID suffices."""
     again(queue)
     again(queue)
     leave(queue, FIRST)
@@ -112,7 +112,7 @@ def test_may_publish(queue: Queue) -> None:
 
 
 def test_through_a_collection(queue: Queue) -> None:
-    """H5, H6: below a collection each has a name of its own in the leaf, and a direct subscription another one beside them."""
+    """H5, H6: below a collection each has a subid of its own in the leaf, besides that of a direct subscription."""
     names = [below(POOL, name) for name in (FIRST, SECOND)]
     for name in names:
         row = {"subid": name, "jid": W1, "qos": "unacknowledged", "registration": "5", "pool": POOL}

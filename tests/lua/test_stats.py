@@ -16,7 +16,7 @@ def test_empty(queue: Queue) -> None:
 
 
 def test_each_state(queue: Queue) -> None:
-    """Waiting holds the delayed, versions are not items, and the oldest is the oldest that may go out."""
+    """Waiting includes delayed ones, versions are not items, and the oldest is the oldest that may go out."""
     everything(queue)
     queue.now += 500
     queue.subscribe(W2, 0)
@@ -37,7 +37,7 @@ def test_oldest_came_back(queue: Queue) -> None:
 
 
 def test_a_version_behind_a_lock_does_not_wait(queue: Queue) -> None:
-    """X1: what is parked has no age: nothing waits here."""
+    """X1: a parked version has no age: nothing waits here."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.publish("a")
@@ -57,7 +57,7 @@ def test_free_credit(queue: Queue) -> None:
 
 
 def test_what_ever_was(queue: Queue) -> None:
-    """R5, X7: what came, what is done with and what was tried only ever grow, so two looks make a rate."""
+    """R5, X7: totals of published, finished and tried items only grow, so two reads make a rate."""
     assert queue.ever() == (0, 0, 0)
     queue.publish(*"abc")
     assert queue.ever() == (3, 0, 0)

@@ -1,4 +1,4 @@
-"""subscribe: take part, and change one's credit."""
+"""subscribe: begin a subscription, or change its options."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
@@ -6,7 +6,7 @@ from tests.lua.worded import W1, W2
 
 
 def test_gets_what_waits(queue: Queue) -> None:
-    """Q13, Q9: a new subscriber is handed what waits, in order, up to its credit, and told the credit."""
+    """Q13, Q9: a new subscriber gets waiting items, in order, up to its credit, and the credit is returned."""
     queue.publish(*"abc")
     answer = queue.subscribe(W1, 2)
     assert answer.rows == [["ok", 2, "unacknowledged", "0", W1, 0, subid(W1)]]
@@ -39,20 +39,20 @@ def test_lowering(queue: Queue) -> None:
 
 
 def test_adjusting_nothing(queue: Queue) -> None:
-    """P13: options of a subscription that is not there are refused, and make none."""
+    """P13: options of an unknown subscription are refused, and create none."""
     assert queue.subscribe(W1, 1, must="1").words == ["not-subscribed"]
     assert queue.stats()["subscribers"] == 0
 
 
 def test_bound(queue: Queue) -> None:
-    """P6, guarantee 6: past the bound newcomers are refused, and who is in may still change its credit."""
+    """P6, guarantee 6: past the bound new subscribers are refused, and present ones may still change their credit."""
     queue.subscribe(W1, 1, max_subscribers=1)
     assert queue.subscribe(W2, 1, max_subscribers=1).words == ["too-many-subscriptions"]
     assert queue.subscribe(W1, 5, max_subscribers=1).words == ["ok"]
 
 
 def test_old_locks_count(queue: Queue) -> None:
-    """Guarantee 3: who comes back has the locks it left with on its credit (Q34)."""
+    """Guarantee 3: locks from before count when a JID subscribes again (Q34)."""
     queue.publish(*"abc")
     queue.subscribe(W1, 2)
     queue.unsubscribe(W1)
@@ -61,7 +61,7 @@ def test_old_locks_count(queue: Queue) -> None:
 
 
 def test_keeps_its_turn(queue: Queue) -> None:
-    """A changed credit does not change whose turn it is."""
+    """A changed credit does not change the turn."""
     queue.subscribe(W1, 9)
     queue.publish("a")
     queue.subscribe(W2, 9)
@@ -84,7 +84,7 @@ def test_hard_jids(queue: Queue) -> None:
 
 
 def test_credit_that_is_just_used_up(queue: Queue) -> None:
-    """Guarantee 3: who holds exactly its credit is not next, whatever set the credit."""
+    """Guarantee 3: a subscriber with its credit used up is not next, whatever set the credit."""
     queue.publish("a", "b")
     queue.subscribe(W1, 3)
     queue.subscribe(W1, 2)
@@ -94,7 +94,7 @@ def test_credit_that_is_just_used_up(queue: Queue) -> None:
 
 
 def test_large_items_come_in_parts(queue: Queue) -> None:
-    """X7: one call hands out about a megabyte and says that there is more; the next goes on."""
+    """X7: one call hands out about a megabyte and says that there is more; the next continues."""
     queue.publish(*(f"i{n}" for n in range(100)), body="x" * 100_000)
     answer = queue.subscribe(W1, 1_000)
     assert (0 < len(answer.deliveries) < 64, answer.more) == (True, 1)

@@ -1,4 +1,4 @@
-"""subscribe_log: readers of the log and where they begin."""
+"""subscribe_log: readers of the log and their starts."""
 
 from collections import Counter
 
@@ -11,13 +11,13 @@ from tests.lua.worded import W1, W2
 
 @pytest.fixture
 def log(unopened: Queue) -> Queue:
-    """Give a log that keeps a hundred entries."""
+    """Return a log that keeps a hundred entries."""
     unopened.open(queueing="0", keep_items=100)
     return unopened
 
 
 def test_from_now_on(log: Queue) -> None:
-    """E3: without a word on it a stream has what comes after it began, in order, and nothing else."""
+    """E3: without a start a stream has the entries after its beginning, in order, and nothing else."""
     log.publish("a")
     assert log.follow(W1, 5).deliveries == []
     given = log.publish("b", "c").deliveries
@@ -65,7 +65,7 @@ def test_starts(log: Queue, start: str, items: str) -> None:
 
 @pytest.mark.parametrize("start", [f"={T0}-1", f">{T0}-1", f"={T0 + 1}-0", f"t{T0 + 1}", f"={2**64 - 1}-{2**64 - 1}"])
 def test_the_future(log: Queue, start: str) -> None:
-    """What lies in the future is no place to begin, and nothing changes."""
+    """A start in the future is refused, and nothing changes."""
     log.publish("a")
     before = log.kept()
     assert log.follow(W1, 9, start).words == ["offset-not-found"]
@@ -81,20 +81,20 @@ def test_words_are_resolved_once(log: Queue) -> None:
 
 
 def test_gap(unopened: Queue) -> None:
-    """EX7: a start that the retention has passed begins with the earliest there is, and both replies say so."""
+    """EX7: a start before the trimmed entries begins with the earliest there is, and both replies say so."""
     unopened.open(queueing="0", keep_items=2)
     unopened.publish("a", "b", "c", "d")
     answer = unopened.follow(W1, 9, f">{T0}-0")
     assert answer.rows == [["ok", 1, f"{T0}-0", 0]]
     assert [(one.item, one.stage) for one in answer.deliveries] == [("c", "gap"), ("d", "stream")]
-    # What went was of before this one: nothing that it asks for is missing.
+    # The trimmed entries were before this start: nothing that it asks for is missing.
     answer = unopened.follow(W2, 9, f">{T0}-1")
     assert answer.rows == [["ok", 0, f"{T0}-1", 0]]
     assert [(one.item, one.stage) for one in answer.deliveries] == [("c", "stream"), ("d", "stream")]
 
 
 def test_a_reader_that_the_retention_overtakes(unopened: Queue) -> None:
-    """EX7: it is told of the gap with the first entry after it."""
+    """EX7: a reader that trimming overtakes learns of the gap with the first entry after it."""
     unopened.open(queueing="0", keep_items=2)
     unopened.follow(W1, 1)
     unopened.publish("a")
@@ -103,7 +103,7 @@ def test_a_reader_that_the_retention_overtakes(unopened: Queue) -> None:
 
 
 def test_credit(log: Queue) -> None:
-    """A reader is handed no more than its credit before it commits; one of less credit stops nobody."""
+    """A reader gets no more than its credit before it commits; one with less credit blocks nobody."""
     log.follow(W1, 2)
     log.follow(W2, 3)
     given = log.publish("a", "b", "c", "d").given
@@ -112,7 +112,7 @@ def test_credit(log: Queue) -> None:
 
 
 def test_on_a_queue(queue: Queue) -> None:
-    """A queue's log is read beside its workers, without consuming anything; what is retracted meanwhile is gone."""
+    """A queue's log is read beside its workers, without consuming anything; retracted items are gone."""
     queue.publish("a", "b")
     queue.subscribe(W1, 1)
     assert [one.item for one in queue.follow(W2, 9, "@earliest").deliveries] == ["a", "b"]
@@ -122,7 +122,7 @@ def test_on_a_queue(queue: Queue) -> None:
 
 
 def test_worker_becomes_reader_and_back(queue: Queue) -> None:
-    """A JID has one subscription: the later word counts, and what it held it holds until that ends."""
+    """A JID has one subscription: the last request counts, and earlier locks stay until they end."""
     queue.subscribe(W1, 1)
     queue.publish("a", "b")
     assert queue.follow(W1, 5, "@earliest").given == [(W1, "a"), (W1, "b")]
@@ -148,7 +148,7 @@ def test_adjusted(log: Queue) -> None:
 
 
 def test_too_many(log: Queue) -> None:
-    """The bound of subscribers is one for workers and readers."""
+    """The bound of subscribers counts workers and readers together."""
     log.follow(W1, 1)
     row = {"subid": subid(W2), "jid": W2, "credit": 1, "start": "@latest", "lease": 0}
     assert log.run("subscribe_log", row, max_subscribers=1).words == ["too-many-subscriptions"]
@@ -165,7 +165,7 @@ def test_leaves_nothing(log: Queue, release: str) -> None:
 
 
 def test_bounded(unopened: Queue) -> None:
-    """A script hands out 200 entries at most and says that there is more; all that lag have an equal share."""
+    """A script delivers 200 entries at most and says that there are more; all lagging readers have an equal share."""
     unopened.open(queueing="0", keep_items=1000)
     for _ in range(3):
         unopened.publish(*[""] * 100)

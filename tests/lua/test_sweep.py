@@ -1,11 +1,11 @@
-"""sweep: what time asks for."""
+"""sweep: what is due in a partition."""
 
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
 
 
 def test_passes_on(queue: Queue) -> None:
-    """Q35: at its deadline a lock ends, its holder is told, and the item goes to the next."""
+    """Q35: at its deadline a lock ends, its holder gets a notice, and the item goes to the next."""
     queue.publish("a")
     token = queue.subscribe(W1, 1).deliveries[0].token
     queue.subscribe(W2, 1)
@@ -20,7 +20,7 @@ def test_passes_on(queue: Queue) -> None:
 
 
 def test_often(queue: Queue) -> None:
-    """Idempotent: a second visit finds nothing to do."""
+    """Idempotent: a second sweep finds nothing to do."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.now += 60_000
@@ -45,7 +45,7 @@ def test_bounded(queue: Queue) -> None:
 
 
 def test_last_delivery(unopened: Queue) -> None:
-    """A lock that expires at the last delivery makes a dead letter, which is answered again until it has arrived."""
+    """A lock that expires at the last delivery makes a dead letter, which is reported again until it has arrived."""
     unopened.open(max_deliveries=1)
     unopened.publish("a", body="x")
     unopened.subscribe(W1, 1)
@@ -64,7 +64,7 @@ def test_last_delivery(unopened: Queue) -> None:
 
 
 def test_unfinished_hand_overs(unopened: Queue) -> None:
-    """A visit that comes too early for a dead letter says when the first is to be taken up; it does not put it off."""
+    """A sweep that comes too early for a dead letter returns when the first is due; it does not defer it."""
     unopened.open(max_deliveries=1)
     unopened.subscribe(W1, 2)
     unopened.publish("a")
@@ -82,7 +82,7 @@ def test_unfinished_hand_overs(unopened: Queue) -> None:
 
 
 def test_delays_and_deadlines(queue: Queue) -> None:
-    """The soonest of deadlines and delays is when the next visit is due."""
+    """The earliest of deadlines and delays is when the next sweep is due."""
     queue.publish("a", "b")
     queue.subscribe(W1, 1)
     assert queue.unlock(W1, "a", delay_ms=90_000).due == T0 + 60_000
@@ -92,13 +92,13 @@ def test_delays_and_deadlines(queue: Queue) -> None:
 
 
 def test_redelivery_marks(queue: Queue) -> None:
-    """A call that tells what its frontend has sent leaves the mark."""
+    """A call with a sent mark stores it."""
     queue.expire(sent=17)
     assert queue.client.hget(queue.key("send_marks"), "f1") == b"17"
 
 
 def test_no_time_given(queue: Queue) -> None:
-    """Guarantee 5: without a given time it is Redis's own."""
+    """Guarantee 5: without a given time the clock is Redis's own."""
     queue.now = ""  # type: ignore[assignment]
     answer = queue.run(
         "publish", {"item": "a", "by": "b", "body": "c", "key": "", "once": "", "subids": "", "hints": ""}
@@ -110,7 +110,7 @@ def test_no_time_given(queue: Queue) -> None:
 
 
 def test_takes_the_mark_back(queue: Queue) -> None:
-    """A frontend that is about to resign leaves no mark behind: marks are bounded by live frontends (guarantee 6)."""
+    """A frontend that is about to stop removes its mark: marks are bounded by live frontends (guarantee 6)."""
     queue.expire(sent="7")
     assert queue.client.hgetall(queue.key("send_marks")) == {b"f1": b"7"}
     queue.expire(sent="-")
@@ -118,11 +118,11 @@ def test_takes_the_mark_back(queue: Queue) -> None:
 
 
 def test_old_journal_goes(queue: Queue) -> None:
-    """Guarantee 6: the journal is bounded by age too; a record older than a week goes with the next visit."""
+    """Guarantee 6: the journal is bounded by age too; the next sweep removes a record older than a week."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.retract(W1, "a")
-    # The server gives a record its id, so its age is told by the server's own clock.
+    # The server gives a record its id, so its age is by the server's own clock.
     seconds, _micros = queue.client.time()
     queue.now = seconds * 1000 + 6 * 24 * 3600 * 1000
     queue.expire()

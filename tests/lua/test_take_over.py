@@ -1,4 +1,4 @@
-"""take_over: deliveries that a frontend was to send and did not."""
+"""take_over: deliveries that a frontend did not send."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.lua.worded import W1, W2
 
 
 def resend(queue: Queue, rescuer: str, lapsed: str, after: int | str = "") -> list[tuple[str, str, int]]:
-    """Run a whole search; gives subscriber, item and token."""
+    """Run a whole search; return subscriber, item and token."""
     found, scan, upto = [], "0", ""
     while True:
         answer = queue.run("take_over", frontend=rescuer, lapsed=lapsed, after=after, upto=upto, scan=scan)
@@ -18,12 +18,12 @@ def resend(queue: Queue, rescuer: str, lapsed: str, after: int | str = "") -> li
 
 
 def given(answer: Answer) -> list[tuple[str, str, int]]:
-    """Give what a script handed out."""
+    """Return the deliveries of an answer."""
     return [(d.jid, d.item, d.token) for d in answer.deliveries]
 
 
 def test_unsent_only(queue: Queue) -> None:
-    """X8, guarantee 4: what lies past the mark of a dead frontend is sent again, under the same token, by one rescuer."""
+    """X8, guarantee 4: deliveries past a dead frontend's mark are sent again, with the same token, by one other."""
     queue.subscribe(W1, 2)
     queue.subscribe(W2, 2)
     first = queue.publish("a", "b")
@@ -34,7 +34,7 @@ def test_unsent_only(queue: Queue) -> None:
 
 
 def test_of_others(queue: Queue) -> None:
-    """Nobody else's deliveries are touched."""
+    """Deliveries of other frontends are not touched."""
     queue.subscribe(W1, 5)
     first = given(queue.publish("a"))
     queue.frontend = "f2"
@@ -44,14 +44,14 @@ def test_of_others(queue: Queue) -> None:
 
 
 def test_rescuer_dies_too(queue: Queue) -> None:
-    """What a rescuer took over and did not mark sent is taken over from it in turn."""
+    """Deliveries that were taken over and not marked sent are taken over again when that frontend dies too."""
     queue.subscribe(W1, 5)
     taken = given(queue.publish("a"))
     assert resend(queue, "f2", "f1") == resend(queue, "f3", "f2") == taken
 
 
 def test_acknowledged_after_rescue(queue: Queue) -> None:
-    """The token stays: whoever got the first copy may acknowledge."""
+    """The token stays: the receiver of the first copy may acknowledge."""
     queue.subscribe(W1, 5)
     token = queue.publish("a").token
     resend(queue, "f2", "f1")
@@ -59,7 +59,7 @@ def test_acknowledged_after_rescue(queue: Queue) -> None:
 
 
 def test_lost_reply(queue: Queue) -> None:
-    """X8: after a lost reply a frontend finds what it never saw, once, however often it looks."""
+    """X8: after a lost reply a frontend finds the deliveries that it never saw, once, however often it searches."""
     queue.subscribe(W1, 9)
     seen = queue.publish("a")
     lost = queue.publish("b", "c")
@@ -69,7 +69,7 @@ def test_lost_reply(queue: Queue) -> None:
 
 
 def test_late(queue: Queue) -> None:
-    """X8: once a frontend has looked for what a lost reply said, nothing that it sent before runs any more, however late."""
+    """X8: after a frontend has searched, nothing that it sent before runs any more, however late."""
     queue.subscribe(W1, 9)
     seen = queue.publish("a")
     lost = queue.publish("b")
@@ -80,15 +80,15 @@ def test_late(queue: Queue) -> None:
         assert queue.run("take_over", frontend=late, lapsed="f2").code == "stale"
     assert given(queue.publish("d", frontend="f1/1")) == [(W1, "d", queue.run("stats").token)]
     assert given(queue.publish("e", frontend="f1/2")) == [(W1, "e", queue.run("stats").token)]
-    # Others have lost nothing.
+    # Other frontends have lost nothing.
     assert given(queue.publish("f", frontend="f2")) == [(W1, "f", queue.run("stats").token)]
-    # A session is known by its frontend's name to everybody else.
+    # Others know a session by its frontend's name.
     assert {item for _jid, item, _token in resend(queue, "f2", "f1")} == {"a", "b", "d", "e"}
 
 
 @pytest.mark.parametrize("end", ["lapsed", "resigned"])
 def test_session_goes_with_its_frontend(queue: Queue, end: str) -> None:
-    """Guarantee 6: of a frontend that has gone no session is kept; it is found by its mark."""
+    """Guarantee 6: no session of a frontend that is gone is kept; it is found by its mark."""
     resend(queue, "f1/7", "f1", after=0)
     assert queue.client.hget(queue.key("meta"), "session/f1") == b"7"
     assert queue.client.hget(queue.key("send_marks"), "f1") == b"0"
@@ -101,7 +101,7 @@ def test_session_goes_with_its_frontend(queue: Queue, end: str) -> None:
 
 
 def test_expired(queue: Queue) -> None:
-    """What is past its deadline is left to `sweep`: a worker must not begin what another is about to get."""
+    """`sweep` handles deliveries past the deadline: a worker must not begin an item that another is about to get."""
     queue.subscribe(W1, 1)
     queue.publish("a")
     queue.now += 60_000
@@ -109,7 +109,7 @@ def test_expired(queue: Queue) -> None:
 
 
 def test_mark_goes_with_its_frontend(queue: Queue) -> None:
-    """Guarantee 6: a dead frontend's mark is forgotten, and what it had sent is not sent again for that."""
+    """Guarantee 6: a dead frontend's mark is removed, and its sent deliveries are still not sent again."""
     queue.subscribe(W1, 5)
     token = queue.publish("a").token
     queue.publish("b", sent=token)

@@ -1,4 +1,4 @@
-"""unlock: give back, with and without hints."""
+"""unlock: release, with and without hints."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import T0, Queue
@@ -6,7 +6,7 @@ from tests.lua.worded import W1, W2, W3
 
 
 def test_goes_to_another(queue: Queue) -> None:
-    """Q29, Q30: the holder is named and the item goes to another, though the releaser is next in turn."""
+    """Q29, Q30: the holder is returned and the item goes to another, though the releaser is next in turn."""
     queue.subscribe(W1, 2)
     queue.publish("a")
     queue.subscribe(W2, 2)
@@ -26,7 +26,7 @@ def test_comes_back_when_alone(queue: Queue) -> None:
 
 
 def test_keeps_its_place(queue: Queue) -> None:
-    """Order holds inside a partition: what came back goes before what was published later."""
+    """Order holds inside a partition: a released item goes before later ones."""
     queue.publish("a", "b", "c")
     queue.subscribe(W1, 2)
     queue.unsubscribe(W1, release="1")
@@ -48,7 +48,7 @@ def test_delay(queue: Queue) -> None:
 
 
 def test_reason_is_journalled(queue: Queue) -> None:
-    """Q32: the reason is for the journal."""
+    """Q32: the reason is journalled."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.unlock(W1, "a", reason="disk full: /var 100 %")
@@ -90,7 +90,10 @@ def test_last_delivery(unopened: Queue) -> None:
 
 
 def test_untried(unopened: Queue) -> None:
-    """What was no try counts as none: it may be given back for ever and goes to another first; it is an attempt all the same."""
+    """An untried release does not count as a try: it may be repeated for ever, and the item goes to another first.
+
+    It is an attempt all the same.
+    """
     unopened.open(max_deliveries=2)
     unopened.publish("a")
     unopened.subscribe(W1, 1)
@@ -107,7 +110,7 @@ def test_untried(unopened: Queue) -> None:
 
 
 def test_parked_version_supersedes(unopened: Queue) -> None:
-    """X1: what was given back is replaced by the version that waited behind it, which starts anew."""
+    """X1: a released item is replaced by the version that waited behind it, which starts anew."""
     unopened.open(max_deliveries=1)
     unopened.publish("a", body="one")
     unopened.subscribe(W1, 1)
@@ -132,7 +135,7 @@ def test_history_is_bounded(queue: Queue) -> None:
 
 
 def test_replay(queue: Queue) -> None:
-    """Q27: a replayed release is answered as the first was and releases nothing."""
+    """Q27: a replayed release gets the first answer and releases nothing."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.unlock(W1, "a", request="r")

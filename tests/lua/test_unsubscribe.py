@@ -1,4 +1,4 @@
-"""unsubscribe: leave, with or without what one holds."""
+"""unsubscribe: with or without release of the locks."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
@@ -15,7 +15,7 @@ def test_keeps_locks(queue: Queue) -> None:
 
 
 def test_releases_all(queue: Queue) -> None:
-    """Q33: who became unavailable leaves and all it held goes on at once."""
+    """Q33: the subscription of an offline JID ends and all its items go to others at once."""
     queue.publish(*"abc")
     queue.subscribe(W1, 2)
     queue.subscribe(W2, 5)
@@ -26,7 +26,7 @@ def test_releases_all(queue: Queue) -> None:
 
 
 def test_nobody(queue: Queue) -> None:
-    """P12: leaving what one is not in is told, and a former subscriber's locks can still be given back."""
+    """P12: an unknown subscription is reported, and a former subscriber's locks can still be given back."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.unsubscribe(W1)
@@ -36,14 +36,14 @@ def test_nobody(queue: Queue) -> None:
 
 
 def test_tells_an_owner(queue: Queue) -> None:
-    """EX16: with a reason, whoever owned the partition is told; its slot is free."""
+    """EX16: with a reason, the owner of the partition gets a notice; its slot is free."""
     fence = queue.attach(W1, 3).rows[0][2]
     assert queue.unsubscribe(W1, release="1", reason="lapsed").notices == [["lost", W1, "g", "3", fence, "lapsed"]]
     assert queue.attach(W2, 0).notices == []
 
 
 def test_in_bounded_parts(queue: Queue) -> None:
-    """X7: more than 300 locks are given back in several calls, and each tells how many are left."""
+    """X7: more than 300 locks are given back in several calls, and each returns how many are left."""
     for first in (0, 200):
         queue.publish(*(f"i{n}" for n in range(first, first + 200)))
     queue.subscribe(W1, 1000)
@@ -54,7 +54,7 @@ def test_in_bounded_parts(queue: Queue) -> None:
 
 
 def test_caller_dies(queue: Queue) -> None:
-    """A9: what a subscriber gives back that has left does not wait for whoever began it: visits go on."""
+    """A9: giving back does not depend on the caller that began it: sweeps continue."""
     queue.subscribe(W1, 700)
     for first in range(0, 700, 100):
         queue.publish(*(f"i{number}" for number in range(first, first + 100)))

@@ -7,7 +7,7 @@ FIRST = T0 * 1000
 
 
 def test_replaces_what_was_read(records: Records) -> None:
-    """P23: the options that the caller read are replaced and the revision rises; on anything newer it is told `stale`."""
+    """P23: the options that the caller read are replaced and the revision rises; a newer record answers `stale`."""
     records.run("create_node", {"name": "x", "value": "1"}, incarnation="i1", owner="a@x", created=7)
     assert records.run("update_node", {"name": "y", "value": "2"}, incarnation="i1", revision=1) == ["ok", str(FIRST)]
     assert records.hash("options") == {"y": "2"} and records.hash("node")["revision"] == str(FIRST)
@@ -17,13 +17,13 @@ def test_replaces_what_was_read(records: Records) -> None:
 
 
 def test_of_no_node(records: Records) -> None:
-    """A node that is gone is not brought back."""
+    """A deleted node is not created again."""
     assert records.run("update_node", {"name": "z", "value": "3"}, incarnation="i1", revision=1) == ["stale"]
     assert records.client.keys(f"*{records.whose}*") == []
 
 
 def test_moves(records: Records) -> None:
-    """XEP-0248: options and the place in the tree change together; without a parent it is the root's."""
+    """XEP-0248: options and parent change together; without a parent the node belongs to the root."""
     records.run("create_node", incarnation="i1", owner="a@x", created=7)
     records.run("update_node", incarnation="i1", revision=1, parent="all", parent_life="i7")
     assert records.hash("node") == {

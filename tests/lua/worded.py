@@ -1,4 +1,4 @@
-"""Words that queue tests share: who takes part, and ids as hard as XML lets them be."""
+"""Names that queue tests share: subscribers, and ids as hard as XML allows."""
 
 from typing import Final
 
@@ -23,4 +23,4 @@ HARD: Final = (
     "'\"\\",
     "x" * 1023,
 )
-"""Item ids that have broken queues before: blanks, what looks like the service's own, what formats would read."""
+"""Item ids that have broken queues before: blanks, ids like the service's own, ids that formats would read."""
