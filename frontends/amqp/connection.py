@@ -208,7 +208,8 @@ class Connection(asyncio.Protocol):
         refusal = None
         try:
             for frame in self._frames.whole(data):
-                self._order.check(frame)
+                if not self._order.check(frame):
+                    continue
                 if self._profile:
                     # One frame at a time: each event belongs to the message in that frame.
                     self._receive(frame)

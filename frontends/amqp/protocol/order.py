@@ -68,15 +68,21 @@ class Order:
         self._channels = channels
         self._open = self._closed = False
         self._sessions: dict[int, _Session] = {}
+        self._ended: set[int] = set()
         self.format = 0
         """The format of the message that the last frame belonged to; 0 for none."""
 
-    def check(self, frame: bytes) -> None:
-        """Check the next frame; raises Fault when it is not allowed now."""
+    def check(self, frame: bytes) -> bool:
+        """Check the next frame and return whether it has a meaning; raises Fault when it is not allowed now.
+
+        An outcome for a session that the peer has ended has none. rhea sends it when a transfer crosses its end.
+        """
         self.format = 0
         said = None if self._closed else performative(frame)
         if said is None:
-            return
+            return True
+        if said.code is Code.DISPOSITION and said.channel in self._ended:
+            return False
         if (said.code is Code.OPEN) is self._open:
             raise Fault(ILLEGAL_STATE, "a connection begins with exactly one open")
         match said.code:
@@ -88,6 +94,7 @@ class Order:
                 self._closed = True
             case _:
                 self._within(said.code, said.channel, said.fields)
+        return True
 
     def _opens(self, said: Performative) -> None:
         if said.channel:
@@ -103,6 +110,7 @@ class Order:
         if said.channel in self._sessions:
             raise Fault(ILLEGAL_STATE, "the channel already has a session")
         self._sessions[said.channel] = _Session()
+        self._ended.discard(said.channel)
 
     def _within(self, code: Code, channel: int, said: list[Any]) -> None:
         session = self._sessions.get(channel)
@@ -124,6 +132,7 @@ class Order:
                 del session.links[said[_HANDLE]]
             case Code.END:
                 del self._sessions[channel]
+                self._ended.add(channel)
 
 
 def _link(links: dict[int, _Link], handle: int) -> _Link:

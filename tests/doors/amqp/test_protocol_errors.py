@@ -198,11 +198,15 @@ def test_transfers(frontend: AmqpFrontend, new_log: NewLog, said: bytes, conditi
 
 
 def test_as_it_should_be(frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
-    """Part 2: the same frames without a fault are taken, in parts and under any width of numbers; a handle may be used again."""
+    """Part 2: the same frames without a fault are taken, in parts and under any width of numbers; a handle may be used again.
+
+    An outcome after the end of its session is no fault: rhea sends it for a transfer that crosses the end.
+    """
     log = new_log()
     out = consumer(alice, log)
     line = opened(frontend)
     line.sendall(framed(b"") + frame(0x11, NULL, ZERO, uint(9), uint(9), channel=63) + frame(0x17, channel=63))
+    line.sendall(frame(0x15, TRUE, ZERO, NULL, TRUE, channel=63))
     line.sendall(attach("l", 0, log))
     until(line, CREDIT)
     line.sendall(transfer(0, 0, b"t" * 32, ZERO, FALSE, TRUE) + frame(0x14, ZERO, payload=b"") + transfer(0, 1, b"u"))

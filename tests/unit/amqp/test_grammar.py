@@ -89,6 +89,17 @@ def test_formats() -> None:
     assert format_of(transfer(1, 6, b"u")) == 0
 
 
+def test_an_outcome_after_the_end() -> None:
+    """E16, part 2 §2.5.5: an outcome for a transfer that crossed the end of its session has no meaning, and is no fault."""
+    order, outcome = Order(2), frame(0x15, TRUE, ZERO, NULL, TRUE)
+    assert all(order.check(said) for said in (OPEN, BEGIN, outcome, frame(0x17)))
+    assert not order.check(outcome)
+    assert all(order.check(said) for said in (BEGIN, outcome, frame(0x17)))
+    for other in (frame(0x13, ZERO, ZERO, ZERO, ZERO), frame(0x15, TRUE, ZERO, channel=1)):
+        with pytest.raises(Fault):
+            order.check(other)
+
+
 @given(st.binary(max_size=200), st.sampled_from([b"", b"\x00\x53", b"\x00\x53\x12\xc0", b"\x00\x53\x14\xd0\x00\x00"]))
 def test_any_bytes(data: bytes, before: bytes) -> None:
     """Guarantee 7: whatever a peer sends is taken or refused by a condition, and nothing else happens."""
