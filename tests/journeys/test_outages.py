@@ -20,7 +20,8 @@ from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, eventually
 
-REDIS_TIMEOUT = 1.0
+REDIS_TIMEOUT = 2.0
+"""So long that a busy machine adds less than this once more. A frontend that is silent for 3 s counts as dead."""
 RESENT_SECONDS = 5.0
 """By when others have sent what a dead frontend owed (guarantee 4)."""
 WATCHDOG_SECONDS = 2.0
@@ -102,7 +103,7 @@ async def test_redis_out_of_memory(service: Service, join: Join) -> None:
 
 @pytest.mark.parametrize("fate", ["stopped", "killed"])
 async def test_redis_down(service: Service, join: Join, fate: str) -> None:
-    """Without Redis every IQ is told to wait, within the set time; with it all goes on and nothing is lost.
+    """Without Redis every IQ is told to wait, after one time-out at most; with it all goes on and nothing is lost.
 
     Stopped with SIGSTOP it takes the request and never answers; killed it is not there.
     """
@@ -125,7 +126,7 @@ async def test_redis_down(service: Service, join: Join, fate: str) -> None:
             owner.owner(f"<configure node='{node}'/>", "get"),
             owner.ask("<query xmlns='http://jabber.org/protocol/disco#items'/>", "get"),
         )
-        assert time.monotonic() - began < REDIS_TIMEOUT + 1
+        assert time.monotonic() - began < 2 * REDIS_TIMEOUT
         # The JID of another is refused without any Redis; all else waits.
         assert Counter(answer.error in DOWN for answer in answers) == {True: len(answers) - 1, False: 1}
         await _unready(service)
@@ -137,11 +138,13 @@ async def test_redis_down(service: Service, join: Join, fate: str) -> None:
         assert (await owner.publish(node, f"late{number}")).error == ""
     for item, token in held.items():
         assert (await worker.retract(node, item, token)).error in {"", "cancel item-not-found"}
-    done = set(held)
+    done, tokens = set(held), dict(held)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while len(done) < 13:
             delivery = await worker.next(Delivery)
-            assert (await worker.retract(node, delivery.item, delivery.token)).error == ""
+            # On a slow machine the frontends take each other for dead: then one may come twice, with the same token.
+            assert tokens.setdefault(delivery.item, delivery.token) == delivery.token
+            assert (await worker.retract(node, delivery.item, delivery.token)).error == "" or delivery.item in done
             done.add(delivery.item)
     assert await _items(owner, node) == []
     assert set(owner.answers.values()) == set(worker.answers.values()) == {1}
