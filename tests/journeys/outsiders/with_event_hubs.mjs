@@ -21,15 +21,18 @@ const received = (count, startPosition, { partition, during = async () => {}, ..
     if (over) return;
     over = true;
     clearTimeout(late);
+    clearInterval(again);
     await subscription.close();
     await client.close();
     resolve(result);
   };
+  let again;
   const late = setTimeout(() => reject(new Error(`${events.length} events of ${count}`)), 30_000);
   const handlers = {
     // Elsewhere than in the handler, which a close would wait for.
     processEvents: async (some) => { events.push(...some); if (events.length >= count) setTimeout(end, 0, events); },
-    processInitialize: async () => { setTimeout(during, 300); },
+    // Nothing says when the link is attached, so it is done until it has had its effect.
+    processInitialize: async () => { again ??= setInterval(during, 300); },
     processError: async (error) => { setTimeout(end, 0, error.code); },
   };
   const wish = { startPosition, maxWaitTimeInSeconds: 1, ...more };
@@ -75,9 +78,10 @@ did.places = [
   (await from(2, { sequenceNumber, isInclusive: true })),
   (await from(3, { enqueuedOn: new Date(enqueuedTimeUtc - 60_000) })),
 ];
-const later = () => producer.sendBatch([{ body: "later" }], { partitionId: "1" });
+did.laters = 0;
+const later = () => { did.laters += 1; return producer.sendBatch([{ body: "later" }], { partitionId: "1" }); };
 for (const position of [latestEventPosition, { enqueuedOn: new Date(Date.now() + 3_600_000) }]) {
-  did.places.push(bodies(await received(1, position, { partition: "1", during: later })).join(""));
+  did.places.push(bodies(await received(1, position, { partition: "1", during: later }))[0]);
 }
 
 let thief;
