@@ -37,6 +37,9 @@ _SECRETS: Final = (
 _SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
 """Variables that Kubernetes sets in a pod for a service called `stanzaq…`, besides `…_PORT` with a URL."""
 
+_OF_THE_LIBRARY: Final = frozenset({"STANZAQ_PASSWORD", "STANZAQ_URL"})
+"""Variables of workers and publishers, which may run in the same environment."""
+
 _Kind = TypeVar("_Kind", bound=BaseSettings)
 
 
@@ -345,14 +348,16 @@ def _file(config: Path) -> dict[str, Any]:
 
 
 def _unknown() -> list[str]:
-    """Report variables that look like settings and are not, except those that Kubernetes sets for services."""
+    """Report variables that look like settings and are not, except the library's and those that Kubernetes sets."""
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {
         f"{PREFIX}{name.upper()}_FILE" for name in _SECRETS
     }
     problems = []
     for name in sorted(os.environ):
         # Settings are read from variables of any case.
-        if not name.upper().startswith(PREFIX) or name.upper() in known or _of_kubernetes(name, os.environ[name]):
+        if not name.upper().startswith(PREFIX) or name.upper() in known | _OF_THE_LIBRARY:
+            continue
+        if _of_kubernetes(name, os.environ[name]):
             continue
         near = get_close_matches(name.upper(), known, 1, 0.0)
         problems.append(f"{name}: no such setting. Unset it, or correct it: the nearest is {near[0]}.")

@@ -8,6 +8,8 @@ import pytest
 
 from broker.address import Address
 from broker.settings import LogFormat, NodeCreation, SettingsError, load, load_amqp, load_command, load_redis
+from stanzaq.account import PASSWORD
+from stanzaq.shell import URL
 
 
 @pytest.fixture(autouse=True)
@@ -227,6 +229,13 @@ def test_misspelt_name_in_environment(
         read()
     (problem,) = refused.value.problems
     assert problem.startswith(f"{name}: no such setting.") and f"the nearest is {nearest}" in problem
+
+
+@pytest.mark.parametrize("name", [PASSWORD, URL])
+def test_variables_of_the_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that works with the library may run the service's commands too."""
+    monkeypatch.setenv(name, "x")
+    load_command()
 
 
 @pytest.mark.parametrize("text", ["node_quota 7", "\x00", 'node_quota = "'])
