@@ -30,6 +30,9 @@ from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
 
 Account = dict[str, Any]
 
+_AGAIN_SECONDS = 2.0
+"""How soon a file is changed again that may not have been watched yet."""
+
 
 @dataclass
 class Picture:
@@ -505,7 +508,7 @@ async def test_from_the_shell(join: Join, door: RestFrontend, tmp_path: Path) ->
                 # What changes before it is watched changes unnoticed.
                 tasks.write_text(_TASKS.format(**user, node=node, word="second"))
                 with contextlib.suppress(TimeoutError):
-                    line = await asyncio.wait_for(output.readline(), 2)
+                    line = await asyncio.wait_for(output.readline(), _AGAIN_SECONDS)
         publisher = await start("publish", node, "--json", '{"a": 1}', "--count", "2")
         ids, _ = await asyncio.wait_for(publisher.communicate(), PATIENCE_SECONDS)
         assert publisher.returncode == 0 and len(set(ids.split())) == 2
