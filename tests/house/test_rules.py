@@ -76,6 +76,7 @@ STARTS_TASKS = {
     "frontends/tools/bench/worker.py": "whatever fails ends the measurement",
     "frontends/compose.py": "whatever fails ends the process",
     "frontends/stopping.py": "they are awaited where they are started",
+    "frontends/xep_qos/plugin.py": "it is used without anything else of the project",
     "frontends/tools/demo/client.py": "awaited where it is started",
     "frontends/tools/demo/play.py": "whatever fails ends the play",
     "stanzaq/publisher.py": "awaited where it is started",

@@ -5,8 +5,11 @@ import os
 import re
 import secrets
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+from frontends.xep_qos import Outstanding, Step
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
 
@@ -85,11 +88,13 @@ async def test_library(service: Service, join: Join, tmp_path: Path) -> None:
             await owner.owner(f"<delete node='{node}'/>")
 
 
-async def _start(service: Service, program: str, node: str) -> asyncio.subprocess.Process:
-    user = service.ejabberd.register(f"{program.replace('_', '-')}-{secrets.token_hex(4)}", "secret")
+async def _start(
+    service: Service, program: str, node: str, *, user: str = "", directory: Path = _ROOT
+) -> asyncio.subprocess.Process:
+    user = user or service.ejabberd.register(f"{program.replace('_', '-')}-{secrets.token_hex(4)}", "secret")
     code = PLAIN.format(port=service.ejabberd.c2s_port) + PROGRAMS[program]
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, user, "secret", DOMAIN, node, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", code, user, "secret", DOMAIN, node, stdout=asyncio.subprocess.PIPE, cwd=directory
     )
 
 
@@ -106,3 +111,29 @@ async def test_publisher_and_worker(service: Service) -> None:
     finally:
         worker.kill()
         await worker.wait()
+
+
+async def test_sender(service: Service, join: Join, account: tuple[str, str], tmp_path: Path) -> None:
+    """Ten jobs of the sender's are in the queue, with the one that an earlier run had left in its outbox; then that is empty."""
+    owner, (user, _) = await join(), account
+    node = await owner.queue()
+    names: dict[str, Any] = {}
+    exec(PROGRAMS["sender"].rpartition("asyncio.run(")[0], names)  # noqa: S102  (it is to be tried as it stands)
+    outbox = names["DiskOutbox"](tmp_path / "outbox.db")
+    message = "<message xmlns='jabber:client' id='left-1'><job xmlns='urn:example:jobs'>left</job></message>"
+    left = Outstanding("left-1", f"{user}/sender", f"{node}@{DOMAIN}", message, Step.ASSURED, time.time())
+    outbox.save(left)
+    assert outbox.pending() == [left]
+    sender = await _start(service, "sender", node, user=user, directory=tmp_path)
+    output, _ = await asyncio.wait_for(sender.communicate(), PATIENCE_SECONDS)
+    assert (sender.returncode, output) == (0, b"")
+    assert [item[0].text for item in await owner.browse(node)] == ["left", *(str(number) for number in range(10))]
+    assert outbox.pending() == []
+
+
+async def test_sender_that_is_refused(service: Service, account: tuple[str, str], tmp_path: Path) -> None:
+    """Each job that cannot be sent is printed."""
+    sender = await _start(service, "sender", "nowhere", user=account[0], directory=tmp_path)
+    output, _ = await asyncio.wait_for(sender.communicate(), PATIENCE_SECONDS)
+    assert sender.returncode == 0
+    assert len(re.findall(rb"^not sent: .*nowhere@.*gone", output, re.MULTILINE)) == 10
