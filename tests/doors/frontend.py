@@ -1,4 +1,4 @@
-"""A frontend of any door as a child process, and whom it knows. Must not know what is spoken at the door."""
+"""A frontend of any door as a child process, and its users. Must not know the door's protocol."""
 
 import os
 import sys
@@ -36,14 +36,14 @@ class DoorFrontend(Server):
             f"{self.prefix}_PASSWORDS": f"{ALICE}:{HASH}\n{BOB}:{HASH}\n",
             "METRICS_BIND": f"127.0.0.1:{self._health}",
             "LOG_FORMAT": "json",
-            # All tests that one process runs make nodes of the same few owners.
+            # All tests of one process create nodes of the same few owners.
             "NODE_QUOTA": "100000",
             **settings,
         }
 
     @property
     def log(self) -> str:
-        """What it has logged so far."""
+        """Return its log so far."""
         return (self.directory / "frontend.log").read_text()
 
     def probe(self, path: str) -> tuple[int, str]:

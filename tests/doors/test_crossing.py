@@ -1,4 +1,4 @@
-"""One item through two doors: what each makes of what another has taken in, for all pairs of doors and all kinds of payloads.
+"""One item through two doors: content and headers survive for all pairs of doors and all kinds of payloads.
 
 The XMPP door takes part without its server: its translators over a core of this process.
 """
@@ -37,7 +37,7 @@ ELEMENT, JSON, TEXT, BYTES = "application/xml", "application/json", "text/plain;
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is published, and what is to be read everywhere."""
+    """What is published, and what every door must return."""
 
     body: bytes
     kind: str
@@ -56,7 +56,7 @@ ITEMS = (
     Item(b"", BYTES),
     Item(b"plain", "application/octet-stream", headers=(), key=""),
 )
-"""XML of XMPP's own form, XML of others, XML that is none, JSON, text, bytes, nothing, and what says nothing of itself."""
+"""XML of XMPP's own form, other XML, malformed XML, JSON, text, bytes, nothing, and bytes without a type."""
 
 
 class Xmpp:
@@ -116,11 +116,11 @@ class Rest:
     """The door as a process."""
 
     def __init__(self, frontend: RestFrontend) -> None:
-        """Ask this one."""
+        """Use this frontend."""
         self._frontend = frontend
 
     def send(self, node: str, item: Item) -> None:
-        """Publish over HTTP, under an id: so nothing is a message, too."""
+        """Publish over HTTP, under an id: so an empty body is a message, too."""
         told = {"Content-Type": item.kind, **{f"Item-{name}": text for name, text in item.headers}}
         said = [(name.encode(), text.encode()) for name, text in told.items()]
         if item.key:
@@ -130,7 +130,7 @@ class Rest:
         assert done.status_code == 200, done.text
 
     def check(self, node: str, items: tuple[Item, ...]) -> None:
-        """Look at the messages of a log, and at each one's content."""
+        """Read the messages of a log, and each one's content."""
         with client(self._frontend, Accept="application/json") as http:
             shown = http.get(f"/queues/{node}").json()["messages"]
             keys = [each["group_key"] for each in http.get(f"/surveys/{node}").json()["items"]]
@@ -147,7 +147,7 @@ class Amqp:
     """The door as a process."""
 
     def __init__(self, frontend: AmqpFrontend) -> None:
-        """Ask this one."""
+        """Use this frontend."""
         self._frontend = frontend
 
     def send(self, node: str, item: Item) -> None:
@@ -163,7 +163,7 @@ class Amqp:
             producer(connection, node).send(message)
 
     def check(self, node: str, items: tuple[Item, ...]) -> None:
-        """Read it from its begin."""
+        """Read it from the start."""
         with connected(self._frontend) as connection:
             receiver = consumer(connection, node, annotations(offset=symbol("@earliest")), credit=50)
             for item in items:
@@ -181,7 +181,7 @@ class Amqp:
 
 @pytest.fixture(scope="module")
 def redis() -> Iterator[RedisServer]:
-    """Give a server for these tests alone."""
+    """Provide a server for these tests alone."""
     with RedisServer(binary=valkey_binary()) as server:
         yield server
 
@@ -195,7 +195,7 @@ def frontends(url: str) -> Iterator[tuple[RestFrontend, AmqpFrontend]]:
 
 @pytest.fixture(scope="module")
 def processes(redis: RedisServer) -> Iterator[tuple[RestFrontend, AmqpFrontend]]:
-    """Give the doors that are processes."""
+    """Return the doors that are processes."""
     with frontends(redis.url) as both:
         yield both
 
@@ -205,7 +205,7 @@ Doors = dict[str, Xmpp | Rest | Amqp]
 
 @pytest.fixture
 async def doors(redis: RedisServer, processes: tuple[RestFrontend, AmqpFrontend]) -> AsyncIterator[Doors]:
-    """Give all doors by their names."""
+    """Return all doors by their names."""
     door = Door()
     core = RedisCore(CommandSettings(redis_url=redis.url, node_quota=100_000), door)
     await core.start()
@@ -215,7 +215,7 @@ async def doors(redis: RedisServer, processes: tuple[RestFrontend, AmqpFrontend]
 
 @pytest.fixture
 async def log(redis: RedisServer) -> str:
-    """Give a new log."""
+    """Return a new log."""
     core = RedisCore(CommandSettings(redis_url=redis.url, node_quota=100_000), None)
     node = f"log-{token_hex(4)}"
     fields = {"{urn:xmpp:pubsub:queueing:0}enabled": ("0",), "stanzaq#retention_items": ("1000",)}
@@ -228,7 +228,7 @@ async def log(redis: RedisServer) -> str:
 
 @pytest.mark.parametrize("sender", ["xmpp", "rest", "amqp"])
 async def test_crosses(doors: Doors, log: str, sender: str) -> None:
-    """Issue 10: each kind of payload is at every door what it was where it came in, with type, headers and group key."""
+    """Issue 10: each kind of payload is the same at every door, with type, headers and group key."""
     for item in ITEMS:
         await _done(doors[sender].send, log, item)
     for door in doors.values():
@@ -236,7 +236,7 @@ async def test_crosses(doors: Doors, log: str, sender: str) -> None:
 
 
 async def _done(step: Callable[..., Awaitable[None] | None], *what: object) -> None:
-    """Do what a door does, without keeping the core of this process waiting."""
+    """Run a door's function without blocking the core of this process."""
     doing = step(*what) if asyncio.iscoroutinefunction(step) else asyncio.to_thread(step, *what)
     assert doing is not None
     await asyncio.wait_for(doing, 30)

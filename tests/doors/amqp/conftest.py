@@ -23,7 +23,7 @@ NewLog = Callable[..., str]
 
 
 def made(url: str, partitions: int = 1, *, queueing: bool = False, **options: str) -> str:
-    """Make a node that is Alice's; options by their wire names, with `__` for `#`."""
+    """Create a node of Alice's; options by their wire names, with `__` for `#`."""
     name = f"log{next(_NAMES)}"
     fields = {"stanzaq#partitions": (str(partitions),), "stanzaq#retention_items": ("1000000",)}
     fields |= {option.replace("__", "#"): (value,) for option, value in options.items()}
@@ -33,7 +33,7 @@ def made(url: str, partitions: int = 1, *, queueing: bool = False, **options: st
 
 
 async def _declare(settings: CommandSettings, name: str, fields: Mapping[str, tuple[str, ...]]) -> None:
-    # A core by hand: a command of `stanzaq` would set up the logs of the process that runs all these tests.
+    # A core by hand: a `stanzaq` command would configure the logs of the process that runs all these tests.
     core = RedisCore(settings, None)
     try:
         assert await core.ask(Declare(name, Jid(ALICE), fields)) == Declared(name)
@@ -43,28 +43,28 @@ async def _declare(settings: CommandSettings, name: str, fields: Mapping[str, tu
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[RedisServer]:
-    """Give a server for these tests alone."""
+    """Provide a server for these tests alone."""
     with RedisServer(binary=valkey_binary()) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def frontend(redis: RedisServer) -> Iterator[AmqpFrontend]:
-    """Give a frontend as most tests want it."""
+    """Provide a frontend with common settings."""
     with AmqpFrontend(redis.url) as server:
         yield server
 
 
 @pytest.fixture
 def alice(frontend: AmqpFrontend) -> Iterator[BlockingConnection]:
-    """Give a connection of the one who owns the logs."""
+    """Return a connection of the owner of the logs."""
     with connected(frontend) as connection:
         yield connection
 
 
 @pytest.fixture
 def new_log(redis: RedisServer) -> NewLog:
-    """Give a way to make nodes."""
+    """Return a function that creates nodes."""
 
     def make(partitions: int = 1, *, queueing: bool = False, **options: str) -> str:
         return made(redis.url, partitions, queueing=queueing, **options)

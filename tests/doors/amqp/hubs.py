@@ -1,4 +1,4 @@
-"""Clients of Event Hubs as Azure's SDK for Python has them. Knows how they connect; must not know what a test asks."""
+"""Clients of Event Hubs by Azure's SDK for Python. Knows how they connect; must not know what a test asks."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from tests.doors.frontend import ALICE, BOB
 
 KEY, BOBS_KEY = "alices-key-of-forty-characters-and-more!", "bobs-key-of-forty-characters-and-more!!!"
 _LOOK_SECONDS = 0.005
-"""How long the SDK waits for bytes each time; whatever it does ends with that."""
+"""How long the SDK waits for bytes each time, and so for anything else."""
 
 
 class _Clock:
@@ -41,7 +41,7 @@ def address(frontend: AmqpFrontend, hub: str, name: str = "alice", key: str = KE
 
 @contextmanager
 def sending(connection: str, **options: Any) -> Iterator[EventHubProducerClient]:  # noqa: ANN401  (the SDK's)
-    """Connect one who sends, without tries of its own."""
+    """Connect a producer without retries."""
     client = EventHubProducerClient.from_connection_string(
         connection, retry_total=0, socket_timeout=_LOOK_SECONDS, **options
     )
@@ -58,12 +58,12 @@ def send(client: EventHubProducerClient, *bodies: str | bytes, **where: Any) -> 
 
 
 def body(event: Any) -> str:  # noqa: ANN401  (what the SDK says of it may be none)
-    """Give what is in an event as text, whatever it is."""
+    """Return the content of an event as text."""
     return b"".join(event.body).decode(errors="replace")
 
 
 class _Client(EventHubConsumerClient):
-    """One whose links do not ping: the threads that do take a second each to end."""
+    """A client whose links do not ping: the threads for that take a second each to end."""
 
     def _create_consumer(self, *wanted: Any, **more: Any) -> EventHubConsumer:  # noqa: ANN401  (the SDK's)
         link: EventHubConsumer = super()._create_consumer(*wanted, **more)
@@ -72,7 +72,7 @@ class _Client(EventHubConsumerClient):
 
 
 class Reader:
-    """One who receives until it is closed: events of the SDK with their partitions, and what went wrong."""
+    """A consumer that receives until it is closed: events of the SDK with their partitions, and errors."""
 
     def __init__(self, connection: str, group: str = "$Default", tries: int = 0, **wanted: Any) -> None:  # noqa: ANN401  (the SDK's)
         """Begin."""
@@ -102,15 +102,15 @@ class Reader:
 
     @property
     def bodies(self) -> list[str]:
-        """What it has got, in order."""
+        """Return the bodies received so far, in order."""
         return [body(event) for _, event in self.events]
 
     def of(self, partition: str) -> list[str]:
-        """Give what it has got of one partition."""
+        """Return the events of one partition."""
         return [body(event) for number, event in self.events if number == partition]
 
     def until(self, done: Callable[["Reader"], bool]) -> None:
-        """Wait until that is so."""
+        """Wait until this is true."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not done(self):
             assert time.monotonic() < deadline, (self.bodies, self.errors)

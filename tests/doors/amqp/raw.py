@@ -1,4 +1,4 @@
-"""A client by hand: bytes of SASL and of AMQP as a test wants them, also such as no library would send."""
+"""A client by hand: bytes of SASL and of AMQP, also such as no library would send."""
 
 import socket
 import struct
@@ -40,7 +40,7 @@ def performative(code: int, *fields: bytes) -> bytes:
 
 
 def framed(body: bytes, *, channel: int = 0, kind: int = 0, offset: int = 2) -> bytes:
-    """Write a frame around whatever it is."""
+    """Write a frame with any body."""
     return struct.pack(">IBBH", len(body) + 8, offset, kind, channel) + body
 
 
@@ -69,7 +69,7 @@ BEGIN = frame(0x11, NULL, ZERO, uint(2**31 - 1), uint(2**31 - 1))
 
 
 def connected(frontend: AmqpFrontend) -> socket.socket:
-    """Say who connects, and the header of AMQP, by hand."""
+    """Authenticate, and write the header of AMQP, by hand."""
     line = frontend.raw()
     line.sendall(plain())
     line.recv(4096)
@@ -102,7 +102,7 @@ def transfer(handle: int, number: int | None, tag: bytes | None, *more: bytes) -
 
 
 def until(line: socket.socket, sign: bytes) -> bytes:
-    """Read until that has come."""
+    """Read until these bytes have come."""
     found = b""
     while sign not in found:
         piece = line.recv(65_536)

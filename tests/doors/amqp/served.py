@@ -39,16 +39,16 @@ class AmqpFrontend(DoorFrontend):
 
     @property
     def memory_bytes(self) -> int:
-        """What it has of the machine's memory."""
+        """Return its resident memory."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def raw(self) -> socket.socket:
-        """Connect without a word."""
+        """Connect a plain socket."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS)
 
 
 class With(LinkOption):
-    """Properties, and what else a link is to ask for."""
+    """Properties, filters and capabilities to request for a link."""
 
     def __init__(self, *, copies: bool = False, **properties: Any) -> None:
         """Take properties by their names, with `_` for `-` and without `event-streams-`."""
@@ -58,7 +58,7 @@ class With(LinkOption):
         }
 
     def apply(self, link: proton.Link) -> None:
-        """Ask for it."""
+        """Request them."""
         if self._properties:
             link.properties = self._properties
         if self._copies:
@@ -79,17 +79,17 @@ def sql(text: str, *, by_number: bool = False) -> Filter:
 
 
 def told(link: proton.Link) -> dict[str, Any]:
-    """Give the properties that the other side has said."""
+    """Return the properties that the other side has sent."""
     return {str(name): value for name, value in (link.remote_properties or {}).items()}
 
 
 def arrived(receiver: BlockingReceiver) -> int:
-    """Count what has come and was not taken."""
+    """Count the messages that have come and were not received."""
     return len(receiver.fetcher.incoming) if receiver.fetcher else 0
 
 
 def offered(connection: BlockingConnection) -> list[Any]:
-    """Give the capabilities that the other side has."""
+    """Return the other side's capabilities."""
     return list(connection.conn.remote_offered_capabilities or []) if connection.conn else []
 
 
@@ -117,14 +117,14 @@ def marks(message: Message) -> dict[str, Any]:
 
 
 def producer(connection: BlockingConnection, address: str, options: Any = None) -> BlockingSender:
-    """Attach a sender under a name of its own."""
+    """Attach a sender under a new name."""
     return connection.create_sender(address, name=f"out{next(_NAMES)}", options=options)
 
 
 def consumer(
     connection: BlockingConnection, address: str, options: Any = None, credit: int = 10, name: str = ""
 ) -> BlockingReceiver:
-    """Attach a receiver, under a name of its own unless one is given."""
+    """Attach a receiver, under a new name unless one is given."""
     return connection.create_receiver(address, credit=credit, name=name or f"in{next(_NAMES)}", options=options)
 
 

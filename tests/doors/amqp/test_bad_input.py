@@ -1,4 +1,4 @@
-"""Bad input: a clear condition for who sends it, a bound to what it costs, and every other connection goes on."""
+"""Bad input: a clear condition for its sender, a bounded cost, and every other connection continues."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ SOUND = b"".join([b"AMQP\x03\x01\x00\x00", b"\x00\x00\x00\x10\x02\x01\x00\x00", 
 
 @pytest.fixture(autouse=True)
 def others(frontend: AmqpFrontend, new_log: NewLog) -> Iterator[None]:
-    """Hold each test to this: another connection goes on, from before it to after it, and nothing of ours has failed."""
+    """In each test another connection works, before it and after it, and no error of ours is logged."""
     log = new_log()
     with connected(frontend) as another:
         receiver, sender = consumer(another, log), producer(another, log)
@@ -70,7 +70,7 @@ def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_addresses(alice: BlockingConnection, new_log: NewLog) -> None:
-    """A node that is not there, or no address at all, is refused by name; queues take messages too."""
+    """An unknown node, or no address at all, is refused by name; queues accept messages too."""
     queue = new_log(queueing=True)
     for making, address, condition in (
         (producer, "nowhere", "not-found"),
@@ -84,7 +84,7 @@ def test_addresses(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_big_messages(alice: BlockingConnection, frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """What is over the node's limit is rejected; what is over any node's, ends the link; neither stays in memory."""
+    """A message over the node's limit is rejected; one over any node's ends the link; neither stays in memory."""
     log = new_log(pubsub__max_payload_size="100")
     sender = producer(alice, log)
     with pytest.raises(SendException):
@@ -99,7 +99,7 @@ def test_big_messages(alice: BlockingConnection, frontend: AmqpFrontend, new_log
 
 
 def test_what_nobody_can_read(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
-    """An entry that is no envelope is passed over, with and without a filter that looks into it; what follows arrives."""
+    """An entry that is no envelope is skipped, with and without a filter on its content; later ones arrive."""
     log = new_log()
     asyncio.run(_publish(redis.url, log, b"garbage"))
     send(producer(alice, log), "after it")
@@ -116,7 +116,7 @@ async def _publish(url: str, node: str, envelope: bytes) -> None:
 
 
 def test_never_ending_deliveries(frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """A delivery that goes on for ever ends its link; many that are begun end theirs too, and memory stays bounded."""
+    """A delivery without an end ends its link; many unfinished ones end theirs too, and memory stays bounded."""
     log = new_log()
     before = frontend.memory_bytes
     line = opened(frontend)
@@ -137,7 +137,7 @@ def test_never_ending_deliveries(frontend: AmqpFrontend, new_log: NewLog) -> Non
 
 
 def test_garbage_for_messages(frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """Bytes that are no message are rejected with a decode error, each for itself, and the link goes on."""
+    """Bytes that are no message are rejected with a decode error, one by one, and the link continues."""
     log = new_log()
     line = opened(frontend)
     line.sendall(attach("l", 0, log))
@@ -162,7 +162,7 @@ def test_garbage_for_messages(frontend: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_greed(alice: BlockingConnection, frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """A client that grants 2^31 credit and reads nothing is sent what its sockets take, and costs no more memory."""
+    """A client that grants 2^31 credit and reads nothing gets what its sockets take, and costs no more memory."""
     log = new_log()
     sender = producer(alice, log)
     for _ in range(150):
@@ -183,7 +183,7 @@ def test_greed(alice: BlockingConnection, frontend: AmqpFrontend, new_log: NewLo
 
 
 def test_duplicate_names(frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """Two links of one name end the connection that has them."""
+    """Two links of one name end their connection."""
     log = new_log()
     line = opened(frontend)
     line.sendall(attach("l", 0, log) + attach("l", 1, log))
@@ -191,7 +191,7 @@ def test_duplicate_names(frontend: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_many_links(frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """E25: more links than a connection may have are refused; those it has go on."""
+    """E25: links beyond a connection's limit are refused; the others continue."""
     log = new_log()
     line = opened(frontend)
     line.sendall(b"".join(attach(f"l{number}", number, log) for number in range(256)))
@@ -204,7 +204,7 @@ def test_many_links(frontend: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_noise(frontend: AmqpFrontend) -> None:
-    """Random bytes at any point end the connection that they came over; so does a frame that is longer than may be."""
+    """Random bytes at any point end their connection; so does a frame that is too long."""
     source = random.Random(254)
     for number in range(60):
         line = frontend.raw()
@@ -222,7 +222,7 @@ def test_noise(frontend: AmqpFrontend) -> None:
 
 
 def test_wrong_passwords(frontend: AmqpFrontend) -> None:
-    """A wrong password ends the connection, a thousand times over; a right one is believed meanwhile."""
+    """A wrong password ends the connection, a thousand times over; a right one works meanwhile."""
     lines = []
     for _ in range(10):
         for _ in range(100):
@@ -268,7 +268,7 @@ BELIEVED = performative(0x44, b"\x50\x00")
     ],
 )
 def test_unknown_peers(frontend: AmqpFrontend, said: bytes) -> None:
-    """Who does not say who they are is told what is wanted, and is let go; ANONYMOUS is not taken unless it is set."""
+    """A client without credentials is told which mechanisms there are, and disconnected; ANONYMOUS works only if configured."""
     line = frontend.raw()
     line.sendall(said)
     found = heard(line)
@@ -277,7 +277,7 @@ def test_unknown_peers(frontend: AmqpFrontend, said: bytes) -> None:
 
 
 def test_too_many_connections(redis: RedisServer) -> None:
-    """Connections beyond the most there may be are closed at once; the others go on."""
+    """Connections beyond the limit are closed at once; the others continue."""
     with AmqpFrontend(redis.url, AMQP_CONNECTIONS="2") as small, connected(small), connected(small):
         line = small.raw()
         assert heard(line) == b""

@@ -1,4 +1,4 @@
-"""The commands and programs of docs/amqp.md do what they say, as they stand there."""
+"""The commands and programs of docs/amqp.md work as written."""
 
 import os
 import re
@@ -22,13 +22,13 @@ PATIENCE_SECONDS = 60.0
 
 
 def blocks(language: str) -> list[str]:
-    """Give the blocks of the page in a language, in their order."""
+    """Return the page's blocks of a language, in order."""
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
 @contextmanager
 def served(commands: str, redis: RedisServer, directory: Path) -> Iterator[int]:
-    """Run the commands of a server, and give its port."""
+    """Run the commands of a server, and return its port."""
     port, own = free_port(), {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
     own |= {"PATH": f"{Path(sys.executable).parent}:{own['PATH']}", "STANZAQ_AMQP_BIND": f"127.0.0.1:{port}"}
     script = "set -eu\n" + commands.replace("redis://127.0.0.1:6379/0", redis.url)
@@ -49,14 +49,14 @@ def served(commands: str, redis: RedisServer, directory: Path) -> Iterator[int]:
 
 
 def listens(port: int) -> bool:
-    """Tell whether anybody does."""
+    """Return whether anybody listens."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
 
 
 def said(port: int, directory: Path, *command: str, program: str) -> str:
-    """Run a program; gives what it writes."""
+    """Run a program; return its output."""
     program = program.replace("127.0.0.1:5672", f"127.0.0.1:{port}")
     done = subprocess.run(
         [*command, program], cwd=directory, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
@@ -66,13 +66,13 @@ def said(port: int, directory: Path, *command: str, program: str) -> str:
 
 
 def test_programs(redis: RedisServer, tmp_path: Path) -> None:
-    """Each ends well: a log and a queue by proton, and the same log as a hub by both SDKs."""
+    """Each succeeds: a log and a queue by proton, and the same log as a hub by both SDKs."""
     (plain, hubs), (log, queue, sends), (receives,) = blocks("sh"), blocks("python"), blocks("js")
     with served(plain, redis, tmp_path) as port:
         found = said(port, tmp_path, sys.executable, "-c", program=log + queue)
         assert "an event " in found and "event-streams-offset" in found
         assert "a job 0 " in found and "x-opt-stanzaq-lock" in found
-    # npm's packages are found from where a program is.
+    # npm's packages are found from the folder of a program.
     (tmp_path / "node_modules").symlink_to(ROOT / ".venv" / "tools" / "node_modules")
     with served(hubs, redis, tmp_path) as port:
         assert "'partition_ids': ['0']" in said(port, tmp_path, sys.executable, "-c", program=sends)
@@ -81,12 +81,12 @@ def test_programs(redis: RedisServer, tmp_path: Path) -> None:
 
 
 def test_conditions() -> None:
-    """The page has what a producer or a consumer may meet; the table of the door has every problem."""
+    """The page has every condition that a producer or a consumer may get; the door's table has every problem."""
     told = {
         "amqp:not-found", "amqp:unauthorized-access", "amqp:resource-locked", "amqp:link:stolen", "amqp:invalid-field",
         "amqp:not-implemented", "amqp:decode-error", "amqp:link:message-size-exceeded", "amqp:resource-limit-exceeded",
     }  # fmt: skip
     assert told <= set(CONDITION.values()) and all(f"`{each}`" in PAGE for each in told)
-    # And what AMQP itself calls an error.
+    # And the errors of AMQP itself.
     own = {errors.FRAMING, errors.ILLEGAL_STATE, errors.HANDLE_IN_USE, errors.UNATTACHED_HANDLE, errors.TRANSFER_LIMIT}
     assert all(f"`{each}`" in PAGE for each in own)

@@ -1,4 +1,4 @@
-"""Rows of the draft that no other test here is about, each by its number, on the wire."""
+"""Rows of the draft that no other test here covers, each by its number, on the wire."""
 
 import time
 
@@ -29,16 +29,16 @@ EARLIEST = symbol("@earliest")
 
 
 class Capabilities(LinkOption):
-    """Capabilities, and properties, that nobody has heard of."""
+    """Unknown capabilities and properties."""
 
     def apply(self, link: Link) -> None:
-        """Ask for them."""
+        """Request them."""
         link.source.capabilities.put_object([symbol("x-no-such-capability")])
         link.properties = {symbol("x-no-such-property"): "x"}
 
 
 def test_e1_state_is_the_links(alice: BlockingConnection, frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """E1: what becomes of a delivery at one receiver changes nothing for another, nor in the log."""
+    """E1: the outcome of a delivery at one receiver changes nothing for another, nor in the log."""
     log = new_log()
     send(producer(alice, log), *"abc")
     first = consumer(alice, log, annotations(offset=EARLIEST))
@@ -53,7 +53,7 @@ def test_e1_state_is_the_links(alice: BlockingConnection, frontend: AmqpFrontend
 
 
 def test_e4_defaults_for_what_is_not_known(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E4: capabilities and properties that are not the draft's change nothing, and are not answered as if they held."""
+    """E4: unknown capabilities and properties change nothing, and are not answered as if they were granted."""
     log = new_log()
     receiver = consumer(alice, log, [Capabilities(), annotations(offset=EARLIEST)])
     assert told(receiver.link) == {"event-streams-partition": "0"}
@@ -62,7 +62,7 @@ def test_e4_defaults_for_what_is_not_known(alice: BlockingConnection, new_log: N
 
 
 def test_e7_e8_no_other_partition(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E5, E7, E8: of partitions under one address a link gets the one that it asks for, or none."""
+    """E5, E7, E8: of several partitions under one address a link gets the one that it requests, or none."""
     log = new_log(2)
     for making in (producer, consumer):
         for number in ("0", "1"):
@@ -72,7 +72,7 @@ def test_e7_e8_no_other_partition(alice: BlockingConnection, new_log: NewLog) ->
 
 
 def test_e11_e26_e27_what_an_attach_is_answered(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E11, E26, E27, EX12: partition, group and epoch are returned in the types that the draft gives them; 0 will do."""
+    """E11, E26, E27, EX12: partition, group and epoch are returned in the draft's types; 0 is accepted."""
     log = new_log()
     said = told(consumer(alice, log, With(consumer_group="g", epoch=0)).link)
     assert said == {"event-streams-partition": "0", "event-streams-consumer-group": "g", "event-streams-epoch": 0}
@@ -85,7 +85,7 @@ def test_e11_e26_e27_what_an_attach_is_answered(alice: BlockingConnection, new_l
 
 
 def test_e12_a_message_for_another_partition(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E12: it is rejected on a link of a partition and goes nowhere; on one of none it goes there, or is rejected."""
+    """E12: a message for another partition is rejected on a link of a partition; elsewhere it goes there, or is rejected."""
     log = new_log(2)
     receivers = [consumer(alice, log, [With(partition=symbol(str(number)))]) for number in (0, 1)]
     bound, free = producer(alice, log, With(partition=symbol("0"))), producer(alice, log)
@@ -134,7 +134,7 @@ def test_e14_e15_the_key_is_an_annotation(alice: BlockingConnection, new_log: Ne
 
 
 def test_e20_reserved_offsets(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E20, EX5: `@earliest` stands before whatever there is and `@latest` after it, in both filters."""
+    """E20, EX5: `@earliest` is before every entry and `@latest` after it, in both filters."""
     log = new_log()
     sender = producer(alice, log)
     send(sender, *"ab")
@@ -147,7 +147,7 @@ def test_e20_reserved_offsets(alice: BlockingConnection, new_log: NewLog) -> Non
 
 
 def test_e22_e24_filters_say_where_to_begin(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E22, E24, EX2, EX9: retained events are asked from the earliest on; from the first that satisfies it all follow."""
+    """E22, E24, EX2, EX9: retained events are read from the earliest on; all follow the first that satisfies the filter."""
     log = new_log()
     sender = producer(alice, log)
     for number, size in enumerate((1, 12, 3)):
@@ -163,7 +163,7 @@ def test_e22_e24_filters_say_where_to_begin(alice: BlockingConnection, new_log: 
 
 
 def test_ex3_an_offset_is_a_text_in_quotes(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E17, EX3: what is no offset is refused in both filters, so is one without quotes, and nobody is given another's log."""
+    """E17, EX3: a wrong offset is refused in both filters, so is one without quotes, and nobody reads another's log."""
     log = new_log()
     for wrong in (
         sql("d.event-streams-offset > 'a4c5'"),

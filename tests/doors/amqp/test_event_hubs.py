@@ -1,4 +1,4 @@
-"""The Event Hubs profile, by an SDK that nobody here has written: send, receive from a place, resume, steal, refuse."""
+"""The Event Hubs profile, with a third-party SDK: send, receive from a position, resume, steal, refuse."""
 
 import signal
 import time
@@ -29,7 +29,7 @@ from tests.doors.amqp.served import AmqpFrontend, annotations, connected, consum
 
 @pytest.fixture(scope="module")
 def hubs(redis: RedisServer) -> Iterator[AmqpFrontend]:
-    """Give a frontend that knows shared keys."""
+    """Provide a frontend with shared keys."""
     with AmqpFrontend(redis.url, AMQP_EVENT_HUBS_KEYS=KEYS) as frontend:
         yield frontend
 
@@ -45,7 +45,7 @@ def status(answers: BlockingReceiver) -> int:
 
 
 def test_events(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """EX6, E13, E16: batches, keys and single events come as they were sent, with their places; over the draft's links too."""
+    """EX6, E13, E16: batches, keys and single events arrive as sent, with their positions; over the draft's links too."""
     log = new_log(2)
     with sending(address(hubs, log)) as client:
         found = client.get_eventhub_properties()
@@ -87,7 +87,7 @@ def test_events(hubs: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_places(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """E22, EX4, EX9: from an offset, a sequence number or a time on, with it or after it, or from the end."""
+    """E22, EX4, EX9: from an offset, a sequence number or a time on, inclusive or exclusive, or from the end."""
     log = new_log(8)
     with sending(address(hubs, log)) as client, reading(address(hubs, log)) as reader:
         for partition in map(str, range(8)):
@@ -116,7 +116,7 @@ def test_places(hubs: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_resumes(redis: RedisServer, new_log: NewLog) -> None:
-    """E19, Guarantee 1: when its frontend goes, an SDK goes on at the next one after what it has had."""
+    """E19, Guarantee 1: when its frontend stops, an SDK continues after its last event."""
     log = new_log()
     first = AmqpFrontend(redis.url, AMQP_EVENT_HUBS_KEYS=KEYS)
     with first:
@@ -135,7 +135,7 @@ def test_resumes(redis: RedisServer, new_log: NewLog) -> None:
 
 
 def test_owner_levels(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """EX13, EX14, E28: as high a level takes over, a lower one is refused, and one without gives way."""
+    """EX13, EX14, E28: an equal or higher level takes over, a lower one is refused, and one without is replaced."""
     log = new_log()
     with sending(address(hubs, log)) as client, reading(address(hubs, log)) as plain:
         send(client, "a")
@@ -158,7 +158,7 @@ def test_owner_levels(hubs: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_batches(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """E14, Guarantee 7: a batch is of one partition, refused as a whole, and told from an event that only looks like one."""
+    """E14, Guarantee 7: a batch has one partition, is refused as a whole, and differs from an event that only looks like one."""
     log = new_log(3, pubsub__max_payload_size="1000")
     with sending(address(hubs, log)) as client:
         with pytest.raises(EventDataSendError, match="more than 1000 bytes"):
@@ -180,7 +180,7 @@ def test_batches(hubs: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def signed(path: str, seconds: float, key: str = KEY, name: str = "alice") -> str:
-    """Sign a token that ends so soon, and give what a connection string has in the place of a key."""
+    """Sign a token that expires so soon, and return what a connection string has instead of a key."""
     token = generate_sas_token(  # type: ignore[no-untyped-call]
         f"sb://some.where/{path}", name, key, int(time.time() + seconds)
     )
@@ -193,7 +193,7 @@ def by_token(frontend: AmqpFrontend, hub: str, token: str) -> str:
 
 
 def test_tokens(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """P1, Guarantee 7: a token opens what it says, for whom it is signed, until it ends; one that is not signed opens nothing."""
+    """P1, Guarantee 7: a token grants its scope to its JID until it expires; an unsigned one grants nothing."""
     log = new_log()
     with sending(by_token(hubs, log, signed(log, 60))) as client:
         send(client, "a")
@@ -221,7 +221,7 @@ def test_tokens(hubs: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_ends_with_its_token(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """P1: a link ends when no token opens it any more, and with the last token the connection; another JID's is not taken."""
+    """P1: a link ends when its tokens have expired, and the connection with the last token; another JID's is refused."""
     log, other = new_log(), new_log()
     connection = BlockingConnection(f"amqp://127.0.0.1:{hubs.port}", timeout=20, allowed_mechs="ANONYMOUS")
     asking, answers = producer(connection, "$cbs"), consumer(connection, "$cbs")
@@ -244,7 +244,7 @@ def test_ends_with_its_token(hubs: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_refusals(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """P9, Guarantee 7: what a JID may not, and what there is not, is refused by its name."""
+    """P9, Guarantee 7: forbidden and unknown addresses are refused by name."""
     log = new_log(stanzaq__groups="one $default", pubsub__publish_model="publishers", pubsub__access_model="whitelist")
     queue = new_log(queueing=True)
     bobs = {"name": "bob-1", "key": BOBS_KEY}
@@ -273,7 +273,7 @@ def test_refusals(hubs: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_without_a_token(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """Guarantee 7: who shows no token attaches nothing; what is no request is refused; passwords go on."""
+    """Guarantee 7: without a token nothing is attached; a malformed request is refused; passwords keep working."""
     log = new_log()
     nobody = BlockingConnection(f"amqp://127.0.0.1:{hubs.port}", timeout=20, allowed_mechs="ANONYMOUS")
     for name in (log, "$management", f"{log}/ConsumerGroups/g/Partitions/0"):

@@ -34,7 +34,7 @@ connection = BlockingConnection(f"amqp://127.0.0.1:{port}", timeout=20, user=ALI
 consumer(connection, log, With(consumer_group="g", epoch=7))
 os._exit(0)
 """
-"""A consumer whose process ends without a word."""
+"""A consumer whose process ends without closing."""
 
 
 def owner(connection: BlockingConnection, log: str, group: str = "g", **wanted: Any) -> BlockingReceiver:  # noqa: ANN401  (of any type)
@@ -43,7 +43,7 @@ def owner(connection: BlockingConnection, log: str, group: str = "g", **wanted: 
 
 
 def test_epochs(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E26 to E29, EX13 to EX15: one reader for a group; a greater epoch takes over; with an orderly end it begins anew."""
+    """E26 to E29, EX13 to EX15: one reader for a group; a greater epoch takes over; an orderly end resets the epoch."""
     log = new_log()
     send(producer(alice, log), "a")
     first = owner(alice, log, epoch=7)
@@ -68,7 +68,7 @@ def test_epochs(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_bad_wishes(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E26, EX12: an epoch is a long from 0 on, of a group that may form."""
+    """E26, EX12: an epoch is a long from 0 on, of a valid group."""
     log = new_log(stanzaq__groups="one two")
     for condition, wanted in (
         ("amqp:not-found", With(consumer_group="three")),
@@ -86,7 +86,7 @@ def test_bad_wishes(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_free_partitions(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E10, EX19: who names no partition is given one that is free, and is refused when none is."""
+    """E10, EX19: a link without a partition gets a free one, and is refused when there is none."""
     log = new_log(3)
     given = {told(owner(alice, log).link)["event-streams-partition"] for _ in range(3)}
     assert given == {"0", "1", "2"}
@@ -95,7 +95,7 @@ def test_free_partitions(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_over_two_frontends(redis: RedisServer, frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """E28, EX11, EX16: it holds for whatever frontend; the one put out hears of it soon and is given nothing more meanwhile."""
+    """E28, EX11, EX16: it holds across frontends; the replaced link learns of it soon and gets nothing more meanwhile."""
     log = new_log()
     with AmqpFrontend(redis.url) as other, connected(frontend) as here, connected(other) as there:
         first = owner(here, log, epoch=1)
@@ -109,7 +109,7 @@ def test_over_two_frontends(redis: RedisServer, frontend: AmqpFrontend, new_log:
 
 
 def test_lost_connection(alice: BlockingConnection, frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """EX11, EX15: a connection that breaks frees the place and keeps the epoch."""
+    """EX11, EX15: a broken connection frees the slot and keeps the epoch."""
     log = new_log()
     subprocess.run([sys.executable, "-c", _DYING, str(frontend.port), log], check=True, timeout=30)
     deadline, epoch = time.monotonic() + 5, None

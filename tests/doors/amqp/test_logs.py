@@ -1,4 +1,4 @@
-"""Producers and consumers of a log, on the wire, with a client that others wrote: each MUST of the draft by its row."""
+"""Producers and consumers of a log, on the wire, with a third-party client: each MUST of the draft by its row."""
 
 import time
 from typing import Any
@@ -30,7 +30,7 @@ from tests.doors.frontend import BOB
 
 
 def test_from_now_on(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E3, E11, E13, E16: without an offset a receiver has what comes after its attach, with all annotations."""
+    """E3, E11, E13, E16: without an offset a receiver gets the events after its attach, with all annotations."""
     log = new_log()
     sender = producer(alice, log)
     send(sender, "before")
@@ -46,7 +46,7 @@ def test_from_now_on(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_times_to_come(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E3, E23, E24, EX9: where no event can be yet a link begins from now on, by either filter; a whole condition is kept to."""
+    """E3, E23, E24, EX9: with a time in the future a link begins from now on, by either filter; a whole condition is checked."""
     log = new_log()
     sender = producer(alice, log)
     send(sender, "before")
@@ -66,7 +66,7 @@ def test_times_to_come(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E2, E18, E20, E22, E23, EX5, EX6: the filter's offset or time is where it begins, by name and by number; it is echoed."""
+    """E2, E18, E20, E22, E23, EX5, EX6: a link begins at the filter's offset or time, by name and by number; it is echoed."""
     log = new_log()
     sender = producer(alice, log)
     send(sender, "a", "b")
@@ -98,7 +98,7 @@ def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_sql_filters(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E22, E24, EX2, EX4, EX9: after an offset or from it on, and what has to be asked of each event, by name and by number."""
+    """E22, E24, EX2, EX4, EX9: after an offset or from it on, and conditions on each event, by name and by number."""
     log = new_log()
     send(producer(alice, log), "a", "b", "c")
     found = [one(each) for each in [consumer(alice, log, annotations(offset=symbol("@earliest")))] for _ in range(3)]
@@ -117,7 +117,7 @@ def test_sql_filters(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_partitions(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E5 to E12, E14, EX1, EX10: a partition is asked for by the link or by the message, chosen by a key, and never another."""
+    """E5 to E12, E14, EX1, EX10: a partition is requested by the link or by the message, chosen by a key, and never another."""
     log = new_log(4)
     receivers = [consumer(alice, log, With(partition=symbol(str(number)))) for number in range(4)]
     assert [told(each.link)["event-streams-partition"] for each in receivers] == ["0", "1", "2", "3"]
@@ -155,7 +155,7 @@ def _waits(receiver: BlockingReceiver) -> bool:
 
 
 def test_the_same_message(alice: BlockingConnection, new_log: NewLog) -> None:
-    """A message comes out as it went in, whatever is in it; annotations of the hop before are gone (E13)."""
+    """A message arrives as it was sent, whatever is in it; annotations of the hop before are removed (E13)."""
     log = new_log()
     sender, receiver = producer(alice, log), consumer(alice, log)
     for sent in (
@@ -190,7 +190,7 @@ def test_the_same_message(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_credit_and_drain(alice: BlockingConnection, new_log: NewLog) -> None:
-    """No more comes than there is credit for; drained credit is used or given back at once."""
+    """No more comes than there is credit; drained credit is used or given back at once."""
     log = new_log()
     send(producer(alice, log), *"abcde")
     receiver = consumer(alice, log, annotations(offset=symbol("@earliest")), credit=0)
@@ -208,7 +208,7 @@ def test_credit_and_drain(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_many_frontends(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
-    """A frontend holds nothing: what one has taken in, those who wait at another have soon."""
+    """Consumers at one frontend soon get what another has accepted."""
     log = new_log(2)
     with AmqpFrontend(redis.url) as other, connected(other) as there:
         receiver = consumer(there, log, With(partition=symbol("1")))
@@ -232,7 +232,7 @@ def test_many_events(alice: BlockingConnection, frontend: AmqpFrontend, new_log:
 
 
 def test_information(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E19, EX17: a request to NODE/$info tells the partitions and how far each reaches; null where there is nothing."""
+    """E19, EX17: a request to NODE/$info returns the partitions and their extents; null where there is nothing."""
     log = new_log(2)
     send(producer(alice, log), "a", "b", partition="1")
     answers = alice.create_receiver(None, dynamic=True, name="answers")
@@ -258,12 +258,12 @@ def _both(offset: str, partition: str) -> list[object]:
 
 
 def test_capability(alice: BlockingConnection) -> None:
-    """EX18: the connection says what it can."""
+    """EX18: the connection offers its capability."""
     assert "AMQP_EVENT_STREAMS_V1_0" in [str(each) for each in offered(alice)]
 
 
 def test_gap(alice: BlockingConnection, new_log: NewLog) -> None:
-    """EX7: who asks for what went with the retention begins with the earliest, and is told."""
+    """EX7: a start in the trimmed part begins with the earliest, and the receiver is told."""
     log = new_log(stanzaq__retention_items="2")
     sender, early = producer(alice, log), consumer(alice, log)
     send(sender, "a")

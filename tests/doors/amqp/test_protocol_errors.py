@@ -1,4 +1,4 @@
-"""What AMQP 1.0 calls an error of the peer, clause by clause, on the wire: each ends its connection by a condition."""
+"""Errors of the peer by AMQP 1.0, clause by clause, on the wire: each ends its connection by a condition."""
 
 import json
 import time
@@ -41,15 +41,15 @@ ENDS = (source(), target(types.string("log")))
 
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_fails(frontend: AmqpFrontend) -> Iterator[None]:
-    """Hold all of these to this: nothing of them is a fault of the frontend's own, or leaves a traceback."""
+    """In these tests the frontend logs no error of its own and no traceback."""
     yield
     errors = [line for line in map(json.loads, frontend.log.splitlines()) if line["level"] == "error"]
-    # Other tests have left what nobody can read.
+    # Other tests have left unreadable items.
     assert {each["event"] for each in errors} <= {"an item cannot be read"}
 
 
 def closed(said: bytes, condition: str) -> bool:
-    """Tell whether the connection was closed by the condition."""
+    """Return whether the connection was closed by the condition."""
     return CLOSE in said and f"amqp:{condition}".encode() in said
 
 
@@ -60,33 +60,33 @@ def _named(each: str | bytes) -> str:
 @pytest.mark.parametrize(
     ("said", "condition"),
     [
-        # §2.4.1: a connection begins with its open, on channel 0, and has one alone.
+        # §2.4.1: a connection begins with one open, on channel 0.
         (BEGIN, "illegal-state"),
         (OPEN + OPEN, "illegal-state"),
         (OPEN + BEGIN + OPEN, "illegal-state"),
         (frame(0x10, types.string("x"), channel=1), "connection:framing-error"),
-        # §2.7.1: who it is has to be said, and every peer takes 512 bytes.
+        # §2.7.1: the container id is required, and every peer accepts frames of 512 bytes.
         (frame(0x10), "invalid-field"),
         (frame(0x10, ZERO), "invalid-field"),
         (frame(0x10, types.string("x"), NULL, uint(511)), "invalid-field"),
         (frame(0x10, types.string("x"), NULL, ZERO), "invalid-field"),
         # §2.4.5: an idle time-out that cannot be kept.
         (frame(0x10, types.string("x"), NULL, NULL, NULL, uint(100)), "invalid-field"),
-        # §2.3.1: where a body begins, and how long a frame is.
+        # §2.3.1: the data offset, and the frame's size.
         (OPEN + framed(b"", offset=1), "connection:framing-error"),
         (OPEN + framed(b"", offset=3), "connection:framing-error"),
         (OPEN + b"\x00\x00\x00\x07\x02\x00\x00\x00", "connection:framing-error"),
         (OPEN + b"AMQP\x00\x01\x00\x00", "connection:framing-error"),
-        # §2.5.6, §2.8.18: what is sent before the session has a window.
+        # §2.5.6, §2.8.18: transfers before the session has a window.
         (OPEN + BEGIN + attach("l", 0, "log") + transfer(0, 0, b"t"), "session:window-violation"),
-        # §2.3.2, part 5 §5.3.1: frames of SASL are over, and of others nothing is known.
+        # §2.3.2, part 5 §5.3.1: SASL frames after SASL, and unknown frame types.
         (OPEN + framed(performative(0x41, types.symbol("PLAIN")), kind=1), "connection:framing-error"),
         (OPEN + framed(performative(0x17), kind=7), "connection:framing-error"),
     ],
     ids=_named,
 )  # fmt: skip
 def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
-    """Part 2 §2.3 and §2.4: who does not begin as a connection begins is told so."""
+    """Part 2 §2.3 and §2.4: a peer that does not open a connection correctly is told so."""
     line = connected(frontend)
     line.sendall(said)
     assert closed(heard(line), condition)
@@ -95,7 +95,7 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
 @pytest.mark.parametrize(
     ("said", "condition"),
     [
-        # §2.7: what is no performative, or is not all there.
+        # §2.7: an unknown or incomplete performative.
         (frame(0x1A, NULL), "not-implemented"),
         (frame(0x99, NULL), "not-implemented"),
         (framed(b"\x00" + types.symbol("amqp:no-such:list") + types.listed([])), "not-implemented"),
@@ -107,14 +107,14 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
         (framed(b"\x00\x53\x17\xd0\xff\xff\xff\xff\x00\x00\x00\x01\x40"), "decode-error"),
         (framed(performative(0x17) + b"more"), "decode-error"),
         (frame(0x17, NULL, NULL), "decode-error"),
-        # §2.7.2, §2.5.1: a session has one channel of those that there may be.
+        # §2.7.2, §2.5.1: a session has one channel within the limit.
         (frame(0x11, channel=1), "invalid-field"),
         (BEGIN, "illegal-state"),
         (frame(0x11, NULL, ZERO, ZERO, ZERO, channel=64), "connection:framing-error"),
         (frame(0x11, b"\x60\x00\x05", ZERO, ZERO, ZERO, channel=1), "invalid-field"),
         (frame(0x17, channel=3), "not-allowed"),
         (frame(0x17) + attach("l", 0, "log"), "not-allowed"),
-        # §2.7.3: what an attach must say, and how.
+        # §2.7.3: the required fields of an attach, and their types.
         (frame(0x12), "invalid-field"),
         (frame(0x12, types.string("l"), NULL, FALSE), "invalid-field"),
         (frame(0x12, uint(5), ZERO, FALSE), "invalid-field"),
@@ -126,13 +126,13 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
         (frame(0x12, NO_TEXT, ZERO, FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO), "decode-error"),
         # Part 1 §1.6.23: a map has no key twice.
         (frame(0x12, types.string("l"), ZERO, TRUE, *[NULL] * 10, types.mapped([types.symbol("a"), ZERO] * 2)), "decode-error"),
-        # Part 3 §3.5.3, §3.5.4: an address is a text, and what stands beside it has its type.
+        # Part 3 §3.5.3, §3.5.4: an address is a text, and the other fields have their types.
         (frame(0x12, types.string("l"), ZERO, FALSE, NULL, NULL, source(), target(NO_TEXT), NULL, NULL, ZERO),
          "decode-error"),
         (frame(0x12, types.string("l"), ZERO, TRUE, NULL, NULL, source(NO_TEXT), target()), "decode-error"),
         (frame(0x12, types.string("l"), ZERO, TRUE, NULL, NULL, source(NULL, *[NULL] * 6, types.string("f")), target()),
          "invalid-field"),
-        # §2.7.3: a handle is of one link, also one whose name is another's.
+        # §2.7.3: a handle is of one link, also one with another link's name.
         (NO_LINK + NO_LINK.replace(b"\xa1\x01l", b"\xa1\x01m"), "session:handle-in-use"),
         (NO_LINK + frame(0x12, types.string("l"), uint(8), FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO), "invalid-field"),
         # §2.8.18: a handle of no link.
@@ -140,12 +140,12 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
         (transfer(9, 0, b"t"), "session:unattached-handle"),
         (frame(0x16, uint(9)), "session:unattached-handle"),
         (NO_LINK + frame(0x16, uint(7), TRUE) + frame(0x16, uint(7), TRUE), "session:unattached-handle"),
-        # §2.7.4: a flow of a link names it, and a session's own numbers are always there.
+        # §2.7.4: a flow of a link names it, and the session's own numbers are required.
         (frame(0x13, ZERO, uint(5), ZERO, uint(5), NULL, ZERO, uint(5)), "invalid-field"),
         (frame(0x13), "invalid-field"),
-        # §2.7.5: over a link messages go one way, and no more than the session's window has room for.
+        # §2.7.5: a link carries messages one way, and no more than the session's window allows.
         (frame(0x12, types.string("r"), uint(8), TRUE, NULL, NULL, *ENDS) + transfer(8, 0, b"t"), "illegal-state"),
-        # §2.7.6 to §2.7.9: what a disposition, a detach and an error must have.
+        # §2.7.6 to §2.7.9: required fields of a disposition, a detach and an error.
         (frame(0x15), "invalid-field"),
         (frame(0x15, TRUE, NULL), "invalid-field"),
         (frame(0x15, TRUE, ZERO, NULL, TRUE, ZERO), "invalid-field"),
@@ -158,7 +158,7 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
     ids=_named,
 )  # fmt: skip
 def test_performatives(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
-    """Part 2 §2.5 to §2.8: what cannot be read, lacks a field or is not of its type, and what refers to nothing."""
+    """Part 2 §2.5 to §2.8: unreadable performatives, missing fields, wrong types, and unknown references."""
     line = opened(frontend)
     line.sendall(said)
     assert closed(heard(line), condition)
@@ -170,7 +170,8 @@ BATCHES, RECEIVER_SECOND = b"\x70\x80\x01\x37\x00", b"\x50\x01"
 @pytest.mark.parametrize(
     ("said", "condition"),
     [
-        # §2.7.5: the first transfer of a delivery has an id and a tag of at most 32 bytes, and the others do not differ.
+        # §2.7.5: the first transfer of a delivery has an id and a tag of at most 32 bytes, and the others do not
+        # differ.
         (frame(0x14), "invalid-field"),
         (transfer(0, None, b"t"), "invalid-field"),
         (transfer(0, 0, None), "invalid-field"),
@@ -179,17 +180,17 @@ BATCHES, RECEIVER_SECOND = b"\x70\x80\x01\x37\x00", b"\x50\x01"
         (transfer(0, 0, b"t", ZERO, FALSE, TRUE) + transfer(0, 0, b"u", ZERO), "invalid-field"),
         (transfer(0, 0, b"t", ZERO, FALSE, TRUE) + transfer(0, 0, b"t", BATCHES), "invalid-field"),
         (transfer(0, 0, b"t") + transfer(0, 5, b"u"), "invalid-field"),
-        # What the attach has agreed on: the receiver settles first, and the sender nothing.
+        # As agreed by the attach: the receiver settles first, and the sender nothing.
         (transfer(0, 0, b"t", ZERO, FALSE, FALSE, RECEIVER_SECOND), "invalid-field"),
         (transfer(0, 0, b"t", ZERO, TRUE), "invalid-field"),
-        # A delivery that nobody has begun is not resumed, nor is it part of a transaction.
+        # An unknown delivery is not resumed, nor part of a transaction.
         (transfer(0, 0, b"t", ZERO, FALSE, FALSE, NULL, NULL, TRUE), "not-implemented"),
         (transfer(0, 0, b"t", ZERO, FALSE, FALSE, NULL, performative(0x34, types.binary(b"1"))), "not-implemented"),
     ],
     ids=_named,
 )
 def test_transfers(frontend: AmqpFrontend, new_log: NewLog, said: bytes, condition: str) -> None:
-    """Part 2 §2.7.5: a transfer that is none is refused."""
+    """Part 2 §2.7.5: an invalid transfer is refused."""
     line = opened(frontend)
     line.sendall(attach("l", 0, new_log()))
     until(line, CREDIT)
@@ -198,9 +199,9 @@ def test_transfers(frontend: AmqpFrontend, new_log: NewLog, said: bytes, conditi
 
 
 def test_as_it_should_be(frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
-    """Part 2: the same frames without a fault are taken, in parts and under any width of numbers; a handle may be used again.
+    """Part 2: correct frames are accepted, in parts and with any width of numbers; a handle may be used again.
 
-    An outcome after the end of its session is no fault: rhea sends it for a transfer that crosses the end.
+    An outcome after the end of its session is no error: rhea sends it for a transfer that crosses the end.
     """
     log = new_log()
     out = consumer(alice, log)
@@ -215,7 +216,7 @@ def test_as_it_should_be(frontend: AmqpFrontend, alice: BlockingConnection, new_
     until(line, b"\x00\x53\x16")
     line.sendall(attach("m", 0, log))
     until(line, CREDIT)
-    # One that is aborted is not there (§2.7.5).
+    # An aborted delivery does not exist (§2.7.5).
     line.sendall(
         transfer(0, 2, b"v", ZERO, FALSE, TRUE) + transfer(0, 2, b"v", ZERO, FALSE, FALSE, NULL, NULL, NULL, TRUE)
     )
@@ -227,7 +228,7 @@ def test_as_it_should_be(frontend: AmqpFrontend, alice: BlockingConnection, new_
 
 
 def test_more_than_credit(frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """Part 2 §2.6.7, §2.8.19: a link over which more comes than it has credit for is ended; its connection goes on."""
+    """Part 2 §2.6.7, §2.8.19: a link that receives more than its credit is ended; its connection continues."""
     line = opened(frontend)
     line.sendall(attach("l", 0, f"{new_log()}/$info"))
     until(line, b"\x52\x0a")
@@ -238,14 +239,14 @@ def test_more_than_credit(frontend: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_links_never_detached(frontend: AmqpFrontend) -> None:
-    """Guarantee 6: links that are refused, and never detached by who has asked for them, are no more than so many."""
+    """Guarantee 6: refused links that their peer never detaches are bounded."""
     line = opened(frontend)
     line.sendall(b"".join(attach(f"l{number}", number, "nowhere") for number in range(1_001)))
     assert closed(heard(line), "resource-limit-exceeded")
 
 
 def test_what_is_not_granted(alice: BlockingConnection, new_log: NewLog) -> None:
-    """Part 3 §3.5.3: an attach is answered with what is so: nothing is durable or outlives its link, a log is copied."""
+    """Part 3 §3.5.3: the answer to an attach has the actual values: nothing is durable or outlives its link, a log is copied."""
 
     class LinkOptions(LinkOption):
         def apply(self, link: Link) -> None:
@@ -262,7 +263,7 @@ def test_what_is_not_granted(alice: BlockingConnection, new_log: NewLog) -> None
 
 
 def test_no_longer_than_the_receiver_takes(alice: BlockingConnection, new_log: NewLog) -> None:
-    """Part 2 §2.7.3: nothing longer than a receiver's max-message-size is sent: a log's link ends, an item is for others."""
+    """Part 2 §2.7.3: nothing above a receiver's max-message-size is sent: a log's link ends, an item goes to others."""
 
     class Small(LinkOption):
         def apply(self, link: Link) -> None:
@@ -283,7 +284,7 @@ def test_no_longer_than_the_receiver_takes(alice: BlockingConnection, new_log: N
 
 
 def test_transactions(frontend: AmqpFrontend) -> None:
-    """Part 4 §4.1: who would declare transactions is told that there are none; the connection goes on."""
+    """Part 4 §4.1: declaring a transaction is refused; the connection continues."""
     line = opened(frontend)
     ends = source(), performative(0x30, types.symbol("amqp:local-transactions"))
     line.sendall(frame(0x12, types.string("l"), ZERO, FALSE, NULL, NULL, *ends, NULL, NULL, ZERO))
@@ -294,7 +295,7 @@ def test_transactions(frontend: AmqpFrontend) -> None:
 
 @pytest.mark.parametrize("ms", [500, 1_000])
 def test_idle(frontend: AmqpFrontend, ms: int) -> None:
-    """Part 2 §2.4.5: a peer that gives up after so long hears something that often, though there is nothing to say."""
+    """Part 2 §2.4.5: a peer with an idle time-out gets a frame that often, though there is nothing to send."""
     line = connected(frontend)
     line.sendall(frame(0x10, types.string("x"), NULL, NULL, NULL, uint(ms)))
     until(line, b"stanzaq")

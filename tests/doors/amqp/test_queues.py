@@ -1,4 +1,4 @@
-"""Queues over AMQP, by proton's blocking client: items are worked by link credit, outcomes are heard, nothing is held by two."""
+"""Queues over AMQP, by proton's blocking client: link credit hands out items, outcomes are applied, nothing is held twice."""
 
 import asyncio
 import os
@@ -51,12 +51,12 @@ from tests.doors.frontend import ALICE, BOB
 
 @pytest.fixture
 def queue(new_log: NewLog) -> str:
-    """Make a queue that tries items twice."""
+    """Create a queue that tries items twice."""
     return new_log(queueing=True, stanzaq__max_deliveries="2", stanzaq__retention_items="0")
 
 
 def ask(redis: RedisServer, command: Command) -> Result:
-    """Ask what no consumer can."""
+    """Run a command that no consumer has."""
 
     async def asked() -> Result:
         core = RedisCore(CommandSettings(redis_url=redis.url), None)
@@ -69,13 +69,13 @@ def ask(redis: RedisServer, command: Command) -> Result:
 
 
 def counts(redis: RedisServer, queue: str) -> tuple[int, int]:
-    """Count what waits and what is locked."""
+    """Count waiting and locked items."""
     found = ask(redis, Stats(queue, Jid(ALICE)))
     return (found.waiting, found.in_flight) if isinstance(found, Counted) else (0, 0)
 
 
 def come_to(found: Callable[[], object], wanted: object, seconds: float = 5.0) -> None:
-    """Wait until something is so."""
+    """Wait until this is true."""
     deadline = time.monotonic() + seconds
     while (last := found()) != wanted:
         assert time.monotonic() < deadline, last
@@ -83,7 +83,7 @@ def come_to(found: Callable[[], object], wanted: object, seconds: float = 5.0) -
 
 
 def worker(connection: BlockingConnection, queue: str, credit: int = 0, options: object = None) -> BlockingReceiver:
-    """Attach a receiver with so much credit and no more: a window of its own the client would renew as items come."""
+    """Attach a receiver with so much credit and no more: the client would renew a window of its own as items come."""
     receiver = consumer(connection, queue, options, credit=0)
     if credit:
         receiver.flow(credit)
@@ -97,13 +97,13 @@ def got(receiver: BlockingReceiver, count: int) -> list[str]:
 
 
 def quiet(receiver: BlockingReceiver, seconds: float = 0.4) -> None:
-    """Hold that nothing comes for a while."""
+    """Check that nothing comes for a while."""
     with pytest.raises(Timeout):
         receiver.connection.wait(lambda: arrived(receiver) > 0, timeout=seconds)
 
 
 def breathe(connection: BlockingConnection, seconds: float = 0.05) -> None:
-    """Let what was said go out."""
+    """Let pending frames go out."""
     with pytest.raises(Timeout):
         connection.wait(lambda: False, timeout=seconds)
 
@@ -116,7 +116,7 @@ def settle(receiver: BlockingReceiver, state: int | None, count: int = 1) -> Non
 
 
 def test_shared(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
-    """R1, R17: two links share a queue evenly, each item is one's, and none has more than it gave credit for, ever."""
+    """R1, R17: two links share a queue evenly, each item goes to one, and none ever has more than its credit."""
     queue = new_log(queueing=True)
     send(producer(alice, queue), *(str(number) for number in range(40)))
     assert counts(redis, queue) == (40, 0)
@@ -128,7 +128,7 @@ def test_shared(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConne
         assert counts(redis, queue) == (30, 10)
         settle(first, Delivery.ACCEPTED, 5)
         settle(second, Delivery.ACCEPTED, 2)
-        # Acknowledged without more credit: nothing takes their place.
+        # Acknowledged without more credit: nothing replaces them.
         come_to(lambda: counts(redis, queue), (30, 3))
         quiet(first)
         share: Counter[str] = Counter()
@@ -145,7 +145,7 @@ def test_shared(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConne
 
 
 def test_outcomes(redis: RedisServer, alice: BlockingConnection, queue: str) -> None:
-    """Q32, part 3 §3.4: accepted is done, released was no try, modified and failed was one, rejected is dead with its reason."""
+    """Q32, part 3 §3.4: accepted is done, released is no try, modified and failed is one, rejected is dead-lettered."""
     send(producer(alice, queue), *"abcd")
     one, other = worker(alice, queue, 4), worker(alice, queue)
     assert got(one, 4) == list("abcd")
@@ -190,14 +190,14 @@ def received(receiver: BlockingReceiver, count: int) -> list[Message]:
 
 
 def died(letters: BlockingReceiver) -> tuple[str, str]:
-    """Receive a dead letter; gives what it was and what it died of."""
+    """Receive a dead letter; return its body and its reason."""
     (letter,) = received(letters, 1)
     said: Any = letter.properties
     return text(letter), said["stanzaq-dead-reason"]
 
 
 def test_elsewhere(alice: BlockingConnection, queue: str) -> None:
-    """Part 3 §3.4.5: what is undeliverable here goes to others, and not to this link again, were it the only one."""
+    """Part 3 §3.4.5: an item undeliverable here goes to others, and not to this link again, even if it is the only one."""
     send(producer(alice, queue), "a", "b")
     one = worker(alice, queue, 1)
     assert got(one, 1) == ["a"]
@@ -213,7 +213,7 @@ def test_elsewhere(alice: BlockingConnection, queue: str) -> None:
 
 
 def test_given_back(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
-    """R2, R14, Q33: what a link holds is given back at once when it, its session or its connection ends, in order or not."""
+    """R2, R14, Q33: a link's items are given back at once when it, its session or its connection ends, in order or not."""
     send(producer(alice, queue), "a")
     waiting = worker(alice, queue, 2)
     got(waiting, 1)
@@ -234,7 +234,7 @@ def test_given_back(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingC
 
 
 def test_renewed(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
-    """Q35: a lock is renewed as long as its link lives, however short its time; one that is lost is not the worker's to end."""
+    """Q35: a lock is renewed while its link lives, however short its time; a lost one is not the worker's to end."""
     queue = new_log(queueing=True, stanzaq__lock_seconds="1", stanzaq__retention_items="0")
     send(producer(alice, queue), "a")
     one, other = worker(alice, queue, 1), worker(alice, queue, 1)
@@ -247,7 +247,7 @@ def test_renewed(redis: RedisServer, alice: BlockingConnection, new_log: NewLog)
     ask(redis, Release(queue, Jid(ALICE), (told["x-opt-stanzaq-item"],)))
     (again,) = received(waits, 1)
     assert again.delivery_count == 1
-    # It comes too late, is refused where somebody waits to hear so, and changes nothing.
+    # It comes too late, is refused where the client waits for an answer, and changes nothing.
     assert holder.fetcher and waits.fetcher
     late: Any = holder.fetcher.unsettled[0]
     breathe(alice, 1.2)
@@ -262,13 +262,13 @@ def test_renewed(redis: RedisServer, alice: BlockingConnection, new_log: NewLog)
 
 
 def arriving(*receivers: BlockingReceiver) -> BlockingReceiver:
-    """Wait for the one that gets something."""
+    """Wait for the receiver that gets something."""
     receivers[0].connection.wait(lambda: any(map(arrived, receivers)), timeout=PATIENCE_SECONDS)
     return next(filter(arrived, receivers))
 
 
 def test_drain(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
-    """Part 2 §2.6.7: drained credit is used for all there is, wherever it lies, and what is left is given back."""
+    """Part 2 §2.6.7: drained credit is used for all items, wherever they are, and the rest is given back."""
     for partitions in (1, 4):
         queue = new_log(partitions, queueing=True)
         send(producer(alice, queue), *"abcde")
@@ -292,7 +292,7 @@ def test_drain(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -
 
 
 def test_settled(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
-    """Part 2 §2.6.12: whoever wants items settled has each at most once: it is done before it is delivered."""
+    """Part 2 §2.6.12: a receiver of settled messages gets each at most once: it is done before it is delivered."""
     send(producer(alice, queue), *"abc")
     with connected(frontend, BOB) as bob:
         receiver = worker(bob, queue, 2, AtMostOnce())
@@ -332,7 +332,7 @@ def test_many(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnect
 
 
 def selecting(text: str, *, by_number: bool = False) -> Filter:
-    """Make the filter that selects."""
+    """Return the filter of a selector."""
     return Filter({symbol("s"): Described(ulong(0x468C_0000_0004) if by_number else NAMED, text)})
 
 
@@ -340,7 +340,7 @@ NAMED = symbol("apache.org:selector-filter:string")
 
 
 def test_selector(alice: BlockingConnection, queue: str) -> None:
-    """A worker may select by properties of messages; a selector that cannot be read, and other filters, are refused."""
+    """A worker may select by properties of messages; an unreadable selector, and other filters, are refused."""
     red = worker(alice, queue, 5, selecting("colour = 'red'"))
     rest = worker(alice, queue, 5, selecting("colour <> 'red'", by_number=True))
     for colour in ("red", "blue", "red"):
@@ -356,7 +356,7 @@ def test_selector(alice: BlockingConnection, queue: str) -> None:
 
 
 def test_refused(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
-    """P5: who may not subscribe is refused by name; so is a partition or a group, which are of logs; nothing stays of it."""
+    """P5: a JID that may not subscribe is refused by name; so is a partition or a group, which are for logs; nothing is left."""
     for wanted in (With(partition=symbol("0")), With(consumer_group="g")):
         with pytest.raises(LinkDetached, match="amqp:not-implemented"):
             worker(alice, queue, options=wanted)
@@ -368,7 +368,7 @@ def test_refused(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConn
 
 
 def test_removed(redis: RedisServer, alice: BlockingConnection, queue: str) -> None:
-    """P26, P24: a link whose subscription the queue's owner ends, or whose queue, is detached and told so."""
+    """P26, P24: a link whose subscription or queue the owner ends is detached with the reason."""
     worker(alice, queue, 1)
     breathe(alice, 0.5)
     listed = ask(redis, ListSubscribers(queue, Jid(ALICE)))
@@ -385,7 +385,7 @@ def test_removed(redis: RedisServer, alice: BlockingConnection, queue: str) -> N
 
 
 def test_bounded(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
-    """Bad input: of 2^31 credit 1,000 are used; what settles what is not there, or twice, changes nothing and costs nobody."""
+    """Bad input: of 2^31 credit 1,000 are used; settling unknown deliveries, or twice, changes nothing and harms nobody."""
     queue = new_log(queueing=True)
     sender = producer(alice, queue)
     for number in range(1_100):
@@ -426,7 +426,7 @@ def test_collection(redis: RedisServer, alice: BlockingConnection, queue: str, n
 
 
 def test_killed(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
-    """R2, R11: what the links of a frontend held that was killed others have when the lease is over, and not before."""
+    """R2, R11: items of a killed frontend's links go to others when the lease is over, and not before."""
     send(producer(alice, queue), "a")
     with AmqpFrontend(redis.url) as doomed:
         there = doomed.connect()
@@ -439,7 +439,7 @@ def test_killed(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConne
 
 
 def test_goes_in_order(redis: RedisServer, alice: BlockingConnection, queue: str) -> None:
-    """R14: a frontend that is told to go gives back at once what its links hold, and what was accepted is done."""
+    """R14: a frontend that is told to stop gives its links' items back at once, and accepted ones are done."""
     send(producer(alice, queue), "a", "b")
     with AmqpFrontend(redis.url) as leaving:
         there = leaving.connect()
@@ -452,7 +452,7 @@ def test_goes_in_order(redis: RedisServer, alice: BlockingConnection, queue: str
 
 
 def test_loses_redis() -> None:
-    """What was accepted while Redis was away is acknowledged when it is back, and the link goes on."""
+    """Items accepted while Redis was away are acknowledged when it is back, and the link continues."""
     with (
         RedisServer(binary=valkey_binary()) as redis,
         AmqpFrontend(redis.url, REDIS_TIMEOUT="0.5") as frontend,
@@ -484,12 +484,12 @@ def flow(handle: int, credit: int) -> bytes:
 
 
 def disposition(first: int, last: int, state: bytes) -> bytes:
-    """Write one that settles."""
+    """Write a disposition that settles."""
     return frame(0x15, b"\x41", b"\x70" + first.to_bytes(4), b"\x70" + last.to_bytes(4), b"\x41", state)
 
 
 def test_unreadable(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
-    """An item that nobody can read stops no link: its lock runs out, and in the end it is a dead letter."""
+    """An unreadable item stops no link: its lock expires, and in the end it is a dead letter."""
     queue = new_log(queueing=True, stanzaq__lock_seconds="1", stanzaq__max_deliveries="1")
     published = ask(redis, Publish(queue, Jid(ALICE), "bad", b"\xc1", 1))
     assert published == Published("bad")
@@ -502,7 +502,7 @@ def test_unreadable(redis: RedisServer, alice: BlockingConnection, new_log: NewL
 
 
 def test_hints(redis: RedisServer, alice: BlockingConnection, queue: str, new_log: NewLog) -> None:
-    """Part 3 §3.2.1: the more urgent comes first, what is over is not handed out, what is delayed later; logs know no delay."""
+    """Part 3 §3.2.1: higher priority comes first, expired items do not come, delayed ones later; logs have no delay."""
     sender = producer(alice, queue)
     sender.send(Message(body="usual"))
     sender.send(Message(body="low", priority=0))

@@ -1,4 +1,4 @@
-"""An AMQP frontend as a process: settings, TLS and certificates, the loss of Redis, and an end in order."""
+"""An AMQP frontend as a process: settings, TLS and certificates, the loss of Redis, and an orderly stop."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ from tests.doors.frontend import ALICE, BOB, PASSWORD
 
 
 def test_goes_in_order(redis: RedisServer, new_log: NewLog) -> None:
-    """SIGTERM sends everybody elsewhere by name, and ends the process; what was accepted is there."""
+    """SIGTERM tells all clients by a condition to go elsewhere, and ends the process; accepted messages are there."""
     log = new_log()
     with AmqpFrontend(redis.url) as frontend:
         connection = frontend.connect()
@@ -46,7 +46,7 @@ def test_goes_in_order(redis: RedisServer, new_log: NewLog) -> None:
 
 
 def test_address_in_use(redis: RedisServer) -> None:
-    """An address that another has is named; so is what cannot be used."""
+    """An address in use is named; so is an unusable one."""
     with (
         AmqpFrontend(redis.url) as first,
         pytest.raises(ServerError, match="AMQP cannot be served"),
@@ -58,7 +58,7 @@ def test_address_in_use(redis: RedisServer) -> None:
 
 
 def test_tls(redis: RedisServer, new_log: NewLog, tmp_path: Path) -> None:
-    """EXTERNAL believes a certificate of its authority, PLAIN goes on over TLS; without TLS nobody is heard."""
+    """EXTERNAL accepts a certificate of its authority, PLAIN works over TLS; without TLS nobody is served."""
     authority = Authority(tmp_path / "authority")
     certificate, key = authority.sign("server")
     mine, my_key = authority.sign(BOB)
@@ -88,7 +88,7 @@ def test_tls(redis: RedisServer, new_log: NewLog, tmp_path: Path) -> None:
 
 
 def test_waits_for_redis() -> None:
-    """Who sends small messages far ahead of a Redis that stands waits; the core has none of them refused for want of room."""
+    """A producer of small messages far ahead of a hanging Redis waits; the core refuses none of them for lack of room."""
     count, size = 45_000, 100
     with (
         RedisServer(binary=valkey_binary()) as redis,
@@ -111,7 +111,7 @@ def test_waits_for_redis() -> None:
 
 
 def test_loses_redis() -> None:
-    """Without Redis it lives, is not ready, and rejects what is sent; when Redis is back, links go on by themselves."""
+    """Without Redis it lives, is not ready, and rejects messages; when Redis is back, links continue by themselves."""
     with (
         RedisServer(binary=valkey_binary()) as redis,
         AmqpFrontend(redis.url, REDIS_TIMEOUT="0.5") as frontend,

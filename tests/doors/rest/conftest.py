@@ -1,4 +1,4 @@
-"""A RESTful frontend over a real Redis, and clients of it."""
+"""An HTTP frontend over a real Redis, and clients of it."""
 
 from collections.abc import Iterator
 
@@ -12,35 +12,35 @@ from tests.doors.rest.served import RestFrontend, client
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[RedisServer]:
-    """Give a server for these tests alone: they look at all queues there are."""
+    """Provide a server for these tests alone: they list all queues."""
     with RedisServer(binary=valkey_binary()) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def frontend(redis: RedisServer) -> Iterator[RestFrontend]:
-    """Give a frontend as most tests want it."""
+    """Provide a frontend with common settings."""
     with RestFrontend(redis.url) as server:
         yield server
 
 
 @pytest.fixture
 def alice(frontend: RestFrontend) -> Iterator[httpx.Client]:
-    """Give a client that owns what it makes."""
+    """Return a client that owns what it creates."""
     with client(frontend) as opened:
         yield opened
 
 
 @pytest.fixture
 def bob(frontend: RestFrontend) -> Iterator[httpx.Client]:
-    """Give another."""
+    """Return another client."""
     with client(frontend, BOB) as opened:
         yield opened
 
 
 @pytest.fixture
 def queue(alice: httpx.Client) -> str:
-    """Give the path of a new queue."""
+    """Return the path of a new queue."""
     made = alice.post("/queues")
     assert made.status_code == 201
     return made.headers["Location"]

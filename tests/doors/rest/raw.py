@@ -14,11 +14,11 @@ class Line:
         self._socket = socket.create_connection(("127.0.0.1", frontend.port), timeout=20)
 
     def say(self, text: bytes) -> None:
-        """Send bytes; the other end may have gone already."""
+        """Send bytes; the other end may be closed already."""
         self._socket.sendall(text)
 
     def end(self) -> None:
-        """Say that nothing more is to come."""
+        """Close the sending side."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def first(self) -> int:
@@ -29,7 +29,7 @@ class Line:
         return int(heard.split(b" ", 2)[1])
 
     def hear(self) -> tuple[int, bytes, float]:
-        """Read until the end; gives the status (0 without an answer), the bytes, and the seconds that it took."""
+        """Read until the end; return the status (0 without an answer), the bytes, and the seconds that it took."""
         began, heard = time.monotonic(), b""
         try:
             while piece := self._socket.recv(65_536):
@@ -42,7 +42,7 @@ class Line:
 
 
 def asked(frontend: RestFrontend, target: bytes, authorization: str, method: bytes = b"GET") -> tuple[int, bytes]:
-    """Ask for a target exactly as it is written."""
+    """Request a target exactly as it is written."""
     line = Line(frontend)
     head = b"%b %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: %b\r\n\r\n"
     line.say(head % (method, target, authorization.encode()))

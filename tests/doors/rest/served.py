@@ -1,4 +1,4 @@
-"""A RESTful frontend as a child process, and clients of it. Knows how they start; must not know what a test asks."""
+"""An HTTP frontend as a child process, and clients of it. Knows how they start; must not know what a test asks."""
 
 import base64
 import ssl
@@ -10,10 +10,10 @@ import httpx
 from tests.doors.frontend import ALICE, PASSWORD, DoorFrontend
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""One for all clients: httpx would make one for each, at the cost of a fifth of a second."""
+"""One for all clients: httpx would create one for each, which takes a fifth of a second."""
 
 PATIENCE_SECONDS = 30.0
-"""For so long a client waits for an answer: httpx's own five seconds are over on a busy machine now and then."""
+"""How long a client waits for an answer: httpx's own five seconds are too short on a busy machine."""
 
 
 class RestFrontend(DoorFrontend):
@@ -45,7 +45,7 @@ def client(frontend: RestFrontend, jid: str = ALICE, **headers: str) -> Iterator
 
 
 def problem(answer: httpx.Response) -> tuple[int, str]:
-    """Give status and code of a refusal, and check that it is written as one."""
+    """Return status and code of a refusal, and check its form."""
     assert answer.headers["Content-Type"] == "application/problem+json"
     said = answer.json()
     assert (

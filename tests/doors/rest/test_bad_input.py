@@ -1,4 +1,4 @@
-"""What is wrong, too much or too slow costs its sender a clear error, and nobody else anything."""
+"""Wrong, too large or too slow requests are a clear error for their sender, and nothing for others."""
 
 import os
 import time
@@ -15,7 +15,7 @@ from tests.doors.rest.served import NO_TLS, RestFrontend, client, problem
 
 @pytest.fixture(scope="module")
 def strict(redis: RedisServer) -> Iterator[RestFrontend]:
-    """Give a frontend with little patience."""
+    """Provide a frontend with short time-outs."""
     settings = {"HTTP_SLOW_SECONDS": "0.5", "HTTP_HEADER_BYTES": "4096", "HTTP_RATE": "5", "HTTP_BODY_BYTES": "300000"}
     with RestFrontend(redis.url, **settings) as frontend:
         yield frontend
@@ -47,20 +47,20 @@ def strict(redis: RedisServer) -> Iterator[RestFrontend]:
     ],
 )
 def test_path_tricks(frontend: RestFrontend, alice: httpx.Client, target: bytes) -> None:
-    """A path that could mean two things, or nothing, is refused and never guessed at."""
+    """An ambiguous or empty path is refused and never guessed."""
     status, heard = asked(frontend, target, alice.headers["Authorization"])
     assert status == 400 and b"application/problem+json" in heard and b"X-Evil" not in heard
 
 
 @pytest.mark.parametrize("target", [b"/", b"/etc/passwd", b"/queues%2Fa", b"/Queues", b"/messages", b"/messages/a"])
 def test_no_such_path(frontend: RestFrontend, alice: httpx.Client, target: bytes) -> None:
-    """What is no resource is not found."""
+    """A path of no resource is not found."""
     assert asked(frontend, target, alice.headers["Authorization"])[0] == 404
 
 
 @pytest.mark.parametrize("name", ["a%2Fb", "a.b", "%C3%A9%20%26%3F%23", "a%2F%2Fb", "a%2F..%2Fb", "%25", "a@b:c"])
 def test_names_of_all_kinds(alice: httpx.Client, frontend: RestFrontend, name: str) -> None:
-    """Any name that a queue can have works as one segment, and in the links that the door itself writes."""
+    """Any queue name works as one segment, and in the links that the door writes."""
     authorization = alice.headers["Authorization"]
     assert asked(frontend, f"/queues/{name}".encode(), authorization, b"PUT")[0] in {200, 201}
     where = alice.post(f"{frontend.url}/queues/{name}", content=b"x").headers["Location"]
@@ -69,7 +69,7 @@ def test_names_of_all_kinds(alice: httpx.Client, frontend: RestFrontend, name: s
 
 
 def test_body_over_the_limit(alice: httpx.Client, queue: str) -> None:
-    """A message may be as big as its queue takes, and no bigger; a body no bigger than the door takes."""
+    """A message may be as large as its queue allows, and a body as large as the door allows."""
     assert alice.post(queue, content=os.urandom(262_144)).status_code == 201
     assert problem(alice.post(queue, content=bytes(262_145))) == (413, "payload-too-big")
     assert problem(alice.post(queue, content=bytes(5_000_000))) == (413, "payload-too-big")
@@ -78,7 +78,7 @@ def test_body_over_the_limit(alice: httpx.Client, queue: str) -> None:
 
 
 def test_endless_body(strict: RestFrontend, alice: httpx.Client) -> None:
-    """A body in chunks that never ends is cut at the limit."""
+    """A chunked body without an end is cut at the limit."""
     line = Line(strict)
     head = "POST /queues/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nAuthorization: {}\r\n\r\n"
     line.say(head.format(alice.headers["Authorization"]).encode())
@@ -89,7 +89,7 @@ def test_endless_body(strict: RestFrontend, alice: httpx.Client) -> None:
 
 
 def test_slow_body(strict: RestFrontend, alice: httpx.Client) -> None:
-    """Who is slow with a body is told so; a body that trickles gains no time."""
+    """A slow body is an error; a body that trickles gains no time."""
     line = Line(strict)
     head = "POST /queues/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nAuthorization: {}\r\n\r\n"
     line.say(head.format(alice.headers["Authorization"]).encode())
@@ -102,7 +102,7 @@ def test_slow_body(strict: RestFrontend, alice: httpx.Client) -> None:
 
 @pytest.mark.parametrize(("said", "status"), [(b"GET /queues HTTP/1.1\r\nHost", 408), (b"", 0)])
 def test_slow_headers(strict: RestFrontend, said: bytes, status: int) -> None:
-    """Headers that never end keep no connection for long, and neither does silence."""
+    """Headers without an end keep no connection for long, and neither does silence."""
     line = Line(strict)
     line.say(said)
     heard = line.hear()
@@ -110,7 +110,7 @@ def test_slow_headers(strict: RestFrontend, said: bytes, status: int) -> None:
 
 
 def test_slow_second_request(strict: RestFrontend) -> None:
-    """A connection that has been served once has as little time for the next headers."""
+    """After a first request a connection has as little time for the next headers."""
     line = Line(strict)
     line.say(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
     time.sleep(0.3)
@@ -120,7 +120,7 @@ def test_slow_second_request(strict: RestFrontend) -> None:
 
 
 def test_many_headers(strict: RestFrontend) -> None:
-    """Headers over the limit are refused as such, and what is no HTTP as that."""
+    """Headers over the limit are refused as such, and bytes that are no HTTP as that."""
     with httpx.Client(base_url=strict.url, verify=NO_TLS) as anyone:
         assert problem(anyone.get("/queues", headers={"X": "x" * 5_000})) == (431, "headers-too-large")
     for said in (
@@ -134,7 +134,7 @@ def test_many_headers(strict: RestFrontend) -> None:
 
 
 def test_too_fast(strict: RestFrontend) -> None:
-    """Who asks too fast is told when to go on; others are not slowed down by it."""
+    """A client above its rate is told when to continue; others are not slowed down by it."""
     with client(strict) as alice, client(strict, "bob@example.org") as bob:
         answers = [alice.get("/queues") for _ in range(40)]
         refused = [answer for answer in answers if answer.status_code == 429]
@@ -161,7 +161,7 @@ def test_too_fast(strict: RestFrontend) -> None:
     ],
 )
 def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> None:
-    """An id, a key or a wish that cannot be one is named; so is an id that the service may yet make itself."""
+    """A wrong id, key or option is named; so is an id that the service may still make itself."""
     answer = alice.post(queue, **given)  # type: ignore[arg-type]
     assert problem(answer)[0] == 400
     headers: dict[str, str] = given.get("headers", {})  # type: ignore[assignment]
@@ -175,7 +175,7 @@ def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> N
         (b"GET /queues HTTP/2.0\r\nHost: x\r\n\r\n", 505, b"version-unknown"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, b"version-unknown"),
         (b"GET /queues HTTP/0.9\r\nHost: x\r\n\r\n", 505, b"version-unknown"),
-        # RFC 9110 §9.1, §15.6.2: a method that nobody knows, and one that no resource here has.
+        # RFC 9110 §9.1, §15.6.2: an unknown method, and one that no resource here has.
         (b"BREW /queues HTTP/1.1\r\nHost: x\r\n\r\n", 501, b"method-unknown"),
         (b"TRACE /queues HTTP/1.1\r\nHost: x\r\n\r\n", 405, b"method-not-allowed"),
         (b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
@@ -186,7 +186,7 @@ def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> N
         (b"GET http:///queues HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
         (b"GET http://a@x/queues HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
         (b"GET /queues/a#b HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
-        # RFC 9112 §3.2: no host, two of them, and what is none.
+        # RFC 9112 §3.2: no host, two of them, and an invalid one.
         (b"GET /queues HTTP/1.1\r\n\r\n", 400, b"bad-request"),
         (b"GET /queues HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400, b"bad-request"),
         (b"GET /queues HTTP/1.1\r\nHost: a b\r\n\r\n", 400, b"bad-request"),
@@ -196,11 +196,11 @@ def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> N
         (b"GET /queues/" + b"a" * 9_000, 414, b"target-too-long"),
         # RFC 9112 §5.1: a blank before the colon.
         (b"GET /queues HTTP/1.1\r\nHost : x\r\n\r\n", 400, b"bad-request"),
-        # RFC 9112 §2.2, RFC 9110 §5.5: a line that begins with a blank, and what no value may hold.
+        # RFC 9112 §2.2, RFC 9110 §5.5: a line that begins with a blank, and characters that no value may have.
         (b"GET /queues HTTP/1.1\r\n Host: x\r\n\r\n", 400, b"bad-request"),
         (b"GET /queues HTTP/1.1\r\nHost: x\r\nX: a\rb\r\n\r\n", 400, b"bad-request"),
         (b"GET /queues HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n", 400, b"bad-request"),
-        # RFC 9110 §8.6: lengths that are none, and one that nobody takes.
+        # RFC 9110 §8.6: invalid lengths, and one above the limit.
         (b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\na", 400, b"bad-request"),
         (b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 1, 2\r\n\r\na", 400, b"bad-request"),
         # RFC 9112 §6.1, §6.3, §7.1: bodies whose end is not clear.
@@ -216,7 +216,7 @@ def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> N
             b"coding-unknown",
         ),
         (b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", 400, b"bad-request"),
-        # RFC 9110 §5.3, §10.1.1, §14.5: one value twice, an expectation that nobody knows, a part of a body.
+        # RFC 9110 §5.3, §10.1.1, §14.5: one value twice, an unknown expectation, a part of a body.
         (
             b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\nContent-Type: a/c\r\nContent-Length: 0\r\n\r\n",
             400,
@@ -235,7 +235,7 @@ def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> N
     ],
 )
 def test_no_such_request(strict: RestFrontend, said: bytes, status: int, code: bytes) -> None:
-    """RFC 9110, RFC 9112: what is no request of HTTP/1.1, or could be read as two, is refused by the code for that."""
+    """RFC 9110, RFC 9112: bytes that are no request of HTTP/1.1, or could be read as two, are refused by the right code."""
     line = Line(strict)
     line.say(said.replace(b"\r\nHost:", b"\r\nConnection: close\r\nHost:", 1))
     found, heard, _ = line.hear()
@@ -243,7 +243,7 @@ def test_no_such_request(strict: RestFrontend, said: bytes, status: int, code: b
 
 
 def test_torn_bodies(strict: RestFrontend, alice: httpx.Client) -> None:
-    """RFC 9112 §7.1, §8: chunks that are none, and a body that ends too soon, publish nothing."""
+    """RFC 9112 §7.1, §8: invalid chunks, and a body that ends too soon, publish nothing."""
     queue = alice.post("/queues").headers["Location"]
     head = f"POST {queue} HTTP/1.1\r\nHost: x\r\nAuthorization: {alice.headers['Authorization']}\r\n".encode()
     line = Line(strict)
@@ -258,7 +258,7 @@ def test_torn_bodies(strict: RestFrontend, alice: httpx.Client) -> None:
 
 
 def test_expectations(strict: RestFrontend, alice: httpx.Client) -> None:
-    """RFC 9110 §10.1.1: who asks before it sends a body is told to go on, or, without having sent it, what is wrong."""
+    """RFC 9110 §10.1.1: a client that asks before it sends a body is told to continue, or what is wrong."""
     head = (
         f"Host: x\r\nAuthorization: {alice.headers['Authorization']}\r\nExpect: 100-continue\r\nConnection: close\r\n"
     )
@@ -273,7 +273,7 @@ def test_expectations(strict: RestFrontend, alice: httpx.Client) -> None:
 
 
 def test_end_of_an_unclear_body(strict: RestFrontend) -> None:
-    """RFC 9112 §6.3: after a body whose end is not clear nothing else is read: it could be a request of somebody else's."""
+    """RFC 9112 §6.3: after a body with an unclear end nothing else is read: it could be somebody else's request."""
     line = Line(strict)
     body = b"0\r\n\r\nGET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
     line.say(
@@ -286,7 +286,7 @@ def test_end_of_an_unclear_body(strict: RestFrontend) -> None:
 
 @pytest.mark.parametrize("scheme", [b"http://", b"HTTP://", b"https://"])
 def test_absolute_targets(frontend: RestFrontend, alice: httpx.Client, scheme: bytes) -> None:
-    """RFC 9112 §3.2.2: a target with scheme and host is taken, and its host goes before the field."""
+    """RFC 9112 §3.2.2: a target with scheme and host is accepted, and its host overrides the field."""
     authorization = alice.headers["Authorization"]
     assert asked(frontend, scheme + b"x/queues?below=-", authorization)[0] == 200
     assert asked(frontend, scheme + b"x", authorization)[0] == 404
@@ -296,7 +296,7 @@ def test_absolute_targets(frontend: RestFrontend, alice: httpx.Client, scheme: b
 
 
 def test_options_of_the_server(frontend: RestFrontend) -> None:
-    """RFC 9110 §9.3.7, RFC 9112 §3.2.4: OPTIONS * asks what the server as a whole takes."""
+    """RFC 9110 §9.3.7, RFC 9112 §3.2.4: OPTIONS * asks what the server as a whole accepts."""
     status, heard = asked(frontend, b"*", "", b"OPTIONS")
     allowed = {method for methods in ROUTES.values() for method in methods} | {"HEAD", "OPTIONS"}
     (line,) = [each for each in heard.decode().split("\r\n") if each.lower().startswith("allow: ")]
@@ -304,7 +304,7 @@ def test_options_of_the_server(frontend: RestFrontend) -> None:
 
 
 def test_nothing_is_left_of_it(frontend: RestFrontend, strict: RestFrontend) -> None:
-    """After all that each frontend is ready, and its log has no exception."""
+    """Afterwards each frontend is ready, and its log has no exception."""
     for each in (frontend, strict):
         assert each.probe("/readyz")[0] == 200
         assert "Traceback" not in each.log and '"exception"' not in each.log

@@ -13,7 +13,7 @@ ATOM = {"Accept": "application/atom+xml"}
 
 
 def sent(who: httpx.Client, queue: str, text: str = "x") -> str:
-    """Send a message; gives its path."""
+    """Send a message; return its path."""
     made = who.post(queue, content=text, headers={"Content-Type": "text/plain"})
     assert made.status_code == 201
     return made.headers["Location"]
@@ -21,7 +21,7 @@ def sent(who: httpx.Client, queue: str, text: str = "x") -> str:
 
 @pytest.mark.parametrize("kind", [JSON, ATOM])
 def test_known_already(alice: httpx.Client, queue: str, kind: dict[str, str]) -> None:
-    """§13.1.2, §15.4.5: whoever has a feed or an entry as it is now is told so, with its tag, and with what varies it."""
+    """§13.1.2, §15.4.5: a client with the present feed or entry is told so, with its tag and Vary."""
     message = sent(alice, queue)
     for path in (queue, message, "/queues", message.replace("/messages/", "/contents/")):
         first = alice.get(path, headers=kind)
@@ -35,26 +35,26 @@ def test_known_already(alice: httpx.Client, queue: str, kind: dict[str, str]) ->
     tag = alice.get(queue, headers=kind).headers["ETag"]
     sent(alice, queue)
     assert alice.get(queue, headers={**kind, "If-None-Match": tag}).status_code == 200
-    # Two forms of one page are not one representation (§8.8.3.3).
+    # Two formats of one page are not one representation (§8.8.3.3).
     assert alice.get(queue, headers=JSON).headers["ETag"] != alice.get(queue, headers=ATOM).headers["ETag"]
 
 
 def test_what_a_lease_holds(alice: httpx.Client, queue: str) -> None:
-    """§8.8.1: that a lease lasts longer is no news; what it holds is, and each look lets it last."""
+    """§8.8.1: a longer lease does not change the tag; its items do, and each fetch renews the lease."""
     lease = alice.post("/subscriptions", json={"destinations": queue.removeprefix("/queues/")}).headers["Location"]
     tag = alice.get(lease).headers["ETag"]
     assert tag.startswith("W/")
     assert alice.get(lease, headers={"If-None-Match": tag}).status_code == 304
     sent(alice, queue)
     assert alice.get(f"{lease}?wait=5", headers={"If-None-Match": tag}).status_code == 200
-    # A weak tag is never what If-Match asks for (§13.1.1).
+    # If-Match never accepts a weak tag (§13.1.1).
     tag = alice.get(lease).headers["ETag"]
     assert problem(alice.delete(lease, headers={"If-Match": tag})) == (412, "precondition-not-met")
     assert alice.delete(lease, headers={"If-Match": "*"}).status_code == 200
 
 
 def test_looking_is_not_coming(alice: httpx.Client, queue: str) -> None:
-    """§9.2.1, §9.3.2: HEAD neither lets a lease last nor begins a lock, and says what GET would."""
+    """§9.2.1, §9.3.2: HEAD neither renews a lease nor begins a lock, and has the headers of GET."""
     lease = alice.post("/subscriptions", json={"destinations": queue.removeprefix("/queues/"), "lease": 3_600})
     path, until = lease.headers["Location"], lease.json()["expires"]
     sent(alice, queue)
@@ -77,7 +77,7 @@ def test_looking_is_not_coming(alice: httpx.Client, queue: str) -> None:
 
 
 def test_only_as_it_was(alice: httpx.Client, queue: str) -> None:
-    """§13.1.1: what is changed or deleted is what was seen, in whichever form, or nothing is done: 412."""
+    """§13.1.1: a change or deletion applies to the seen version, in either format, or nothing is done: 412."""
     change = {"options": {"pubsub#title": "New"}}
     for kind in (JSON, ATOM):
         tag = alice.get(queue, headers=kind).headers["ETag"]
@@ -100,7 +100,7 @@ def test_only_as_it_was(alice: httpx.Client, queue: str) -> None:
 
 
 def test_only_if_new(alice: httpx.Client, queue: str) -> None:
-    """§13.1.2: a queue is made if it is not there, and a message sent if its reservation has none; else 412."""
+    """§13.1.2: a queue is created if it does not exist, and a message sent if its reservation has none; else 412."""
     new = {"If-None-Match": "*"}
     assert alice.put(f"{queue}-new", headers=new).status_code == 201
     assert problem(alice.put(f"{queue}-new", headers=new)) == (412, "precondition-not-met")
@@ -110,12 +110,12 @@ def test_only_if_new(alice: httpx.Client, queue: str) -> None:
     reserved = alice.post(queue).headers["Location"]
     assert alice.put(reserved, content=b"x", headers=new).status_code == 200
     assert problem(alice.put(reserved, content=b"x", headers=new))[0] == 412
-    # There is nothing to look at where nothing can be looked at.
+    # No condition holds for a resource that cannot be read.
     assert problem(alice.post(queue.replace("queues", "purges"), headers={"If-Match": "*"}))[0] == 412
 
 
 def test_conditions_do_not_tell(alice: httpx.Client, bob: httpx.Client) -> None:
-    """§13.2.1: who may not see something is told that, not what it is like; OPTIONS has no conditions."""
+    """§13.2.1: a client without access learns only that; OPTIONS has no conditions."""
     queue = alice.post("/queues", json={"options": {"pubsub#access_model": "whitelist"}}).headers["Location"]
     for condition in ({"If-Match": "*"}, {"If-None-Match": "*"}):
         assert bob.patch(queue, json={}, headers=condition).status_code == 403
@@ -123,7 +123,7 @@ def test_conditions_do_not_tell(alice: httpx.Client, bob: httpx.Client) -> None:
 
 
 def test_answers_in_gzip(alice: httpx.Client, queue: str) -> None:
-    """§12.5.3: who wants gzip has it where it is worth it, under a tag of its own, which is known again."""
+    """§12.5.3: a client that accepts gzip gets it where it pays, under a tag of its own, which is recognised later."""
     for _ in range(5):
         sent(alice, queue, "z" * 500)
     plain = alice.get(queue, headers={"Accept-Encoding": "identity"})
@@ -152,7 +152,7 @@ def test_answers_in_gzip(alice: httpx.Client, queue: str) -> None:
 
 @pytest.mark.parametrize("coding", ["gzip", "X-GZip"])
 def test_bodies_in_gzip(alice: httpx.Client, queue: str, coding: str) -> None:
-    """§8.4.1.3: a body in gzip is what is in it, under its type."""
+    """§8.4.1.3: a body in gzip is its content, under its type."""
     head = {"Content-Encoding": coding, "Content-Type": "text/plain"}
     where = alice.post(queue, content=gzip.compress(b"hello"), headers=head).headers["Location"]
     got = alice.get(where.replace("/messages/", "/contents/"))
@@ -170,11 +170,11 @@ def test_bodies_in_gzip(alice: httpx.Client, queue: str, coding: str) -> None:
         ("br", b"x", (415, "content-encoding-unknown")),
         ("gzip, gzip", gzip.compress(gzip.compress(b"x")), (415, "content-encoding-unknown")),
     ],
-    # What is compressed has the time in it, and tests have one name in all processes.
+    # Compressed data has the time in it, and tests have one name in all processes.
     ids=("no gzip", "cut", "more", "nothing", "large", "another", "twice"),
 )
 def test_bad_codings(alice: httpx.Client, queue: str, coding: str, body: bytes, found: tuple[int, str]) -> None:
-    """§8.4, §15.5.16: what is not in the coding that it says, or grows beyond the limit, is refused, and nothing is sent."""
+    """§8.4, §15.5.16: a body that is not in its coding, or grows beyond the limit, is refused, and nothing is sent."""
     refused = alice.post(queue, content=body, headers={"Content-Encoding": coding})
     assert problem(refused) == found
     assert refused.headers.get("Accept-Encoding") == ("gzip, identity" if found[0] == 415 else None)
@@ -182,7 +182,7 @@ def test_bad_codings(alice: httpx.Client, queue: str, coding: str, body: bytes, 
 
 
 def test_request_ids(alice: httpx.Client, frontend: RestFrontend, queue: str) -> None:
-    """Each answer has the id that its request came with, or one of its own, also when it is refused."""
+    """Each answer has its request's id, or one of its own, also when the request is refused."""
     assert alice.get(queue, headers={"X-Request-Id": "try-1"}).headers["X-Request-Id"] == "try-1"
     refused = alice.get(f"{queue}-none", headers={"X-Request-Id": "try-2"})
     assert refused.status_code == 404 and refused.headers["X-Request-Id"] == "try-2"

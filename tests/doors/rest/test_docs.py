@@ -1,4 +1,4 @@
-"""The commands of docs/rest.md do what they say."""
+"""The commands of docs/rest.md work as written."""
 
 import os
 import re
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def test_commands(tmp_path: Path) -> None:
-    """Every command ends well as it stands, of the server's and of its clients'; each look shows what the others have sent."""
+    """Every command succeeds, the server's and the clients'; each read shows what the others have sent."""
     serves, asks = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     port, own = free_port(), {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
     own |= {

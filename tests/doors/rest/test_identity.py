@@ -1,4 +1,4 @@
-"""Who asks: passwords and tokens, and nobody without them."""
+"""Authentication: passwords and tokens, and nobody without them."""
 
 import base64
 import json
@@ -46,13 +46,13 @@ def jwks(**keys: rsa.RSAPrivateKey) -> bytes:
 
 
 def bearing(frontend: RestFrontend, token: str) -> httpx.Response:
-    """Ask with a token."""
+    """Request with a token."""
     return httpx.get(f"{frontend.url}/queues", headers={"Authorization": f"Bearer {token}"}, verify=NO_TLS)
 
 
 @pytest.fixture(scope="module")
 def trusting(redis: RedisServer) -> Iterator[RestFrontend]:
-    """Give a frontend that takes tokens."""
+    """Provide a frontend that accepts tokens."""
     with RestFrontend(redis.url, HTTP_JWT_KEYS=PEM, **TRUSTED) as frontend:
         yield frontend
 
@@ -78,7 +78,7 @@ def basic(words: bytes) -> dict[str, str]:
     ],
 )
 def test_without_credentials(frontend: RestFrontend, headers: dict[str, str]) -> None:
-    """Whoever does not say who they are, or says it wrong, is told how to, and nothing else."""
+    """A request without credentials, or with wrong ones, is told how to authenticate, and nothing else."""
     for method, path in (("GET", "/queues"), ("PUT", "/queues/x"), ("GET", "/messages/a/b"), ("POST", "/batches/x")):
         refused = httpx.request(method, frontend.url + path, headers=headers, verify=NO_TLS)
         assert problem(refused)[0] == 401
@@ -86,7 +86,7 @@ def test_without_credentials(frontend: RestFrontend, headers: dict[str, str]) ->
 
 
 def test_by_password(frontend: RestFrontend) -> None:
-    """Names are JIDs, whose case is that of servers; what is made belongs to the same JID by whatever door."""
+    """Names are JIDs with the case rules of servers; the same JID owns its nodes at every door."""
     with client(frontend, "Alice@Example.ORG") as same, client(frontend) as alice:
         queue = same.post("/queues").headers["Location"]
         assert alice.delete(queue).status_code == 200
@@ -94,7 +94,7 @@ def test_by_password(frontend: RestFrontend) -> None:
 
 
 def test_guessing_blocks_nobody(redis: RedisServer) -> None:
-    """Slow hashes are computed beside the loop: it turns, and whoever is known is served."""
+    """Slow hashes are computed outside the loop: it keeps turning, and known clients are served."""
     slow = bcrypt.hashpw(b"secret", bcrypt.gensalt(12)).decode()
     with RestFrontend(redis.url, HTTP_PASSWORDS=f"{ALICE}:{slow}") as frontend, client(frontend) as alice:
         assert alice.get("/queues").status_code == 200
@@ -115,7 +115,7 @@ def test_guessing_blocks_nobody(redis: RedisServer) -> None:
 
 
 def test_by_token(trusting: RestFrontend) -> None:
-    """A token is taken for whom it is of, and a password still is."""
+    """A token authenticates its subject, and passwords still work."""
     assert bearing(trusting, signed()).status_code == 200
     with client(trusting) as alice:
         assert alice.get("/queues").status_code == 200
@@ -134,7 +134,7 @@ def test_by_token(trusting: RestFrontend) -> None:
         signed(sub="alice"),
         signed(sub="alice@example.org/home"),
         signed(OTHER),
-        # What everybody can read is no secret to sign with.
+        # A public value is no secret to sign with.
         signed("x" * 64, "HS256"),
         signed(None, "none"),
         "a.b.c",
@@ -142,7 +142,7 @@ def test_by_token(trusting: RestFrontend) -> None:
     ],
 )
 def test_bad_tokens(trusting: RestFrontend, token: str) -> None:
-    """A token of the wrong audience, issuer, time, key or way of signing is refused, and its bearer told why."""
+    """A token of the wrong audience, issuer, time, key or algorithm is refused, with the reason."""
     refused = bearing(trusting, token)
     assert problem(refused) == (401, "invalid-token")
     assert 'Bearer realm="stanzaq", error="invalid_token"' in refused.headers["WWW-Authenticate"]
@@ -150,7 +150,7 @@ def test_bad_tokens(trusting: RestFrontend, token: str) -> None:
 
 @pytest.fixture
 def key_server() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Serve what `body` holds at a URL, and count how often it is asked for."""
+    """Serve `body` at a URL, and count the requests."""
     served: dict[str, Any] = {"body": jwks(one=KEY), "count": 0}
 
     class Handler(BaseHTTPRequestHandler):
@@ -161,7 +161,7 @@ def key_server() -> Iterator[tuple[str, dict[str, Any]]]:
             self.wfile.write(served["body"])
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever)
@@ -173,7 +173,7 @@ def key_server() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_keys_from_a_url(redis: RedisServer, key_server: tuple[str, dict[str, Any]]) -> None:
-    """Keys are fetched, and not again for every token that names one which nobody knows."""
+    """Keys are fetched, and not again for every token that names an unknown one."""
     url, served = key_server
     with RestFrontend(redis.url, HTTP_PASSWORDS="", HTTP_JWT_KEYS=url, **TRUSTED) as frontend:
         assert [bearing(frontend, signed(headers={"kid": "one"})).status_code for _ in range(3)] == [200] * 3
@@ -182,7 +182,7 @@ def test_keys_from_a_url(redis: RedisServer, key_server: tuple[str, dict[str, An
 
 
 def test_anonymous_by_setting_alone(redis: RedisServer) -> None:
-    """Requests without credentials act as one JID where a setting says so; wrong ones are still refused."""
+    """Requests without credentials act as one JID only where a setting says so; wrong ones are still refused."""
     settings = {"HTTP_PASSWORDS": f"{ALICE}:{HASH}", "HTTP_ANONYMOUS": "anyone@example.org"}
     with RestFrontend(redis.url, **settings) as frontend:
         queue = httpx.post(f"{frontend.url}/queues", verify=NO_TLS).headers["Location"]

@@ -1,4 +1,4 @@
-"""The description of the door: it is valid, it is the table of routes, and whoever goes by it finds it true."""
+"""The OpenAPI document: it is valid, it matches the table of routes, and requests made from it behave as described."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_one_truth(frontend: RestFrontend, alice: httpx.Client) -> None:
-    """Routes, document and operations name the same, and each path refuses what the document has not."""
+    """Routes, document and operations have the same names, and each path refuses methods that the document lacks."""
     document = alice.get("/openapi.json").json()
     assert document == openapi.document()
     for pattern, methods in ROUTES.items():
@@ -36,7 +36,7 @@ def test_one_truth(frontend: RestFrontend, alice: httpx.Client) -> None:
 
 @pytest.mark.parametrize("examples", [3, pytest.param(100, marks=pytest.mark.soak)])
 def test_as_described(tmp_path: Path, examples: int) -> None:
-    """What schemathesis makes up by the description, or against it, one by one and in a row, is answered as it says."""
+    """Requests that schemathesis makes from the document, or against it, singly and in sequences, are answered as described."""
     tool, config = Path(sys.executable).with_name("schemathesis"), ROOT / "schemathesis.toml"
     with RedisServer(binary=valkey_binary()) as redis, RestFrontend(redis.url, HTTP_RATE="0") as frontend:
         asked = [f"{frontend.url}/openapi.json", "--auth", f"{ALICE}:{PASSWORD}", "--checks", "all", "--no-color"]

@@ -1,4 +1,4 @@
-"""The page for people as bytes, who may ask for changes from a browser, and what of a refusal is in the log."""
+"""The web page as bytes, which sites may request changes from a browser, and the log of refusals."""
 
 import json
 import secrets
@@ -14,7 +14,7 @@ from tests.doors.rest.served import RestFrontend, client, problem
 
 
 def test_files(frontend: RestFrontend) -> None:
-    """Everybody gets the page, with what a browser may do with it, and gets it anew only when it is another."""
+    """Everybody gets the page, with a policy for the browser, and gets it again only when it has changed."""
     with httpx.Client(base_url=frontend.url) as http:
         page = http.get("/ui", headers={"Accept": "text/html"})
         assert page.status_code == 200 and page.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -29,7 +29,7 @@ def test_files(frontend: RestFrontend) -> None:
         for name in files._files():
             found = http.get(f"/ui/{name}")
             assert found.status_code == 200 and found.headers["Content-Security-Policy"] == policy
-            # One page without anything from elsewhere, inline or of another's making.
+            # One page without anything from other sites or inline.
             text = found.text.replace("http://www.w3.org/2000/svg", "")
             assert not any(word in text for word in ("://", " style=", ' onclick="', "innerHTML", "eval("))
         for name in ("x", "..%2Fdoor.py", "%2e%2e", "index.html/", "door.py", "a/b"):
@@ -56,7 +56,7 @@ def test_files(frontend: RestFrontend) -> None:
     ],
 )
 def test_whose_page_asks(headers: dict[str, str], ours: bool) -> None:  # noqa: FBT001  (a column)
-    """A change that another site's page asks for in somebody's browser is refused; to look is harmless."""
+    """A change requested by another site's page in a user's browser is refused; reading is harmless."""
     csrf.judge("GET", headers)
     if ours:
         csrf.judge("POST", headers)
@@ -68,7 +68,7 @@ def test_whose_page_asks(headers: dict[str, str], ours: bool) -> None:  # noqa: 
 
 
 def test_other_sites(alice: httpx.Client, queue: str) -> None:
-    """No change of any kind is made for them, however good the credentials are that the browser adds."""
+    """No change of any kind is made for other sites, however good the credentials that the browser adds."""
     evil = {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}
     for method, path in (
         ("POST", queue), ("PUT", queue), ("PATCH", queue), ("DELETE", queue), ("POST", "/queues"),
@@ -81,10 +81,10 @@ def test_other_sites(alice: httpx.Client, queue: str) -> None:
 
 
 def test_refusals_are_logged(redis: RedisServer) -> None:
-    """X2: one line each, in the words of the other door, with the request's id; no payload and no password is in any."""
+    """X2: one line for each, as at the other door, with the request's id; no payload and no password is in any."""
     secret, request = f"payload-{secrets.token_hex(4)}", f"id-{secrets.token_hex(4)}"
     headers = {"X-Request-Id": request}
-    # One of its own: who is refused elsewhere would use up what may be logged in a second.
+    # A frontend of its own: refusals elsewhere would use up the log's limit per second.
     with RestFrontend(redis.url) as frontend, client(frontend) as http:
         queue = http.post("/queues").headers["Location"]
         name = queue.removeprefix("/queues/")

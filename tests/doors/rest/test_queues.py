@@ -1,4 +1,4 @@
-"""The tree of queues: made, looked at, changed and deleted (R3 to R7, RX2, RX4), as JSON and as feeds."""
+"""The tree of queues: created, read, changed and deleted (R3 to R7, RX2, RX4), as JSON and as feeds."""
 
 import secrets
 
@@ -13,12 +13,12 @@ JSON = {"Accept": "application/json"}
 
 @pytest.fixture
 def top() -> str:
-    """Give a part of the tree that no other test touches."""
+    """Return a part of the tree that no other test touches."""
     return f"top-{secrets.token_hex(4)}"
 
 
 def test_created_as_wanted(alice: httpx.Client, bob: httpx.Client, top: str) -> None:
-    """RX2: PUT creates once; the same again changes nothing, another one is refused."""
+    """RX2: PUT creates once; the same again changes nothing, a different one is refused."""
     wanted = {"options": {"stanzaq#lock_seconds": 30, "stanzaq#ordered": True, "pubsub#title": "Books"}}
     assert [alice.put(f"/queues/{top}", json=wanted).status_code for _ in range(2)] == [201, 200]
     assert alice.put(f"/queues/{top}").status_code == 200
@@ -31,7 +31,7 @@ def test_created_as_wanted(alice: httpx.Client, bob: httpx.Client, top: str) -> 
 
 
 def test_configured_and_deleted(alice: httpx.Client, bob: httpx.Client, top: str) -> None:
-    """R7: its owner changes and deletes a queue, and nobody else does."""
+    """R7: only its owner changes and deletes a queue."""
     alice.put(f"/queues/{top}")
     changes = {"options": {"stanzaq#max_deliveries": 3}}
     assert problem(bob.patch(f"/queues/{top}", json=changes)) == (403, "forbidden")
@@ -57,7 +57,7 @@ def test_configured_and_deleted(alice: httpx.Client, bob: httpx.Client, top: str
     ],
 )
 def test_bad_options(alice: httpx.Client, top: str, body: object, found: tuple[int, str]) -> None:
-    """What cannot be an option is named, and no queue is made."""
+    """A wrong option is named, and no queue is created."""
     answer = alice.put(f"/queues/{top}", json=body)
     assert problem(answer) == found
     assert alice.get(f"/queues/{top}").status_code == 404
@@ -65,7 +65,7 @@ def test_bad_options(alice: httpx.Client, top: str, body: object, found: tuple[i
 
 
 def test_longest_names(alice: httpx.Client, top: str) -> None:
-    """Q32: of a name that leaves no room for more the dead letters have a shorter one; no two of them the same."""
+    """Q32: a name that leaves no room for a suffix has shorter dead-letter names; no two of them the same."""
     known = set()
     for end in ("a", "b"):
         name = f"{top}/{'é' * ((1_022 - len(top) - 1) // 2)}".ljust(1_022 - (1_022 - len(top) - 1) // 2, "x") + end
@@ -82,7 +82,7 @@ def test_longest_names(alice: httpx.Client, top: str) -> None:
 
 
 def test_tree(alice: httpx.Client, top: str) -> None:
-    """R5: a part of the tree shows the queues in it and the parts below; a queue may be both."""
+    """R5: a part of the tree shows its queues and its subparts; a queue may be both."""
     for name in ("uk/products", "uk/products/books/computers", "uk/products/toys", "de.products"):
         assert alice.put(f"/queues/{top}/{name}").status_code == 201
     assert alice.get(f"/queues/{top}", headers=JSON).json()["children"] == [
@@ -97,12 +97,12 @@ def test_tree(alice: httpx.Client, top: str) -> None:
     ]
     assert alice.get(f"/queues/{top}/uk", headers=JSON).json()["is_queue"] is False
     assert any(each["name"] == top for each in alice.get("/queues", headers=JSON).json()["children"])
-    # RX4: one opaque segment names the same.
+    # RX4: one opaque segment is the same name.
     assert alice.get(f"/queues/{top}%2Fuk%2Fproducts", headers=JSON).json()["name"] == f"{top}/uk/products"
 
 
 def test_pages_of_messages(alice: httpx.Client, queue: str) -> None:
-    """R4, RFC 5005: each message is on one page, in order, whatever the size of pages; nothing is taken by looking."""
+    """R4, RFC 5005: each message is on one page, in order, whatever the size of pages; reading takes nothing."""
     sent = [alice.post(queue, content=b"%d" % n, headers={"Content-Type": "text/plain"}).json()["id"] for n in range(7)]
     for _ in range(2):
         at, seen, texts = f"{queue}?limit=3", [], []
@@ -122,7 +122,7 @@ def test_pages_of_messages(alice: httpx.Client, queue: str) -> None:
 
 
 def test_one_message_as_an_entry(alice: httpx.Client, queue: str) -> None:
-    """A message is an entry of its own too, with its content or where that is."""
+    """A message is an entry of its own too, with its content or a link to it."""
     where = alice.post(queue, content=b"\xff", headers={"Content-Type": "image/png"}).headers["Location"]
     answer = alice.get(where)
     assert answer.headers["Content-Type"] == "application/atom+xml;type=entry"
@@ -132,7 +132,7 @@ def test_one_message_as_an_entry(alice: httpx.Client, queue: str) -> None:
 
 
 def test_methods_and_forms(alice: httpx.Client, queue: str) -> None:
-    """HEAD is GET without a body, OPTIONS tells what there is, and what is not there is refused by name."""
+    """HEAD is GET without a body, OPTIONS lists the methods, and others are refused by name."""
     head, got = alice.head(queue), alice.get(queue)
     assert head.content == b"" and head.headers["Content-Length"] == got.headers["Content-Length"]
     assert alice.options(queue).headers["Allow"] == "GET, PUT, PATCH, DELETE, POST, HEAD, OPTIONS"

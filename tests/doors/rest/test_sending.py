@@ -1,4 +1,4 @@
-"""Messages sent over HTTP: once or as they come, alone or together, byte for byte."""
+"""Messages sent over HTTP: deduplicated or not, alone or together, byte for byte."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from tests.doors.rest.served import RestFrontend, client, problem
 
 
 def content(alice: httpx.Client, message: str) -> httpx.Response:
-    """Get what a message says."""
+    """Return a message's content."""
     return alice.get(message.replace("/messages/", "/contents/", 1))
 
 
@@ -25,7 +25,7 @@ def listed(alice: httpx.Client, queue: str) -> list[str]:
 
 
 def test_plain(alice: httpx.Client, queue: str) -> None:
-    """A body makes a message (RX1), each time anew."""
+    """A body makes a message (RX1), a new one each time."""
     made = [alice.post(queue, content=b"hello", headers={"Content-Type": "text/plain"}) for _ in range(2)]
     assert [answer.status_code for answer in made] == [201, 201]
     assert [answer.headers["Location"].rpartition("/")[2] for answer in made] == listed(alice, queue)
@@ -46,7 +46,7 @@ def test_plain(alice: httpx.Client, queue: str) -> None:
     ],
 )
 def test_bytes_stay_as_they_are(alice: httpx.Client, queue: str, content_type: str) -> None:
-    """Whatever is said under whatever type comes back, and never as a page of this server's."""
+    """Any bytes under any type come back, and never as a page of this server."""
     body = os.urandom(5_000) + bytes(range(256)) + b"\r\n\0"
     made = alice.post(queue, content=body, headers={"Content-Type": content_type})
     got = content(alice, made.headers["Location"])
@@ -69,7 +69,7 @@ def test_bytes_stay_as_they_are(alice: httpx.Client, queue: str, content_type: s
     ],
 )
 def test_any_xml_stays_as_it_is(alice: httpx.Client, queue: str, body: bytes, shown: str) -> None:
-    """What cannot stand in a stanza, or a feed, is kept all the same; no feed breaks of it."""
+    """A body that cannot be in a stanza, or a feed, is kept all the same; no feed breaks."""
     made = alice.post(queue, params={"guid": "x"}, content=body, headers={"Content-Type": "application/xml"})
     got = content(alice, made.headers["Location"])
     assert (got.content, got.headers["Content-Type"]) == (body, "application/xml")
@@ -79,7 +79,7 @@ def test_any_xml_stays_as_it_is(alice: httpx.Client, queue: str, body: bytes, sh
 
 
 def test_two_steps(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
-    """R8, R9, RX1: what is reserved is no message yet; the body may come as often as it takes, and counts once."""
+    """R8, R9, RX1: a reservation is no message yet; the body may come as often as needed, and counts once."""
     made = alice.post(queue)
     where = made.headers["Location"]
     assert made.status_code == 201 and made.json()["href"] == where and "expires" in made.json()
@@ -97,7 +97,7 @@ def test_two_steps(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
 
 
 def test_reservation_expires(redis: RedisServer) -> None:
-    """A reservation that is over says so, and another one can be had."""
+    """An expired reservation says so, and another one can be had."""
     with RestFrontend(redis.url, RESERVATION_SECONDS="0.2") as frontend, client(frontend) as alice:
         queue = alice.post("/queues").headers["Location"]
         where = alice.post(queue).headers["Location"]
@@ -107,7 +107,7 @@ def test_reservation_expires(redis: RedisServer) -> None:
 
 
 def test_too_many_reservations(redis: RedisServer) -> None:
-    """What one JID may reserve is bounded, and it is told when to ask again."""
+    """A JID's reservations are bounded, and it is told when to ask again."""
     with RestFrontend(redis.url, QOS_SOURCE_MESSAGES="2") as frontend, client(frontend, "bob@example.org") as bob:
         queue = bob.post("/queues").headers["Location"]
         assert [bob.post(queue).status_code for _ in range(2)] == [201, 201]
@@ -117,7 +117,7 @@ def test_too_many_reservations(redis: RedisServer) -> None:
 
 @pytest.mark.parametrize("given", [{"params": {"guid": "g1"}}, {"headers": {"Idempotency-Key": '"g1"'}}])
 def test_client_made_id(alice: httpx.Client, queue: str, given: dict[str, dict[str, str]]) -> None:
-    """R10, RX7: repeats of an id are ignored, and told of, also when the message has gone."""
+    """R10, RX7: repeats of an id are ignored and reported, also when the message has gone."""
     first = alice.post(queue, content=b"one", **given)  # type: ignore[arg-type]
     assert (first.status_code, first.json()) == (200, {**first.json(), "id": "g1", "duplicate": False})
     again = alice.post(queue, content=b"one", **given)  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ def test_another_body_under_one_id(alice: httpx.Client, queue: str) -> None:
 
 
 def test_batch_in_json(alice: httpx.Client, queue: str) -> None:
-    """Each message of a batch has a result of its own; one that is wrong harms no other."""
+    """Each message of a batch has its own result; a wrong one harms no other."""
     raw = os.urandom(100)
     batch = [
         {"json": {"a": [1, "é"]}},
@@ -174,7 +174,7 @@ def test_batch_in_json(alice: httpx.Client, queue: str) -> None:
 
 
 def test_one_wrong_of_a_batch(alice: httpx.Client, queue: str) -> None:
-    """RFC 9457: what is no message has a result of its own, by its place; the others are sent."""
+    """RFC 9457: an invalid message has its own result, by its place; the others are sent."""
     wrong: list[Any] = [
         {},
         1,
@@ -199,7 +199,7 @@ def test_one_wrong_of_a_batch(alice: httpx.Client, queue: str) -> None:
 
 
 def test_hints(alice: httpx.Client, queue: str) -> None:
-    """A message asks when it is handed out, before which others and for how long; in whatever way it is sent."""
+    """A message may have a delay, a priority and a time to live, in every way of sending."""
     alice.post(queue, content=b"usual")
     alice.post(queue, content=b"urgent", headers={"Message-Priority": "9"})
     late = alice.post(queue, content=b"late", headers={"Message-Delay": "3600", "Message-TTL": "7200"})
@@ -261,14 +261,14 @@ def test_batch_of_parts(alice: httpx.Client, queue: str) -> None:
     ],
 )
 def test_bad_batches(alice: httpx.Client, queue: str, body: bytes, kind: str, found: tuple[int, str]) -> None:
-    """A batch that cannot be taken apart publishes nothing."""
+    """A batch that cannot be parsed publishes nothing."""
     answer = alice.post(queue.replace("/queues/", "/batches/"), content=body, headers={"Content-Type": kind})
     assert problem(answer) == found
     assert listed(alice, queue) == []
 
 
 def test_deleted(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
-    """§1.7, rows 7, 8, 10 and 11: a message that waits is deleted by its publisher or the owner, not while somebody holds it."""
+    """§1.7, rows 7, 8, 10 and 11: a waiting message is deleted by its publisher or the owner, a held one is not."""
     alice.patch(queue, json={"options": {"pubsub#publish_model": "open"}})
     mine, theirs, others = (who.post(queue, content=b"x").headers["Location"] for who in (alice, bob, bob))
     assert problem(bob.delete(mine)) == (403, "forbidden")

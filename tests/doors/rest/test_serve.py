@@ -1,4 +1,4 @@
-"""A RESTful frontend as a process: it comes up, tells how it is, bears the loss of Redis, and goes in order."""
+"""An HTTP frontend as a process: start, probes, the loss of Redis, and an orderly stop."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def checked(**settings: str) -> tuple[int, str]:
 
 
 def test_settings_of_its_own(tmp_path: Path) -> None:
-    """It asks for nothing of XMPP, and for a way to know who asks."""
+    """It needs no settings of XMPP, but a way to authenticate."""
     passwords = tmp_path / "passwords"
     passwords.write_text(f"{ALICE}:{HASH}\n\n")
     assert checked(HTTP_PASSWORDS_FILE=str(passwords))[0] == 0
@@ -56,13 +56,13 @@ def test_settings_of_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_bad_settings(settings: dict[str, str], said: str) -> None:
-    """What cannot be used is named, and no secret is shown."""
+    """An unusable setting is named, and no secret is shown."""
     code, text = checked(**settings)
     assert code == 2 and said in text and HASH not in text and "org:secret" not in text
 
 
 def _takes(frontend: RestFrontend) -> bool:
-    """Tell whether it takes another connection."""
+    """Return whether it accepts another connection."""
     try:
         socket.create_connection(("127.0.0.1", frontend.port), timeout=20).close()
     except OSError:
@@ -71,7 +71,7 @@ def _takes(frontend: RestFrontend) -> bool:
 
 
 def test_goes_in_order(redis: RedisServer) -> None:
-    """SIGTERM lets a request be answered that is under way, takes no other, and leaves nothing but JSON in the log."""
+    """SIGTERM lets a request under way be answered, accepts no other, and leaves only JSON in the log."""
     with RestFrontend(redis.url) as frontend:
         line = Line(frontend)
         head = f"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nAuthorization: {basic_words()}\r\n"
@@ -90,7 +90,7 @@ def test_goes_in_order(redis: RedisServer) -> None:
 
 
 def test_loses_redis() -> None:
-    """Without Redis it lives, is not ready, and tells each who asks; when Redis is back it goes on."""
+    """Without Redis it lives, is not ready, and says so to each client; when Redis is back it continues."""
     with (
         RedisServer(binary=valkey_binary()) as redis,
         RestFrontend(redis.url, REDIS_TIMEOUT="0.5") as frontend,
@@ -108,7 +108,7 @@ def test_loses_redis() -> None:
 
 
 def test_address_in_use(redis: RedisServer) -> None:
-    """An address that another has is named."""
+    """An address in use is named."""
     with RestFrontend(redis.url) as first:
         second = RestFrontend(redis.url, HTTP_BIND=f"127.0.0.1:{first.port}")
         with pytest.raises(ServerError, match="HTTP cannot be served"), second:
@@ -116,7 +116,7 @@ def test_address_in_use(redis: RedisServer) -> None:
 
 
 def test_without_redis() -> None:
-    """It waits for a Redis that is not there, says so, and still ends when it is told to."""
+    """It waits for a missing Redis, says so, and still ends when told to."""
     frontend = RestFrontend(f"redis://127.0.0.1:{free_port()}")
     frontend._ready = lambda: frontend.probe("/readyz")[0] == 503  # type: ignore[method-assign]
     with frontend:
@@ -127,14 +127,14 @@ def test_without_redis() -> None:
 
 
 def test_many_frontends(redis: RedisServer) -> None:
-    """Each holds nothing: what one has begun, another ends."""
+    """No state is in a frontend: one completes what another has begun."""
     with RestFrontend(redis.url) as one, RestFrontend(redis.url) as other, client(one) as here, client(other) as there:
         queue = here.post("/queues").headers["Location"]
         where = there.post(queue).headers["Location"]
         assert here.post(where, content=b"x").status_code == 200
         assert there.post(where, content=b"x").json()["duplicate"] is True
         assert there.post(where, content=b"y").status_code == 409
-        # What took two steps is one message.
+        # A message sent in two steps counts once.
         assert "\nstanzaq_published_total 1.0\n" in one.probe("/metrics")[1]
         assert "\nstanzaq_published_total 0.0\n" in other.probe("/metrics")[1]
 

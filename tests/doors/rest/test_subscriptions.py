@@ -1,4 +1,4 @@
-"""Subscriptions as leases (R11 to R18, RX4 to RX8): who holds one comes for messages, or has them as events."""
+"""Subscriptions as leases (R11 to R18, RX4 to RX8): the holder fetches messages, or gets them as events."""
 
 import asyncio
 import json
@@ -26,12 +26,12 @@ EVENTS = {"Accept": "text/event-stream"}
 
 
 def name_of(queue: str) -> str:
-    """Give the name of a queue by its path."""
+    """Return the name of a queue by its path."""
     return queue.removeprefix("/queues/")
 
 
 def subscribed(who: httpx.Client, queue: str, **fields: int | str) -> str:
-    """Begin a subscription; gives its path."""
+    """Begin a subscription; return its path."""
     made = who.post("/subscriptions", json={"destinations": name_of(queue), **fields})
     assert made.status_code == 201, made.text
     return made.headers["Location"]
@@ -44,7 +44,7 @@ def sent(who: httpx.Client, queue: str, *texts: str) -> None:
 
 
 def held(who: httpx.Client, subscription: str, wait: int = 5) -> list[dict[str, Any]]:
-    """Come for messages."""
+    """Fetch messages."""
     found = who.get(f"{subscription}?wait={wait}", headers=JSON, timeout=wait + 15)
     assert found.status_code == 200, found.text
     messages: list[dict[str, Any]] = found.json()["messages"]
@@ -53,7 +53,7 @@ def held(who: httpx.Client, subscription: str, wait: int = 5) -> list[dict[str, 
 
 @pytest.fixture
 def subscription(alice: httpx.Client, queue: str) -> str:
-    """Give the path of a subscription for three messages."""
+    """Return the path of a subscription for three messages."""
     return subscribed(alice, queue, prefetch=3)
 
 
@@ -76,7 +76,7 @@ def test_worked(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert told == {(20, 60, "")} and {f"-{each['token']}-" in each["href"] for each in first + second} == {True}
     assert alice.get(first[0]["href"], headers=JSON).json() == first[0]
     assert alice.delete(first[0]["href"]).status_code == 200
-    # Whoever has lost the answer asks again.
+    # A client that lost the answer asks again.
     assert alice.delete(first[0]["href"]).status_code == 200
     assert [each["text"] for each in held(alice, mine)][-1] == "g"
     assert problem(alice.get(first[0]["href"])) == (409, "lock-lost")
@@ -87,7 +87,7 @@ def test_worked(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
 
 
 def test_selected(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
-    """R12: a lease is handed what its selector is true for, in their order, and holds up nobody else's."""
+    """R12: a lease gets messages that its selector matches, in order, and blocks nobody else's."""
     red = subscribed(alice, queue, prefetch=2, selector="colour = 'röt' AND size >= 10")
     blue = subscribed(bob, queue, prefetch=9, selector="colour = 'blue'")
     for number, colour in enumerate(["röt", "green", "blue", "röt", "röt"]):
@@ -107,7 +107,7 @@ def test_selected(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert [each["text"] for each in held(bob, blue)] == ["2", "6"]
     assert alice.delete(first[0]["href"]).status_code == 200
     assert [each["text"] for each in held(alice, red)] == ["4", "5"]
-    # What nobody selected is there for whoever takes it.
+    # Messages that nobody selected are there for others.
     everything = subscribed(alice, queue, prefetch=9)
     assert [each["text"] for each in held(alice, everything)] == ["0", "1"]
 
@@ -116,7 +116,7 @@ def test_selected(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     ("selector", "where"), [("colour =", 9), ("(((", 4), ("x" * 2_000, 1_025), ("colour LIKE 1", 13)]
 )
 def test_no_selector(alice: httpx.Client, queue: str, selector: str, where: int) -> None:
-    """R12: a selector that does not parse is refused, with the place where it goes wrong."""
+    """R12: an unparsable selector is refused, with the place of the error."""
     refused = alice.post("/subscriptions", json={"destinations": name_of(queue), "selector": selector})
     assert problem(refused) == (422, "options-invalid")
     assert f"character {where}:" in refused.json()["detail"]
@@ -127,12 +127,12 @@ def test_no_selector(alice: httpx.Client, queue: str, selector: str, where: int)
     [{"Item-Stanzaq-Dead-Node": "x"}, {"Item-": "x"}, {"Item-A": b"\xff"}, {f"Item-N{n}": "x" for n in range(33)}],
 )
 def test_no_headers(alice: httpx.Client, queue: str, said: dict[str, str]) -> None:
-    """R12: what the service says of messages is not for a publisher to say, and a header is text under a name."""
+    """R12: publishers cannot set the service's own headers, and a header is text under a name."""
     assert alice.post(queue, content="x", headers=said).status_code in {400, 422}
 
 
 def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
-    """RX8, Q30, Q32: what is released goes to another, at once or later; what is buried to the dead letters, with the reason."""
+    """RX8, Q30, Q32: a released message goes to another, at once or later; a buried one to the dead letters, with the reason."""
     mine = subscribed(alice, queue, prefetch=1)
     theirs = subscribed(bob, queue, prefetch=1)
     sent(alice, queue, "a")
@@ -164,7 +164,7 @@ def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
 
 
 def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
-    """R16: several messages are acknowledged at once, each with a result of its own."""
+    """R16: several messages are acknowledged at once, each with its own result."""
     sent(alice, queue, *"abc")
     wanted = [message["href"] for message in held(alice, subscription)]
     path = f"{subscription}/acknowledgements"
@@ -188,7 +188,7 @@ def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscripti
 
 
 def test_stale(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
-    """RX6, §1.7: a lock that is over, another's message, a message that never was: nobody else's work is touched."""
+    """RX6, §1.7: an ended lock, another's message, an unknown message: nobody else's work is touched."""
     sent(alice, queue, "a")
     (message,) = held(alice, subscription)
     path, _, query = message["href"].partition("?")
@@ -208,7 +208,7 @@ def test_stale(alice: httpx.Client, bob: httpx.Client, queue: str, subscription:
 
 
 def test_late(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
-    """RX6: who is late is told that, while another holds the message, when it is done, and when it is a dead letter."""
+    """RX6: a late acknowledgement is told so, while another holds the message, when it is done, and when it is a dead letter."""
     sent(alice, queue, "a", "b")
     first, second = held(alice, subscription)
     theirs = subscribed(bob, queue, prefetch=2)
@@ -230,14 +230,14 @@ def test_late(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: 
     assert bob.delete(found[0]["href"]).status_code == 200
     assert bob.post(found[1]["dead_letter"]).status_code == 200
     late()
-    # An address that nobody was ever given is of a message that is not there, whatever lock is in it.
+    # A made-up address is of an unknown message, whatever lock is in it.
     made_up = first["href"].replace(first["id"], "never")
     for refused in (alice.get(made_up), alice.delete(made_up), alice.delete(f"{subscription}/messages/never?lock=0-1")):
         assert problem(refused) == (404, "item-not-found")
 
 
 def test_ended(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
-    """R2, R14, RX8: who deletes a subscription, or lets it lapse, gives back what it held; then it is gone."""
+    """R2, R14, RX8: a deleted or expired subscription gives back its messages; then it is gone."""
     first = subscribed(alice, queue, prefetch=1)
     sent(alice, queue, "a")
     assert held(alice, first)
@@ -256,7 +256,7 @@ def test_ended(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 def test_ended_with_its_locks_kept(alice: httpx.Client, bob: httpx.Client, queue: str, *, several: bool) -> None:
-    """R14, Q34: a subscription that ends with `keep` gets nothing more, and acknowledges, renews and returns what it holds."""
+    """R14, Q34: a subscription that ends with `keep` gets nothing more, but may acknowledge, renew and release its messages."""
     queues = [name_of(queue), name_of(alice.post("/queues").headers["Location"])][: 2 if several else 1]
     path = alice.post("/subscriptions", json={"destinations": queues, "prefetch": 3}).headers["Location"]
     sent(alice, queue, "a", "b", "c")
@@ -275,7 +275,7 @@ def test_ended_with_its_locks_kept(alice: httpx.Client, bob: httpx.Client, queue
 
 
 def test_kept_alive(alice: httpx.Client, queue: str) -> None:
-    """RX5: who comes, or waits, or listens, keeps the lease; the message stays where it is."""
+    """RX5: a fetch, a wait, or a listener keeps the lease; the message stays where it is."""
     path = subscribed(alice, queue, prefetch=1, lease=2)
     assert held(alice, path, 3) == []
     sent(alice, queue, "a")
@@ -286,7 +286,7 @@ def test_kept_alive(alice: httpx.Client, queue: str) -> None:
 
 
 def test_whose(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
-    """R18: what a subscription holds its owner sees, and the queue's owners, who do not keep it alive; nobody else."""
+    """R18: only its owner sees a subscription's messages, and the queue's owners, who do not renew it."""
     theirs = subscribed(bob, queue, lease=3)
     before = bob.get(theirs, headers=JSON).json()["expires"]
     assert alice.get(theirs, headers=JSON).json()["expires"] == before
@@ -324,7 +324,7 @@ def events(answer: httpx.Response) -> Iterator[tuple[str, Any]]:
 
 
 def test_events(alice: httpx.Client, queue: str) -> None:
-    """R15, RX5: messages come as events, those that are held first, each once; it lasts as long as somebody listens."""
+    """R15, RX5: messages come as events, held ones first, each once; the lease lasts while somebody listens."""
     path = subscribed(alice, queue, prefetch=2, lease=2)
     sent(alice, queue, "a", "b", "c")
     with alice.stream("GET", path, headers=EVENTS, timeout=20) as answer:
@@ -334,7 +334,7 @@ def test_events(alice: httpx.Client, queue: str) -> None:
         assert [first["text"], second["text"]] == ["a", "b"]
         assert alice.delete(first["href"]).status_code == 200
         assert next(stream)[1]["text"] == "c"
-        # Nothing comes; longer than the lease is.
+        # Nothing comes, for longer than the lease.
         assert next(stream) == ("", None)
         assert alice.delete(path).status_code == 200
         kind, why = next(stream)
@@ -344,7 +344,10 @@ def test_events(alice: httpx.Client, queue: str) -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_listener_who_has_gone(alice: httpx.Client, bob: httpx.Client, queue: str, *, several: bool) -> None:
-    """R2, R14, RX5: when who listens has gone its lease ends at once, and others have what it held; who only looks ends none."""
+    """R2, R14, RX5: when a listener disconnects its lease ends at once, and others get its messages.
+
+    A mere onlooker ends none.
+    """
     destinations = [name_of(queue), name_of(alice.post("/queues").headers["Location"])][: 2 if several else 1]
     made = alice.post("/subscriptions", json={"destinations": destinations, "lease": 86_400})
     path = made.headers["Location"]
@@ -357,14 +360,14 @@ def test_a_listener_who_has_gone(alice: httpx.Client, bob: httpx.Client, queue: 
     while len(held(bob, theirs, 30)) < 2:
         pass
     assert problem(alice.get(path)) == (410, "lease-over")
-    # The queue's owner looks on, and goes.
+    # The queue's owner looks on, and disconnects.
     with alice.stream("GET", theirs, headers=EVENTS, timeout=20) as answer:
         assert next(events(answer))[1]["text"] in {"a", "b"}
     assert len(held(bob, theirs)) == 2
 
 
 def test_a_hundred_share(alice: httpx.Client, frontend: RestFrontend, queue: str) -> None:
-    """R1, R17: what many come for is spread over all of them, one after the other."""
+    """R1, R17: messages are spread over many pull subscriptions, one after the other."""
     paths = [subscribed(alice, queue, prefetch=2) for _ in range(20)]
     with ThreadPoolExecutor(20) as pool, client(frontend) as listener:
         waiting = [pool.submit(held, listener, path, 10) for path in paths]
@@ -378,7 +381,7 @@ def test_a_hundred_share(alice: httpx.Client, frontend: RestFrontend, queue: str
 
 
 async def collected(url: str, top: str, *leaves: str) -> None:
-    """Make a collection of Alice's, and leaves in it."""
+    """Create a collection of Alice's, and leaves in it."""
     core = RedisCore(CommandSettings(redis_url=url), None)
     kind = {"pubsub#node_type": ("collection",)}
     assert isinstance(await core.ask(Declare(top, Jid(ALICE), kind)), Declared)
@@ -388,7 +391,7 @@ async def collected(url: str, top: str, *leaves: str) -> None:
 
 
 def test_collection(alice: httpx.Client, redis: RedisServer) -> None:
-    """R12: a subscription to a collection has the messages of all queues below it, in one prefetch, each with its queue."""
+    """R12: a subscription to a collection gets the messages of all queues below it, in one prefetch, each with its queue."""
     top = f"top-{secrets.token_hex(4)}"
     asyncio.run(collected(redis.url, top, f"{top}/a", f"{top}/b/c"))
     path = subscribed(alice, top, prefetch=2)
@@ -405,7 +408,7 @@ def test_collection(alice: httpx.Client, redis: RedisServer) -> None:
 
 
 def test_destinations(alice: httpx.Client, bob: httpx.Client) -> None:
-    """R12, RX4: several queues and wildcards have one prefetch; a wildcard that stands for nothing is refused."""
+    """R12, RX4: several queues and wildcards have one prefetch; a wildcard that matches nothing is refused."""
     top = f"top-{secrets.token_hex(4)}"
     for leaf in ("a", "b.c", "d/e"):
         assert alice.put(f"/queues/{top}/{leaf}").status_code == 201
@@ -434,7 +437,7 @@ def test_destinations(alice: httpx.Client, bob: httpx.Client) -> None:
 
 
 def test_own_leases(redis: RedisServer, queue: str, alice: httpx.Client) -> None:
-    """R18, RX8: who has lost track of its leases finds them, each with its address; nobody sees another's."""
+    """R18, RX8: a client that lost track of its leases finds them, each with its address; nobody sees another's."""
     with RestFrontend(redis.url) as frontend, client(frontend, "bob@example.org") as bob:
         for each in bob.get("/subscriptions").json()["subscriptions"]:
             bob.delete(each["href"])
@@ -466,7 +469,7 @@ def test_own_leases(redis: RedisServer, queue: str, alice: httpx.Client) -> None
 
 
 def test_too_many_leases(redis: RedisServer, queue: str) -> None:
-    """Guarantee 6: leases of one user on a queue are bounded; one that ends makes room, and others have room of their own."""
+    """Guarantee 6: leases of one user on a queue are bounded; an ended one makes room, and others have room of their own."""
     with (
         RestFrontend(redis.url, HTTP_LEASES="2") as frontend,
         client(frontend) as alice,
@@ -499,12 +502,12 @@ def test_too_many_leases(redis: RedisServer, queue: str) -> None:
     ],
 )
 def test_refused(alice: httpx.Client, body: str, headers: dict[str, str], found: tuple[int, str]) -> None:
-    """R13: what is no subscription is refused, by the place where it is wrong."""
+    """R13: an invalid subscription is refused, with the place of the error."""
     assert problem(alice.post("/subscriptions", content=body, headers=headers)) == found
 
 
 def test_refused_elsewhere(alice: httpx.Client, queue: str, subscription: str) -> None:
-    """RX6, RX8: made-up subscriptions, forms that there are not, and waits beyond what is possible."""
+    """RX6, RX8: made-up subscriptions, unknown formats, and waits that are too long."""
     for path in ("/subscriptions/x", "/subscriptions/eA", "/subscriptions/%C3%A9", f"{subscription}x"):
         assert problem(alice.get(path)) == (404, "not-subscribed")
     assert problem(alice.get(subscription, headers={"Accept": "text/html"}))[0] == 406
@@ -521,7 +524,7 @@ def test_refused_elsewhere(alice: httpx.Client, queue: str, subscription: str) -
 
 
 def test_killed(redis: RedisServer, queue: str) -> None:
-    """R2: whatever process held the connection, another serves the subscription, and what it holds; one that goes says so."""
+    """R2: whichever process had the connection, another serves the subscription and its messages; one that stops says so."""
     with RestFrontend(redis.url) as one, RestFrontend(redis.url) as two, client(one) as here, client(two) as there:
         path = subscribed(here, queue, prefetch=2)
         sent(here, queue, "a", "b")

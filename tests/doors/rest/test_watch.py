@@ -1,4 +1,4 @@
-"""What owners and administrators see and do over HTTP: overviews, dead letters and their redrive, subscribers, locks (R5)."""
+"""Administration over HTTP: overviews, dead letters and their redrive, subscribers, locks (R5)."""
 
 # ruff: noqa: ASYNC212  (the frontend is another process: it does not wait for this loop)
 
@@ -30,18 +30,18 @@ PATIENCE_SECONDS = 10.0
 
 
 class Outlet:
-    """A door that hands out to nobody, and remembers."""
+    """A door that sends nothing, and records."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with nothing recorded."""
         self.deliveries: list[Delivery] = []
 
     def deliver(self, delivery: Delivery) -> None:
-        """Take a delivery."""
+        """Record a delivery."""
         self.deliveries.append(delivery)
 
     def notify(self, _notice: Notice) -> None:
-        """Take a notice."""
+        """Record a notice."""
 
     def congested(self) -> bool:
         """Take more."""
@@ -54,8 +54,8 @@ class Outlet:
 
 @pytest.fixture
 async def core(redis: RedisServer) -> AsyncIterator[RedisCore]:
-    """Give a frontend that hands items out."""
-    # All tests that one process runs make nodes of the same few owners.
+    """Provide a frontend that hands items out."""
+    # All tests of one process create nodes of the same few owners.
     given = {"redis_url": redis.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret", "node_quota": "100000"}
     made = RedisCore(Settings.model_validate(given), Outlet())
     await made.start()
@@ -80,7 +80,7 @@ def _overview(http: httpx.Client, query: str = "?limit=500") -> dict[str, dict[s
 
 
 async def test_dead_letters_go_home(core: RedisCore, alice: httpx.Client, bob: httpx.Client) -> None:
-    """Q32: an owner sees why each letter died, and sends home one, those of a reason, or all, step by step with counts."""
+    """Q32: an owner sees each dead letter's reason, and redrives one, those of a reason, or all, step by step with counts."""
     name = f"jobs-{secrets.token_hex(4)}"
     assert alice.put(f"/queues/{name}").status_code == 201
     batch = [{"text": "x", "guid": f"item-{number}"} for number in range(LETTERS)]
@@ -107,7 +107,7 @@ async def test_dead_letters_go_home(core: RedisCore, alice: httpx.Client, bob: h
     for path in (f"/surveys/{dead}", f"/subscribers/{name}"):
         assert problem(bob.get(path)) == (403, "forbidden")
     assert problem(bob.post(f"/redrives/{dead}", json={"all": True})) == (403, "forbidden")
-    # Home again, they are not taken by the worker that the test is.
+    # Returned items are not taken by the test's own worker.
     assert alice.patch(f"/queues/{name}", json={"options": {"stanzaq#state": "paused"}}).status_code == 200
     assert alice.post(f"/redrives/{dead}", json={"items": [one["id"]]}).json() == {"moved": 1, "stayed": {}}
     assert alice.post(f"/redrives/{dead}", json={"items": [one["id"]]}).json() == {"moved": 0, "stayed": {}}
@@ -121,14 +121,14 @@ async def test_dead_letters_go_home(core: RedisCore, alice: httpx.Client, bob: h
     said = alice.post(f"/redrives/{dead}", json={"all": True}).json()
     assert said["moved"] == LETTERS - LETTERS // 2
     await _until(lambda: _counts(alice, name)["waiting"], LETTERS)
-    # What ever came and what is done with tell the rates, whichever frontend is asked.
+    # Totals of published and finished items give the rates, whichever frontend is asked.
     assert _counts(alice, name)["published"] == 2 * LETTERS and _counts(alice, name)["attempts"] == LETTERS
     assert _counts(alice, dead)["finished"] == _counts(alice, dead)["published"] >= LETTERS
     assert alice.post(f"/redrives/{name}", json={"all": True}).json() == {"moved": 0, "stayed": {}}
 
 
 async def test_the_dead_letters_of_a_queue(core: RedisCore, alice: httpx.Client) -> None:
-    """Q32: a redrive of a queue moves what died in it, wherever its letters are, and of nothing else."""
+    """Q32: a redrive of a queue moves the letters that died in it, wherever they are, and no others."""
     top = f"shop-{secrets.token_hex(4)}"
     one, other, grave = (f"{top}/{each}" for each in ("books", "toys", "grave"))
     alice.put(f"/queues/{grave}")
@@ -167,7 +167,7 @@ async def test_the_dead_letters_of_a_queue(core: RedisCore, alice: httpx.Client)
 
 
 async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> None:
-    """Q9, P26: who holds how much of what it may hold is seen, and a stuck lock is ended, or all of a holder's."""
+    """Q9, P26: locks and credit of each subscriber are shown, and a stuck lock is ended, or all of a holder's."""
     name = f"jobs-{secrets.token_hex(4)}"
     alice.put(f"/queues/{name}", json={"options": {"stanzaq#partitions": 3}})
     assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, 7)), Subscribed)
@@ -212,7 +212,7 @@ async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> No
     ],
 )
 def test_unclear_orders(alice: httpx.Client, queue: str, path: str, body: object) -> None:
-    """What does not say clearly which items are meant changes nothing."""
+    """A request that does not clearly name items changes nothing."""
     assert problem(alice.post(queue.replace("queues", path), json=body)) == (400, "bad-request")
 
 
@@ -240,7 +240,7 @@ def test_overview(frontend: RestFrontend, redis: RedisServer, alice: httpx.Clien
 
 
 def test_history(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
-    """R5: what a queue held since it was made, if that is less than an hour ago, and what it holds now."""
+    """R5: a queue's counts since its creation, if that is less than an hour ago, and its present ones."""
     history = queue.replace("queues", "histories")
     for _ in range(3):
         assert alice.post(queue, content=b"x").status_code == 201
@@ -253,7 +253,7 @@ def test_history(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
         ("waiting", "in_flight", "oldest_ms", "published", "finished", "attempts"), 0
     )
     assert (last["published"], last["finished"], last["waiting"]) == (3, 1, 2) and last["at"] > first["at"]
-    # Whoever may look at its items may see that too, and nobody else.
+    # Who may read its items may see that too, and nobody else.
     assert bob.get(history).status_code == bob.get(queue).status_code == 200
     alice.patch(queue, json={"options": {"pubsub#access_model": "whitelist"}})
     assert bob.get(history).status_code == bob.get(queue).status_code == 403
@@ -266,7 +266,7 @@ def _name(frontend: RestFrontend | AmqpFrontend) -> str:
 
 
 async def test_doors_are_listed(redis: RedisServer) -> None:
-    """R5: administrators see the frontends of every door: one that has ended in order is none, one that has lapsed is told of."""
+    """R5: administrators see the frontends of every door: an orderly stopped one is not listed, a dead one is."""
     with RestFrontend(redis.url, ADMINS=ALICE) as one, client(one) as http:
 
         def listed() -> dict[str, tuple[str, bool]]:
@@ -287,7 +287,7 @@ async def test_doors_are_listed(redis: RedisServer) -> None:
             )
             found = listed()
             assert found["0000000a"] == ("amqp", False) and "0000000b" not in found
-            # The next door that begins forgets who is shown no more.
+            # The next door that starts removes entries that are not shown any more.
             with RestFrontend(redis.url) as later:
                 await _until(lambda: _name(later) in listed(), wanted=True)
                 assert server.zscore("sq:{service}:http_amqp_frontends", "rest 0000000b") is None
@@ -295,7 +295,7 @@ async def test_doors_are_listed(redis: RedisServer) -> None:
 
 
 def test_one_item(alice: httpx.Client, queue: str) -> None:
-    """R5: an owner finds one item by its id, with its headers, its key and when it is due; one that is not there is no item."""
+    """R5: an owner finds one item by its id, with its headers, its key and its due time; an unknown one is no item."""
     name, survey = queue.removeprefix("/queues/"), queue.replace("queues", "surveys")
     asks = {"Group-Key": "austen", "Item-Colour": "red", "Message-Delay": "3000", "Content-Type": "text/plain"}
     for number in range(3):
@@ -342,14 +342,14 @@ def test_collections(alice: httpx.Client) -> None:
     }
     assert root.get(top, False) is False and f"{top}-orders" not in root
     assert _overview(alice)[f"{top}-orders"]["parent"] == top
-    # RFC 9110 §15.6.2: there is no message, and what others take this one does not; it is no server's fault.
+    # RFC 9110 §15.6.2: there is no message, and this resource lacks the method; it is no server error.
     assert problem(alice.get(f"/messages/{top}/x")) == (404, "items-unsupported")
     assert problem(alice.post(f"/queues/{top}", content=b"x")) == (409, "publish-unsupported")
     assert problem(alice.post(f"/purges/{top}"))[0] == 409
 
 
 def test_purged(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
-    """P25: a queue's owner deletes all that waits, and leaves to its holder what is held."""
+    """P25: a queue's owner deletes all waiting messages; held ones stay."""
     batch = [{"text": "x"} for _ in range(7)]
     assert alice.post(queue.replace("queues", "batches"), json=batch).status_code == 200
     lease = alice.post("/subscriptions", json={"destinations": queue.removeprefix("/queues/"), "prefetch": 2})
