@@ -212,6 +212,8 @@ async def test_the_library_outlives_them(
             await publisher.publish(node, {}, id=f"job-{number}")
         await striking
         await owner.connected()
+        # All may have been published before ejabberd went: nothing else has waited for the frontends since.
+        await eventually(lambda: not service.faults(), "a frontend has not come back")
         while await _items(owner, node):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     worker.stop()
