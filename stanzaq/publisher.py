@@ -6,6 +6,7 @@ import os
 import secrets
 from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -20,13 +21,21 @@ from stanzaq.transport import Hints, Outgoing, Sender
 log = logging.getLogger("stanzaq")
 
 _AT_ONCE: Final = 50
-"""Number of items that `publish_many` sends at once, and of an earlier run's that are sent at once."""
+"""Number of items that `publish_many` sends at once, and of the outbox: the service limits what it holds for a sender."""
 
 _MOST: Final = 10_000
 """The most items that wait for the service."""
 
 _LEAVE_SECONDS: Final = 5.0
 """How long a publisher that is closed goes on sending items of an earlier run."""
+
+
+@dataclass(slots=True)
+class _Wait:
+    """A call of `publish`: whether its item is in the outbox, and whether its caller has gone."""
+
+    is_kept: bool = False
+    is_abandoned: bool = False
 
 
 class Publisher:
@@ -57,7 +66,7 @@ class Publisher:
         self._sender: Sender | None = None
         self._sending: set[asyncio.Task[None]] = set()
         self._earlier: asyncio.Task[None] | None = None
-        self._abandoned: set[str] = set()
+        self._room = asyncio.Semaphore(_AT_ONCE)
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -66,6 +75,8 @@ class Publisher:
         Raises StanzaqError if the outbox cannot be used.
         """
         account, left = self._account, list[Outgoing]()
+        # Each opening may be in another event loop.
+        self._room = asyncio.Semaphore(_AT_ONCE)
         try:
             if self._path is not None:
                 self._outbox = Outbox(self._path)
@@ -127,7 +138,8 @@ class Publisher:
         running = self._running
         told = {**traceparent.current(), **(headers or {})}
         outgoing = Outgoing(secrets.token_hex(16), node, item, payloads.encoded(payload), told, hints)
-        sending = asyncio.create_task(self._send(self._sender, outgoing))
+        wait = _Wait()
+        sending = asyncio.create_task(self._send(self._sender, outgoing, wait))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
         try:
@@ -137,7 +149,7 @@ class Publisher:
             if self._outbox is None:
                 sending.cancel()
             else:
-                self._abandoned.add(outgoing.name)
+                wait.is_abandoned = True
             raise
         if sending.done() and not sending.cancelled():
             sending.result()
@@ -145,32 +157,34 @@ class Publisher:
         sending.cancel()
         why, condition = f"the publisher was closed before {item} was answered", ""
         if running.done() and not running.cancelled() and (fault := running.exception()) is not None:
-            if self._path is None or not isinstance(fault, StanzaqError):
+            if not (wait.is_kept and isinstance(fault, StanzaqError)):
                 raise fault
             why, condition = str(fault), fault.condition
-        where = f"{item} is in the outbox, and the next publisher sends it" if self._path else "it may be in the queue"
+        where = (
+            f"{item} is in the outbox, and the next publisher sends it" if wait.is_kept else "it may be in the queue"
+        )
         msg = f"{why}: {where}"
         raise StanzaqError(msg, condition)
 
-    async def _send(self, sender: Sender, outgoing: Outgoing) -> None:
+    async def _send(self, sender: Sender, outgoing: Outgoing, wait: _Wait) -> None:
         """Send an item, from the outbox if there is one; raises StanzaqError."""
         if self._outbox is None:
             await sender.publish(outgoing)
             return
         await self._outbox.save(outgoing)
+        wait.is_kept = True
         try:
             await self._send_kept(sender, outgoing)
         except StanzaqError as error:
-            if outgoing.name not in self._abandoned:
+            if not wait.is_abandoned:
                 await self._forget(outgoing)
                 raise
             log.error("an item stays in the outbox: %s", error)  # noqa: TRY400  (the text says it all)
-        finally:
-            self._abandoned.discard(outgoing.name)
 
     async def _send_kept(self, sender: Sender, outgoing: Outgoing) -> None:
         """Send an item of the outbox and remove it; raises StanzaqError, and then keeps it."""
-        await sender.publish_once(outgoing, self._note)
+        async with self._room:
+            await sender.publish_once(outgoing, self._note)
         await self._forget(outgoing)
 
     async def _note(self, outgoing: Outgoing) -> None:
@@ -192,14 +206,13 @@ class Publisher:
     async def _send_earlier(self, left: list[Outgoing]) -> None:
         """Send the items that an earlier run left; those that fail stay in the outbox."""
         assert self._sender is not None
-        sender, room = self._sender, asyncio.Semaphore(_AT_ONCE)
+        sender = self._sender
 
         async def send(outgoing: Outgoing) -> None:
-            async with room:
-                try:
-                    await self._send_kept(sender, outgoing)
-                except StanzaqError as error:
-                    log.error("an item stays in the outbox: %s", error)  # noqa: TRY400
+            try:
+                await self._send_kept(sender, outgoing)
+            except StanzaqError as error:
+                log.error("an item stays in the outbox: %s", error)  # noqa: TRY400
 
         await asyncio.gather(*map(send, left))
 

@@ -146,6 +146,20 @@ async def test_refused(service: Service, path: Path, caplog: pytest.LogCaptureFi
     assert "an item stays in the outbox: cannot publish to jobs: item-not-found" in caplog.text
 
 
+def test_opened_again(service: Service, path: Path) -> None:
+    """A publisher that was closed may be opened again, in another event loop; and items beyond those at once wait."""
+    service.answer = lambda _: asyncio.sleep(0)
+    publisher = made(path)
+
+    async def work() -> None:
+        async with publisher:
+            await asyncio.gather(*(publisher.publish("jobs", number) for number in range(60)))
+
+    for _ in range(2):
+        asyncio.run(work())
+    assert len(service.sent) == 120
+
+
 async def test_full(service: Service, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond its limit a publisher refuses further items, with or without a file."""
     monkeypatch.setattr(publishing, "_MOST", 2)
