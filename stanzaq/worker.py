@@ -1,6 +1,7 @@
 """A worker: functions for nodes, and a process that runs them until it is stopped. Must not know any transport."""
 
 import asyncio
+import inspect
 import logging
 import signal
 import sys
@@ -91,16 +92,23 @@ class Worker:
 
         `call_next` runs the handler, or the next middleware, and raises what that raises. If the middleware raises, the job has
         failed; if it returns, the item is completed, even without `call_next`. The first one registered is the outermost. It runs
-        in the event loop, wherever the handler runs.
+        in the event loop, wherever the handler runs. Raises TypeError.
         """
+        if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
+            msg = f"{function!r} is no middleware: write `async def name(job, call_next)`"
+            raise TypeError(msg)
         self._hooks = replace(self._hooks, middleware=(*self._hooks.middleware, function))
         return function
 
     def lifespan(self, function: L) -> L:
         """Register an asynchronous generator function that is run around the worker: up to its `yield` before the first job.
 
-        What it yields is `job.state`; what follows runs after the last job. A worker has one. Raises ValueError.
+        What it yields is `job.state`; what follows runs after the last job. A worker has one. Raises TypeError and ValueError.
         """
+        can_be = inspect.isasyncgenfunction(function)
+        if not can_be:
+            msg = f"{function!r} is no lifespan: write `async def name()` with a `yield`, and no @asynccontextmanager"
+            raise TypeError(msg)
         if self._hooks.lifespan is not nullcontext:
             msg = "the worker has a lifespan already"
             raise ValueError(msg)

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -183,6 +184,15 @@ async def test_middleware() -> None:
             assert did == lines
             did.clear()
         assert [letter.id for letter in await broker.dead("jobs")] == ["unfit", "slow"]
+
+
+def test_no_hooks() -> None:
+    """What cannot be a hook is refused when it is registered, with what to write."""
+    worker = Worker("xmpp://worker@example.org")
+    with pytest.raises(TypeError, match=r"is no middleware: write `async def name\(job, call_next\)`"):
+        worker.middleware(lambda _job, _call_next: None)  # type: ignore[type-var]
+    with pytest.raises(TypeError, match=r"is no lifespan: .* no @asynccontextmanager"):
+        worker.lifespan(nullcontext)  # type: ignore[type-var]
 
 
 async def test_lifespan() -> None:
