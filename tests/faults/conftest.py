@@ -1,4 +1,4 @@
-"""What the tests of faults share: a house for as long as it stands, and stages whose randomness the run's seed repeats."""
+"""Shared by the tests of faults: servers, and stages whose random choices the run's seed repeats."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Play = Callable[..., AbstractContextManager[Stage]]
 
 @pytest.fixture(scope="session")
 def house_for() -> Iterator[Callable[[Kind], House]]:
-    """Give the servers: the same to all tests of a kind, but new ones after a test that failed."""
+    """Return the servers: the same for all tests of a kind, but new ones after a failed test."""
     with ExitStack() as stack:
         built: list[House] = []
 
@@ -30,7 +30,10 @@ def house_for() -> Iterator[Callable[[Kind], House]]:
 
 @pytest.fixture
 def play(house_for: Callable[[Kind], House], request: pytest.FixtureRequest, tmp_path: Path) -> Play:
-    """Give the maker of a stage for a lock time in seconds; `--randomly-seed=…` of a failed run repeats its choices."""
+    """Return a function that makes a stage for a lock time in seconds.
+
+    `--randomly-seed=…` of a failed run repeats its choices.
+    """
     seed = f"{request.config.getoption('randomly_seed')}/{request.node.name}"
     print(f"seed: {seed}")  # noqa: T201  (shown when the test fails)
     chance = random.Random(seed)

@@ -1,6 +1,6 @@
-"""What publishers and workers saw, a line of JSON for each fact: the evidence. Knows files; judges nothing.
+"""The evidence: what publishers and workers saw, a line of JSON for each fact. Knows files; judges nothing.
 
-Each line is one write to a file opened for appending, so a player that is killed leaves whole lines behind.
+Each line is one write to a file opened for appending, so a player that is killed leaves whole lines.
 """
 
 import json
@@ -13,31 +13,31 @@ from typing import Final
 
 
 class What(StrEnum):
-    """What can be seen from outside of the service."""
+    """Kinds of facts that are seen from outside of the service."""
 
     PUBLISHED = "published"
     """The service answered a publish: from now on the item must not be lost."""
     RECEIVED = "received"
     """A delivery came."""
     ACKNOWLEDGING = "acknowledging"
-    """The worker is about to ask for an item to be deleted: from now on it may have no lock."""
+    """The worker is about to request an item's deletion: from now on it may have no lock."""
     RELEASING = "releasing"
-    """The worker is about to give an item back."""
+    """The worker is about to release an item."""
     ACKNOWLEDGED = "acknowledged"
-    """The service said that the item is deleted."""
+    """The service confirmed that the item is deleted."""
     RELEASED = "released"
-    """The service said that the item is given back."""
+    """The service confirmed that the item is released."""
     REFUSED = "refused"
-    """The service said no to either."""
+    """The service refused either."""
     SEVERED = "severed"
-    """The worker, or everybody if it names none, lost its connection between `at_ms` and `until_ms`: what it held may be free."""
+    """The worker, or everybody if it names none, lost its connection between `at_ms` and `until_ms`: its locks may be free."""
     FORGOTTEN = "forgotten"
-    """Redis lost what it was told between `at_ms` and `until_ms`."""
+    """Redis lost what was written between `at_ms` and `until_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing seen; `at_ms` is the machine's clock, which is Redis's too."""
+    """One fact; `at_ms` is the machine's clock, which is Redis's too."""
 
     what: What
     at_ms: int
@@ -56,19 +56,19 @@ def now_ms() -> int:
 
 
 class Notebook:
-    """Where one player writes."""
+    """The file of one player."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, which may hold what an earlier player has written."""
+        """Open the file, which may have facts of an earlier player."""
         self._file: Final = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def note(self, fact: Fact) -> None:
-        """Write a fact down at once."""
+        """Write a fact at once."""
         os.write(self._file, json.dumps(asdict(fact)).encode() + b"\n")
 
 
 class Evidence:
-    """All that was written into a directory, read as it grows."""
+    """All facts in a directory, read as it grows."""
 
     def __init__(self, directory: Path) -> None:
         """Begin with nothing read."""
@@ -77,7 +77,7 @@ class Evidence:
         self.facts: list[Fact] = []
 
     def note(self, fact: Fact) -> None:
-        """Add a fact that the test itself has made."""
+        """Add a fact of the test itself."""
         self.facts.append(fact)
 
     def refresh(self) -> None:
@@ -91,15 +91,15 @@ class Evidence:
             self.facts += [_fact(line) for line in whole.splitlines()]
 
     def accounts(self, player: str) -> set[str]:
-        """Name the accounts under which a player has appeared."""
+        """Return the accounts of a player."""
         return {_fact(line).who for line in (self.directory / f"{player}.facts").read_bytes().splitlines()}
 
     def items(self, what: What) -> set[str]:
-        """Name the items that this was seen of."""
+        """Return the items with a fact of this kind."""
         return {fact.item for fact in self.facts if fact.what is what}
 
     def acknowledged_since(self, at_ms: int) -> int:
-        """Count the acknowledgements that the service has confirmed since then."""
+        """Count the acknowledgements confirmed since then."""
         return sum(fact.what is What.ACKNOWLEDGED and fact.at_ms >= at_ms for fact in self.facts)
 
 

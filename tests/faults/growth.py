@@ -1,4 +1,4 @@
-"""How a queue is given more partitions while it is at work: by a core of its own, as a command of the shell does it."""
+"""Adds partitions to a queue at work, by a core of its own, as a shell command does."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ _PAUSE_SECONDS = 0.05
 
 
 def grow(url: str, queue: str, more: int) -> None:
-    """Give a queue so many partitions more, in the name of one of its owners."""
+    """Add partitions to a queue, as one of its owners."""
     asyncio.run(_grown(url, queue, more))
 
 

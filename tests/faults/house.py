@@ -1,4 +1,4 @@
-"""The servers that faults strike, and the programs that load them. Knows processes; must not know which fault comes.
+"""The servers that faults hit, and the programs that load them. Knows processes; must not know which fault comes.
 
 Servers are started by the main thread, with which they end.
 """
@@ -31,7 +31,7 @@ ROOT: Final = Path.cwd()
 
 
 class Frontend(service.Frontend):
-    """A frontend under a supervisor: `tree` is where its program is, `environment` what it finds beside its settings."""
+    """A frontend under a supervisor: `tree` has its program, `environment` is added to its settings."""
 
     def __init__(self, redis_url: str, xmpp_port: int, secret: str) -> None:
         """Choose what to connect to."""
@@ -46,10 +46,10 @@ class Frontend(service.Frontend):
         self.tree = ROOT
         self.environment: dict[str, str] = {}
         self.doomed = False
-        """Whether it may end: else its end is a fault of its own, which no supervisor makes good."""
+        """Whether it may end: otherwise its end is a fault, and it is not started again."""
 
     def revive(self) -> None:
-        """Start it anew, as a supervisor does who does not wait for it to be ready."""
+        """Start it again, as a supervisor does that does not wait for readiness."""
         self._process = self._launch()
         self.doomed = False
 
@@ -69,7 +69,7 @@ class Player(Server):
     _ready_seconds = 10.0
 
     def __init__(self, directory: Path, part: str, name: str, options: dict[str, str]) -> None:
-        """Choose its part; `directory` is where it writes what it sees."""
+        """Choose its part; `directory` is for its facts."""
         super().__init__(directory, part)
         words = (word for key, value in options.items() for word in (f"--{key}", value))
         self._command = [sys.executable, "-m", "tests.faults.player", part, "--name", name, *words]
@@ -82,24 +82,24 @@ class Player(Server):
         )
 
     def _ready(self) -> bool:
-        # The load begins when all of it is there, which the flow of items shows.
+        # The load is complete when items flow.
         return True
 
     @property
     def log(self) -> str:
-        """What it complained of."""
+        """Return its log."""
         path = self.directory / f"{self.name}.log"
         return path.read_text() if path.exists() else ""
 
     def unfinished(self) -> list[str]:
-        """Give its name as long as it runs; it must end in order."""
+        """Return its name while it runs; it must end in order."""
         code = self.process._child.poll()
         assert code in {None, 0}, self.log
         return [self.name] if code is None else []
 
 
 class Kind(Enum):
-    """What Redis is in a house."""
+    """The kind of Redis."""
 
     ONE = "one server"
     CLUSTER = "a cluster"
@@ -108,7 +108,7 @@ class Kind(Enum):
 
 @dataclass
 class House:
-    """The servers; of one Redis, two of the three frontends reach it through a network that can be disturbed."""
+    """The servers; with one Redis, two of the three frontends reach it through a network that can be disturbed."""
 
     kind: Kind
     ejabberd: Ejabberd
@@ -116,12 +116,12 @@ class House:
     lossy: LossyNetwork | None
     frontends: tuple[Frontend, ...]
     ruined: bool = False
-    """A test has failed in the middle of whatever it was doing to it."""
+    """A test has failed in the middle of a change to it."""
 
     @classmethod
     @contextmanager
     def build(cls, kind: Kind) -> Iterator[Self]:
-        """Start a Redis that loses nothing, or several that lose what is not replicated, an XMPP server and three frontends."""
+        """Start a Redis that loses nothing, or several that lose unreplicated writes, an XMPP server and three frontends."""
         with ExitStack() as stack:
             store: RedisServer | RedisCluster | RedisSentinels
             lossy = None
@@ -133,7 +133,8 @@ class House:
                 case Kind.CLUSTER:
                     store = stack.enter_context(RedisCluster())
                 case Kind.SENTINELS:
-                    # As docs/operations.md has it for who cannot lose a second: sentinels may replace a master that lives.
+                    # As docs/operations.md says for installations that must not lose a second: sentinels may replace a
+                    # live master.
                     store = stack.enter_context(RedisSentinels(options={"min-replicas-to-write": "1"}))
             ejabberd = stack.enter_context(Ejabberd())
             disturbed = lossy.url if lossy else store.url
@@ -168,14 +169,14 @@ class House:
         return self.store
 
     def supervise(self) -> None:
-        """Start anew what has ended because it was struck; what ends by itself is a failure."""
+        """Start again what a fault has ended; anything that ends by itself is a failure."""
         for frontend in self.frontends:
             if not frontend.alive:
                 assert frontend.doomed, f"a frontend ended by itself:\n{frontend.log}"
                 frontend.revive()
 
     def ailing(self) -> list[str]:
-        """Name the frontends that are not ready."""
+        """Return the frontends that are not ready."""
         return [
             f"frontend {number}: {status}"
             for number, frontend in enumerate(self.frontends)
@@ -183,11 +184,11 @@ class House:
         ]
 
     def command(self, *words: str) -> Any:  # noqa: ANN401  (what Redis answers)
-        """Give the one server a command behind everybody's back."""
+        """Run a command on the one server directly."""
         return _asked(self.redis, *words)
 
     def masters(self) -> list[RedisServer]:
-        """Give all that take writes now."""
+        """Return all servers that take writes now."""
         match self.store:
             case RedisServer():
                 return [self.store]
@@ -197,7 +198,7 @@ class House:
                 return [self.store.master()]
 
     def kept(self, node: str) -> dict[str, str]:
-        """Give what Redis keeps of a node and of what is named after it, but for what was and is no more."""
+        """Return Redis's keys of a node and of derived names, except empty ones."""
         reading = {"hash": ("HGETALL",), "zset": ("ZRANGE", "0", "-1", "WITHSCORES"), "set": ("SMEMBERS",)}
         found = {}
         for master in self.masters():

@@ -1,4 +1,4 @@
-"""What Redis knew a while ago, to be put back: so a failover does whose replica lacked the last moments. Knows keys, no node."""
+"""Restores an earlier state of Redis, as a failover does whose replica lacked the last moments. Knows keys, no node."""
 
 import redis
 
@@ -20,17 +20,17 @@ for i = 2, #ARGV, 2 do redis.call('RESTORE', ARGV[i], 0, ARGV[i + 1]) end
 
 
 class Past:
-    """The keys of one pattern as they are now. All are taken, and put back, at one moment."""
+    """The present keys of one pattern. All are saved, and restored, at one moment."""
 
     def __init__(self, server: RedisServer, pattern: str) -> None:
-        """Take them."""
+        """Save them."""
         self._server, self._pattern = server, pattern
         with redis.Redis.from_url(server.url) as client:
             self._kept = client.eval(_KEEP, 0, pattern)
         assert self._kept, f"there is no {pattern}"
 
     def lose(self) -> None:
-        """Lose what has been written since, and hang up on everybody, as a master does that is one no more."""
+        """Lose later writes, and disconnect everybody, as a demoted master does."""
         with redis.Redis.from_url(self._server.url) as client:
             client.eval(_LOSE, 0, self._pattern, *self._kept)
             client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")

@@ -1,6 +1,6 @@
-"""A publisher or a worker as a program of its own, which a test can kill. Plain XMPP; must not know what is being done to it.
+"""A publisher or a worker as a program, which a test can kill. Plain XMPP; must not know which fault comes.
 
-Each connection is a new anonymous account, so what happens to an old one can be told from what happens to the new.
+Each connection is a new anonymous account, so an old one is told apart from the new one.
 """
 
 import argparse
@@ -29,10 +29,10 @@ ANSWER_SECONDS: Final = 1.5
 """After so long a request is sent again, with its id: the frontend that had it may be dead."""
 
 FORGETFUL_BELOW_SECONDS: Final = 10
-"""Where locks are longer, nobody lets one run out: there a test wants to see that nothing waits for it."""
+"""With longer locks nobody lets one expire: such a test checks that nothing waits for an expiry."""
 
 POISON: Final = "poison"
-"""Items of this name are sent to the dead letters by whoever gets them."""
+"""Workers send items of this name to the dead letters."""
 
 ALL_BELOW: Final = {"pubsub#subscription_type": "items", "pubsub#subscription_depth": "all"}
 """How a worker subscribes to a collection."""
@@ -45,7 +45,7 @@ _UNANSWERED_MOST: Final = 200
 
 
 class Player:
-    """What publishers and workers have in common: a connection that is replaced when it breaks, and repeated requests."""
+    """Common to publishers and workers: a connection that is replaced when it breaks, and repeated requests."""
 
     def __init__(self, port: int, service: str, accounts: str, notebook: Notebook) -> None:
         """Prepare to connect."""
@@ -54,7 +54,7 @@ class Player:
         self._numbers = count(1)
 
     def note(self, what: What, **about: str | int) -> None:
-        """Write down what happened just now."""
+        """Record what happened just now."""
         self._notebook.note(Fact(what, now_ms(), **about))  # type: ignore[arg-type]
 
     async def connect(self) -> Client:
@@ -65,7 +65,7 @@ class Player:
                 async with asyncio.timeout(_ENTER_SECONDS):
                     await client.open()
                     client.present()
-                    # What comes back must not be taken for the same.
+                    # Its own reconnect must not be mistaken for the same connection.
                     client._wanted = False
             except (TimeoutError, NotConnectedError):
                 await _closed(client)
@@ -73,7 +73,7 @@ class Player:
                 return client
 
     async def surely(self, client: Client, payload: str) -> Answer | None:
-        """Repeat a request until it has an answer that is final; None when the connection is gone."""
+        """Repeat a request until it has a final answer; None when the connection is gone."""
         name = f"r{next(self._numbers)}"
         while client.up:
             with contextlib.suppress(TimeoutError, NotConnectedError):
@@ -85,10 +85,10 @@ class Player:
 
 
 class Publisher(Player):
-    """Publishes at an even pace; what is unanswered when its connection breaks is published again on the next one."""
+    """Publishes at a constant rate; unanswered items are published again on the next connection."""
 
     async def run(self, name: str, queues: Sequence[str]) -> None:
-        """Publish to the queues in turn until told to stop, and then until all is answered."""
+        """Publish to the queues in turn until told to stop, and then until all are answered."""
         stopping = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
         self._client = await self.connect()
@@ -126,7 +126,7 @@ class Publisher(Player):
 
 
 class Worker(Player):
-    """Acknowledges most of what it gets, gives some back, and lets a few locks run out."""
+    """Acknowledges most of its items, releases some, and lets a few locks expire."""
 
     async def run(self, node: str, queues: Sequence[str], lock_seconds: float, seed: str) -> None:
         """Work for ever on a queue or a collection of `queues`, with a new connection after each that breaks."""
@@ -178,7 +178,7 @@ class Worker(Player):
             await self._release(client, delivery, "")
         elif chance < 0.07 and self._lock_seconds < FORGETFUL_BELOW_SECONDS:
             if chance < 0.06:
-                # Too late on purpose; whoever has the item by now must not be disturbed.
+                # Too late on purpose; the item's next holder must not be disturbed.
                 await asyncio.sleep(self._lock_seconds + 0.5)
                 await self._acknowledge(client, delivery)
         else:
@@ -207,14 +207,14 @@ class Worker(Player):
 
 
 def passing(answer: Answer) -> bool:
-    """Tell whether the same request may succeed later; a lost lock says so too, but is lost (Q25)."""
-    # The XMPP server speaks for a component that is not there, and with `s2s_access: none` that is how it says so.
+    """Return whether the same request may succeed later; a lost lock says so too, but is lost (Q25)."""
+    # The XMPP server answers for a component that is away; with `s2s_access: none` this is its error.
     absent = answer.error == "auth forbidden" and answer.element.findtext(_TEXT, "").startswith("Access denied")
     return absent or (answer.error.startswith("wait") and "unexpected-request" not in answer.error)
 
 
 async def _forget(client: Client) -> None:
-    """Take the notices out of the client's list; the deliveries and the answers say all that is asked here."""
+    """Drop the notices from the client's list; deliveries and answers suffice here."""
     while True:
         await client.next(Ended, seconds=1e6)
         client.heard.clear()
@@ -232,7 +232,7 @@ def _expires_ms(message: Element) -> int:
 
 
 def main() -> None:
-    """Play one part, as the command line says."""
+    """Run as the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("part", choices=["publisher", "worker"])
     for name in ("name", "port", "service", "accounts", "node", "queues", "lock_seconds", "seed"):

@@ -1,7 +1,7 @@
-"""The faults of a Redis that is several: what is in one of them goes to another, in order or because it died.
+"""Faults of several Redis servers: data moves to another one, in order or because one died.
 
-A replica lags behind its master by a moment: what dies with the master in that moment was answered and is lost. So before a
-master is killed the load rests until its replicas have everything, and nothing has to be forgiven.
+A replica lags behind its master by a moment: answered writes that die with the master in that moment are lost. So
+before a master is killed the load stops until its replicas have everything, and no loss is allowed.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.faults.strikes import LONG, Strike
 
 _TAKEOVER_SECONDS: Final = 15.0
 _REST_SECONDS: Final = 0.5
-"""Until all is answered that was asked."""
+"""The wait for all answers."""
 
 
 def slots_moved(stage: Stage) -> None:
@@ -33,7 +33,7 @@ def slots_moved(stage: Stage) -> None:
 
 
 def replica_promoted(stage: Stage) -> None:
-    """Let the queue's master and its replica change places, as one does before maintenance."""
+    """Let the queue's master and its replica change roles, as for maintenance."""
     cluster = stage.house.cluster
     for _ in range(2):
         master = _master(stage)
@@ -58,7 +58,7 @@ def master_killed(stage: Stage) -> None:
 
 
 def watched_master_killed(stage: Stage) -> None:
-    """SIGKILL of the master that three sentinels watch; it comes back empty, and believes for a while that it is one."""
+    """SIGKILL of the master with three sentinels; it comes back empty, and believes for a while that it is the master."""
     sentinels = stage.house.sentinels
     master = sentinels.master()
     with _resting(stage):
@@ -68,7 +68,7 @@ def watched_master_killed(stage: Stage) -> None:
     stage.heal()
     master.start()
     stage.pause(1, 2)
-    # Nobody wrote to it while nobody had told it.
+    # Nobody wrote to it before it was told.
     assert sentinels.ask(master, "DBSIZE") == 0 or sentinels.ask(master, "ROLE")[0] == "slave"
     sentinels.settle()
 
@@ -83,7 +83,7 @@ SHIFTS: Final = (
 
 @contextmanager
 def _resting(stage: Stage) -> Iterator[None]:
-    """Stop publishers and workers, and let what they have asked be done."""
+    """Pause publishers and workers, and let their requests be answered."""
     players = (*stage.publishers, *stage.workers)
     for player in players:
         player.process.pause()
@@ -94,12 +94,12 @@ def _resting(stage: Stage) -> Iterator[None]:
 
 
 def _used(cluster: RedisCluster) -> list[int]:
-    """Give the slots that have keys."""
+    """Return the slots that have keys."""
     return sorted({key_slot(key.encode()) for master in cluster.masters() for key in cluster.ask(master, "KEYS", "*")})
 
 
 def _slot(stage: Stage) -> int:
-    """Give the slot of the queue's partition."""
+    """Return the slot of the queue's partition."""
     cluster, pattern = stage.house.cluster, f"sq:{{{stage.node}@*:meta"
     (key,) = (key for master in cluster.masters() for key in cluster.ask(master, "KEYS", pattern))
     return key_slot(key.encode())
@@ -110,7 +110,7 @@ def _master(stage: Stage) -> RedisServer:
 
 
 def _still(stage: Stage, old: RedisServer) -> list[str]:
-    """Say so while nobody but the old master has the queue."""
+    """Return why the wait goes on: only the old master has the queue."""
     cluster, pattern = stage.house.cluster, f"sq:{{{stage.node}@*:meta"
     others = [each for each in cluster.masters() if each is not old]
     return [] if any(cluster.ask(each, "KEYS", pattern) for each in others) else ["the queue"]

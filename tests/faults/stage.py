@@ -1,6 +1,6 @@
-"""A queue with a load on it that faults can strike, and what must be true at the end. Must not know which fault comes.
+"""A queue under load for faults, and the checks at the end. Must not know which fault comes.
 
-Here is no event loop: whatever a test does to the service, publishers and workers go on in processes of their own.
+There is no event loop here: whatever a test does to the service, publishers and workers run in processes of their own.
 """
 
 import asyncio
@@ -26,8 +26,9 @@ from tests.journeys import service
 from tests.journeys.client import Client
 
 RECOVERY_SECONDS: Final = 8.0
-"""By when the service works on after a fault: five seconds for what a dead frontend owed (guarantee 4), and some for a
-machine that also has to start it."""
+"""How soon the service works after a fault: five seconds for a takeover (guarantee 4), and some for a machine that
+also has to start the frontend.
+"""
 
 PUBLISHERS: Final = 2
 WORKERS: Final = 3
@@ -38,7 +39,7 @@ _BROWSE_MOST: Final = 500
 
 @dataclass
 class Stage:
-    """One test's queue with its publishers and workers, on a house that all tests share.
+    """One test's queue with its publishers and workers, on servers that all tests share.
 
     With `leaves` it is a collection of so many queues, each in one partition more than the one before it.
     """
@@ -49,7 +50,7 @@ class Stage:
     lock_seconds: int
     leaves: int = 0
     node: str = ""
-    """What the workers are subscribed to."""
+    """The node that workers subscribe to."""
     queues: list[str] = field(default_factory=list)
     evidence: Evidence = field(init=False)
     publishers: list[Player] = field(default_factory=list)
@@ -59,7 +60,7 @@ class Stage:
 
     @contextmanager
     def played(self) -> Iterator[Self]:
-        """Make the queue, bring up the load, and let it flow before anything happens."""
+        """Create the queue, start the load, and wait until it flows."""
         self.evidence = Evidence(self.directory)
         self._logged = [len(frontend.log) for frontend in self.house.frontends]
         self.until(self.house.ailing, service.PATIENCE_SECONDS, "the service is not whole")
@@ -82,10 +83,10 @@ class Stage:
             self.recover()
             yield self
 
-    # What a fault may use.
+    # For faults.
 
     def rest(self, seconds: float) -> None:
-        """Let time pass, under the eyes of the supervisor."""
+        """Let time pass, under supervision."""
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             self.house.supervise()
@@ -97,34 +98,34 @@ class Stage:
 
     @contextmanager
     def severing(self, worker: Player | None = None) -> Iterator[None]:
-        """Note that what happens inside cuts a worker's connection, or everybody's."""
+        """Record that the block cuts a worker's connection, or everybody's."""
         begun = now_ms()
         yield
         done = now_ms()
-        # By its last words it is known who a worker was.
+        # A worker's last facts tell its account.
         for who in self.evidence.accounts(worker.name) if worker else [""]:
             self.evidence.note(Fact(What.SEVERED, begun, who, until_ms=done))
 
     @contextmanager
     def forgetting(self) -> Iterator[None]:
-        """Note that Redis will have lost what it is told inside."""
+        """Record that Redis will lose what is written in the block."""
         begun = now_ms()
         yield
         self.evidence.note(Fact(What.FORGOTTEN, begun, until_ms=now_ms()))
 
     def grow(self, more: int) -> None:
-        """Give each queue so many partitions more, as its owner does."""
+        """Add partitions to each queue, as its owner."""
         for queue in self.queues:
             grow(self.house.store.url, queue, more)
 
     def heal(self) -> None:
-        """Note that the cause is gone: from now on the service has a few seconds to work on."""
+        """Record that the cause is gone: from now on the service has a few seconds to recover."""
         self._healed_ms = now_ms()
 
     # The end of every test.
 
     def recover(self) -> None:
-        """Wait until items flow again, half as fast as they are published at the least, and every frontend is ready."""
+        """Wait until items flow again, at half the rate of publishing at least, and every frontend is ready."""
         enough = PUBLISHERS * RATE / 2
 
         def stagnant() -> list[str]:
@@ -141,7 +142,7 @@ class Stage:
             publisher.process._child.send_signal(signal.SIGTERM)
         for publisher in self.publishers:
             self.until(publisher.unfinished, service.PATIENCE_SECONDS, "a publish is not answered")
-        # With short locks some run out, which takes their time.
+        # With short locks some expire, which takes their time.
         short = self.lock_seconds if self.lock_seconds <= RECOVERY_SECONDS else 0
         self.until(self._under_way, 2 * short + RECOVERY_SECONDS, "the queue is not worked off")
         for worker in self.workers:
@@ -149,7 +150,7 @@ class Stage:
             worker.kill()
 
     def judge(self) -> None:
-        """Hold the evidence to the guarantees."""
+        """Check the evidence against the guarantees."""
         self.evidence.refresh()
         facts = self.evidence.facts
         found = verdict.violations(facts, self.lock_seconds * 1000, CREDIT)
@@ -158,7 +159,7 @@ class Stage:
         assert not found, f"{lines}\n{self._story({each.about for each in found})}"
 
     def until(self, missing: Callable[[], Collection[str]], seconds: float, what: str) -> None:
-        """Wait, under the eyes of the supervisor, until nothing is missing any more."""
+        """Wait, under supervision, until nothing is missing any more."""
         ends = time.monotonic() + seconds
         while named := missing():
             assert time.monotonic() < ends, f"{what}: {', '.join(sorted(named))}\n{self._story(named)}"
@@ -178,11 +179,11 @@ class Stage:
             return {"Redis": str(error)}
 
     def _under_way(self) -> set[str]:
-        """Name the items whose way has not ended."""
+        """Return the items that are not finished."""
         self.evidence.refresh()
         items = self.evidence.items
         published = items(What.PUBLISHED) - verdict.forgotten(self.evidence.facts)
-        # Whoever was killed after it had asked may have been heard: the queue itself has the last word.
+        # A request of a killed worker may have been carried out: the queue itself decides.
         if unseen := published - items(What.ACKNOWLEDGING) - items(What.RELEASING):
             return unseen
         left, dead = asyncio.run(self._left())
@@ -195,7 +196,7 @@ class Stage:
             "stanzaq#lock_seconds": str(self.lock_seconds),
             # A publish whose answer was lost is repeated, perhaps when its item is done already (X1).
             "stanzaq#dedupe": "ignore",
-            # Only poison is to be a dead letter.
+            # Only poison becomes a dead letter.
             "stanzaq#max_deliveries": "1000",
         }
         async with self._visitor() as client:
@@ -211,7 +212,7 @@ class Stage:
                 self.queues.append(await client.queue(options | below))
 
     async def _left(self) -> tuple[list[str], list[str]]:
-        """Name the items that are still in the queues, and those among the dead letters."""
+        """Return the items that are still in the queues, and the dead letters."""
         async with self._visitor() as client:
             left = [item for queue in self.queues for item in await _browsed(client, queue)]
             dead = [item for queue in self.queues for item in await _browsed(client, f"{queue}/dead")]
@@ -222,7 +223,7 @@ class Stage:
 
 
 class _Visitor:
-    """A client for a moment."""
+    """A short-lived client."""
 
     def __init__(self, ejabberd: Ejabberd) -> None:
         self._client = Client(ejabberd.c2s_port, service.DOMAIN, ejabberd.anonymous)
@@ -239,7 +240,7 @@ async def _browsed(client: Client, node: str) -> list[str]:
     ask = f"<items node='{node}' max_items='{_BROWSE_MOST}'/>"
     while passing(answer := await client.pubsub(ask, "get")):  # noqa: ASYNC110  (asks again)
         await asyncio.sleep(_POLL_SECONDS)
-    # Nobody has made the node for dead letters before there is one.
+    # The node for dead letters exists only after the first one.
     assert answer.error in {"", "cancel item-not-found"}, answer.error
     jobs = [job.get("name", "") for job in answer.element.iter("{urn:x}job")]
     assert len(jobs) < _BROWSE_MOST

@@ -1,4 +1,4 @@
-"""What a failure must say to be understood: the course of the test, and all that is known of whatever went wrong. Pure."""
+"""The text of a failure: the course of the test, and all facts about whatever went wrong. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,16 +9,16 @@ from tests.faults.facts import Fact
 _LOG_CHARACTERS: Final = 4_000
 _KEY_CHARACTERS: Final = 2_000
 _MOST: Final = 10
-"""Whatever goes wrong more often than that goes wrong for one reason."""
+"""More failures than this have one cause."""
 
 
 def told(facts: Sequence[Fact], about: Collection[str], logs: Mapping[str, str]) -> str:
-    """Tell what was seen in each second, the life of the items and accounts in question, and what the processes said."""
+    """Return the events of each second, the life of the items and accounts in question, and the logs."""
     return "\n".join([*_course(facts), *_lives(facts, about), *_ends(logs)])
 
 
 def kept(keys: Mapping[str, str]) -> str:
-    """Tell what Redis holds, key by key."""
+    """Return Redis's keys and values."""
     return "\n".join(f"--- {key}\n{value[:_KEY_CHARACTERS]}" for key, value in keys.items())
 
 

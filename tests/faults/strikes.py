@@ -1,4 +1,4 @@
-"""The faults, each as a function that does it to a stage and undoes it. Must not know how the outcome is judged."""
+"""The faults, each as a function that causes and ends it on a stage. Must not know how the outcome is judged."""
 
 import contextlib
 import json
@@ -20,13 +20,13 @@ from tests.faults.house import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend, 
 from tests.faults.stage import Stage
 
 LONG: Final = 60
-"""A lock time that nothing in these tests waits for: what comes back does so because the service saw to it."""
+"""A lock time that nothing waits for: whatever comes back does so because the service saw to it."""
 
 SHORT: Final = 4
-"""A lock time for faults that only its end can heal: who falls silent says nothing."""
+"""A lock time for faults that only its end can heal: a silent worker reports nothing."""
 
 OUTAGE_SECONDS: Final = 8.0
-"""Longer than every timeout: of a call to Redis, of the watchdog, of a heartbeat, and of a short lock."""
+"""Longer than every time-out: of a call to Redis, of the watchdog, of a heartbeat, and of a short lock."""
 
 
 def frontends_killed(stage: Stage) -> None:
@@ -48,7 +48,7 @@ def frontends_told_to_go(stage: Stage) -> None:
 
 
 def frontends_stopped_briefly(stage: Stage) -> None:
-    """SIGSTOP and SIGCONT before the watchdog bites."""
+    """SIGSTOP and SIGCONT before the watchdog acts."""
     for _ in range(3):
         frontend = stage.random.choice(stage.house.frontends)
         frontend.process.pause()
@@ -68,7 +68,7 @@ def frontend_stopped_for_good(stage: Stage) -> None:
 
 
 def workers_killed(stage: Stage) -> None:
-    """SIGKILL of workers: the XMPP server notices and tells."""
+    """SIGKILL of workers: the XMPP server notices and sends unavailable presence."""
     for _ in range(3):
         worker = stage.random.choice(stage.workers)
         with stage.severing(worker):
@@ -80,7 +80,7 @@ def workers_killed(stage: Stage) -> None:
 
 
 def worker_falls_silent(stage: Stage) -> None:
-    """Let the connection stand and nothing come over it, for longer than a lock; nobody is told."""
+    """Keep the connection and send nothing for longer than a lock; nobody is told."""
     worker = stage.random.choice(stage.workers)
     worker.process.pause()
     stage.pause(SHORT + 1, SHORT + 2)
@@ -103,7 +103,7 @@ def redis_killed_often(stage: Stage) -> None:
 
 
 def redis_away_for_long(stage: Stage) -> None:
-    """Redis is away for longer than every timeout."""
+    """Redis is away for longer than every time-out."""
     stage.house.redis.kill()
     stage.rest(OUTAGE_SECONDS)
     stage.house.redis.start()
@@ -120,7 +120,7 @@ def ejabberd_restarted(stage: Stage) -> None:
 
 
 def network_slow(stage: Stage) -> None:
-    """Let replies of Redis come late, and then too late."""
+    """Delay Redis's replies, at first a little, then too long."""
     for seconds in (REDIS_TIMEOUT / 10, REDIS_TIMEOUT * 1.5):
         stage.house.network.delay_seconds = seconds
         stage.pause(1, 2)
@@ -141,7 +141,7 @@ def network_cut(stage: Stage) -> None:
 
 
 def network_swallows_replies(stage: Stage) -> None:
-    """Scripts run, and what they answer never comes."""
+    """Scripts run, and their replies never come."""
     network = stage.house.network
     network.answered.clear()
     for _ in range(3):
@@ -185,11 +185,11 @@ def clients_cut_off(stage: Stage) -> None:
 
 
 def clocks_astray(stage: Stage) -> None:
-    """One frontend's clock is an hour ahead, another's an hour behind: no clock but Redis's decides anything."""
+    """One frontend's clock is an hour ahead, another's an hour behind: only Redis's clock counts."""
     library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     astray = stage.random.sample(stage.house.frontends, 2)
     for frontend, offset in zip(astray, ("+1h", "-1h"), strict=True):
-        # The monotonic clock stays as it is: setting a machine's clock does not move it.
+        # The monotonic clock stays: setting a machine's clock does not move it.
         frontend.environment = {
             "LD_PRELOAD": str(library),
             "FAKETIME": offset,
@@ -205,7 +205,7 @@ def clocks_astray(stage: Stage) -> None:
 
 
 def rolling_upgrade(stage: Stage) -> None:
-    """Frontends with two editions of the scripts serve side by side, and the way back is open."""
+    """Frontends with two editions of the scripts serve side by side, and a rollback is possible."""
     first, second = stage.random.sample(stage.house.frontends, 2)
     tree = _second_edition(stage)
     for frontend in (first, second):
@@ -222,7 +222,7 @@ def rolling_upgrade(stage: Stage) -> None:
 
 
 def queue_grows(stage: Stage) -> None:
-    """Let the queue have more partitions under load, once while a frontend dies."""
+    """Add partitions to the queue under load, once while a frontend dies."""
     stage.grow(1)
     stage.pause(0.5, 1)
     frontend = stage.random.choice(stage.house.frontends)
@@ -234,7 +234,7 @@ def queue_grows(stage: Stage) -> None:
 
 
 def record_loses_a_second(stage: Stage) -> None:
-    """Let Redis lose the last change of the queue's record, which gave it more partitions, and none of these."""
+    """Let Redis lose the last change of the queue's record, which added partitions, but not the partitions."""
     records = [past.of_record(stage.house.redis, queue) for queue in stage.queues]
     stage.grow(stage.random.choice([1, 2]))
     stage.pause(0.8, 1.2)
@@ -255,7 +255,7 @@ def partitions_lose_a_second(stage: Stage) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault, the lock time of the queue that it meets, and what Redis must be for it."""
+    """A fault, the lock time of its queue, and the kind of Redis."""
 
     act: Callable[[Stage], None]
     lock_seconds: int
@@ -272,7 +272,7 @@ STRIKES: Final = (
     Strike(redis_killed_once, LONG),
     Strike(redis_killed_often, LONG),
     Strike(redis_away_for_long, LONG),
-    # What the workers held when it went is told to nobody: no XMPP server is there to say that they are gone.
+    # Nobody is told of the workers' locks: no XMPP server is there to report that they are gone.
     Strike(ejabberd_restarted, SHORT),
     Strike(network_slow, LONG),
     Strike(network_cut, LONG),
@@ -284,7 +284,7 @@ STRIKES: Final = (
     Strike(rolling_upgrade, LONG),
     Strike(queue_grows, LONG),
     Strike(record_loses_a_second, LONG),
-    # What was acknowledged in that second is locked again, and nobody knows: the lock's end heals that.
+    # Items acknowledged in that second are locked again, unknown to their workers: the lock's end heals that.
     Strike(partitions_lose_a_second, SHORT),
 )
 
@@ -295,7 +295,7 @@ def _restart_redis(stage: Stage) -> None:
 
 
 def _replace(stage: Stage, *frontends: Frontend) -> None:
-    """End frontends in order and let the supervisor start them as they now are; go on when they serve."""
+    """Stop frontends in order and let the supervisor start the changed ones; return when they serve."""
     for frontend in frontends:
         frontend.doomed = True
         frontend.process._child.send_signal(signal.SIGTERM)
@@ -305,19 +305,19 @@ def _replace(stage: Stage, *frontends: Frontend) -> None:
 
 
 def _clock_of(frontend: Frontend) -> float:
-    """Read a frontend's clock off its log, which said within the last minute that it serves."""
+    """Read a frontend's clock from its log, which reported within the last minute that it serves."""
     last = json.loads(frontend.log.splitlines()[-1])
     return datetime.fromisoformat(last["timestamp"]).timestamp()
 
 
 def _second_edition(stage: Stage) -> Path:
-    """Copy the program, with another budget for each call: the library has another name in Redis now."""
+    """Copy the program, with another budget for each call: so the library has another name in Redis."""
     tree = stage.directory / "second"
     if tree.exists():
         return tree
     for name in ("broker", "frontends", "lua"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-    # By this file a tree is known as the project's (broker.scripts.location).
+    # This file marks a tree as the project's (broker.scripts.location).
     shutil.copy(ROOT / "pyproject.toml", tree)
     budget = tree / "lua" / "lib" / "budget.lua"
     budget.write_text(budget.read_text().replace("WORK = 1000", "WORK = 900"))

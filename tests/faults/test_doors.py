@@ -1,6 +1,7 @@
-"""Leases over HTTP and workers over AMQP while Redis stands still, dies or loses a second, and while their queue grows.
+"""Leases over HTTP and workers over AMQP while Redis hangs, dies or loses a second, and while their queue grows.
 
-Everyone is answered, and work goes on. Each client is a thread with a connection of its own. Must not know how a door is made.
+Every request is answered, and work continues. Each client is a thread with a connection of its own. Must not know how a
+door is made.
 """
 
 import itertools
@@ -28,7 +29,7 @@ ANSWER_SECONDS = 5.0
 """A request may need Redis more than once, on a machine where others want the same two cores."""
 
 STANDSTILL_SECONDS = 7.0
-"""Longer than every timeout: of a call to Redis, of a heartbeat, of a frontend's lapse."""
+"""Longer than every time-out: of a call to Redis, of a heartbeat, of a frontend's death."""
 
 HEARD_SECONDS = 1.0
 WAIT_SECONDS = 2
@@ -38,7 +39,7 @@ JSON = {"Accept": "application/json"}
 
 @dataclass
 class Load:
-    """Publishers and workers at both doors, and what became of each item."""
+    """Publishers and workers at both doors, and the outcome of each item."""
 
     rest: RestFrontend
     amqp: AmqpFrontend
@@ -52,7 +53,7 @@ class Load:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Let all of them work; whatever any of them could not explain fails the test."""
+        """Run all of them; an unexplained outcome fails the test."""
         parts = (self._publish_http, self._publish_amqp, self._lease, self._link)
         threads = [threading.Thread(target=self._part, args=(part,), name=part.__name__) for part in parts]
         for thread in threads:
@@ -77,7 +78,7 @@ class Load:
             for number in itertools.count():
                 name = f"http-{number}"
                 while True:
-                    # A time-out of the client's is an answer that never came.
+                    # A time-out of the client is a missing answer.
                     told = http.post(
                         f"/queues/{self.queue}", params={"guid": name}, content=name, timeout=ANSWER_SECONDS
                     )
@@ -99,7 +100,7 @@ class Load:
                 sender.send(proton.Message(body=name.encode(), inferred=True), timeout=ANSWER_SECONDS)
                 self.published[name] = time.monotonic()
             except SendException:
-                # An outcome all the same: it may be sent again under another name.
+                # It is an outcome all the same: the item may be sent again under another name.
                 pass
             self.answered["amqp"] += 1
             if self.stopping.wait(0.02):
@@ -140,7 +141,7 @@ class Load:
                     receiver.accept()
                     self.done["link"].append(text(message))
             except LinkDetached:
-                # The link's lease was over while Redis stood: a worker attaches again.
+                # The link's lease ended while Redis hung: a worker attaches again.
                 pass
             finally:
                 connection.close()
@@ -162,10 +163,10 @@ class Load:
 
     @contextmanager
     def forgetting(self) -> Iterator[None]:
-        """Forgive that Redis will have lost what it is told inside."""
+        """Allow the loss of what Redis is told in the block."""
         begun = time.monotonic()
         yield
-        # Somebody may hear a little later of what was told before.
+        # A client may learn a little later of earlier events.
         ended = time.monotonic() + HEARD_SECONDS
         while time.monotonic() < ended:
             time.sleep(0.05)
@@ -184,7 +185,7 @@ class Load:
 
 
 def stands_still(server: RedisServer) -> None:
-    """SIGSTOP for longer than every timeout."""
+    """SIGSTOP for longer than every time-out."""
     server.process.pause()
     time.sleep(STANDSTILL_SECONDS)
     server.process.resume()
@@ -198,7 +199,7 @@ def is_killed(server: RedisServer) -> None:
 
 @contextmanager
 def loaded(lock_seconds: int) -> Iterator[tuple[RedisServer, Load]]:
-    """Have a server, a frontend of each door, and a load that flows."""
+    """Start a server, a frontend of each door, and a flowing load."""
     options = {"appendonly": "yes", "appendfsync": "always"}
     settings = {"REDIS_TIMEOUT": str(REDIS_TIMEOUT)}
     with ExitStack() as stack:
@@ -214,7 +215,7 @@ def loaded(lock_seconds: int) -> Iterator[tuple[RedisServer, Load]]:
 
 @pytest.mark.parametrize("strike", [stands_still, is_killed])
 def test_redis_is_struck(strike: Callable[[RedisServer], None]) -> None:
-    """Guarantees 1 and 8: publishes and fetches in flight are answered, workers with credit get items again, nothing is lost."""
+    """Guarantees 1 and 8: publishes and fetches under way are answered, workers with credit get items again, nothing is lost."""
     with loaded(LONG) as (server, load):
         for _ in range(1 if strike is stands_still else 3):
             before = dict(load.answered)
@@ -227,7 +228,7 @@ def test_redis_is_struck(strike: Callable[[RedisServer], None]) -> None:
 def test_the_queue_is_struck() -> None:
     """Guarantees 1, 8 and 10: the queue grows; then Redis loses the last second of its record, then that of its partitions.
 
-    All are answered and work goes on each time, and nothing is lost but what was told to Redis in that second.
+    Every request is answered and work continues each time, and only writes of that second are lost.
     """
     with loaded(SHORT) as (server, load):
         grow(server.url, load.queue, 1)

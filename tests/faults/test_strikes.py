@@ -1,7 +1,7 @@
-"""Whatever fails under load: nothing answered is lost, no item has two holders, no credit is exceeded, and work goes on.
+"""Whatever fails under load: nothing answered is lost, no item has two holders, no credit is exceeded, and work continues.
 
-Publishers and workers are programs over real ejabberd; Redis writes every change to disk at once. Each test strikes at
-moments of its own choosing, by a seed that it prints.
+Publishers and workers are programs over real ejabberd; Redis writes every change to disk at once. Each test causes its
+faults at random moments, by a seed that it prints.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ from tests.faults.stage import WORKERS
 from tests.faults.strikes import LONG, SHORT, STRIKES, Strike, frontends_killed, network_swallows_replies
 
 _MOST = 4
-"""Strikes in one play: they share its beginning and its end, and yet a failure names few."""
+"""Faults in one play: they share its start and its end, and yet a failure names few."""
 
 
 def _plays(strikes: Iterable[Strike]) -> list[ParameterSet]:
-    """Divide strikes into plays; all of a play have one lock time."""
+    """Divide faults into plays; all of a play have one lock time."""
     plays = []
     for _, alike in groupby(sorted(strikes, key=_lock_seconds), _lock_seconds):
         left = [*alike]
@@ -37,12 +37,12 @@ def _lock_seconds(strike: Strike) -> int:
 
 
 _HARD = [strike for strike in STRIKES if strike.act in {frontends_killed, network_swallows_replies}]
-"""What loses credit on its way from one partition to another."""
+"""Faults that lose credit on its way from one partition to another."""
 
 
 @pytest.mark.parametrize("strikes", _plays(STRIKES))
 def test_strikes(play: Play, strikes: list[Strike]) -> None:
-    """Guarantees 1 to 4 of design §4 hold through each kind of fault, and after each the queue flows again by itself."""
+    """Guarantees 1 to 4 of design §4 hold through each kind of fault, and afterwards the queue flows again by itself."""
     _played(play, strikes, leaves=0)
 
 
@@ -57,7 +57,7 @@ def _played(play: Play, strikes: list[Strike], leaves: int) -> None:
 
 
 def test_a_loss_is_found(play: Play) -> None:
-    """The evidence is enough to find a service out that does lose items: here somebody deletes them in Redis."""
+    """The evidence reveals a service that loses items: here somebody deletes them in Redis."""
     with play(LONG) as stage:
         for worker in stage.workers:
             worker.process.pause()
@@ -71,14 +71,14 @@ def test_a_loss_is_found(play: Play) -> None:
 
 
 def _none_waits(evidence: Evidence) -> list[str]:
-    """Say so while all that nobody has seen may be on its way to the workers."""
+    """Return why the wait goes on: all unseen items may be on their way to the workers."""
     evidence.refresh()
     unseen = evidence.items(What.PUBLISHED) - evidence.items(What.RECEIVED)
     return [] if len(unseen) > WORKERS * CREDIT else ["items that wait"]
 
 
 def test_strikes_at_a_collection(play: Play) -> None:
-    """H5 to H7: they hold for workers of a collection, whose one credit lies in parts in all partitions below."""
+    """H5 to H7: they hold for workers of a collection, whose credit is shared by all partitions below."""
     _played(play, _HARD, leaves=3)
 
 
@@ -92,7 +92,7 @@ def test_all_strikes_at_a_collection(play: Play, strikes: list[Strike]) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("leg", range(12))
 def test_strike_after_strike(play: Play, leg: int) -> None:
-    """They hold through one fault after another, of all kinds; locks are short, because no fault may find them all long."""
+    """They hold through one fault after another, of all kinds; locks are short, because no single lock time suits all faults."""
     with play(SHORT) as stage:
         for strike in stage.random.choices(STRIKES, k=8):
             strike.act(stage)

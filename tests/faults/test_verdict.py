@@ -1,4 +1,4 @@
-"""The verdict finds each kind of violation when it is there, and nothing when all is well."""
+"""The verdict finds each kind of violation, and nothing when all is well."""
 
 from collections.abc import Sequence
 
@@ -15,27 +15,27 @@ A, B = "a@x/1", "b@x/1"
 
 
 def received(who: str, since: int, token: int, *, attempt: int = 1, item: str = ITEM) -> Fact:
-    """Make the delivery of a lock that was made at `since`; it comes a little later."""
+    """Return the delivery of a lock that was made at `since`; it arrives a little later."""
     return Fact(What.RECEIVED, since + 5, who, item, token, attempt, since + LOCK_MS)
 
 
 def loss(since: int, until: int) -> Fact:
-    """Make the loss of what Redis was told in that time."""
+    """Return the loss of what Redis was told in that time."""
     return Fact(What.FORGOTTEN, since, until_ms=until)
 
 
 def said(what: What, who: str, at: int, token: int, item: str = ITEM) -> Fact:
-    """Make what a worker notes of a lock of its own."""
+    """Return a worker's fact about a lock of its own."""
     return Fact(what, at, who, item, token)
 
 
 def cut(who: str, at: int, until: int) -> Fact:
-    """Make the loss of a connection."""
+    """Return the loss of a connection."""
     return Fact(What.SEVERED, at, who, until_ms=until)
 
 
 def named(facts: Sequence[Fact]) -> list[tuple[str, str]]:
-    """Give about whom the verdict complains, and in which words."""
+    """Return the subject and the words of each violation."""
     return [(found.about, found.what.partition(":")[0]) for found in violations(facts, LOCK_MS, CREDIT)]
 
 
@@ -131,7 +131,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_nothing_to_complain_of(name: str) -> None:
-    """What a service that keeps its promises lets workers see is no violation."""
+    """A correct service is no violation."""
     assert named(GOOD[name]) == []
 
 
@@ -157,11 +157,11 @@ PUBLISHED = Fact(What.PUBLISHED, 1000, item=ITEM)
         ([PUBLISHED, said(What.ACKNOWLEDGED, A, 1020, 1)], [], [], []),
         ([PUBLISHED, loss(900, 1900)], [], [], []),
         ([PUBLISHED, loss(1001, 1900)], [], [], ["lost"]),
-        # Asked and cut off before the answer: the request may have been carried out.
+        # Requested and disconnected before the answer: the request may have been carried out.
         ([PUBLISHED, said(What.ACKNOWLEDGING, A, 1010, 1)], [], [], []),
-        # Asked and told that it was not carried out.
+        # Requested and refused.
         ([PUBLISHED, said(What.ACKNOWLEDGING, A, 1010, 1), said(What.REFUSED, A, 1020, 1)], [], [], ["lost"]),
-        # To give an item back does not end it.
+        # A release does not finish an item.
         ([PUBLISHED, said(What.RELEASING, A, 1010, 1), said(What.RELEASED, A, 1020, 1)], [], [], ["lost"]),
     ],
 )
@@ -171,7 +171,7 @@ def test_lost(facts: list[Fact], left: list[str], dead: list[str], found: list[s
 
 
 def test_story() -> None:
-    """A failure tells the course of the test, the life of what it is about and no other, the logs, and what is kept."""
+    """A failure has the course of the test, the life of its subject and of no other, the logs, and the keys."""
     facts = [received(A, 1000, 1), received(B, 2000, 2, item="other"), received(A, 1200, 3, item="third")]
     lines = told(facts, {ITEM}, {"frontend 1": "it said so"}).splitlines()
     assert lines[:3] == ["1: 2 received", "2: 1 received", f"--- {ITEM}"]

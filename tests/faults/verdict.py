@@ -1,8 +1,8 @@
 """Judges the evidence: the guarantees of design §4 as questions to a list of facts. Pure; must not know who wrote it.
 
 A lock began one lock time before it expires: both are Redis's time, and nothing here renews. It was *surely* held from
-then until it expired, its holder gave it up, or its holder was cut off, whichever came first. What is surely held twice at
-one time was held by two, and what is surely held beyond the credit is beyond it, however late stanzas came.
+then until it expired, its holder ended it, or its holder was disconnected, whichever came first. An item that is surely
+held twice at one time had two holders, and a surely held excess exceeds the credit, however late stanzas came.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from tests.faults.facts import Fact, What
 _GIVEN_UP = {What.ACKNOWLEDGING, What.RELEASING}
 
 _LATE_MS = 2_000
-"""So much later somebody may hear of what Redis was told."""
+"""A client may learn so much later of what Redis was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +32,32 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What must not be, and the item or account that it befell."""
+    """A violation, and the item or account concerned."""
 
     about: str
     what: str
 
 
 def violations(facts: Sequence[Fact], lock_ms: int, credit: int) -> list[Violation]:
-    """Say what the facts show that must not be; nothing for a service that keeps its promises."""
+    """Return the violations; none for a correct service."""
     forgiven = forgotten(facts)
     held = [hold for hold in holds(facts, lock_ms) if hold.item not in forgiven]
     return [*_ambiguous(facts), *_overlapping(held), *_beyond_credit(held, credit), *_done_twice(facts, held, forgiven)]
 
 
 def forgotten(facts: Iterable[Fact]) -> set[str]:
-    """Name the items that something happened to of which Redis may know nothing any more."""
+    """Return the items with events that Redis may have lost."""
     known = list(facts)
     lost = [(fact.at_ms, fact.until_ms + _LATE_MS) for fact in known if fact.what is What.FORGOTTEN]
     return {fact.item for fact in known if fact.item and any(since <= fact.at_ms <= until for since, until in lost)}
 
 
 def lost(facts: Iterable[Fact], left: Sequence[str], dead: Sequence[str]) -> list[Violation]:
-    """Find items whose publish was answered and which are gone, though no worker has seen their end (guarantee 1).
+    """Return items whose publish was answered and which are gone, though no worker has seen their end (guarantee 1).
 
     `left` are still in the queue, `dead` among its dead letters, where each may be once.
 
-    A worker that asked and heard no answer before it was cut off is a witness too: its request may have been carried out.
+    A worker that asked and was disconnected before an answer counts too: its request may have been carried out.
     """
     published, confirmed, asked, told = set[str](), set[str](), set[tuple[str, int]](), set[tuple[str, int]]()
     known = list(facts)
@@ -82,13 +82,13 @@ def lost(facts: Iterable[Fact], left: Sequence[str], dead: Sequence[str]) -> lis
 
 
 def holds(facts: Sequence[Fact], lock_ms: int) -> list[Hold]:
-    """Read the locks out of the facts, in the order of their tokens."""
+    """Return the locks in the facts, in the order of their tokens."""
     severed = sorted((fact.at_ms, fact.until_ms, fact.who) for fact in facts if fact.what is What.SEVERED)
     given_up: dict[tuple[str, int], int] = {}
     for fact in facts:
         if fact.what in _GIVEN_UP:
             given_up.setdefault((fact.item, fact.token), fact.at_ms)
-    # What comes again with its token is the same lock.
+    # A repeated delivery with the same token is the same lock.
     received = {(fact.item, fact.token): fact for fact in facts if fact.what is What.RECEIVED}
     found = []
     for name, fact in received.items():
@@ -129,7 +129,7 @@ def _beyond_credit(held: Iterable[Hold], credit: int) -> Iterator[Violation]:
     changes: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for hold in held:
         if hold.since_ms < hold.until_ms:
-            # At one instant ends stand before beginnings: the script that frees an item hands out the next.
+            # At one instant ends come before beginnings: the script that frees an item hands out the next.
             changes[hold.who] += [(hold.since_ms, 1), (hold.until_ms, -1)]
     for who, steps in changes.items():
         count = 0
@@ -140,7 +140,7 @@ def _beyond_credit(held: Iterable[Hold], credit: int) -> Iterator[Violation]:
 
 
 def _done_twice(facts: Iterable[Fact], held: Iterable[Hold], forgiven: set[str]) -> Iterator[Violation]:
-    """Find what was had again after its acknowledgement: what is acknowledged is gone."""
+    """Return items that were delivered again after their acknowledgement, which must be gone."""
     done: dict[str, Fact] = {}
     for fact in facts:
         if fact.item in forgiven:
