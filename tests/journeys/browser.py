@@ -1,4 +1,4 @@
-"""A headless Chromium, as somebody uses it who has a keyboard. Knows WebDriver; must not know the page."""
+"""A headless Chromium, used by keyboard and clicks. Knows WebDriver; must not know the page."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -38,16 +38,16 @@ class Browser:
         self.driver = driver
 
     def find(self, selector: str) -> WebElement:
-        """Give the element that must be there, waiting for it."""
+        """Return an element, waiting for it."""
         self.until(lambda: bool(self.driver.find_elements(By.CSS_SELECTOR, selector)), selector)
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def click(self, selector: str) -> None:
-        """Click what is there by then, though the page may be making it anew just now."""
+        """Click an element, though the page may be replacing it just now."""
         self._do(lambda: self.find(selector).click(), selector)
 
     def fill(self, selector: str, text: str) -> None:
-        """Type into a field in the place of what is there."""
+        """Replace the text of a field."""
         self._do(lambda: self.find(selector).clear(), selector)
         self._do(lambda: self.find(selector).send_keys(text), selector)
 
@@ -62,23 +62,23 @@ class Browser:
         self.until(done, what)
 
     def text(self, selector: str) -> str:
-        """Give what is written there now, in one line; nothing if there is no such element."""
+        """Return an element's present text, in one line; nothing if there is no such element."""
         script = (
             "const e = document.querySelector(arguments[0]); return e ? e.innerText.replace(/\\s+/g, ' ').trim() : '';"
         )
         return str(self.driver.execute_script(script, selector))
 
     def attribute(self, selector: str, name: str) -> str:
-        """Give an attribute as it is now."""
+        """Return an attribute's present value."""
         script = "return document.querySelector(arguments[0])?.getAttribute(arguments[1]) ?? '';"
         return str(self.driver.execute_script(script, selector, name))
 
     def says(self, words: str, selector: str = "main") -> None:
-        """Wait until it is written there."""
+        """Wait until an element has this text."""
         self.until(lambda: words in self.text(selector), f"{words!r} in {selector}")
 
     def until(self, holds: Callable[[], Any], what: str) -> None:
-        """Wait until something holds."""
+        """Wait until this is true."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not holds():
             assert time.monotonic() < deadline, f"{what}:\n{self.text('body')}\n{self.complaints()}"
@@ -89,7 +89,7 @@ class Browser:
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def tab_to(self, words: str) -> None:
-        """Press Tab until the focus is at what is called so, and see that it can be seen."""
+        """Press Tab until the focus is on the element of this name, and check that the focus is visible."""
         for _ in range(_TABS):
             self.press(Keys.TAB)
             if " ".join(str(self.driver.execute_script(_SPOKEN)).split()) == words:
@@ -100,7 +100,7 @@ class Browser:
         raise AssertionError(msg)
 
     def shades(self, scheme: str) -> None:
-        """Let it be dark or light."""
+        """Choose the dark or the light colour scheme."""
         features = [
             {"name": "prefers-color-scheme", "value": scheme},
             {"name": "prefers-reduced-motion", "value": "reduce"},
@@ -108,33 +108,33 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def wide(self, pixels: int, high: int = 760) -> None:
-        """Let the screen be so wide."""
+        """Set the width of the screen."""
         metrics = {"width": pixels, "height": high, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def picture(self, name: str) -> None:
-        """Keep what is seen now, where somebody has made the directory to look at it."""
+        """Save a screenshot, if somebody has made the directory for it."""
         if PICTURES.is_dir():
             self.driver.save_screenshot(str(PICTURES / f"{name}.png"))
 
     def barriers(self) -> list[str]:
-        """Say what axe finds that somebody could not use."""
+        """Return the accessibility problems that axe finds."""
         if not self.driver.execute_script("return typeof axe === 'object';"):
             self.driver.execute_script(AXE.read_text())
         return list(self.driver.execute_async_script(_AXE))
 
     def complaints(self) -> list[str]:
-        """Say what the browser did not like since the last time; what was refused on purpose is told by its status."""
+        """Return the browser's errors since the last call; expected refusals are excluded by their status."""
         log = self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # selenium has not typed it
         return [each["message"] for each in log if "status of 4" not in each["message"]]
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Give a window of Debian's Chromium."""
+    """Provide a window of Debian's Chromium."""
     options = ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    # As root it refuses to run with its sandbox; /dev/shm is small in containers; all that it shows is our own.
+    # As root it refuses to run with its sandbox; /dev/shm is small in containers; all pages are our own.
     for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

@@ -1,6 +1,6 @@
 """A plain XMPP client for journeys: slixmpp connects, all stanzas are text. Must not know anything of this project.
 
-It keeps its own table of IQs under way, counts the answers of each, and remembers in order what it heard.
+It keeps its own table of IQs under way, counts the answers of each, and records all it receives in order.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 DISCO_ITEMS: Final = "http://jabber.org/protocol/disco#items"
 COMMANDS: Final = "http://jabber.org/protocol/commands"
 
-# Several times what it takes for each of two frontends to get at least one of them.
+# Several times the number that reaches each of two frontends at least once.
 _SETTLING: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An item that came, with what its lock says."""
+    """A delivered item, with its lock."""
 
     node: str
     item: str
@@ -59,7 +59,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """News of a node: `what` is `purge` or `delete`."""
+    """A notice about a node: `what` is `purge` or `delete`."""
 
     node: str
     what: str
@@ -79,7 +79,7 @@ class Answer:
     error: str
 
     def find(self, path: str) -> Element:
-        """Give the one element that must be there."""
+        """Return the only such element."""
         found = self.element.find(path)
         assert found is not None, ET.tostring(self.element)
         return found
@@ -89,7 +89,7 @@ class Client:
     """One connection."""
 
     def __init__(self, port: int, service: str, jid: str, password: str = "") -> None:
-        """Choose an account, or a host alone for an anonymous one; `service` is whom all requests go to."""
+        """Choose an account, or a host alone for an anonymous one; all requests go to `service`."""
         self.service = service
         self.answers: Counter[str] = Counter()
         self.heard: list[Element] = []
@@ -124,7 +124,7 @@ class Client:
         await self.connected()
 
     async def close(self) -> None:
-        """Hang up in order."""
+        """Disconnect in order."""
         self._wanted = False
         if self._xmpp.is_connected():
             await self._xmpp.disconnect(wait=1.0)
@@ -134,11 +134,11 @@ class Client:
 
     @property
     def up(self) -> bool:
-        """Whether the stream stands, as far as the client has heard."""
+        """Whether the stream is open, as far as the client knows."""
         return self._up.is_set()
 
     async def connected(self) -> None:
-        """Wait until the stream stands."""
+        """Wait until the stream is open."""
         await asyncio.wait_for(self._up.wait(), PATIENCE_SECONDS)
 
     def vanish(self) -> None:
@@ -147,7 +147,7 @@ class Client:
         self._xmpp.abort()
 
     def send(self, text: str) -> None:
-        """Send whatever text this is."""
+        """Send any text."""
         self._xmpp.send_raw(text)
 
     def present(self, kind: str = "") -> None:
@@ -166,11 +166,11 @@ class Client:
             return _answer(await future)
 
     async def settle(self) -> None:
-        """Let everything come that the frontends have sent: each writes in order, and each answers one of these."""
+        """Wait for everything that the frontends have sent: each writes in order, and each answers one of these requests."""
         await asyncio.gather(*(self.ask(f"<query xmlns='{DISCO_INFO}'/>", "get") for _ in range(_SETTLING)))
 
     async def next(self, kind: type[E], seconds: float = PATIENCE_SECONDS) -> E:
-        """Take the first news of this kind that nobody took, waiting for it."""
+        """Take the first event of this kind that nobody took, waiting for it."""
         async with asyncio.timeout(seconds):
             while True:
                 for news in self._news:
@@ -181,10 +181,10 @@ class Client:
                 await self._changed.wait()
 
     def left(self, kind: type[E]) -> list[E]:
-        """Give the news of this kind that nobody took."""
+        """Return the events of this kind that nobody took."""
         return [news for news in self._news if isinstance(news, kind)]
 
-    # What publishers, workers and owners ask for.
+    # Requests of publishers, workers and owners.
 
     async def queue(self, options: Mapping[str, str] | None = None) -> str:
         """Create a node of a new name to which everybody may publish."""
@@ -204,7 +204,7 @@ class Client:
         return await self.owner(f"<configure node={quoteattr(node)}>{form}</configure>")
 
     async def affiliate(self, node: str, jid: str, affiliation: str) -> Answer:
-        """Say how a JID stands to a node."""
+        """Set a JID's affiliation with a node."""
         entry = f"<affiliation jid={quoteattr(jid)} affiliation={quoteattr(affiliation)}/>"
         return await self.owner(f"<affiliations node={quoteattr(node)}>{entry}</affiliations>")
 
@@ -216,14 +216,14 @@ class Client:
     async def subscribe(
         self, node: str, credit: int | str = 1, jid: str = "", options: Mapping[str, str] | None = None
     ) -> Answer:
-        """Subscribe with a credit, and with what more is asked for; by default the full JID."""
+        """Subscribe with a credit and options; by default the full JID."""
         wanted = {"pubsub#queue_requests": str(credit), **(options or {})}
         form = submitted(f"{PUBSUB}#subscribe_options", wanted)
         about = f"node={quoteattr(node)} jid={quoteattr(jid or self.jid)}"
         return await self.pubsub(f"<subscribe {about}/><options>{form}</options>")
 
     async def unsubscribe(self, node: str, jid: str = "") -> Answer:
-        """Leave."""
+        """Unsubscribe."""
         return await self.pubsub(f"<unsubscribe node={quoteattr(node)} jid={quoteattr(jid or self.jid)}/>")
 
     async def options(self, node: str, jid: str = "") -> Answer:
@@ -239,7 +239,7 @@ class Client:
     async def unlock(
         self, node: str, item: str, token: int | None = None, hint: str = "", *, request: str = ""
     ) -> Answer:
-        """Give an item back; `hint` is the attributes of our own hint."""
+        """Release an item; `hint` is the attributes of our own hint."""
         inside = f"<hint xmlns='{STANZAQ}' {hint}/>" if hint else ""
         return await self.pubsub(
             f"<unlock xmlns='{QUEUEING}' node={quoteattr(node)}><item id={quoteattr(item)}{_mark(token)}/>{inside}</unlock>",
@@ -247,18 +247,18 @@ class Client:
         )
 
     async def browse(self, node: str, *items: str) -> list[Element]:
-        """Look at items without taking them."""
+        """List items without taking them."""
         inside = "".join(f"<item id={quoteattr(item)}/>" for item in items)
         answer = await self.pubsub(f"<items node={quoteattr(node)}>{inside}</items>", "get")
         assert answer.error == ""
         return list(answer.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items"))
 
     async def pubsub(self, inside: str, kind: str = "set", *, request: str = "") -> Answer:
-        """Ask in the namespace of publishers and workers."""
+        """Send a request in the namespace of publishers and workers."""
         return await self.ask(f"<pubsub xmlns='{PUBSUB}'>{inside}</pubsub>", kind, request=request)
 
     async def owner(self, inside: str, kind: str = "set") -> Answer:
-        """Ask in the namespace of owners."""
+        """Send a request in the namespace of owners."""
         return await self.ask(f"<pubsub xmlns='{OWNER}'>{inside}</pubsub>", kind)
 
     # The stream.
@@ -291,7 +291,7 @@ class Client:
 
 
 def submitted(form_type: str, fields: Mapping[str, str]) -> str:
-    """Write a form that is sent in."""
+    """Write a submitted form."""
     inside = "".join(
         f"<field var={quoteattr(name)}><value>{value}</value></field>"
         for name, value in {"FORM_TYPE": form_type, **fields}.items()

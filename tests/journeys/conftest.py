@@ -1,4 +1,4 @@
-"""What journeys share: one service for all that leave it whole, and clients that go when the test does."""
+"""Shared by journeys: one service for all that leave it unchanged, and clients that are closed after the test."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ Join = Callable[..., Awaitable[Client]]
 
 @pytest.fixture(scope="session")
 def service(ejabberd: Ejabberd) -> Iterator[Service]:
-    """Give a service of two frontends."""
+    """Provide a service of two frontends."""
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(RedisServer(binary=redis_binary()))
         make_user(redis.url, "stanzaq")
@@ -29,7 +29,7 @@ def service(ejabberd: Ejabberd) -> Iterator[Service]:
 
 @pytest.fixture
 async def join(service: Service) -> AsyncIterator[Join]:
-    """Give the maker of clients: without arguments somebody new, with a JID and a password one who has an account."""
+    """Return a function that makes clients: without arguments an anonymous one, with a JID and a password that account."""
     clients: list[Client] = []
 
     async def make(jid: str = "", password: str = "") -> Client:
@@ -44,12 +44,12 @@ async def join(service: Service) -> AsyncIterator[Join]:
 
 @pytest.fixture
 def account(service: Service) -> tuple[str, str]:
-    """Give the bare JID and the password of a new account."""
+    """Return the bare JID and the password of a new account."""
     return service.ejabberd.register(f"worker-{secrets.token_hex(4)}", "secret"), "secret"
 
 
 async def holding(join: Join, item: str = "i1", **options: str) -> tuple[Client, Client, str, Delivery]:
-    """Give an owner, a worker of credit 1 that holds an item, the node and the delivery."""
+    """Return an owner, a worker of credit 1 that holds an item, the node and the delivery."""
     owner, worker = await join(), await join()
     node = await owner.queue({name.replace("__", "#"): value for name, value in options.items()})
     assert (await worker.subscribe(node)).error == ""

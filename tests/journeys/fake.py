@@ -1,4 +1,4 @@
-"""An XMPP server for one component that says whatever a test wants. Knows the handshake of XEP-0114, and no stanza."""
+"""An XMPP server for one component that sends whatever a test wants. Knows the handshake of XEP-0114, and no stanza."""
 
 import socket
 import time
@@ -18,7 +18,7 @@ _PLAIN: Final = (
 
 
 class FakeServer:
-    """A listening socket of 127.0.0.1 and the connection that was last accepted on it."""
+    """A listening socket of 127.0.0.1 and its last accepted connection."""
 
     secret: Final = _SECRET
 
@@ -33,12 +33,12 @@ class FakeServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port where it listens."""
         port: int = self._listener.getsockname()[1]
         return port
 
     def greet(self, header: str = _PLAIN) -> None:
-        """Take the next connection and begin its stream, with this header in place of the usual one."""
+        """Accept the next connection and begin its stream, with this header instead of the usual one."""
         self._peer, _ = self._listener.accept()
         self._peer.settimeout(_PATIENCE_SECONDS)
         self._parser, self._depth = _parser(), 0
@@ -46,7 +46,7 @@ class FakeServer:
         self.send(header)
 
     def accept(self) -> None:
-        """Take the next connection and shake hands."""
+        """Accept the next connection and shake hands."""
         self.greet()
         expected = sha1(f"s1{_SECRET}".encode()).hexdigest()  # noqa: S324  (XEP-0114 asks for it)
         self._until(lambda: any(element.text == expected for element in self.heard))
@@ -57,13 +57,13 @@ class FakeServer:
         self._peer.sendall(text.encode() if isinstance(text, str) else text)
 
     def ask(self, payload: str, sender: str, request: str, kind: str = "set") -> list[Element]:
-        """Route an IQ; give all that was heard up to its answer, which stands last."""
+        """Route an IQ; return all that was received up to its answer, which is last."""
         before = len(self.heard)
         self.send(f"<iq type='{kind}' id='{request}' from='{sender}' to='journeys.localhost'>{payload}</iq>")
         return self.until_answer(request, before)
 
     def until_answer(self, request: str, before: int = 0) -> list[Element]:
-        """Give what was heard after the first `before` stanzas, up to the answer to a request."""
+        """Return what was received after the first `before` stanzas, up to the answer to a request."""
 
         def answers() -> list[int]:
             return [at for at in range(before, len(self.heard)) if self.heard[at].get("id") == request]
@@ -72,13 +72,13 @@ class FakeServer:
         return self.heard[before : answers()[0] + 1]
 
     def dropped(self) -> None:
-        """Wait until the frontend hangs up."""
+        """Wait until the frontend disconnects."""
         while self._peer.recv(65_536):
             pass
         self._peer.close()
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(
@@ -106,7 +106,7 @@ def _parser() -> "ET.XMLPullParser[Element]":
 
 
 def condition(answer: Element) -> str:
-    """Give the type and the conditions of an error with spaces between; empty for a result."""
+    """Return the type and the conditions of an error with spaces between; empty for a result."""
     if answer.get("type") == "result":
         return ""
     error = next(child for child in answer if child.tag.endswith("}error"))

@@ -1,4 +1,4 @@
-"""The page at `/ui` in a browser: who signs in, and what must hold wherever one is. Must not know what a journey does there."""
+"""The page at `/ui` in a browser: sign-in, and checks for every page. Must not know what a journey does there."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from tests.doors.rest.served import RestFrontend
 from tests.journeys.browser import Browser
 
 WIDTHS: Final = (1280, 400)
-"""Of a screen, and of a phone: what comes after a look at both is done on the phone."""
+"""The widths of a screen and of a phone: after both are checked, the test goes on with the phone's."""
 SCHEMES: Final = ("light", "dark")
 
 _LEAST_COLUMN: Final = 48
-"""Pixels: what is narrower than this has its words cut up into letters."""
+"""Pixels: in a narrower column words are cut into letters."""
 
 _FAULTS: Final = """
 const [least] = arguments, faults = [], seen = (each) => each.getClientRects().length > 0;
@@ -33,7 +33,7 @@ return faults;
 
 
 def sign_in(browser: Browser, frontend: RestFrontend, jid: str) -> None:
-    """Open the page and say who one is."""
+    """Open the page and sign in."""
     browser.driver.get(f"{frontend.url}/ui")
     browser.find("form.door")
     browser.press(jid, Keys.TAB, PASSWORD, Keys.ENTER)
@@ -41,7 +41,7 @@ def sign_in(browser: Browser, frontend: RestFrontend, jid: str) -> None:
 
 
 def judge(browser: Browser, what: str) -> None:
-    """See that what is shown now fits and can be used, on a phone and on a screen, in the light and in the dark."""
+    """Check that the shown page fits and is usable, on a phone and on a screen, in light and in dark."""
     for width in WIDTHS:
         browser.wide(width)
         assert browser.driver.execute_script(_FAULTS, _LEAST_COLUMN) == [], f"{what} at {width} px"

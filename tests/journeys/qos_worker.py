@@ -1,4 +1,4 @@
-"""A worker that is sent IQs instead of messages (urn:xmpp:qos). Knows the levels from outside; answers only as it is told."""
+"""A worker that is sent IQs instead of messages (urn:xmpp:qos). Knows the levels from outside; answers only when told."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ QOS: Final = "urn:xmpp:qos"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An IQ that wants to be confirmed: `what` is `acknowledged`, `assured` or `deliver`."""
+    """An IQ that needs confirmation: `what` is `acknowledged`, `assured` or `deliver`."""
 
     what: str
     id: str
@@ -26,7 +26,7 @@ class Asked:
 
 
 class Worker(Client):
-    """One connection whose confirmations are the test's to give."""
+    """One connection whose confirmations the test sends."""
 
     def __init__(self, port: int, service: str, jid: str, password: str = "") -> None:
         """Choose an account, as for any client."""
@@ -41,7 +41,7 @@ class Worker(Client):
         return await self.pubsub(f"<subscribe {about}/>{options}")
 
     async def next_asked(self, seconds: float = PATIENCE_SECONDS) -> Asked:
-        """Take the first IQ that nobody took, waiting for it."""
+        """Take the first such IQ that nobody took, waiting for it."""
         async with asyncio.timeout(seconds):
             while not self.asked:
                 self._changed.clear()
@@ -49,7 +49,7 @@ class Worker(Client):
         return self.asked.pop(0)
 
     def received(self, asked: Asked) -> None:
-        """Say that an assured item has arrived, in the words of the document's examples (SX1)."""
+        """Confirm that an assured item has arrived, in the form of the document's examples (SX1)."""
         self.confirm(asked, f"<received msgId={quoteattr(asked.message_id)}/>")
 
     def confirm(self, asked: Asked, inside: str = "") -> None:

@@ -1,4 +1,4 @@
-"""A whole service as child processes. Knows how its parts start, stop and tell how they are; must not know a stanza."""
+"""A whole service as child processes. Knows how its parts start, stop and report their state; must not know a stanza."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.redis_latency import FRONTEND
 
 DOMAIN: Final = "journeys.localhost"
 PATIENCE_SECONDS: Final = 20.0
-"""How long a journey waits for what is to come; what takes this long has failed."""
+"""How long a journey waits for anything; whatever takes longer has failed."""
 
 
 class Frontend(Server):
@@ -42,16 +42,16 @@ class Frontend(Server):
 
     @property
     def log(self) -> str:
-        """What it has logged so far."""
+        """Return its log so far."""
         return self._log.read_text()
 
     @property
     def alive(self) -> bool:
-        """Tell whether the process that was started still runs."""
+        """Return whether the started process still runs."""
         return self._process is not None and self._process._child.poll() is None
 
     def get(self, path: str) -> int:
-        """Ask a probe for its status; 0 when nobody answers."""
+        """Return the status of a probe; 0 when nobody answers."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
                 return int(answer.status)
@@ -62,12 +62,12 @@ class Frontend(Server):
             return 0
 
     def metrics(self) -> str:
-        """Give what it tells Prometheus."""
+        """Return its metrics."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=5) as answer:
             return str(answer.read().decode())
 
     async def ended(self, seconds: float) -> int:
-        """Wait until the process ends; give its exit code."""
+        """Wait until the process ends; return its exit code."""
         child = self.process._child
         deadline = time.monotonic() + seconds
         while child.poll() is None:
@@ -94,14 +94,14 @@ class Frontend(Server):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Everything that a journey passes through; each stanza of a client goes to one of the frontends at random."""
+    """All servers of a journey; each stanza of a client goes to one of the frontends at random."""
 
     ejabberd: Ejabberd
     redis: RedisServer
     frontends: tuple[Frontend, ...]
 
     def faults(self) -> list[str]:
-        """Say what is wrong with the frontends; nothing while each is the process that was started, alive and ready."""
+        """Return what is wrong with the frontends; nothing while each is the process that was started, alive and ready."""
         return [
             f"{path}: {status}, alive: {frontend.alive}\n{frontend.log}"
             for frontend in self.frontends
@@ -111,7 +111,7 @@ class Service:
 
 
 async def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds that no stanza tells of."""
+    """Wait until a condition holds that no stanza reports."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < deadline, what

@@ -1,4 +1,4 @@
-"""Who may subscribe: approvals by owners, lists of subscriptions and affiliations, and owners who manage them."""
+"""Permission to subscribe: approvals by owners, lists of subscriptions and affiliations, and owners who manage them."""
 
 import asyncio
 from typing import Final
@@ -29,7 +29,7 @@ WAITS = {"pubsub#access_model": "authorize"}
 
 
 async def heard(client: Client, path: str, count: int = 1) -> list[Element]:
-    """Wait until a client has heard so many messages with such an element; gives those elements."""
+    """Wait until a client has received so many messages with such an element; return those elements."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             found = [each for message in client.heard for each in message.findall(path)]
@@ -40,7 +40,7 @@ async def heard(client: Client, path: str, count: int = 1) -> list[Element]:
 
 
 async def waiting_node(owner: Client) -> str:
-    """Make a node whose subscriptions need an approval, for an owner that messages to its bare JID reach."""
+    """Create a node whose subscriptions need an approval, for an owner that messages to its bare JID reach."""
     owner.send("<presence/>")
     return await owner.queue(WAITS)
 
@@ -51,7 +51,7 @@ async def forms(client: Client, count: int = 1) -> list[dict[str, str]]:
 
 
 async def told(client: Client, count: int = 1) -> list[str | None]:
-    """Wait until a subscriber was told of so many states."""
+    """Wait until a subscriber was notified of so many states."""
     found = await heard(client, f"{{{EVENT}}}event/{{{EVENT}}}subscription", count)
     assert all(each.get("jid") == client.jid and each.get("subid") for each in found)
     return [each.get("subscription") for each in found]
@@ -64,12 +64,12 @@ def send(client: Client, form: dict[str, str], allow: str, name: str = "f") -> N
 
 
 async def command(client: Client, inside: str = "", about: str = "action='execute'") -> Answer:
-    """Execute the command that asks for what waits."""
+    """Execute the command that asks for pending subscriptions."""
     return await client.ask(f"<command xmlns='{COMMANDS}' node='{GET_PENDING}' {about}>{inside}</command>")
 
 
 async def own(client: Client, name: str = "subscriptions", node: str = "") -> list[dict[str, str]]:
-    """Ask for one's own subscriptions or affiliations."""
+    """Request one's own subscriptions or affiliations."""
     about = f" node='{node}'" if node else ""
     answer = await client.pubsub(f"<{name}{about}/>", "get")
     return [dict(entry.attrib) for entry in answer.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}{name}")]
@@ -88,7 +88,7 @@ async def test_approval(join: Join) -> None:
     assert (await worker.pubsub(f"<items node='{node}'/>", "get")).error == "auth not-authorized not-subscribed"
     (form,) = await forms(owner)
     assert (form["pubsub#node"], form["pubsub#subscriber_jid"], form["pubsub#allow"]) == (node, worker.jid, "false")
-    # Whoever is no owner learns that its answer does not count.
+    # A JID that is not an owner learns that its answer does not count.
     send(other, form, "1", "forged")
     error = await heard(other, "{jabber:client}error")
     assert [child.tag.partition("}")[2] for child in error[0]][:1] == ["forbidden"]
@@ -109,7 +109,7 @@ async def test_approval(join: Join) -> None:
 
 
 async def test_denial(join: Join) -> None:
-    """P27: who is denied is told so, and has nothing."""
+    """P27: a denied subscriber is notified, and has nothing."""
     owner, worker = await join(), await join()
     node = await waiting_node(owner)
     await worker.subscribe(node)
@@ -121,7 +121,7 @@ async def test_denial(join: Join) -> None:
 
 
 async def test_an_approved_worker_comes_back(join: Join, account: tuple[str, str]) -> None:
-    """P27: who is approved is a member, and needs no other approval when it comes back."""
+    """P27: an approved worker is a member, and needs no other approval when it comes back."""
     owner, worker = await join(), await join(*account)
     node = await waiting_node(owner)
     await worker.subscribe(node)
@@ -158,7 +158,7 @@ async def test_get_pending(join: Join) -> None:
 
 
 async def test_managed(join: Join) -> None:
-    """P26: an owner sees its subscribers, removes one, whose items go to another, and reads what it could not do."""
+    """P26: an owner sees its subscribers, removes one, whose items go to another, and the answer lists what it could not do."""
     owner, worker, other = await join(), await join(), await join()
     node = await owner.queue()
     await worker.subscribe(node)
@@ -173,7 +173,7 @@ async def test_managed(join: Join) -> None:
     listed = await owner.owner(f"<subscriptions node='{node}'/>", "get")
     entries = listed.find(f"{{{OWNER}}}pubsub/{{{OWNER}}}subscriptions")
     assert {entry.get("jid") for entry in entries} == {worker.jid, other.jid}
-    # In pages (XEP-0059), each of which goes on where the one before has ended.
+    # In pages (XEP-0059), each of which continues the one before.
     paged, last = [], ""
     for _ in range(2):
         wish = f"<set xmlns='{RSM}'><max>1</max><after>{last}</after></set>"
@@ -196,7 +196,7 @@ async def test_managed(join: Join) -> None:
 
 
 async def test_own_affiliations(join: Join) -> None:
-    """P10: everybody reads how it stands to nodes, its own and those of others; who stands nowhere reads an empty list."""
+    """P10: everybody reads its affiliations, with its own nodes and others; without any the list is empty."""
     owner, worker = await join(), await join()
     assert await own(worker, "affiliations") == await own(worker) == []
     node = await owner.queue()

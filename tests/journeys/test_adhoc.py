@@ -23,7 +23,7 @@ ADMIN = f"admin-{secrets.token_hex(4)}"
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    """Give a service of this module's own, which has an administrator."""
+    """Provide a service of this module's own, which has an administrator."""
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(RedisServer(binary=redis_binary()))
         server = stack.enter_context(Ejabberd())
@@ -36,7 +36,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 async def admin(join: Join, service: Service) -> Client:
-    """Give the administrator."""
+    """Return the administrator."""
     return await join(f"{ADMIN}@{service.ejabberd.accounts}", "secret")
 
 
@@ -48,21 +48,21 @@ async def run(client: Client, name: str, fields: Mapping[str, str] | None = None
 
 
 def told(answer: Answer) -> tuple[str | None, str]:
-    """Give the status of a command and its note."""
+    """Return the status of a command and its note."""
     assert answer.error == ""
     command = answer.find(f"{{{COMMANDS}}}command")
     return command.get("status"), command.findtext(f"{{{COMMANDS}}}note", "")
 
 
 def fields_of(answer: Answer) -> dict[str, str]:
-    """Give the fields of the form that came."""
+    """Return the fields of the received form."""
     found = answer.element.findall(f".//{{{FORM}}}x/{{{FORM}}}field")
     values = {field.get("var", ""): field.findtext(f"{{{FORM}}}value", "") for field in found}
     return {name: value for name, value in values.items() if name != "FORM_TYPE"}
 
 
 async def test_overview(admin: Client, join: Join) -> None:
-    """An administrator lists all nodes; nobody else may, or is shown that it could be asked."""
+    """Only an administrator lists all nodes, and only it sees that command."""
     owner = await join()
     node = await owner.queue()
     await owner.publish(node, "i1")
@@ -98,7 +98,7 @@ async def test_states_and_locks(admin: Client, join: Join) -> None:
 
 
 async def test_move_in_steps(admin: Client, join: Join) -> None:
-    """What waits goes elsewhere at a rate, in steps that any frontend takes, to the end or until it is cancelled."""
+    """Waiting items move at a rate, in steps that any frontend takes, to the end or until it is cancelled."""
     owner = await join()
     node, other = await owner.queue(), await owner.queue()
     for number in range(12):
@@ -115,7 +115,7 @@ async def test_move_in_steps(admin: Client, join: Join) -> None:
 
 
 async def test_disconnect(admin: Client, join: Join, service: Service) -> None:
-    """Issue 8: one of three frontends is told to end: work goes on, nothing is lost or done twice, and it ends."""
+    """Issue 8: one of three frontends is told to end: work continues, nothing is lost or done twice, and it ends."""
     owner, worker = await join(), await join()
     node = await owner.queue({"stanzaq#dedupe": "ignore"})
     assert (await worker.subscribe(node, 5)).error == ""
@@ -140,13 +140,13 @@ async def test_disconnect(admin: Client, join: Join, service: Service) -> None:
 
 
 def _choices(answer: Answer) -> set[str]:
-    """Give the frontends that a form offers."""
+    """Return the frontends that a form offers."""
     assert told(answer)[0] == "executing"
     return {option.findtext(f"{{{FORM}}}value", "") for option in answer.element.iter(f"{{{FORM}}}option")}
 
 
 async def _work(worker: Client, node: str, tokens: dict[str, set[int]]) -> None:
-    """Acknowledge what comes until all has come; a delivery that comes a second time under its token is dropped."""
+    """Acknowledge items until all have come; a delivery that comes again with its token is dropped."""
     while len(tokens) < _ITEMS:
         given = await worker.next(Delivery)
         known = tokens.setdefault(given.item, set())
@@ -159,7 +159,7 @@ TRY_SECONDS: Final = 2
 
 
 async def _sure(ask: Callable[[], Awaitable[Answer]]) -> None:
-    """Ask until it is answered: a frontend that ends says so, or the stanza is lost with its stream."""
+    """Repeat until there is an answer: a frontend that ends says so, or the stanza is lost with its stream."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:

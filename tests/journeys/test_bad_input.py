@@ -1,4 +1,4 @@
-"""Bad input costs its sender a clear error and nobody else anything (guarantee 7), through ejabberd and straight in."""
+"""Bad input is a clear error for its sender and nothing for others (guarantee 7), through ejabberd and directly."""
 
 import asyncio
 from collections.abc import Iterator
@@ -354,7 +354,7 @@ async def test_refused(service: Service, join: Join, kind: str, payload: str, er
     """Each bad request has its error, once, and changes nothing for anybody."""
     client = await join()
     node = await client.queue({"pubsub#max_payload_size": "4096"})
-    # Twice, so that both frontends are likely to meet it.
+    # Twice, so that both frontends probably get it.
     for _ in range(2):
         assert (await client.ask(payload.replace("NODE", node).replace("JID", client.jid), kind)).error == error
     assert await client.browse(node) == []
@@ -362,7 +362,7 @@ async def test_refused(service: Service, join: Join, kind: str, payload: str, er
 
 
 async def test_undeclared_prefix(service: Service, join: Join) -> None:
-    """A prefix that was declared on the stanza, whose declaration servers drop, costs its sender an error and no stream."""
+    """A prefix that was declared on the stanza, whose declaration servers drop, is an error for its sender and ends no stream."""
     client = await join()
     node = await client.queue()
     for _ in range(4):
@@ -376,7 +376,7 @@ async def test_undeclared_prefix(service: Service, join: Join) -> None:
 
 
 async def test_someone_elses(service: Service, join: Join) -> None:
-    """Nobody ends a lock of another's: not by retract or unlock, with or without its token, not by a forged bounce."""
+    """Nobody ends another's lock: not by retract or unlock, with or without its token, not by a forged bounce."""
     worker, thief = await join(), await join()
     node = await worker.queue()
     await worker.subscribe(node)
@@ -431,7 +431,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("text", GARBAGE.values(), ids=GARBAGE.keys())
 async def test_garbage(service: Service, join: Join, text: str) -> None:
-    """What asks for nothing is passed over."""
+    """Stanzas that request nothing are ignored."""
     client = await join()
     for _ in range(4):
         client.send(text)
@@ -439,19 +439,19 @@ async def test_garbage(service: Service, join: Join, text: str) -> None:
 
 
 async def test_presence_subscription(join: Join) -> None:
-    """Who asks to see the service's presence may, and the stream goes on."""
+    """A request to see the service's presence is granted, and the stream continues."""
     client = await join()
     client.send(f"<presence to='{DOMAIN}' type='subscribe'/><presence to='{DOMAIN}' type='probe'/>")
     await client.settle()
     assert set(client.answers.values()) == {1}
 
 
-# Straight in: what a server of good manners would never pass on.
+# Directly: stanzas that a correct server would never pass on.
 
 
 @pytest.fixture(scope="module")
 def fake() -> Iterator[tuple[FakeServer, Frontend]]:
-    """Give a server that says anything and the frontend that believes it, which has a Redis of its own."""
+    """Provide a server that sends anything, and a frontend connected to it with a Redis of its own."""
     with FakeServer() as server, ThreadPoolExecutor(1) as aside:
         greeted = aside.submit(server.accept)
         with Frontend("embedded://", server.port, server.secret) as frontend:
@@ -464,7 +464,7 @@ _count = iter(range(10**9))
 
 
 def _works(server: FakeServer, frontend: Frontend) -> None:
-    """Create, subscribe, publish, deliver and acknowledge, as a neighbour through the same stream."""
+    """Create, subscribe, publish, deliver and acknowledge, as another client of the same stream."""
     number, before = next(_count), len(server.heard)
     worker, node = f"neighbour@example.org/{number}", f"node-{number}"
     server.ask(_pubsub(f"<create node='{node}'/>"), worker, f"create-{number}")
@@ -504,7 +504,7 @@ def _works(server: FakeServer, frontend: Frontend) -> None:
     ],
 )
 def test_monsters(fake: tuple[FakeServer, Frontend], payload: str, error: str) -> None:
-    """No size, depth or shape of a stanza does more than earn its sender an error."""
+    """A stanza of any size, depth or shape is at most an error for its sender."""
     server, frontend = fake
     heard = server.ask(payload.replace("NODE", "node-0"), "mallory@example.org/x", "monster")
     assert condition(heard[-1]) == error
@@ -526,14 +526,14 @@ STRAYS = {
 
 @pytest.mark.parametrize("text", STRAYS.values(), ids=STRAYS.keys())
 def test_strays(fake: tuple[FakeServer, Frontend], text: str) -> None:
-    """What cannot be answered is passed over, and its neighbours are served."""
+    """Stanzas without an answer are ignored, and other clients are served."""
     server, frontend = fake
     server.send(text)
     _works(server, frontend)
 
 
 def test_iq_of_no_kind(fake: tuple[FakeServer, Frontend]) -> None:
-    """An IQ that is neither get nor set is told so."""
+    """An IQ that is neither get nor set is an error."""
     server, frontend = fake
     heard = server.ask("<query xmlns='urn:x'/>", "m@x/y", "kind", "frobnicate")
     assert condition(heard[-1]) == BAD
@@ -560,7 +560,7 @@ _STREAM = (
     ids=["a billion laughs", "a file", "a page", "no XML"],
 )
 def test_stream_with_document_type(fake: tuple[FakeServer, Frontend], header: str) -> None:
-    """A stream that defines entities is left before any is expanded, and a proper one is sought."""
+    """A stream that defines entities is closed before any is expanded, and a new one is opened."""
     server, frontend = fake
     server.send("</stream:stream>")
     server.dropped()
@@ -574,7 +574,7 @@ def test_stream_with_document_type(fake: tuple[FakeServer, Frontend], header: st
     "text", ["<!DOCTYPE s>", "<iq>&boom;</iq>", "<iq></message>", "<iq a='&#0;'/>", "\xff\xfe\x00"]
 )
 def test_stream_broken(fake: tuple[FakeServer, Frontend], text: str) -> None:
-    """What is no XML ends the stream, not the frontend, which comes back."""
+    """Malformed XML ends the stream, not the frontend, which reconnects."""
     server, frontend = fake
     server.send(text.encode("latin-1"))
     server.dropped()

@@ -1,4 +1,4 @@
-"""`stanzaq bench` measures what it says; a short run says nothing about the figures."""
+"""`stanzaq bench` runs every measurement; a short run proves nothing about the figures."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-# tests/bounds plays each of them, and holds it.
+# tests/bounds runs and checks each of them.
 ONE_BOUND_OF_EACH_KIND = """
 from frontends.tools.bench import bounds
 bounds.CASES, bounds.COSTS, bounds.IDLE = bounds.CASES[:2], bounds.COSTS[:1], bounds.IDLE[:1]
@@ -18,7 +18,7 @@ bounds._SETTLED_SECONDS = 0.5
 
 
 def _rows(tmp_path: Path, what: str, *options: str, first: str = "") -> dict[str, Any]:
-    """Run it for a moment, check what holds for every report, and give the rows by name."""
+    """Run it for a moment, check what holds for every report, and return the rows by name."""
     program = f"{first}\nfrom frontends.cli import app\napp()"
     done = subprocess.run(
         [sys.executable, "-c", program, "bench", what, "--json", "--quick", *options],
@@ -61,26 +61,26 @@ def test_rest(tmp_path: Path) -> None:
 
 
 def test_scale(tmp_path: Path) -> None:
-    """What few and many subscriptions and nodes cost is compared, each in a service of its own."""
+    """The cost of few and many subscriptions and nodes is compared, each in a service of its own."""
     rows = _rows(tmp_path, "scale")
     assert list(rows) == [f"scale_{what}" for what in ("subscribe", "publish", "list_nodes", "overview")]
     assert all(row["ceiling"] > 0 for row in rows.values())
 
 
 def test_bounds(tmp_path: Path) -> None:
-    """The longest script of a worst case, and the longest wait of others, stand next to a native command."""
+    """The longest script of a worst case, and the longest wait of others, are compared with a native command."""
     rows = _rows(tmp_path, "bounds", first=ONE_BOUND_OF_EACH_KIND)
     assert list(rows) == ["leave", "leave_ping", "gone", "gone_ping", "waiting_leases", "idle_subscribers"]
     assert all(row["ceiling"] > 0 for name, row in rows.items() if not name.startswith("idle"))
 
 
 def test_promptness(tmp_path: Path) -> None:
-    """Visits that are due together, and a dead frontend, are timed over two frontends."""
+    """Sweeps that are due together, and the takeover from a dead frontend, are timed over two frontends."""
     assert list(_rows(tmp_path, "promptness")) == ["due_in_one_second", "takeover"]
 
 
 def test_amqp(tmp_path: Path) -> None:
-    """Messages into the log and out of it stand next to what the same Redis does alone."""
+    """Messages into the log and out of it are compared with the same Redis alone."""
     rows = _rows(tmp_path, "amqp")
     assert list(rows) == ["amqp_send", "amqp_receive", "amqp_send_and_receive"]
     assert all(row["ceiling"] > 0 for row in rows.values())
@@ -107,11 +107,11 @@ def test_partitions(tmp_path: Path) -> None:
     assert all(row["ratio"] <= 1.1 for name, row in rows.items() if row["unit"] == "cores"), "more than there is"
 
 
-# Not in `make test`: a Java machine and Spark's workers take both cores for a minute and a half, and those who are tested for
-# their promptness meanwhile have neither. `make bench` runs it whole.
+# Not in `make test`: a Java machine and Spark's workers take both cores for a minute and a half, and tests of
+# promptness would fail meanwhile. `make bench` runs it whole.
 @pytest.mark.soak
 def test_spark(tmp_path: Path) -> None:
-    """How fast Spark reads journals, against a bare loop, with how much memory, and what a queue at work feels of it."""
+    """Spark's speed with journals, compared with a bare loop, its memory, and its effect on a queue at work."""
     rows = _rows(tmp_path, "spark")
     assert list(rows) == [
         "spark_rows",

@@ -1,4 +1,4 @@
-"""Collections on the wire (XEP-0248): a tree is made and found, and a worker subscribes to all of it with one credit."""
+"""Collections on the wire (XEP-0248): a tree is created and found, and a worker subscribes to all of it with one credit."""
 
 from xml.etree.ElementTree import Element
 
@@ -22,7 +22,7 @@ SHIM = "http://jabber.org/protocol/shim"
 
 async def _below(client: Client, node: str) -> list[str | None]:
     about = f" node='{node}'" if node else ""
-    # The last page of them: other tests have made more than fit one reply.
+    # The last page: other tests have created more than fit one reply.
     page = "" if node else "<set xmlns='http://jabber.org/protocol/rsm'><before/></set>"
     answer = await client.ask(f"<query xmlns='{DISCO_ITEMS}'{about}>{page}</query>", "get")
     return [item.get("node") for item in answer.find(f"{{{DISCO_ITEMS}}}query")]
@@ -40,7 +40,7 @@ def _through(message: Element) -> str | None:
 
 
 async def test_a_tree_is_made_and_found(join: Join) -> None:
-    """H1 to H4: collections are advertised, made, filled from either side, and found by service discovery."""
+    """H1 to H4: collections are advertised, created, filled from either side, and found by service discovery."""
     owner, other = await join(), await join()
     about = await other.ask(f"<query xmlns='{DISCO_INFO}'/>", "get")
     features = {feature.get("var") for feature in about.element.iter(f"{{{DISCO_INFO}}}feature")}

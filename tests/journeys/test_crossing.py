@@ -1,4 +1,4 @@
-"""One queue through ejabberd and over AMQP: what is sent at one door is what it is at the other."""
+"""One queue through ejabberd and over AMQP: an item is the same at both doors."""
 
 import asyncio
 from base64 import b64decode
@@ -16,7 +16,7 @@ SHIM = "http://jabber.org/protocol/shim"
 
 
 async def test_crosses(service: Service, join: Join) -> None:
-    """Issue 10: a worker over XMPP has XML of AMQP as elements, JSON by XEP-0335, bytes in base64; and the other way round."""
+    """Issue 10: a worker over XMPP gets XML of AMQP as elements, JSON by XEP-0335, bytes in base64; and the other way round."""
     owner, worker = await join(), await join()
     node = await owner.queue({})
     with AmqpFrontend(service.redis.url, AMQP_PASSWORDS=f"{owner.bare}:{HASH}") as frontend:
@@ -57,7 +57,7 @@ def _sends(frontend: AmqpFrontend, jid: str, node: str) -> None:
 
 
 def _reads(frontend: AmqpFrontend, jid: str, node: str) -> list[tuple[str, bytes]]:
-    """Read what the log has after the first four, without taking it from anybody."""
+    """Read the log after the first four entries, without consuming anything."""
     connection = frontend.connect(jid)
     receiver = consumer(connection, node, [With(copies=True), annotations(offset=symbol("@earliest"))])
     came = [one(receiver) for _ in range(6)][4:]

@@ -1,4 +1,4 @@
-"""`stanzaq demo` keeps what design §3 and §4 promise, on real servers, and leaves nothing behind however it ends."""
+"""`stanzaq demo` keeps the promises of design §3 and §4, on real servers, and leaves nothing behind however it ends."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def _summary(place: Path, *options: str) -> dict[str, Any]:
 
 
 def _living(place: Path) -> list[tuple[int, Path]]:
-    """Give the processes that work in `place`, which every server of the demo does, each with its directory."""
+    """Return the processes that work in `place`, which every server of the demo does, each with its directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -93,7 +93,7 @@ def test_nothing_lost(tmp_path: Path) -> None:
 
 
 def test_killed_frontend(tmp_path: Path) -> None:
-    """With one of two frontends killed half-way nothing is lost, and what it owed comes within 5 s (guarantee 4)."""
+    """With one of two frontends killed half-way nothing is lost, and its unsent deliveries come within 5 s (guarantee 4)."""
     summary = _summary(tmp_path, "--items", "300", "--kill")
     assert summary.keys() == _KEYS | {"killed", "resent_within_s"}
     assert summary["published"] == summary["acknowledged"] == 300
@@ -104,7 +104,7 @@ def test_killed_frontend(tmp_path: Path) -> None:
 
 
 def test_kill_needs_two(tmp_path: Path) -> None:
-    """Who would kill the only frontend is told so."""
+    """Killing the only frontend is refused."""
     with _demo(tmp_path, "--kill", "--frontends", "1") as demo:
         shown, told = demo.communicate(timeout=_PATIENCE_SECONDS)
     assert (demo.returncode, shown) == (2, "")
@@ -113,7 +113,7 @@ def test_kill_needs_two(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
 def test_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
-    """However the demo is ended, its servers end with it; after Ctrl-C its files are gone too."""
+    """However the demo ends, its servers end with it; after Ctrl-C its files are gone too."""
     with _demo(tmp_path, *_ENDLESS) as demo:
         # Each frontend has a watchdog; the second one starts last of all.
         _eventually(lambda: len(_frontends(tmp_path)) == 4)
@@ -129,7 +129,7 @@ def test_dead_frontend_is_told(tmp_path: Path) -> None:
     """A frontend that ends unasked ends the demo, with the end of that frontend's log."""
     with _demo(tmp_path, *_ENDLESS) as demo:
         _eventually(lambda: len(_frontends(tmp_path)) == 4)
-        # The first one is ready by now; it and its watchdog, which does not mind, are in one directory.
+        # The first one is ready by now; its watchdog, which tolerates this, is in the same directory.
         first = min(
             (place for _, place in _living(tmp_path) if _is_frontend(place)), key=lambda place: place.stat().st_mtime
         )

@@ -1,4 +1,4 @@
-"""`stanzaq dev`: what it prints can be pasted into another terminal and does what it says."""
+"""`stanzaq dev`: the commands that it prints work in another terminal."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from tests.journeys.service import PATIENCE_SECONDS
 
 @asynccontextmanager
 async def running(data: Path) -> AsyncIterator[str]:
-    """Run it until it has said all; gives what it said. It ends in order at Ctrl-C."""
+    """Run it until all is printed; return that. It ends in order at Ctrl-C."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "frontends.cli", "dev", "--data", str(data)), stdout=PIPE, stderr=PIPE
     )
@@ -44,8 +44,8 @@ async def pasted(text: str) -> Process:
 
 
 async def test_pasted_commands_work() -> None:
-    """An item that is published by curl is worked over XMPP, also after the service was stopped and started with its data."""
-    # Its name is shorter than pytest's would be: the path of a unix socket has 107 bytes.
+    """An item published by curl is worked over XMPP, also after the service was stopped and started with its data."""
+    # A shorter name than pytest's: the path of a unix socket has 107 bytes.
     with TemporaryDirectory() as directory:
         data = Path(directory)
         async with running(data) as said:

@@ -28,7 +28,7 @@ _LIBRARY = (_ROOT / "docs" / "library.md").read_text()
 
 @pytest.fixture(scope="module")
 def directory(stanzaq_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a directory with the examples; only the ports differ, which other programs may use here."""
+    """Return a directory with the examples; only the ports are changed, which other programs may use here."""
     directory = tmp_path_factory.mktemp("examples")
     (directory / "examples").mkdir()
     for path in EXAMPLES.iterdir():
@@ -39,7 +39,7 @@ def directory(stanzaq_service: Service, tmp_path_factory: pytest.TempPathFactory
 
 
 def commands(path: Path) -> list[str]:
-    """Give the commands in the comment of an example, without those that install something."""
+    """Return the commands in the comment of an example, without those that install something."""
     comment = re.sub(r"^(#|//) ?", "", path.read_text(), flags=re.MULTILINE)
     found = re.findall(r"^\$ ((?:.*\\\n)*.*)$", comment, re.MULTILINE)
     return [command for command in found if " install " not in command]
@@ -59,7 +59,7 @@ async def begun(directory: Path, command: str) -> Process:
 
 
 async def printed(directory: Path, name: str, most: int = 9) -> list[str]:
-    """Run the commands of an example; gives what the last one prints."""
+    """Run the commands of an example; return what the last one prints."""
     lines = list[str]()
     for command in commands(directory / "examples" / name)[:most]:
         process = await begun(directory, command)
@@ -71,7 +71,7 @@ async def printed(directory: Path, name: str, most: int = 9) -> list[str]:
 
 @asynccontextmanager
 async def running(directory: Path, name: str) -> AsyncIterator[asyncio.StreamReader]:
-    """Run a worker meanwhile; gives its output. It ends in order when it and what it runs are signalled, as by a terminal."""
+    """Run a worker meanwhile; return its output. It ends in order when it and its children are signalled, as by a terminal."""
     (command,) = commands(directory / "examples" / name)
     worker = await begun(directory, command)
     assert worker.stdout is not None
@@ -86,7 +86,7 @@ async def running(directory: Path, name: str) -> AsyncIterator[asyncio.StreamRea
 
 
 async def queued(service: Service, queue: str) -> list[Any]:
-    """Give the payloads in a queue."""
+    """Return the payloads in a queue."""
     account = service.jid("publisher"), service.password
     async with httpx.AsyncClient(auth=account, base_url=service.http) as web:
         answer = await web.get(f"/queues/{queue}?limit=200", headers={"Accept": "application/json"})
@@ -97,7 +97,7 @@ async def queued(service: Service, queue: str) -> list[Any]:
 async def test_workers(directory: Path, name: str, stanzaq_service: Service) -> None:
     """Each works on what the publisher sends, and ends in order."""
     async with running(directory, name) as output:
-        # The queue ignores what it has seen: each worker gets a picture of its own.
+        # The queue ignores repeats: each worker gets a picture of its own.
         publisher = directory / "examples" / "publisher.py"
         text = publisher.read_text()
         publisher.write_text(text.replace("cat.png", f"{name}.png"))
@@ -115,7 +115,7 @@ async def test_workers(directory: Path, name: str, stanzaq_service: Service) -> 
 
 
 async def test_retries(directory: Path) -> None:
-    """A mail is sent at the second attempt, another is given up."""
+    """A mail is sent at the second attempt, another is dead-lettered."""
     lines = await printed(directory, "retries.py")
     assert sorted(lines) == ["given up: nobody is no address", "sent to anna@example.org at attempt 2"]
 
@@ -128,7 +128,7 @@ async def test_ordered(directory: Path) -> None:
 
 
 async def test_device(directory: Path, stanzaq_service: Service) -> None:
-    """A device that is killed, and started again, has each reading in the queue once."""
+    """A device that is killed and started again has each reading in the queue once."""
     create, work = commands(directory / "examples" / "device.py")
     curl = await begun(directory, create)
     assert await asyncio.wait_for(curl.wait(), PATIENCE_SECONDS) == 0
@@ -146,7 +146,7 @@ async def test_device(directory: Path, stanzaq_service: Service) -> None:
 
 
 async def test_web(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request is answered with where its result will be."""
+    """A request is answered with the place of its result."""
     monkeypatch.setenv("STANZAQ_PASSWORD", "secret")
     await printed(directory, "web.py", 1)
     app = runpy.run_path(str(directory / "examples" / "web.py"))["app"]

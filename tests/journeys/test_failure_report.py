@@ -1,4 +1,4 @@
-"""A test that fails says what a person needs to find out why."""
+"""A failed test reports what a person needs to find the cause."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ async def test_failing(tmp_path: Path) -> None:
 
 
 def test_what_a_failure_says(service: Service, tmp_path: Path) -> None:
-    """How to play the test again, what its servers have logged, and what its clients have sent and heard."""
+    """The command to repeat the test, the servers' logs, and what its clients have sent and received."""
     (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
     (tmp_path / "test_failing.py").write_text(FAILING.format(port=service.ejabberd.c2s_port))
     command = [

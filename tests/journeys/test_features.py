@@ -1,4 +1,4 @@
-"""Every feature that the service says it has is tried (P8): a table from its name to what shows that it works."""
+"""Every advertised feature is tried (P8): a table from its name to a demonstration."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -42,7 +42,7 @@ async def _info(owner: Client, _other: Client) -> None:
 
 async def _items(owner: Client, _other: Client) -> None:
     node = await owner.queue()
-    # The last page: other tests have made more nodes than fit one reply.
+    # The last page: other tests have created more nodes than fit one reply.
     answer = await owner.ask(f"<query xmlns='{DISCO_ITEMS}'><set xmlns='{RSM}'><before/></set></query>", "get")
     assert node in [item.get("node") for item in answer.find(f"{{{DISCO_ITEMS}}}query")]
 
@@ -375,5 +375,5 @@ async def test_all_are_tried(join: Join) -> None:
 
 @pytest.mark.parametrize("exercise", dict.fromkeys(EXERCISES.values()))
 async def test_works(join: Join, exercise: Exercise) -> None:
-    """Each does what XEP-0060, XEP-0254 and docs/protocol.md say of it."""
+    """Each works as XEP-0060, XEP-0254 and docs/protocol.md say."""
     await exercise(await join(), await join())

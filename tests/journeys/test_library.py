@@ -1,4 +1,4 @@
-"""The library `stanzaq` over XMPP and HTTP against a real ejabberd and frontends: workers and publishers as users write them."""
+"""The library `stanzaq` over XMPP and HTTP with a real ejabberd and frontends: workers and publishers as users write them."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
 Account = dict[str, Any]
 
 _AGAIN_SECONDS = 2.0
-"""How soon a file is changed again that may not have been watched yet."""
+"""The pause before a file is changed again that may not have been watched yet."""
 
 
 @dataclass
@@ -44,19 +44,19 @@ class Picture:
 
 @dataclass
 class Seen:
-    """What handlers did, in order, whichever thread they ran in; and a way to wait for it."""
+    """Records what handlers did, in order, from any thread; tests can wait for it."""
 
     all: list[Any] = field(default_factory=list)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, what: Any) -> None:  # noqa: ANN401
-        """Note something."""
+        """Record something."""
         self.all.append(what)
         self._loop.call_soon_threadsafe(self._changed.set)
 
     async def until(self, count: int) -> list[Any]:
-        """Wait until so much was seen; gives it."""
+        """Wait for so many records; return them."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.all) < count:
                 self._changed.clear()
@@ -66,14 +66,14 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def door(service: Service) -> Iterator[RestFrontend]:
-    """Give an HTTP frontend of the same service."""
+    """Provide an HTTP frontend of the same service."""
     with RestFrontend(service.redis.url, HTTP_PASSWORDS=f"{ALICE}:{HASH}") as frontend:
         yield frontend
 
 
 @pytest.fixture
 def over_xmpp(service: Service, account: tuple[str, str]) -> Account:
-    """Give what the worker or publisher of a new account is made with."""
+    """Return the arguments of a worker or publisher of a new account."""
     address = f"127.0.0.1:{service.ejabberd.c2s_port}"
     url, password = f"xmpp://{account[0]}", account[1]
     return {"url": url, "service": DOMAIN, "password": password, "address": address, "tls": "disabled"}
@@ -81,7 +81,7 @@ def over_xmpp(service: Service, account: tuple[str, str]) -> Account:
 
 @pytest.fixture(params=["xmpp", "http"])
 def user(request: pytest.FixtureRequest) -> Account:
-    """Give what a worker or publisher is made with, over each transport."""
+    """Return the arguments of a worker or publisher, over each transport."""
     if request.param == "xmpp":
         found: Account = request.getfixturevalue("over_xmpp")
         return found
@@ -89,31 +89,31 @@ def user(request: pytest.FixtureRequest) -> Account:
 
 
 def over_http(port: int) -> Account:
-    """Give what the worker or publisher at an HTTP frontend is made with."""
+    """Return the arguments of a worker or publisher at an HTTP frontend."""
     return {"url": f"http://{ALICE}@127.0.0.1:{port}", "password": PASSWORD}
 
 
 def through(user: Account, address: str) -> Account:
-    """Change where a worker or publisher connects to."""
+    """Change the address of a worker or publisher."""
     return {**user, "address": address} if "address" in user else over_http(int(address.rpartition(":")[2]))
 
 
 class Line:
-    """A line to a server on loopback that can be cut."""
+    """A proxy to a server on loopback whose connections can be cut."""
 
     def __init__(self, port: int) -> None:
-        """Lead to a port."""
+        """Forward to a port."""
         self._port = port
         self._writers: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
-        """Cut all connections; new ones are let through."""
+        """Cut all connections; new ones are accepted."""
         for writer in self._writers:
             writer.transport.abort()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[str]:
-        """Give the address that leads there."""
+        """Return the address of the proxy."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         try:
             yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -140,7 +140,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def serving(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
-    """Let a worker work meanwhile, and stop it in order."""
+    """Run a worker meanwhile, and stop it in order."""
     task = asyncio.create_task(worker.serve())
     try:
         yield task
@@ -151,13 +151,13 @@ async def serving(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
 
 
 def in_process(job: Job[dict[str, str]]) -> None:
-    """Work in another process, and leave a file there."""
+    """Run in another process, and leave a file there."""
     with open(job.payload["path"], "x") as file:  # noqa: PTH123
         file.write(f"{threading.current_thread().name} {job.attempt}")
 
 
 async def test_payloads_and_places(user: Account, join: Join, tmp_path: Any) -> None:  # noqa: ANN401
-    """Coroutines, functions in threads and in processes work items of the types that they say; what returns is done."""
+    """Coroutines, functions in threads and in processes get items of their declared types; returning acknowledges."""
     seen, owner = Seen(), await join()
     pictures, texts, files, elements = [await owner.queue() for _ in range(4)]
     worker = Worker(grace=5, **user, concurrency=3)
@@ -203,14 +203,14 @@ async def counted(owner: Client, node: str, what: str) -> int:
 
 
 async def eventually_empty(owner: Client, node: str) -> None:
-    """Wait until nothing is left in a node."""
+    """Wait until a node is empty."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while await owner.browse(node):  # noqa: ASYNC110  (nobody is told)
             await asyncio.sleep(0.05)
 
 
 async def test_a_long_job_is_run_once(user: Account, join: Join) -> None:
-    """A job that takes longer than its lock keeps it: the lock is renewed, and the job is run once."""
+    """A job longer than its lock keeps it: the lock is renewed, and the job is run once."""
     seen, owner = Seen(), await join()
     node = await owner.queue({"stanzaq#lock_seconds": "3"})
     worker = Worker(grace=5, **user)
@@ -229,7 +229,7 @@ async def test_a_long_job_is_run_once(user: Account, join: Join) -> None:
 
 
 async def test_failures(user: Account, join: Join) -> None:
-    """What raises is tried again until its attempts are used up; Reject and a payload that does not fit are dead at once."""
+    """A failed job is tried again until its attempts are used up; Reject and an unfit payload are dead-lettered at once."""
     seen, owner, reader = Seen(), await join(), await join()
     node = await owner.queue()
     assert (await owner.create(f"{node}/dead", {"pubsub#access_model": "open"})).error == ""
@@ -304,7 +304,7 @@ async def test_a_lost_lock_cancels(user: Account, join: Join) -> None:
 
 
 async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixture) -> None:
-    """A worker that stops takes nothing new, lets what runs end within its grace, and gives back the rest at once."""
+    """A worker that stops takes nothing new, lets jobs end within its grace, and releases the rest at once."""
     caplog.set_level(logging.INFO, "stanzaq")
     seen, owner, other = Seen(), await join(), await join()
     node, go_on = await owner.queue(), asyncio.Event()
@@ -337,7 +337,7 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
 async def test_reconnects(
     user: Account, join: Join, door: RestFrontend, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A worker and a publisher whose connections are cut go on by themselves: no item is lost, none is done twice."""
+    """A worker and a publisher whose connections are cut reconnect: no item is lost, none is done twice."""
     caplog.set_level(logging.WARNING, "stanzaq")
     seen, owner = Seen(), await join()
     node = await owner.queue({"stanzaq#dedupe": "ignore"})
@@ -362,7 +362,7 @@ async def test_reconnects(
 
 
 async def test_refusals(user: Account, join: Join) -> None:
-    """A wrong password and a node that is not there are told in one clear line."""
+    """A wrong password and an unknown node are reported in one clear line."""
     owner = await join()
     node = await owner.queue()
     wrong = Worker(**{**user, "password": "wrong"})
@@ -388,7 +388,7 @@ async def test_refusals(user: Account, join: Join) -> None:
 
 
 async def test_a_service_that_is_away(over_xmpp: Account, caplog: pytest.LogCaptureFixture) -> None:
-    """A service that is not there is waited for, and its users are told why."""
+    """A service that is away is waited for, and its users are told why."""
     lost = Worker(**{**over_xmpp, "service": f"not-there.{DOMAIN}"}, grace=0)
     lost.task("jobs")(in_process)
     async with serving(lost), asyncio.timeout(PATIENCE_SECONDS):
@@ -398,7 +398,7 @@ async def test_a_service_that_is_away(over_xmpp: Account, caplog: pytest.LogCapt
 
 
 async def test_blocking(user: Account, join: Join) -> None:
-    """The blocking publisher is used from threads; it says what is refused, and that an answer did not come in time."""
+    """The blocking publisher is used from threads; it reports refusals and time-outs."""
     owner = await join()
     node = await owner.queue()
 
@@ -421,7 +421,7 @@ async def test_blocking(user: Account, join: Join) -> None:
 
 
 async def test_created(user: Account) -> None:
-    """With `create` a worker makes its node, which then ignores repeated publishes."""
+    """With `create` a worker creates its node, which then ignores repeated publishes."""
     seen, node = Seen(), f"library-{secrets.token_hex(4)}"
     worker = Worker(grace=5, **user, create=True)
 
@@ -445,7 +445,7 @@ async def test_created(user: Account) -> None:
 
 
 async def test_a_frontend_restarts(join: Join, service: Service) -> None:
-    """Over HTTP a job goes on while the frontend is restarted, and is run once: its subscription outlives the process."""
+    """Over HTTP a job continues while the frontend is restarted, and is run once: its subscription outlives the process."""
     seen, owner, go_on = Seen(), await join(), asyncio.Event()
     node = await owner.queue()
     with RestFrontend(service.redis.url, HTTP_PASSWORDS=f"{ALICE}:{HASH}") as door:
@@ -505,7 +505,7 @@ async def test_from_the_shell(join: Join, door: RestFrontend, tmp_path: Path) ->
         async with asyncio.timeout(PATIENCE_SECONDS):
             line = b""
             while line != b"second begins\n":
-                # What changes before it is watched changes unnoticed.
+                # A change before the file is watched goes unnoticed.
                 tasks.write_text(_TASKS.format(**user, node=node, word="second"))
                 with contextlib.suppress(TimeoutError):
                     line = await asyncio.wait_for(output.readline(), _AGAIN_SECONDS)

@@ -1,4 +1,4 @@
-"""What frontends log while clients err, Redis is away and records are spoilt: all that helps, and nothing that is secret."""
+"""Logs of frontends while clients err, Redis is away and records are damaged: everything useful, and nothing secret."""
 
 import asyncio
 import itertools
@@ -20,7 +20,7 @@ PAYLOAD: Final = "<job xmlns='urn:x'>THE-PAYLOAD</job>"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    """Give a Redis whose user has a password."""
+    """Provide a Redis whose user has a password."""
     with RedisServer(binary=redis_binary()) as found:
         make_user(found.url, "stanzaq")
         with redis.Redis.from_url(found.url) as client:
@@ -30,14 +30,14 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="module")
 def ejabberd() -> Iterator[Ejabberd]:
-    """Give an XMPP server of this module's own."""
+    """Provide an XMPP server of this module's own."""
     with Ejabberd() as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def frontend(server: RedisServer, ejabberd: Ejabberd) -> Iterator[Frontend]:
-    """Give a frontend with secrets in its settings."""
+    """Provide a frontend with secrets in its settings."""
     url = as_user(server.url, "stanzaq").replace(PASSWORD, "open-sesame")
     with Frontend(url, ejabberd.component_port, ejabberd.secret, REDIS_TIMEOUT="0.5") as found:
         yield found
@@ -45,7 +45,7 @@ def frontend(server: RedisServer, ejabberd: Ejabberd) -> Iterator[Frontend]:
 
 @pytest.fixture
 async def client(frontend: Frontend, ejabberd: Ejabberd) -> AsyncIterator[Client]:
-    """Give a client; after whatever it did, the log has no payload and no secret in it."""
+    """Return a client; after whatever it did, the log has no payload and no secret in it."""
     found = Client(ejabberd.c2s_port, DOMAIN, ejabberd.anonymous)
     await found.open()
     yield found
@@ -54,7 +54,7 @@ async def client(frontend: Frontend, ejabberd: Ejabberd) -> AsyncIterator[Client
 
 
 def lines(frontend: Frontend, **having: str) -> list[dict[str, Any]]:
-    """Give the lines of the log that have these."""
+    """Return the lines of the log that have these."""
     found = [json.loads(line) for line in frontend.log.splitlines()]
     return [line for line in found if having.items() <= line.items()]
 
@@ -78,7 +78,7 @@ async def test_refusals(frontend: Frontend, client: Client) -> None:
 
 
 async def test_a_flood(frontend: Frontend, client: Client) -> None:
-    """Who errs without end gets every answer and a few lines, and how many were left out is told."""
+    """A client that errs without end gets every answer and a few log lines, with the number of those left out."""
     before = len(lines(frontend, event="refused"))
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -92,7 +92,7 @@ async def test_a_flood(frontend: Frontend, client: Client) -> None:
 
 
 async def test_records_that_cannot_be_read(frontend: Frontend, client: Client, server: RedisServer) -> None:
-    """A record and an item that something else has spoilt are told with node, item and subscriber; nobody else suffers."""
+    """A record and an item that something else has damaged are logged with node, item and subscriber; nobody else suffers."""
     node, spoilt = await client.queue(), await client.queue()
     with redis.Redis.from_url(server.url) as admin:
         life = admin.hget(f"sq:{{{node}}}:node", "incarnation").decode()
@@ -119,7 +119,7 @@ async def test_records_that_cannot_be_read(frontend: Frontend, client: Client, s
 
 
 async def test_redis_away(frontend: Frontend, client: Client, server: RedisServer) -> None:
-    """While Redis hangs, asking is refused as `warning`, and the heartbeat says once that it fails and once that it is over."""
+    """While Redis hangs, requests are refused as `warning`, and the heartbeat logs its failure and its recovery once each."""
     failed, over = (len(lines(frontend, event=event)) for event in ("heartbeat failed", "heartbeat failed: recovered"))
     server.process.pause()
     try:
@@ -132,12 +132,12 @@ async def test_redis_away(frontend: Frontend, client: Client, server: RedisServe
     assert line["level"] == "warning" and line["node"] == "any"
     await eventually(lambda: len(lines(frontend, event="heartbeat failed: recovered")) == over + 1, "it is not over")
     told = [line["error"] for line in lines(frontend, event="heartbeat failed")[failed:]]
-    # Once for each way to fail that follows another: no answer at first, then perhaps no connection.
+    # Once for each kind of failure: no answer at first, then perhaps no connection.
     assert told and all(one != other for one, other in itertools.pairwise(told))
 
 
 async def test_refused_by_redis(frontend: Frontend, client: Client, server: RedisServer) -> None:
-    """A user that Redis does not let in any more is told without its password."""
+    """A user that Redis refuses is reported without its password."""
     with redis.Redis.from_url(server.url) as admin:
         admin.execute_command("ACL", "SETUSER", "stanzaq", "resetpass", ">another")
         admin.execute_command("CLIENT", "KILL", "USER", "stanzaq")

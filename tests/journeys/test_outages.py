@@ -21,9 +21,9 @@ from tests.journeys.fake import FakeServer
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, eventually
 
 REDIS_TIMEOUT = 2.0
-"""So long that a busy machine adds less than this once more. A frontend that is silent for 3 s counts as dead."""
+"""Long enough that a busy machine adds less than this again. A frontend without a heartbeat for 3 s is dead."""
 RESENT_SECONDS = 5.0
-"""By when others have sent what a dead frontend owed (guarantee 4)."""
+"""How soon others have sent a dead frontend's deliveries (guarantee 4)."""
 WATCHDOG_SECONDS = 2.0
 DRAIN_SECONDS = 5.0
 
@@ -34,14 +34,14 @@ DOWN = {"wait internal-server-error", "wait remote-server-timeout"}
 
 @pytest.fixture(scope="module")
 def starter() -> Iterator[ThreadPoolExecutor]:
-    """Give a thread that starts servers again: they die with the thread that started them, so it outlives them."""
+    """Provide a thread that starts servers again: they die with the thread that started them, so it outlives them."""
     with ThreadPoolExecutor(1) as pool:
         yield pool
 
 
 @pytest.fixture(scope="module")
 def service(starter: ThreadPoolExecutor) -> Iterator[Service]:
-    """Give a service of this module's own, with a Redis that writes every change to disk at once."""
+    """Provide a service of this module's own, with a Redis that writes every change to disk at once."""
     with contextlib.ExitStack() as stack:
         options = {"appendonly": "yes", "appendfsync": "always"}
         redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
@@ -59,7 +59,7 @@ def service(starter: ThreadPoolExecutor) -> Iterator[Service]:
 
 @pytest.fixture(autouse=True)
 async def whole(service: Service) -> AsyncIterator[None]:
-    """Begin and end each test with a service that is whole."""
+    """Begin and end each test with a complete service."""
     await eventually(lambda: not service.faults(), "the service is not whole")
     yield
     for frontend in service.frontends:
@@ -81,7 +81,7 @@ async def _items(client: Client, node: str) -> list[str | None]:
 
 
 async def test_redis_out_of_memory(service: Service, join: Join) -> None:
-    """A Redis that is full refuses publishers for the time being, while locks can be ended, which makes room."""
+    """A full Redis refuses publishers temporarily, while locks can be ended, which makes room."""
     owner, worker = await join(), await join()
     node = await owner.queue()
     await worker.subscribe(node, 2)
@@ -103,7 +103,7 @@ async def test_redis_out_of_memory(service: Service, join: Join) -> None:
 
 @pytest.mark.parametrize("fate", ["stopped", "killed"])
 async def test_redis_down(service: Service, join: Join, fate: str) -> None:
-    """Without Redis every IQ is told to wait, after one time-out at most; with it all goes on and nothing is lost.
+    """Without Redis every IQ is answered `wait`, after one time-out at most; with it all continues and nothing is lost.
 
     Stopped with SIGSTOP it takes the request and never answers; killed it is not there.
     """
@@ -127,13 +127,13 @@ async def test_redis_down(service: Service, join: Join, fate: str) -> None:
             owner.ask("<query xmlns='http://jabber.org/protocol/disco#items'/>", "get"),
         )
         assert time.monotonic() - began < 2 * REDIS_TIMEOUT
-        # The JID of another is refused without any Redis; all else waits.
+        # A foreign JID is refused without any Redis; all other requests wait.
         assert Counter(answer.error in DOWN for answer in answers) == {True: len(answers) - 1, False: 1}
         await _unready(service)
     finally:
         service.redis.process.resume() if fate == "stopped" else service.redis.start()
     await eventually(lambda: not service.faults(), "the frontends did not find Redis again")
-    # What timed out may have been done after all, so all of it is asked for again, by the same ids.
+    # A timed-out request may have run after all, so all are repeated, with the same ids.
     for number in range(10):
         assert (await owner.publish(node, f"late{number}")).error == ""
     for item, token in held.items():
@@ -151,9 +151,10 @@ async def test_redis_down(service: Service, join: Join, fate: str) -> None:
 
 
 async def test_ejabberd_restarts(service: Service, join: Join) -> None:
-    """When the XMPP server comes back so do the frontends, by themselves, and the work goes on to its end.
+    """When the XMPP server comes back so do the frontends, by themselves, and the work is completed.
 
-    A worker that was not back in time for a delivery has bounced it (P30): so it subscribes again, and may have lost a lock.
+    A worker that was not back in time for a delivery has bounced it (P30): so it subscribes again, and may have lost a
+    lock.
     """
     worker = await join(f"{service.ejabberd.register('steady', 'secret')}/desk", "secret")
     node = await worker.queue()
@@ -200,7 +201,7 @@ async def test_the_library_outlives_them(
         for count, server in strikes.items():
             while len(runs) < count:  # noqa: ASYNC110  (nobody is told)
                 await asyncio.sleep(0.01)
-            # A killed ejabberd forgets the accounts that it has just made.
+            # A killed ejabberd forgets the newest accounts.
             end = server.stop if server is service.ejabberd else server.kill
             await asyncio.get_running_loop().run_in_executor(starter, end)
             await asyncio.get_running_loop().run_in_executor(starter, server.start)
@@ -226,7 +227,7 @@ async def test_the_library_outlives_them(
 
 
 async def _unready(service: Service) -> None:
-    """Wait until the frontends say that they cannot serve; they live all the same."""
+    """Wait until the frontends report that they cannot serve; they live all the same."""
     await eventually(
         lambda: all(frontend.get("/readyz") == 503 for frontend in service.frontends), "a frontend claims to be ready"
     )
@@ -234,7 +235,7 @@ async def _unready(service: Service) -> None:
 
 
 async def test_frontend_killed_owing(service: Service, join: Join) -> None:
-    """What a frontend handed out and had not sent when it died is sent by the others within 5 s, under the same token.
+    """Unsent deliveries of a killed frontend are sent by the others within 5 s, with the same token.
 
     Its XMPP server does not read, so nothing that it writes counts as sent: it dies between the script and the send.
     """
@@ -276,7 +277,7 @@ async def test_frontend_killed_at_work(service: Service, join: Join) -> None:
     async with asyncio.timeout(RESENT_SECONDS):
         while came.keys() != names:
             delivery = await worker.next(Delivery)
-            # One that comes twice has the same token: a worker can tell.
+            # A repeated delivery has the same token: a worker can tell.
             assert came.setdefault(delivery.item, delivery.token) == delivery.token
             assert delivery.attempt == 1
 
@@ -293,16 +294,16 @@ async def test_frontend_stopped(service: Service, join: Join) -> None:
 
 
 async def test_frontend_told_to_go(service: Service, join: Join) -> None:
-    """After SIGTERM a frontend answers all that it was asked before, and ends with 0; the other one serves on.
+    """After SIGTERM a frontend answers all earlier requests, and ends with 0; the other one continues.
 
-    Redis rests for a moment, so that the requests are under way when the signal comes.
+    Redis pauses for a moment, so that the requests are under way when the signal comes.
     """
     publisher = await join()
     node = await publisher.queue()
     service.redis.process.pause()
     try:
         publishing = [asyncio.create_task(publisher.publish(node, f"i{number}")) for number in range(40)]
-        # These need no Redis: with their answers it is sure that both frontends have what was sent before.
+        # These need no Redis: their answers prove that both frontends have what was sent before.
         await publisher.settle()
         assert not any(task.done() for task in publishing)
         victim = service.frontends[0]
@@ -322,7 +323,7 @@ async def _locks(client: Client, node: str) -> dict[str | None, str | None]:
 
 
 async def _publish_surely(publisher: Client, node: str, item: str) -> None:
-    """Publish until there is an answer: a stanza in the hands of a frontend that dies goes with it."""
+    """Publish until there is an answer: a stanza at a frontend that dies is lost with it."""
     while True:
         with contextlib.suppress(TimeoutError):
             assert (await publisher.ask(_publication(node, item), seconds=2)).error == ""

@@ -28,7 +28,7 @@ _AGAIN_SECONDS = 3.0
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    """Give a service of this module's own, whose frontends may be killed."""
+    """Provide a service of this module's own, whose frontends may be killed."""
     with contextlib.ExitStack() as stack:
         options = {"appendonly": "yes", "appendfsync": "always"}
         redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
@@ -48,7 +48,7 @@ def whole(service: Service) -> Iterator[None]:
 
 @pytest.fixture
 def given(service: Service, account: tuple[str, str], tmp_path: Path) -> dict[str, Any]:
-    """Give what a publisher of a new account is made with."""
+    """Return the arguments of a publisher of a new account."""
     address = f"127.0.0.1:{service.ejabberd.c2s_port}"
     place = {"service": DOMAIN, "address": address, "tls": "disabled"}
     return {"url": f"xmpp://{account[0]}", "password": account[1], **place, "outbox": tmp_path / "outbox.db"}
@@ -56,13 +56,13 @@ def given(service: Service, account: tuple[str, str], tmp_path: Path) -> dict[st
 
 @pytest.fixture
 async def owner(join: Join) -> Client:
-    """Give somebody who makes nodes and looks at them."""
+    """Return a client that creates nodes and lists them."""
     return await join()
 
 
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> Between:
-    """Give what makes something happen between the two steps: when `deliver` is about to be sent for the first time."""
+    """Return a function that runs something between the two steps: before `deliver` is sent for the first time."""
 
     def choose(happens: Callable[[], object]) -> None:
         save, happened = Outbox.save, False
@@ -80,7 +80,7 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Between:
 
 
 async def ids(owner: Client, node: str) -> list[str]:
-    """Ask until there is an answer: what the XMPP server routes to a frontend that has just died is lost (RFC 6120 §8.1.2)."""
+    """Repeat until there is an answer: a stanza that the XMPP server routes to a dead frontend is lost (RFC 6120 §8.1.2)."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             with contextlib.suppress(TimeoutError):
@@ -89,7 +89,7 @@ async def ids(owner: Client, node: str) -> list[str]:
 
 
 async def left(path: Path) -> list[Outgoing]:
-    """Read what is in the outbox."""
+    """Return the content of the outbox."""
     outbox = Outbox(path)
     found = await outbox.open()
     await outbox.close()
@@ -109,7 +109,7 @@ def _kill_redis(service: Service) -> None:
 async def test_killed_between_the_steps(
     kill: Callable[[Service], None], service: Service, given: dict[str, Any], owner: Client, between: Between
 ) -> None:
-    """What dies when the item is held, and has yet to be delivered, costs time and nothing else."""
+    """A frontend that dies between the two steps costs time and nothing else."""
     node = await owner.queue()
     between(lambda: kill(service))
     async with Publisher(**given) as publisher, asyncio.timeout(2 * PATIENCE_SECONDS):
@@ -121,7 +121,7 @@ async def test_killed_under_load(
     service: Service, given: dict[str, Any], owner: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many items under way when a frontend dies, each is in the queue once."""
-    # What was routed to the dead one is lost, and asked again.
+    # Stanzas to the dead frontend are lost, and repeated.
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
     node = await owner.queue()
     async with Publisher(**given) as publisher, asyncio.timeout(2 * PATIENCE_SECONDS):
@@ -133,7 +133,7 @@ async def test_killed_under_load(
 
 
 async def test_reconnected(given: dict[str, Any], owner: Client, between: Between) -> None:
-    """A publisher whose connection breaks between the steps goes on when it has another."""
+    """A publisher whose connection breaks between the steps continues on the next one."""
     node = await owner.queue()
     async with Publisher(**given) as publisher, asyncio.timeout(PATIENCE_SECONDS):
         sender: Any = publisher._sender
@@ -184,7 +184,7 @@ async def test_restarted(given: dict[str, Any], owner: Client) -> None:
 
 
 async def test_refused(given: dict[str, Any], owner: Client) -> None:
-    """A node that is not there is told as without an outbox, and nothing stays in it."""
+    """An unknown node is reported as without an outbox, and nothing stays in it."""
     node = await owner.queue()
     async with Publisher(**given) as publisher, asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(StanzaqError) as refused:

@@ -1,4 +1,4 @@
-"""Clients that others wrote: what they can do with a pubsub service, they can do with this one."""
+"""Third-party clients: whatever they can do with a pubsub service, they can do with this one."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ TOOLS = Path(__file__).resolve().parents[2] / ".venv" / "tools"
 
 
 async def told(*command: str | Path) -> dict[str, Any]:
-    """Run a client; gives what it says has happened."""
+    """Run a client; return its report."""
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
     try:
@@ -38,7 +38,7 @@ async def test_aioxmpp(service: Service, account: tuple[str, str]) -> None:
     assert python.exists(), "aioxmpp is missing: make .venv/.tools"
     port = str(service.ejabberd.c2s_port)
     did = await told(python, OUTSIDERS / "with_aioxmpp.py", "127.0.0.1", port, *account, DOMAIN, node)
-    # The first of many that other tests have made.
+    # The first of many that other tests have created.
     assert did.pop("nodes") > 0
     assert {"PUBLISH_OPTIONS", "LEASED_SUBSCRIPTION", "META_DATA"} <= set(did.pop("features"))
     assert did == {
@@ -57,7 +57,7 @@ async def test_aioxmpp(service: Service, account: tuple[str, str]) -> None:
 
 
 async def test_xmpp_client(service: Service) -> None:
-    """On npm, @xmpp/client does the same by stanzas of its own making, and pages, gives back, and takes out a lease."""
+    """The client @xmpp/client of npm does the same by stanzas of its own, and pages, releases, and subscribes for a time."""
     node = f"xmpp-js-{secrets.token_hex(4)}"
     place = (str(service.ejabberd.c2s_port), service.ejabberd.anonymous, DOMAIN, node)
     did = await told("node", OUTSIDERS / "with_xmpp_client.mjs", TOOLS / "node_modules", *place)
@@ -106,7 +106,7 @@ async def test_rhea(service: Service, join: Join) -> None:
 
 
 async def test_event_hubs(service: Service, join: Join) -> None:
-    """E2, E14, E16, E19, E22, E27, E28: npm's @azure/event-hubs does all that it can; Python's SDK beside it has the same."""
+    """E2, E14, E16, E19, E22, E27, E28: npm's @azure/event-hubs does all that it can; Python's SDK beside it sees the same."""
     owner = await join()
     hub = await owner.queue({QUEUEING_ENABLED: "0", "stanzaq#partitions": "3"})
     keys = f"sensors {owner.bare} {hubs.KEY}\n"

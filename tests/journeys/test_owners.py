@@ -25,20 +25,20 @@ async def own(client: Client, node: str, credit: int = 10, **wish: str) -> Answe
 
 
 def values(answer: Answer, name: str) -> list[str]:
-    """Give all values of an option in the answer to a subscribe."""
+    """Return all values of an option in the answer to a subscribe."""
     field = answer.find(f".//{{{FORM}}}field[@var='{name}']")
     return [value.text or "" for value in field.iterfind(f"{{{FORM}}}value")]
 
 
 async def kept(client: Client, node: str) -> dict[int, dict[str, str]]:
-    """Send the heartbeat; gives what is owned, by its partition."""
+    """Send the heartbeat; return what is owned, by its partition."""
     answer = await client.ask(f"<renew xmlns='{STANZAQ}' node='{node}'/>")
     assert answer.error == ""
     return {int(each.get("partition", "")): dict(each.attrib) for each in answer.find(f"{{{STANZAQ}}}renew")}
 
 
 async def told(client: Client, tag: str, count: int = 1) -> list[Element]:
-    """Wait until the client has been told as often that it owns or has lost something."""
+    """Wait until the client has got so many notices of gained or lost partitions."""
     path = f"{{{EVENT}}}event/{{{STANZAQ}}}{tag}"
     async with asyncio.timeout(20):
         while len(found := [news for heard in client.heard for news in heard.iterfind(path)]) < count:  # noqa: ASYNC110
@@ -47,13 +47,13 @@ async def told(client: Client, tag: str, count: int = 1) -> list[Element]:
 
 
 async def published(client: Client, node: str, count: int) -> None:
-    """Publish items named i0, i1, and so on, which fall into partitions by their names."""
+    """Publish items named i0, i1, and so on, whose names choose their partitions."""
     answers = await asyncio.gather(*(client.publish(node, f"i{number}") for number in range(count)))
     assert {answer.error for answer in answers} == {""}
 
 
 async def test_e11_e27_what_is_owned(join: Join) -> None:
-    """E11, E27, EX11: the answer names the partitions, and the epoch and the fence of each; the heartbeat the same and a time."""
+    """E11, E27, EX11: the answer has the partitions, and the epoch and the fence of each; the heartbeat's also a time."""
     client = await join()
     node = await client.queue({"stanzaq#partitions": "4"})
     answer = await own(client, node, partition="3 1", group="g", epoch="7")
@@ -92,7 +92,7 @@ async def test_e11_e27_what_is_owned(join: Join) -> None:
     ids=str,
 )
 async def test_bad_input(join: Join, wish: dict[str, str], error: str) -> None:
-    """E7, E10, E26, EX12, EX13, EX14: what is not there, no number, or not greater is refused, and nothing is changed."""
+    """E7, E10, E26, EX12, EX13, EX14: unknown, not a number, or not greater is refused, and nothing is changed."""
     owner, client = await join(), await join()
     node = await owner.queue({"stanzaq#partitions": "4", "stanzaq#groups": "g h $default"})
     await own(owner, node, partition="0", group="g", epoch="5")
@@ -116,7 +116,7 @@ async def test_partition_counts(join: Join, count: str, error: str) -> None:
 
 
 async def test_e8_exclusive(join: Join) -> None:
-    """E8, E28: the owner alone receives the items of its partition, and of no other."""
+    """E8, E28: the owner alone gets the items of its partition, and of no other."""
     sharer, owner = await join(), await join()
     node = await sharer.queue({"stanzaq#partitions": "4"})
     await own(owner, node, credit=1_000, partition="2")
@@ -133,12 +133,12 @@ async def test_e8_exclusive(join: Join) -> None:
 
 
 def partition_of(delivery: Delivery) -> int:
-    """Give the partition that a delivery came from, which its id tells."""
+    """Return the partition of a delivery, from its id."""
     return int(delivery.message.get("id", "").rpartition("/")[2])
 
 
 async def test_e28_the_loser_is_told(join: Join) -> None:
-    """E28, EX11: a higher epoch takes partition and items; the loser is told, and its late acknowledgement is refused."""
+    """E28, EX11: a higher epoch takes partition and items; the loser gets a notice, and its late acknowledgement is refused."""
     loser, winner = await join(), await join()
     node = await loser.queue({"stanzaq#partitions": "2"})
     first = await own(loser, node, partition="0 1", epoch="1")
@@ -163,7 +163,7 @@ async def test_e28_the_loser_is_told(join: Join) -> None:
 
 
 async def test_ex11_own_old_fence(join: Join) -> None:
-    """EX11: a worker that takes its partition anew cannot acknowledge by a token from before."""
+    """EX11: a worker that takes its own partition again cannot acknowledge with an earlier token."""
     client = await join()
     node = await client.queue()
     await own(client, node, partition="0", epoch="1")
@@ -176,7 +176,7 @@ async def test_ex11_own_old_fence(join: Join) -> None:
 
 
 async def test_e29_and_ex11_ends(join: Join) -> None:
-    """E29, EX11, EX15: an orderly end resets the epoch; after a lost connection it goes on, and the slot is free at once."""
+    """E29, EX11, EX15: an orderly end resets the epoch; after a lost connection it is kept, and the slot is free at once."""
     first, second, third = await join(), await join(), await join()
     node = await first.queue()
     for client in (first, second, third):
@@ -195,7 +195,7 @@ async def test_e29_and_ex11_ends(join: Join) -> None:
 
 
 async def test_ex16_lapse(join: Join) -> None:
-    """EX16: without a heartbeat the lease ends: the owner is told, and the slot is free, with its epoch reset."""
+    """EX16: without a heartbeat the lease ends: the owner gets a notice, and the slot is free, with its epoch reset."""
     client, other = await join(), await join()
     node = await client.queue({"stanzaq#lock_seconds": "1"})
     fence = values(await own(client, node, partition="0", epoch="7"), FENCE)[0]
@@ -205,7 +205,7 @@ async def test_ex16_lapse(join: Join) -> None:
 
 
 async def test_ex16_heartbeats(join: Join) -> None:
-    """EX16: heartbeats hold a partition beyond its lease."""
+    """EX16: heartbeats keep a partition beyond its lease."""
     client = await join()
     node = await client.queue({"stanzaq#lock_seconds": "1"})
     fence = values(await own(client, node, partition="0"), FENCE)[0]
@@ -215,7 +215,7 @@ async def test_ex16_heartbeats(join: Join) -> None:
 
 
 async def test_e10_ex19_members(join: Join) -> None:
-    """E10, EX19: members of a group are spread, told what they gain and lose, and parked when there are too many."""
+    """E10, EX19: members of a group share partitions, get notices of gains and losses, and wait when there are too many."""
     first, second, third = await join(), await join(), await join()
     node = await first.queue({"stanzaq#partitions": "2"})
     assert values(await own(first, node, 100, group="g"), PARTITION) == ["0", "1"]
@@ -235,7 +235,7 @@ async def test_e10_ex19_members(join: Join) -> None:
 
 
 async def test_options_do_not_change_ownership(join: Join) -> None:
-    """P13: what a subscription owns is chosen with it; a change of its options that names it is refused."""
+    """P13: a subscription's ownership is chosen with it; a change of options that names it is refused."""
     client = await join()
     node = await client.queue()
     await client.subscribe(node, 1)

@@ -1,4 +1,4 @@
-"""The page for people in a real browser, over a real service with work flowing: seen, used by keyboard, and not fooled (R5)."""
+"""The web page in a real browser, over a real service with work flowing: shown, used by keyboard, and safe (R5)."""
 
 import asyncio
 import contextlib
@@ -18,14 +18,14 @@ from tests.journeys.page import judge
 from tests.journeys.service import Service
 
 HOSTILE: Final = "<img src=x onerror=window.hacked=1>"
-"""The name of a queue, of an item, the reason of a death, and the resource of a worker."""
+"""The name of a queue, of an item, the reason of a dead letter, and the resource of a worker."""
 
 FLOW: Final = ("mail/outgoing", "thumbnails")
 
 
 @contextlib.asynccontextmanager
 async def flowing(owner: Client, worker: Client) -> AsyncIterator[None]:
-    """Let work come and be done until the end."""
+    """Publish and work items until the end."""
     for node in FLOW:
         assert (await owner.create(node, {"pubsub#title": f"Work for {node}"})).error == ""
         assert (await worker.subscribe(node, 5)).error == ""
@@ -58,7 +58,7 @@ async def flowing(owner: Client, worker: Client) -> AsyncIterator[None]:
 
 
 async def dead_letters(owner: Client, worker: Client) -> None:
-    """Let items die, one of them of a name and for a reason that would be markup elsewhere."""
+    """Make dead letters, one with an id and a reason that would be markup elsewhere."""
     dead = (("payments", "card-2", "no such account"), ("payments", "card-3", "torn"), (HOSTILE, HOSTILE, HOSTILE))
     for node in ("payments", HOSTILE):
         assert (await owner.create(node, {})).error == ""
@@ -76,7 +76,7 @@ async def dead_letters(owner: Client, worker: Client) -> None:
 
 
 async def test_page(service: Service, join: Join, account: tuple[str, str]) -> None:
-    """R5: counts and charts move, a dead letter is redriven by keyboard, nothing is markup, and anybody can use it."""
+    """R5: counts and charts move, a dead letter is redriven by keyboard, nothing is markup, and the page is accessible."""
     owner, admin = await join(), await join()
     flower, worker = await join(), await join(f"{account[0]}/{HOSTILE}", account[1])
     passwords = "".join(f"{each.bare}:{HASH}\n" for each in (owner, admin))
@@ -88,7 +88,7 @@ async def test_page(service: Service, join: Join, account: tuple[str, str]) -> N
                 await asyncio.to_thread(_counts_move, browser)
                 await asyncio.to_thread(_narrow, browser)
                 await asyncio.to_thread(_redrives, browser)
-                # It is where it died, and is worked on.
+                # It returned to its node, and is worked on.
                 assert (await worker.subscribe(HOSTILE, 2)).error == ""
                 assert (await worker.next(Delivery)).item == HOSTILE
                 await asyncio.to_thread(_releases, browser)
@@ -119,7 +119,7 @@ def _row(name: str) -> str:
 
 
 def _counts_move(browser: Browser) -> None:
-    """See what is counted and drawn change, and each queue said to be how it is."""
+    """Check that counts and charts change, and that each queue's state is shown."""
     row = _row(FLOW[0])
     browser.until(
         lambda: browser.text(f"{row} td:nth-child(7)") not in {"", "\N{EN DASH}", "0.0"}, "a rate of what is done"
@@ -132,7 +132,7 @@ def _counts_move(browser: Browser) -> None:
         browser.text(f"{_row('invoices')} .badge") == "paused" and browser.text(f"{_row(FLOW[1])} .badge") == "running"
     )
     assert browser.text(f"{_row('invoices')} td:nth-child(3)") == "40"
-    # Sorted by keyboard: the largest first, and the row keeps its place in the focus.
+    # Sorted by keyboard: the largest first, and the row with the focus keeps it.
     browser.tab_to("Waiting")
     browser.press(Keys.ENTER)
     assert browser.attribute("thead th[data-by=waiting]", "aria-sort") == "descending"
@@ -149,7 +149,7 @@ def _narrow(browser: Browser) -> None:
 
 
 def _redrives(browser: Browser) -> None:
-    """By keyboard alone: from the table to the dead letters, one of them home, and it is told."""
+    """By keyboard alone: from the table to the dead letters, redrive one, and see the message."""
     browser.driver.execute_script("document.activeElement.blur()")
     browser.tab_to("1")
     browser.press(Keys.ENTER)
@@ -170,7 +170,7 @@ def _redrives(browser: Browser) -> None:
 
 
 def _releases(browser: Browser) -> None:
-    """Who is subscribed is seen with what it holds, and it is taken away."""
+    """See subscribers with their locks, and end a lock."""
     browser.tab_to("Subscribers")
     browser.press(Keys.ENTER)
     browser.says(f"/{HOSTILE}")
@@ -190,7 +190,7 @@ def _pauses(browser: Browser) -> None:
 
 
 def _redrives_all(browser: Browser) -> None:
-    """Those of one reason go, the others stay; then all of them."""
+    """Redrive those of one reason, the others stay; then all of them."""
     browser.find(".crumbs a").click()
     browser.find(f"{_row('payments')} [data-label=Dead] a").click()
     browser.says("torn")
@@ -207,7 +207,7 @@ def _redrives_all(browser: Browser) -> None:
 
 
 def _pictures(browser: Browser) -> None:
-    """Look at it in the dark and in the light."""
+    """Take pictures in dark and in light."""
     browser.until(lambda: HOSTILE not in browser.text("main"), "what is deleted is gone")
     browser.until(lambda: not browser.text("#said"), "what was said has been read")
     browser.wide(1200, 540)
@@ -218,7 +218,7 @@ def _pictures(browser: Browser) -> None:
 
 
 def _changes_user(browser: Browser, jid: str) -> None:
-    """Sign out and in as an administrator: frontends are for them alone."""
+    """Sign out and in as an administrator: only administrators see frontends."""
     browser.find(".bar nav a[href='#/frontends']").click()
     browser.says("Only administrators")
     browser.find("#leave").click()
@@ -232,6 +232,6 @@ def _changes_user(browser: Browser, jid: str) -> None:
 
 
 def _loses_the_service(browser: Browser) -> None:
-    """Who does not answer is told of once, in words, and what was seen last stays."""
+    """Lose the service: this is reported once, in words, and the last shown figures stay."""
     browser.says("the service does not answer", "#connection")
     assert browser.attribute("#connection", "data-mood") == "away" and "alive" in browser.text("main")

@@ -1,4 +1,4 @@
-"""The page for people: an owner makes a queue, looks after it and ends it, each action by a click, at both widths (R5)."""
+"""The web page: an owner creates a queue, uses and deletes it, each action by a click, at both widths (R5)."""
 
 import asyncio
 import secrets
@@ -16,7 +16,7 @@ LONG_NAME = "customers/letters/incoming-from-the-registered-post-office-in-north
 
 
 async def test_owner(service: Service) -> None:
-    """R5: an owner does all that the page offers; a log looks like one; nothing is cut off, or shut to anybody."""
+    """R5: an owner does all that the page offers; a log looks like one; nothing is cut off or inaccessible."""
     with RestFrontend(service.redis.url) as frontend, client(frontend) as http, chromium() as browser:
         await asyncio.to_thread(_all, browser, frontend, http)
 
@@ -48,7 +48,7 @@ def _type(browser: Browser, fields: dict[str, str]) -> None:
 
 
 def _creates(browser: Browser, name: str, log: str) -> None:
-    """Make a queue and a log; one that is there already is not made again, and that is said where the name was typed."""
+    """Create a queue and a log; an existing name is refused beside its field."""
     browser.click(".create")
     judge(browser, "create")
     _type(browser, {"name": name, "title": "Books to send"})
@@ -56,7 +56,7 @@ def _creates(browser: Browser, name: str, log: str) -> None:
     browser.says(name, "h1")
     browser.says(f"{name} is made", "#said")
     browser.says("Books to send", ".about")
-    # What was said goes with its page.
+    # The message disappears with its page.
     browser.click(".crumbs a")
     browser.says("Queues", "h1")
     assert browser.text("#said") == ""
@@ -80,7 +80,7 @@ def _go(browser: Browser, name: str, part: str = "") -> None:
 
 
 def _configures(browser: Browser, http: httpx.Client, name: str) -> None:
-    """See settings as they are; what is changed is so, what cannot be is said, and what is typed stays meanwhile."""
+    """Read and change settings; a wrong value is reported, and typed text stays meanwhile."""
     _go(browser, name, "settings")
     assert browser.find(LOCK_SECONDS).get_attribute("value") == "60"
     assert browser.text(".settings") and "stanzaq#destinations" not in browser.text(".settings")
@@ -97,7 +97,7 @@ def _configures(browser: Browser, http: httpx.Client, name: str) -> None:
 
 
 def _publishes(browser: Browser, name: str) -> None:
-    """Publish an item with all that may be said of it; what cannot be published is told where it is typed."""
+    """Publish an item with all options; an error is shown beside its field."""
     browser.click(".tabs [data-part=items]")
     browser.click(".publish")
     browser.click("dialog summary")
@@ -121,7 +121,7 @@ def _publishes(browser: Browser, name: str) -> None:
 
 
 def _finds(browser: Browser, http: httpx.Client, name: str) -> None:
-    """Find an item by its id, with headers, group key, due time, and the end of its lock while it has one."""
+    """Find an item by its id, with headers, group key, due time, and the end of its lock if it has one."""
     browser.fill("[role=search] input", "emma")
     browser.click("[role=search] [type=submit]")
     browser.until(lambda: "persuasion" not in browser.text("tbody"), "one item")
@@ -158,7 +158,7 @@ def _messages(http: httpx.Client, name: str) -> list[str]:
 
 
 def _deletes_an_item(browser: Browser, http: httpx.Client, name: str) -> None:
-    """Be asked first: who says no keeps the item."""
+    """Delete an item: the page asks first, and a refusal keeps it."""
     for answer, left in ((".close", True), ("[type=submit]", False)):
         browser.click("tr[data-key=emma] .do button:not([hidden])")
         browser.says("Delete emma?", "dialog")
@@ -181,7 +181,7 @@ def _purges(browser: Browser, http: httpx.Client, name: str) -> None:
 
 
 def _hour(browser: Browser, frontend: RestFrontend, name: str) -> None:
-    """See the last hour as it was, also on a page that is loaded anew: three came, one was worked on and two were deleted."""
+    """See the last hour, also after a reload: three published, one worked on and two deleted."""
     for _ in range(2):
         browser.click(".tabs [data-part=hour]")
         browser.says("Came in 3 Done 3 Tries 1", ".part .figures")
@@ -196,7 +196,7 @@ def _hour(browser: Browser, frontend: RestFrontend, name: str) -> None:
 
 
 def _log(browser: Browser, http: httpx.Client, log: str) -> None:
-    """See that a log says what it is, and has none of the figures of a queue."""
+    """Check that a log is shown as such, without a queue's figures."""
     http.post(f"/queues/{log}", content=b"x", headers={"Content-Type": "text/plain", "Group-Key": "emma"})
     _go(browser, log)
     browser.says("every reader gets every entry", ".about")
@@ -231,7 +231,7 @@ def _ends(browser: Browser, http: httpx.Client, name: str) -> None:
 
 
 def _others(browser: Browser, frontend: RestFrontend, http: httpx.Client, log: str) -> None:
-    """See as somebody else that what is not shown is said, and that the page stays as it is while one reads it."""
+    """As another user, check that hidden parts are named, and that the page does not change while one reads it."""
     http.patch(f"/queues/{log}", json={"options": {"pubsub#access_model": "whitelist"}})
     browser.driver.refresh()
     sign_in(browser, frontend, BOB)

@@ -22,7 +22,7 @@ async def publish(client: Client, node: str, item: str | None = None, *, hint: b
 
 
 def place(delivery: Delivery) -> tuple[str, str]:
-    """Give the partition and the group key that a delivery names."""
+    """Return the partition and the group key of a delivery."""
     lock = delivery.message.find(f"{{{STANZAQ}}}lock")
     assert lock is not None
     return lock.get("partition", ""), lock.get("key", "")
@@ -39,7 +39,7 @@ async def taken(client: Client, node: str, count: int) -> list[Delivery]:
 
 
 async def test_e6_e8_the_partition_named(join: Join) -> None:
-    """E6, E8, E13: an item goes to the partition that its publisher names and to no other, and its delivery says which."""
+    """E6, E8, E13: an item goes to the partition that its publisher names and to no other, and its delivery names it."""
     client = await join()
     node = await client.queue({PARTITIONS: "5"})
     await client.subscribe(node, 20)
@@ -52,7 +52,7 @@ async def test_e6_e8_the_partition_named(join: Join) -> None:
 
 @pytest.mark.parametrize("partition", ["5", "1024", "-1", "two", "9" * 400])
 async def test_e7_no_such_partition(join: Join, partition: str) -> None:
-    """E7: a partition that is not there is item-not-found, in a publish and in a retract, and nothing is changed."""
+    """E7: an unknown partition is item-not-found, in a publish and in a retract, and nothing is changed."""
     client = await join()
     node = await client.queue({PARTITIONS: "5"})
     assert (await publish(client, node, "i", partition=partition)).error == "cancel item-not-found"
@@ -64,7 +64,7 @@ async def test_e7_no_such_partition(join: Join, partition: str) -> None:
 
 
 async def test_e14_one_key_one_partition(join: Join) -> None:
-    """E14: items of a group key share a partition, whichever frontend takes them; many keys use all partitions."""
+    """E14: items of a group key share a partition, whichever frontend accepts them; many keys use all partitions."""
     client = await join()
     node = await client.queue({PARTITIONS: "4"})
     await client.subscribe(node, 100)
@@ -79,7 +79,7 @@ async def test_e14_one_key_one_partition(join: Join) -> None:
 
 
 async def test_ordered(join: Join) -> None:
-    """stanzaq#ordered: of a group one item is out at a time, in the order of publishing, with many workers and partitions."""
+    """stanzaq#ordered: one item of a group is in flight at a time, in order, with many workers and partitions."""
     owner = await join()
     workers = [await join() for _ in range(3)]
     node = await owner.queue({PARTITIONS: "3", "stanzaq#ordered": "1"})
@@ -110,7 +110,7 @@ async def test_ordered(join: Join) -> None:
 
 
 async def test_credit_is_one(join: Join) -> None:
-    """Guarantee 3: one worker of a credit of two is handed two at a time out of eight partitions, and gets to all of them."""
+    """Guarantee 3: one worker with a credit of two gets two at a time out of eight partitions, and reaches all of them."""
     owner, worker = await join(), await join()
     node = await owner.queue({PARTITIONS: "8"})
     for number in range(40):
@@ -124,7 +124,7 @@ async def test_credit_is_one(join: Join) -> None:
         assert len(held) <= 2
         seen.append(delivery)
         if len(held) == 2:
-            # What is retracted first may be followed before the answer to the retract comes.
+            # The next item may come before the answer to the retract.
             item = held.pop()
             assert (await worker.retract(node, item)).error == ""
         elif len(seen) == 40:
@@ -133,7 +133,7 @@ async def test_credit_is_one(join: Join) -> None:
 
 
 async def test_found_where_it_is(join: Join) -> None:
-    """XEP-0254's plain client names an item by its id alone, wherever its key has led it: retract, unlock, renew and locks."""
+    """XEP-0254's plain client names an item by its id alone, wherever its key has put it: retract, unlock, renew and locks."""
     client = await join()
     node = await client.queue({PARTITIONS: "6"})
     await client.subscribe(node, 10)
@@ -166,7 +166,7 @@ async def test_partition_counts(join: Join, count: str) -> None:
 
 
 async def test_growth_under_work(join: Join) -> None:
-    """E14: a node grows while it is worked on, and nothing is lost or held up."""
+    """E14: a node grows during work, and nothing is lost or delayed."""
     owner, worker = await join(), await join()
     node = await owner.queue()
     await worker.subscribe(node, 3)
@@ -180,7 +180,7 @@ async def test_growth_under_work(join: Join) -> None:
 
 
 async def test_when_an_item_goes_out(join: Join) -> None:
-    """Q32: what is more urgent comes first, nothing before its time or after its end; who asks for nonsense is told."""
+    """Q32: higher priority comes first, nothing before its time or after its expiry; wrong values are refused."""
     client = await join()
     node = await client.queue()
     assert (await publish(client, node, "usual")).error == ""

@@ -1,8 +1,8 @@
-"""The examples of docs/protocol.md, from the first to the last, by a server that says them to a real frontend.
+"""The examples of docs/protocol.md, from the first to the last, by a server that sends them to a real frontend.
 
-Each request is answered with a result, and each stanza that the service is shown to send is heard: with the same elements and
-attributes, and the same values where they say something. Tokens, offsets, subids and msgIds are each time others, and so the
-requests have those that were heard last. What a page takes for granted between two examples is prepared.
+Each request is answered with a result, and each shown stanza of the service is received: with the same elements and
+attributes, and the same values where they are fixed. Tokens, offsets, subids and msgIds differ each time, so requests
+use those received last. What the page omits between two examples is prepared.
 """
 
 import re
@@ -41,7 +41,7 @@ CHANGING: Final = frozenset(
         *("offset", "timestamp", "earliest", "latest", "next", "more", "publisher", "to"),
     }
 )
-"""Attributes whose values are other ones each time."""
+"""Attributes whose values differ each time."""
 
 EXAMPLES: Final = re.findall(
     r"```xml\n(.*?)```", (Path(__file__).parents[2] / "docs/protocol.md").read_text(), re.DOTALL
@@ -53,7 +53,7 @@ def _name(text: str) -> str:
 
 
 def shown(example: Element, heard: Element) -> bool:
-    """Tell whether what was heard has all that an example shows."""
+    """Return whether a received stanza has all that an example shows."""
     return (
         _name(example.tag) == _name(heard.tag)
         and all(
@@ -65,7 +65,7 @@ def shown(example: Element, heard: Element) -> bool:
 
 
 def test_what_is_shown() -> None:
-    """The measure itself: values that say something count, elements may be more and not fewer."""
+    """The comparison itself: fixed values count, there may be more elements and not fewer."""
     example = ET.fromstring("<a id='1' reason='x'><b/></a>")
     assert shown(example, ET.fromstring("<a id='2' reason='x' more='y'><c/><b/></a>"))
     for other in ("<a id='1' reason='y'><b/></a>", "<a id='1' reason='x'/>", "<a reason='x'><b/></a>", "<c/>"):
@@ -73,21 +73,21 @@ def test_what_is_shown() -> None:
 
 
 class Play:
-    """Says requests of the page, and what has to come before them."""
+    """Sends requests of the page, and what has to come before them."""
 
     def __init__(self, server: FakeServer) -> None:
-        """Speak through this server; nothing was heard yet."""
+        """Use this server; nothing was received yet."""
         self._server = server
         self._numbers = iter(range(10**6))
         self._since = 0
         self.last = Element("nothing")
 
     def say(self, text: str) -> None:
-        """Say a stanza, with what was heard last in place of what is other each time."""
+        """Send a stanza, with the values received last for those that differ."""
         self._server.send(self._fresh(text))
 
     def ask(self, text: str) -> Element:
-        """Say a request, and give its answer, which is a result."""
+        """Send a request, and return its answer, which is a result."""
         number = f"ask{next(self._numbers)}"
         before = len(self._server.heard)
         self.say(re.sub(r" id=.\w+.", f" id='{number}'", text, count=1))
@@ -110,20 +110,20 @@ class Play:
         self.last = found()[-1]
 
     def prepare(self, steps: Callable[["Play"], None]) -> None:
-        """Do what comes before an example; what is heard from here on may be what it shows."""
+        """Do what comes before an example; later stanzas may be the shown ones."""
         self._since = len(self._server.heard)
         steps(self)
 
     # The steps.
 
     def pubsub(self, inside: str, sender: str = ENGINE, space: str = PUBSUB, kind: str = "set") -> Element:
-        """Ask for something that the page does not show."""
+        """Send a request that the page does not show."""
         return self.ask(
             f"<iq type='{kind}' id='x' from='{sender}' to='{DOMAIN}'><pubsub xmlns='{space}'>{inside}</pubsub></iq>"
         )
 
     def node(self, name: str = "jobs", **options: str) -> None:
-        """Make a node anew."""
+        """Create a node again."""
         before = len(self._server.heard)
         gone = f"<pubsub xmlns='{OWNER}'><delete node='{name}'/></pubsub>"
         number = f"gone{next(self._numbers)}"
@@ -156,7 +156,7 @@ class Play:
         )
 
     def _fresh(self, text: str) -> str:
-        """Put in what was heard last: of tokens, offsets, subids, and what a reply belongs to."""
+        """Insert the values received last: tokens, offsets, subids, and ids of requests."""
         heard = [each for stanza in self._server.heard for each in stanza.iter()]
 
         def last(name: str) -> str:
@@ -255,12 +255,12 @@ PREPARED: Final[dict[str, Callable[[Play], None]]] = {
     "8e71964d-14": _moved,
     "p5": lambda play: play.node(),
 }
-"""What comes before an example, by the id of its first stanza."""
+"""The preparation of an example, by the id of its first stanza."""
 
 
 @pytest.fixture
 def play() -> Iterator[Play]:
-    """Give a frontend of the page's own domain, with a Redis of its own, and a server that says anything to it."""
+    """Provide a frontend of the page's own domain, with a Redis of its own, and a server that sends anything to it."""
     with FakeServer() as server, ThreadPoolExecutor(1) as aside:
         greeted = aside.submit(server.accept)
         settings = {"XMPP_DOMAIN": DOMAIN, "QOS_TRUSTED": "example.org"}
@@ -270,7 +270,7 @@ def play() -> Iterator[Play]:
 
 
 def test_the_page_runs(play: Play) -> None:
-    """Every example of docs/protocol.md runs as it stands, in the order of the page."""
+    """Every example of docs/protocol.md works as written, in the order of the page."""
     met = set()
     for example in EXAMPLES:
         stanzas = list(ET.fromstring(f"<stream xmlns='jabber:client'>{example}</stream>"))

@@ -21,7 +21,7 @@ JOB = "<job xmlns='urn:x'/>"
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    """Give a service of this module's own, whose messages outlive its Redis."""
+    """Provide a service of this module's own, whose messages outlive its Redis."""
     with contextlib.ExitStack() as stack:
         options = {"appendonly": "yes", "appendfsync": "always"}
         redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
@@ -35,7 +35,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture(autouse=True)
 async def whole(service: Service) -> AsyncIterator[None]:
-    """End each test with a service that is whole."""
+    """End each test with a complete service."""
     yield
     for frontend in service.frontends:
         if not frontend.alive:
@@ -45,30 +45,30 @@ async def whole(service: Service) -> AsyncIterator[None]:
 
 @pytest.fixture
 async def sender(join: Join, account: tuple[str, str]) -> Client:
-    """Give somebody whom the service trusts."""
+    """Return a client that the service trusts."""
     return await join(*account)
 
 
 def at(node: str) -> str:
-    """Give the address of a node."""
+    """Return the address of a node."""
     return f"{node}@{DOMAIN}"
 
 
 async def acknowledged(client: Client, node: str, inside: str = JOB, mark: str = "") -> Answer:
-    """Send a message that is to arrive at least once."""
+    """Send a message at least once."""
     return await client.ask(
         f"<acknowledged xmlns='{QOS}'><message xmlns='{CLIENT}'{mark}>{inside}</message></acknowledged>", to=at(node)
     )
 
 
 async def assured(client: Client, node: str, msg_id: str, inside: str = JOB) -> Answer:
-    """Take the first step of a message that is to arrive once."""
+    """Send the first step of an exactly-once message."""
     message = f"<message xmlns='{CLIENT}'>{inside}</message>"
     return await client.ask(f"<assured xmlns='{QOS}' msgId={quoteattr(msg_id)}>{message}</assured>", to=at(node))
 
 
 async def deliver(client: Client, node: str, msg_id: str) -> Answer:
-    """Take the second."""
+    """Send the second."""
     return await client.ask(f"<deliver xmlns='{QOS}' msgId={quoteattr(msg_id)}/>", to=at(node))
 
 
@@ -81,12 +81,12 @@ async def insistent(client: Client, node: str, msg_id: str) -> None:
 
 
 async def items(client: Client, node: str) -> list[str]:
-    """Name what is in a node, without what the service has added."""
+    """Return the items of a node, without what the service has added."""
     return [item.get("id", "").partition("~")[0] for item in await client.browse(node)]
 
 
 async def test_the_three_levels(sender: Client) -> None:
-    """S1, S15: a message goes into the queue at each level, and the address says that it can."""
+    """S1, S15: a message goes into the queue at each level, and the address advertises this."""
     node = await sender.queue()
     info = await sender.ask("<query xmlns='http://jabber.org/protocol/disco#info'/>", "get", to=at(node))
     assert QOS in {feature.get("var") for feature in info.element.iter()}
@@ -118,7 +118,7 @@ async def test_repeats_reach_either_frontend(sender: Client) -> None:
 
 
 async def test_reused_and_unknown_names(sender: Client) -> None:
-    """SX8, SX10: a delivered msgId may be used again for another message; one that was never held is unknown."""
+    """SX8, SX10: a delivered msgId may be used again for another message; one that was never stored is unknown."""
     node = await sender.queue()
     assert (await deliver(sender, node, "m1")).error == "cancel item-not-found"
     for inside in (JOB, "<other xmlns='urn:x'/>", JOB):
@@ -128,7 +128,7 @@ async def test_reused_and_unknown_names(sender: Client) -> None:
 
 
 async def test_refusals_are_told(sender: Client, join: Join) -> None:
-    """S13: at every level the sender hears that a message has no effect, and why."""
+    """S13: at every level the sender learns that a message has no effect, and why."""
     node = f"none-{secrets.token_hex(4)}"
     assert (await acknowledged(sender, node)).error == "cancel item-not-found"
     await assured(sender, node, "m1")
@@ -145,7 +145,7 @@ def _is_error(heard: object, name: str) -> bool:
 
 
 async def test_strangers_and_greed(sender: Client, join: Join, service: Service) -> None:
-    """S18, S19, S21: untrusted is not-allowed, too much is resource-constraint, and whoever watches is told."""
+    """S18, S19, S21: untrusted is not-allowed, too much is resource-constraint, and watchers are notified."""
     watch = await join(service.ejabberd.register("watch", "secret"), "secret")
     watch.send("<presence/>")
     node = await sender.queue()
@@ -155,7 +155,7 @@ async def test_strangers_and_greed(sender: Client, join: Join, service: Service)
     errors = [answer.error for answer in answers]
     assert (errors.count(""), errors.count("wait resource-constraint")) == (100, 10)
     log = "{urn:xmpp:eventlog}log"
-    # What is told before the server has noted the watcher goes nowhere, and it is told once a second at the most.
+    # A notice before the server knows the watcher is lost, and notices come once a second at most.
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not any(heard.find(log) is not None for heard in watch.heard):
             assert (await assured(stranger, node, "m1")).error == "cancel not-allowed"
@@ -182,14 +182,14 @@ async def test_strangers_and_greed(sender: Client, join: Join, service: Service)
     ],
 )  # fmt: skip
 async def test_bad_input(sender: Client, payload: str, error: str) -> None:
-    """Each bad request has its error and leaves its neighbours alone."""
+    """Each bad request has its error and leaves other clients alone."""
     node = await sender.queue()
     assert (await sender.ask(payload, to=at(node))).error == error
     assert await items(sender, node) == []
 
 
 async def test_another_ones_name(sender: Client) -> None:
-    """S8: who is named inside as the sender is overwritten with who it was."""
+    """S8: a sender named inside the message is overwritten with the real one."""
     node = await sender.queue()
     inside = f"<pubsub xmlns='{PUBSUB}'><publish node='{node}'><item id='i1'>{JOB}</item></publish></pubsub>"
     forged = f"<message xmlns='{CLIENT}' from='king@localhost/throne' to='x@{DOMAIN}'>{inside}</message>"
@@ -199,7 +199,7 @@ async def test_another_ones_name(sender: Client) -> None:
 
 
 async def test_a_frontend_dies_between_the_steps(sender: Client, service: Service) -> None:
-    """SX9: whichever frontend dies with whatever it was about, every message is there once."""
+    """SX9: whichever frontend dies at whatever step, every message is there once."""
     node = await sender.queue()
     names = [f"m{n}" for n in range(40)]
     for name in names[:20]:
@@ -215,7 +215,7 @@ TRY_SECONDS: Final = 2
 
 
 async def _patient(client: Client, node: str, name: str) -> None:
-    """Repeat what is not answered: a dead frontend has taken stanzas with it."""
+    """Repeat unanswered stanzas: a dead frontend has lost some."""
     while True:
         try:
             async with asyncio.timeout(TRY_SECONDS):
@@ -226,7 +226,7 @@ async def _patient(client: Client, node: str, name: str) -> None:
 
 
 async def test_redis_dies_between_the_steps(sender: Client, service: Service) -> None:
-    """SX7: what was received is held, and what was delivered is known, when Redis comes back."""
+    """SX7: received messages are stored, and delivered ones known, when Redis comes back."""
     node = await sender.queue()
     for name in ("held", "delivered"):
         assert (await assured(sender, node, name)).error == ""

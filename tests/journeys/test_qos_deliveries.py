@@ -1,4 +1,4 @@
-"""Deliveries that are to be confirmed (urn:xmpp:qos), through ejabberd and two frontends with short pauses."""
+"""Deliveries that need confirmation (urn:xmpp:qos), through ejabberd and two frontends with short pauses."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ each_quality = pytest.mark.parametrize("qos", ["acknowledged", "assured"])
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    """Give a service of this module's own, which tries again each second and gives up after four."""
+    """Provide a service of this module's own, which tries again each second and gives up after four."""
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(RedisServer(binary=redis_binary()))
         server = stack.enter_context(Ejabberd())
@@ -36,7 +36,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 async def join_worker(service: Service) -> AsyncIterator[JoinWorker]:
-    """Give the maker of workers."""
+    """Return a function that makes workers."""
     workers: list[Worker] = []
 
     async def make() -> Worker:
@@ -50,7 +50,7 @@ async def join_worker(service: Service) -> AsyncIterator[JoinWorker]:
 
 
 async def entrusted(join: Join, join_worker: JoinWorker, qos: str) -> tuple[Client, Worker, str, Asked]:
-    """Give an owner, a worker at a level, the node, and what the worker was sent for an item."""
+    """Return an owner, a worker at a level, the node, and what the worker was sent for an item."""
     owner, worker = await join(), await join_worker()
     node = await owner.queue()
     assert (await worker.subscribe_at(node, qos)).error == ""
@@ -59,7 +59,7 @@ async def entrusted(join: Join, join_worker: JoinWorker, qos: str) -> tuple[Clie
 
 
 async def test_acknowledged(join: Join, join_worker: JoinWorker) -> None:
-    """S3, S4, S7: the item comes in an IQ; its result ends the matter, and the work goes on as ever."""
+    """S3, S4, S7: the item comes in an IQ; its result is the confirmation, and work continues as ever."""
     _, worker, node, asked = await entrusted(join, join_worker, "acknowledged")
     assert (asked.what, asked.sender, asked.message_id) == ("acknowledged", DOMAIN, "")
     (message,) = asked.element[0]
@@ -73,7 +73,7 @@ async def test_acknowledged(join: Join, join_worker: JoinWorker) -> None:
 
 
 async def test_assured(join: Join, join_worker: JoinWorker) -> None:
-    """S9, S11, SX1: an unqualified `received` brings `deliver`, which says until when; nothing comes twice."""
+    """S9, S11, SX1: an unqualified `received` brings `deliver`, with the deadline; nothing comes twice."""
     _, worker, node, asked = await entrusted(join, join_worker, "assured")
     assert asked.what == "assured" and re.fullmatch(r"[0-9a-f]+-0-\d+", asked.message_id)
     worker.received(asked)
@@ -88,7 +88,7 @@ async def test_assured(join: Join, join_worker: JoinWorker) -> None:
 
 
 async def test_options(join: Join, join_worker: JoinWorker) -> None:
-    """P13: the level shows in the result and in the options; nonsense, and an IQ to a bare JID, are refused."""
+    """P13: the level is in the result and in the options; a wrong one, and an IQ to a bare JID, are refused."""
     owner, worker = await join(), await join_worker()
     node = await owner.queue()
     answer = await worker.subscribe_at(node, "assured", 5)
@@ -118,7 +118,7 @@ async def test_an_error_passes_it_on(join: Join, join_worker: JoinWorker, qos: s
 
 
 async def test_an_error_for_good(join: Join, join_worker: JoinWorker) -> None:
-    """P30: a client that does not know the protocol says so, and is unsubscribed."""
+    """P30: a client without the protocol says so, and is unsubscribed."""
     _, worker, node, asked = await entrusted(join, join_worker, "acknowledged")
     worker.refuse(asked, "cancel", "feature-not-implemented")
     await worker.settle()
@@ -127,14 +127,14 @@ async def test_an_error_for_good(join: Join, join_worker: JoinWorker) -> None:
 
 @each_quality
 async def test_silence_passes_it_on(join: Join, join_worker: JoinWorker, qos: str) -> None:
-    """S5, S6: the same IQ again, as often as is set; then the item is another worker's."""
+    """S5, S6: the same IQ again, as often as configured; then another worker gets the item."""
     _, worker, node, asked = await entrusted(join, join_worker, qos)
     other = await join()
     await other.subscribe(node)
     passed = await other.next(Delivery)
     assert (passed.item, passed.attempt) == ("i1", 2)
     assert [(again.id, again.delivery) for again in worker.asked] == [(asked.id, asked.delivery)] * RETRIES
-    # Too late: its answer changes nothing for the one who holds the item now.
+    # Too late: its answer changes nothing for the present holder.
     worker.received(asked) if qos == "assured" else worker.confirm(asked)
     worker.refuse(asked, "cancel", "gone")
     await worker.settle()
@@ -142,7 +142,7 @@ async def test_silence_passes_it_on(join: Join, join_worker: JoinWorker, qos: st
 
 
 async def test_silence_after_received(join: Join, join_worker: JoinWorker) -> None:
-    """S12: `deliver` is tried again as the item was, and its silence passes the item on."""
+    """S12: `deliver` is tried again as the item was, and after silence the item goes to another."""
     _, worker, node, asked = await entrusted(join, join_worker, "assured")
     other = await join()
     await other.subscribe(node)
@@ -152,7 +152,7 @@ async def test_silence_after_received(join: Join, join_worker: JoinWorker) -> No
 
 
 async def test_offline(join: Join, join_worker: JoinWorker) -> None:
-    """Q18: the server's own error for a worker that went without a word gives back all that it holds, at once."""
+    """Q18: the server's own error for a worker that disconnected without a word gives back all its items, at once."""
     owner, worker, node, asked = await entrusted(join, join_worker, "acknowledged")
     worker.confirm(asked)
     await worker.subscribe_at(node, "acknowledged", 2)
@@ -198,7 +198,7 @@ async def test_forged(join: Join, join_worker: JoinWorker) -> None:
         go = await worker.next_asked()
     worker.confirm(go)
     worker.confirm(go)
-    # What is sent at once may overtake itself: each stanza goes to whichever frontend.
+    # Stanzas sent at once may overtake each other: each goes to any frontend.
     await worker.settle()
     worker.refuse(go, "cancel", "gone")
     await worker.settle()
@@ -206,7 +206,7 @@ async def test_forged(join: Join, join_worker: JoinWorker) -> None:
 
 
 async def test_many_over_both_frontends(join: Join, join_worker: JoinWorker) -> None:
-    """SX13: replies reach whichever frontend, and every handshake comes to its end."""
+    """SX13: replies reach any frontend, and every handshake is completed."""
     owner, worker = await join(), await join_worker()
     node = await owner.queue()
     await worker.subscribe_at(node, "assured", 5)
@@ -232,7 +232,7 @@ async def test_many_over_both_frontends(join: Join, join_worker: JoinWorker) -> 
 
 
 async def test_frontend_killed_between_the_steps(service: Service, join: Join, join_worker: JoinWorker) -> None:
-    """X8, SX13: a frontend dies with `received` in its hands; each item is begun once all the same, under one token."""
+    """X8, SX13: a frontend dies after it got `received`; each item is begun once all the same, with one token."""
     owner, worker = await join(), await join_worker()
     node = await owner.queue()
     await worker.subscribe_at(node, "assured", 10)

@@ -1,4 +1,4 @@
-"""The programs in README, library.md and protocol.md do what is said of them."""
+"""The programs in README, library.md and protocol.md work as described."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parent.parent.parent
 PAGES = "".join((_ROOT / page).read_text() for page in ("README.md", "docs/library.md", "docs/protocol.md"))
 PROGRAMS = dict(re.findall(r"```python\n# (\w+)\.py.*?\n(.*?)```", PAGES, re.DOTALL))
 
-# The test's server is on loopback and has no TLS, which slixmpp refuses unless it is told otherwise.
+# The test's server is on loopback and has no TLS, which slixmpp refuses by default.
 PLAIN = """
 import functools, slixmpp
 class Plain(slixmpp.ClientXMPP):
@@ -54,7 +54,7 @@ async def _start_library(
 
 
 async def test_library(service: Service, join: Join, tmp_path: Path) -> None:
-    """The worker does what the publisher sends, twice in a row, and ends in order at SIGTERM; both are as short as is said."""
+    """The worker does what the publisher sends, twice in a row, and ends in order at SIGTERM; both are as short as stated."""
     assert (len(PROGRAMS["worker"].splitlines()), len(PROGRAMS["publisher"].splitlines())) <= (10, 8)
     owner = await join()
     for node in ("pictures", "orders"):

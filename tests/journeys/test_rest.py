@@ -1,4 +1,4 @@
-"""One queue through two doors: what is sent over HTTP is worked over XMPP, and the other way round."""
+"""One queue through two doors: items sent over HTTP are worked over XMPP, and the other way round."""
 
 import asyncio
 import contextlib
@@ -17,12 +17,12 @@ from tests.journeys.conftest import Join
 from tests.journeys.service import Service
 
 PROMPT_SECONDS = 10
-"""Two turns of a frontend's pulse, and what a busy machine adds."""
+"""Two heartbeats of a frontend, and time for a busy machine."""
 _HALF, _ALL = 50, 350
 
 
 async def test_sent_over_http_worked_over_xmpp(service: Service, join: Join) -> None:
-    """An item of any form reaches a worker promptly, by one owner's name at both doors."""
+    """An item of any form reaches a worker promptly; its owner has the same name at both doors."""
     owner, worker = await join(), await join()
     node = await owner.queue({})
     with RestFrontend(service.redis.url, HTTP_PASSWORDS=f"{owner.bare}:{HASH}") as frontend:
@@ -49,7 +49,7 @@ async def test_sent_over_http_worked_over_xmpp(service: Service, join: Join) -> 
 
 
 async def test_sent_over_xmpp_worked_over_http(service: Service, join: Join) -> None:
-    """R1: an item of an XMPP client is a message with its XML; a lease has it at once, and has only what a worker has not."""
+    """R1: an item of an XMPP client is a message with its XML; a lease gets at once what no worker has."""
     owner, worker = await join(), await join()
     node = await owner.queue({})
     assert (await owner.publish(node, "i1")).error == ""
@@ -72,7 +72,7 @@ async def test_sent_over_xmpp_worked_over_http(service: Service, join: Join) -> 
 
 
 async def test_a_hundred_of_both_doors(service: Service, join: Join) -> None:
-    """Q24, R1: fifty workers and fifty leases share a queue: first come, first served, and none has more than its credit."""
+    """Q24, R1: fifty workers and fifty leases share a queue: first come, first served, and none exceeds its credit."""
     owner = await join()
     node = await owner.queue({})
     workers = await asyncio.gather(*(join() for _ in range(_HALF)))
@@ -83,7 +83,7 @@ async def test_a_hundred_of_both_doors(service: Service, join: Join) -> None:
         http.headers["Accept"] = "application/json"
         leases = [await asyncio.to_thread(_subscribes, frontend, owner.bare, node, 2) for _ in range(_HALF)]
         await asyncio.to_thread(_sends_many, http, node, range(150))
-        # Nobody has two before everybody has one, whoever's door it is.
+        # Nobody has two before everybody has one, at either door.
         shares = await _shares(workers, http, leases, 150)
         assert sorted(shares) == [1] * 50 + [2] * 50
         await asyncio.to_thread(_sends_many, http, node, range(150, 350))
@@ -95,13 +95,13 @@ async def test_a_hundred_of_both_doors(service: Service, join: Join) -> None:
             at_http = [loop.run_in_executor(pool, _leases_all, http, lease, done) for lease in leases]
             worked = await asyncio.gather(*at_http, *at_work)
         assert sorted(map(int, done)) == list(range(_ALL)) and sum(worked) == _ALL
-        # Whoever had two in hand when the work began has done them; and nobody has taken over what was for all.
+        # Those that held two at the start have done them; and nobody has taken the share of all.
         assert min(worked) >= 2 and max(worked) <= 20
     assert service.faults() == []
 
 
 async def _shares(workers: Sequence[Client], http: httpx.Client, leases: Sequence[str], total: int) -> list[int]:
-    """Give how much each holds, when all that can be had is had; leases come for what is theirs."""
+    """Return how much each holds, when all is handed out; leases fetch."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             shares = [len(worker.left(Delivery)) for worker in workers]
@@ -111,7 +111,7 @@ async def _shares(workers: Sequence[Client], http: httpx.Client, leases: Sequenc
 
 
 async def _works_all(worker: Client, node: str, done: list[str]) -> int:
-    """Acknowledge what comes until there is nothing left; give how much it was. Never are there more than two in hand."""
+    """Acknowledge items until there are none left; return how many there were. There are never more than two held."""
     count = 0
     while len(done) < _ALL:
         with contextlib.suppress(TimeoutError):
@@ -176,7 +176,7 @@ def _subscribes(frontend: RestFrontend, jid: str, node: str, prefetch: int = 1) 
 
 
 def _works(frontend: RestFrontend, jid: str, lease: str) -> list[str]:
-    """Come for messages, and acknowledge them."""
+    """Fetch messages, and acknowledge them."""
     with client(frontend, jid) as http:
         found = http.get(f"{lease}?wait=10", headers={"Accept": "application/json"}, timeout=15).json()["messages"]
         assert all(http.delete(message["href"]).status_code == 200 for message in found)

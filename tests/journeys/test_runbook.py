@@ -1,4 +1,4 @@
-"""The runbook of docs/operations.md: each trouble is made, the commands run as they stand there, and say what stands there."""
+"""The runbook of docs/operations.md: each symptom is caused, and the commands print what the page shows."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ INCARNATIONS: Final = {"8e71964d": "jobs", "5b1c2f60": "jobs/dead"}
 
 @pytest.fixture(scope="module")
 def ejabberd() -> Iterator[Ejabberd]:
-    """Give an XMPP server of this module's own, with the workers of the page."""
+    """Provide an XMPP server of this module's own, with the workers of the page."""
     with Ejabberd() as server:
         for name in ("slow", "quick"):
             server.register(name, "secret")
@@ -38,7 +38,7 @@ def ejabberd() -> Iterator[Ejabberd]:
 
 @dataclass
 class Desk:
-    """Where an SRE sits: `redis-cli` and `stanzaq` reach what they are to look at without being told where it is."""
+    """An operator's shell: `redis-cli` and `stanzaq` reach the right servers without arguments."""
 
     directory: Path
     redis: RedisServer
@@ -47,8 +47,8 @@ class Desk:
     words: dict[str, str] = field(default_factory=lambda: {"example.org": "localhost", "SERVICE": SERVICE})
 
     def __post_init__(self) -> None:
-        """Put both commands where the shell finds them."""
-        # As the page advises; what changes something is for another user.
+        """Put both commands into the shell's path."""
+        # As the page advises; changes are for another user.
         make_user(self.redis.url, "inspector")
         reader = ["--user", "inspector", "--pass", PASSWORD, "--no-auth-warning"]
         reach = ["/usr/bin/redis-cli", "-s", str(self.redis.socket)]
@@ -67,7 +67,7 @@ class Desk:
         path.chmod(0o700)
 
     def follow(self, symptom: str) -> None:
-        """Run the commands that the page has for a symptom, and hold what they say to what it says."""
+        """Run the commands that the page has for a symptom, and compare their output with the page."""
         for command, says in runbook(symptom):
             said = self._run(self._here(command))
             for line in says:
@@ -90,7 +90,7 @@ class Desk:
         return done.stdout
 
     def _here(self, text: str) -> str:
-        """Write a text of the page as it is here: the incarnations of nodes, the host of accounts."""
+        """Translate a text of the page for this service: the incarnations of nodes, the host of accounts."""
         with redis.Redis.from_url(self.redis.url, decode_responses=True) as client:
             for printed, node in INCARNATIONS.items():
                 if printed in text:
@@ -102,7 +102,7 @@ class Desk:
 
 @dataclass
 class House:
-    """A service with a desk, and the people of the page."""
+    """A service with a shell, and the accounts of the page."""
 
     desk: Desk
     frontends: list[Frontend]
@@ -122,7 +122,7 @@ def _frontends(ejabberd: Ejabberd, url: str, count: int, **settings: str) -> Ite
 
 @contextlib.asynccontextmanager
 async def people(ejabberd: Ejabberd) -> AsyncIterator[tuple[Client, Client, Client]]:
-    """Let an owner and both workers of the page come and go."""
+    """Connect and disconnect an owner and both workers of the page."""
     clients = (
         Client(ejabberd.c2s_port, DOMAIN, ejabberd.anonymous),
         Client(ejabberd.c2s_port, DOMAIN, "slow@localhost", "secret"),
@@ -138,7 +138,7 @@ async def people(ejabberd: Ejabberd) -> AsyncIterator[tuple[Client, Client, Clie
 
 @pytest.fixture
 async def house(ejabberd: Ejabberd, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[House]:
-    """Give a service of two frontends; a test may name settings of its Redis."""
+    """Provide a service of two frontends; a test may name settings of its Redis."""
     options: dict[str, str] = getattr(request, "param", {})
     with (
         RedisServer(binary=redis_binary(), options=options) as server,
@@ -150,13 +150,13 @@ async def house(ejabberd: Ejabberd, tmp_path: Path, request: pytest.FixtureReque
 
 
 async def declared(owner: Client, **options: str) -> None:
-    """Make the node of the page."""
+    """Create the node of the page."""
     given = {"pubsub#publish_model": "open", **{f"stanzaq#{name}": value for name, value in options.items()}}
     assert (await owner.create("jobs", given)).error == ""
 
 
 async def test_backlog(house: House) -> None:
-    """Workers hold what they may and more comes: the page finds out, and another worker is the remedy."""
+    """Workers hold their credit and more comes: the page finds it, and another worker is the remedy."""
     await declared(house.owner)
     assert (await house.slow.subscribe("jobs", 2)).error == ""
     for number in range(12):
@@ -170,7 +170,7 @@ async def test_backlog(house: House) -> None:
 
 
 async def test_items_come_back(house: House) -> None:
-    """A worker that hangs and one that throws its item away are both found, with item, attempt and holder."""
+    """A worker that hangs and one that fails on its item are both found, with item, attempt and holder."""
     await declared(house.owner, lock_seconds="5")
     assert (await house.slow.subscribe("jobs", 2)).error == ""
     for item in ("z", "a"):
@@ -184,7 +184,7 @@ async def test_items_come_back(house: House) -> None:
 
 
 async def test_one_starves_the_rest(house: House) -> None:
-    """A worker with too much credit shows at once, and the end of its session gives what it held to the others."""
+    """A worker with too much credit is seen at once, and others get its items when its session ends."""
     await declared(house.owner)
     house.slow.present()
     assert (await house.slow.subscribe("jobs", 100)).error == ""
@@ -201,7 +201,7 @@ async def test_one_starves_the_rest(house: House) -> None:
 
 @pytest.mark.parametrize("house", [{"maxmemory": "6mb", "appendonly": "yes"}], indirect=True)
 async def test_memory(house: House) -> None:
-    """Publishers are refused by a full Redis; the page says so, and its last command lets them on."""
+    """A full Redis refuses publishers; the page says so, and its last command lets them continue."""
     await declared(house.owner)
     payload = f"<job xmlns='urn:x'>{'x' * 50_000}</job>"
     answer = ""
@@ -213,7 +213,7 @@ async def test_memory(house: House) -> None:
 
 
 async def test_frontend_hangs(house: House) -> None:
-    """A frontend under SIGSTOP is missing from the list, nobody answers there, and the other has logged its name.
+    """A frontend under SIGSTOP is missing from the list, does not answer, and the other has logged its name.
 
     Told to end, it ends when it wakes.
     """
@@ -227,7 +227,7 @@ async def test_frontend_hangs(house: House) -> None:
             (left,) = client.zrange("sq:{service}:frontends", 0, -1)
             (gone,) = names - {left}
             house.desk.words["1edc2653"] = gone
-            # The port of the page, where nobody is; who hangs answers as little.
+            # The port of the page, where nobody listens; a hanging frontend answers as little.
             await asyncio.to_thread(house.desk.follow, "A frontend hangs")
         finally:
             hung.process.resume()
@@ -238,7 +238,7 @@ async def test_frontend_hangs(house: House) -> None:
 
 
 async def test_failover(ejabberd: Ejabberd, tmp_path: Path) -> None:
-    """A master dies: sentinels name another, the doctor finds him well, and the frontend is ready again and says so."""
+    """A master dies: sentinels name another, the doctor finds it well, and the frontend is ready again and says so."""
     with RedisSentinels(1) as sentinels, _frontends(ejabberd, sentinels.url, 1) as (frontend,):
         old = sentinels.master()
         old.kill()
@@ -251,7 +251,7 @@ async def test_failover(ejabberd: Ejabberd, tmp_path: Path) -> None:
 
 
 async def test_functions(house: House) -> None:
-    """The functions for redis-cli say what the page says: by a node's name, by keys, and as a script."""
+    """The functions for redis-cli print what the page shows: by a node's name, by keys, and as a script."""
     await declared(house.owner, lock_seconds="300")
     assert (await house.slow.subscribe("jobs", 1)).error == ""
     for item in ("z", "a", "b"):

@@ -15,7 +15,7 @@ START, PARTITION, GAP, CREDIT = "stanzaq#start", "stanzaq#partition", "stanzaq#g
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of a stream, as it came."""
+    """A received entry of a stream."""
 
     item: str
     partition: str
@@ -25,7 +25,7 @@ class Entry:
 
 
 def entries(client: Client) -> list[Entry]:
-    """Give the entries that a client was sent, in their order."""
+    """Return the entries that a client was sent, in order."""
     found = []
     for message in client.heard:
         position = message.find(f"{{{STANZAQ}}}position")
@@ -38,7 +38,7 @@ def entries(client: Client) -> list[Entry]:
 
 
 async def came(client: Client, count: int) -> list[Entry]:
-    """Wait for so many entries, and see that no more come."""
+    """Wait for so many entries, and check that no more come."""
     async with asyncio.timeout(20):
         while len(entries(client)) < count:  # noqa: ASYNC110  (what comes is kept as it came)
             await asyncio.sleep(0.02)
@@ -69,14 +69,14 @@ async def replay(client: Client, node: str, **asked: str) -> Answer:
 
 
 def shown(answer: Answer) -> tuple[Element, list[Element]]:
-    """Give a replay and its events."""
+    """Return a replay and its events."""
     assert answer.error == ""
     found = answer.find(f"{{{STANZAQ}}}replay")
     return found, list(found)
 
 
 async def commit(client: Client, node: str, offset: str, partition: str = "0") -> str:
-    """Say how far the stream has come; gives the error."""
+    """Commit a position; return the error."""
     answer = await client.ask(
         f"<commit xmlns='{STANZAQ}' node='{node}' partition={quoteattr(partition)} offset={quoteattr(offset)}/>"
     )
@@ -84,7 +84,7 @@ async def commit(client: Client, node: str, offset: str, partition: str = "0") -
 
 
 async def test_e3_from_now_on(join: Join) -> None:
-    """E3, E4: without an offset a subscriber of a log gets all that comes after it subscribed, each with its place (E16)."""
+    """E3, E4: without an offset a subscriber of a log gets all later entries, each with its position (E16)."""
     owner, first, second = await join(), await join(), await join()
     node = await a_log(owner)
     await owner.publish(node, "before", "<x xmlns='urn:x'/>")
@@ -96,7 +96,7 @@ async def test_e3_from_now_on(join: Join) -> None:
     for reader in (first, second):
         found = await came(reader, 5)
         assert [one.item for one in found] == [f"i{number}" for number in range(5)]
-        # E18: the texts are in the order of the log.
+        # E18: the texts sort as the log does.
         assert sorted(one.offset for one in found) == [one.offset for one in found]
         assert all(one.partition == "0" and one.timestamp.endswith("Z") for one in found)
     info = await first.ask(f"<query xmlns='{DISCO_INFO}' node='{node}'/>", "get")
@@ -137,7 +137,7 @@ async def test_e2_start(join: Join) -> None:
 
 
 async def test_e20_replay(join: Join) -> None:
-    """E20, E22, E19: a replay is one request; it goes on where it ended, and tells how far the log reaches."""
+    """E20, E22, E19: a replay is one request; it continues where it ended, and returns the extent of the log."""
     owner = await join()
     node = await a_log(owner)
     names = [f"i{number}" for number in range(7)]
@@ -183,7 +183,7 @@ async def test_credit_and_commit(join: Join) -> None:
 
 
 async def test_ex7_gap(join: Join) -> None:
-    """EX7: a start that the retention has passed begins with the earliest that there is, and everybody is told."""
+    """EX7: a start in the trimmed part begins with the earliest entry, and every reader is told."""
     owner, reader = await join(), await join()
     node = await a_log(owner, retention_items="2")
     for name in "ab":
@@ -215,7 +215,7 @@ async def test_beside_workers(join: Join) -> None:
 
 
 async def test_ex6_partitions(join: Join) -> None:
-    """E7, E8, E10, E11, EX6: of several partitions one is chosen or named, the answer says which, and offsets are of one only."""
+    """E7, E8, E10, E11, EX6: of several partitions one is chosen or named, the answer names it, and offsets belong to one."""
     owner, reader = await join(), await join()
     node = await a_log(owner, partitions="3")
     answer = await follow(reader, node)
@@ -239,7 +239,7 @@ async def test_ex6_partitions(join: Join) -> None:
 
 
 async def test_bad_input(join: Join) -> None:
-    """E17: an offset of another node, made up, in the future, or garbage of any length: an error, and nothing has changed."""
+    """E17: an offset of another node, made up, in the future, or garbage of any length: an error, and nothing changes."""
     owner, reader = await join(), await join()
     node, other = await a_log(owner), await a_log(owner)
     for name in (node, other):

@@ -1,4 +1,4 @@
-"""Traces through whole frontends: what a collector is told of items that go through both doors and three processes."""
+"""Traces through whole frontends: the spans at a collector for items that cross both doors and three processes."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ class Step:
 
 
 class Collector:
-    """What OTLP is sent to: keeps the spans of each trace."""
+    """An OTLP receiver: keeps the spans of each trace."""
 
     def __init__(self) -> None:
         """Begin with nothing, on a port of its own."""
@@ -65,7 +65,7 @@ class Collector:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its address."""
         return f"http://127.0.0.1:{self.server.server_port}"
 
 
@@ -75,7 +75,7 @@ def _told(attributes: Any) -> dict[str, str]:  # noqa: ANN401  (protobuf)
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """Give one that listens."""
+    """Provide one that listens."""
     made = Collector()
     with made.server:
         listening = threading.Thread(target=made.server.serve_forever, daemon=True)
@@ -99,7 +99,7 @@ def _send(rest: RestFrontend, jid: str, node: str, number: int) -> None:
 
 
 async def test_one_trace_an_item(ejabberd: Ejabberd, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 8: publish, delivery and acknowledgement of an item are one trace by its headers, whichever frontends do them."""
+    """Issue 8: publish, delivery and acknowledgement of an item are one trace by its headers, whichever frontends run them."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
     with contextlib.ExitStack() as stack:
@@ -142,7 +142,7 @@ async def test_one_trace_an_item(ejabberd: Ejabberd, collector: Collector, monke
         sent, received, settled = steps
         assert {step.item for step in steps} == {f"i{int(trace, 16)}"}
         assert (sent.parent, received.parent) == ("00000000000000aa", sent.span)
-        # Below the delivery if the same frontend made it and it is named by its token, else below the publish.
+        # Below the delivery if the same frontend made it and the token names it, else below the publish.
         assert settled.parent in {received.span, sent.span}
         crossed += received.instance != settled.instance
         assert (sent.instance == "rest") is (int(trace, 16) == ITEMS)

@@ -1,4 +1,4 @@
-"""As much of XEP-0060 as a queue's users touch: nodes and their owners, and items looked at without being taken."""
+"""The parts of XEP-0060 that users of a queue need: nodes and their owners, and reading items without taking them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +25,7 @@ CREDIT = "pubsub#queue_requests"
 
 
 async def _nodes(client: Client) -> dict[str | None, str | None]:
-    # The last page: other tests have made more nodes than fit one reply.
+    # The last page: other tests have created more nodes than fit one reply.
     page = "<set xmlns='http://jabber.org/protocol/rsm'><before/></set>"
     answer = await client.ask(f"<query xmlns='{DISCO_ITEMS}'>{page}</query>", "get")
     return {item.get("node"): item.get("jid") for item in answer.find(f"{{{DISCO_ITEMS}}}query") if item.get("node")}
@@ -66,7 +66,7 @@ async def test_create_instant(join: Join) -> None:
     ],
 )
 async def test_create_refused(join: Join, options: dict[str, str], error: str) -> None:
-    """What a queue cannot be is refused, and no node is left behind (P5, P22, Q15, QX13)."""
+    """Options that a queue cannot have are refused, and no node is left (P5, P22, Q15, QX13)."""
     owner = await join()
     name = f"refused-{owner.bare}"
     assert (await owner.create(name, options)).error == error
@@ -98,14 +98,14 @@ async def test_configure(join: Join) -> None:
 
 
 async def test_default_configuration(join: Join) -> None:
-    """The service shows what a node is whose maker says nothing (P23)."""
+    """The service shows the default configuration (P23)."""
     client = await join()
     form = form_values((await client.owner("<default/>", "get")).element)
     assert (form["stanzaq#lock_seconds"], form["pubsub#publish_node_full"]) == ("60", "reject")
 
 
 async def test_owners_only(join: Join) -> None:
-    """Whoever is not an owner may not configure, purge, delete or appoint, and a node keeps an owner (P2, P23 to P26)."""
+    """Only owners may configure, purge, delete or appoint, and a node keeps an owner (P2, P23 to P26)."""
     owner, other = await join(), await join()
     node = await owner.queue()
     asked = (
@@ -129,7 +129,7 @@ async def test_owners_only(join: Join) -> None:
 
 
 async def test_delete(join: Join) -> None:
-    """With a node go its items, its locks and its subscriptions; every subscriber is told once (P24)."""
+    """With a node go its items, its locks and its subscriptions; every subscriber is notified once (P24)."""
     owner, holder, other = await join(), await join(), await join()
     node = await owner.queue()
     await holder.subscribe(node)
@@ -144,14 +144,14 @@ async def test_delete(join: Join) -> None:
     assert (await holder.retract(node, "i1", held.token)).error == "cancel item-not-found"
     assert (await owner.publish(node, "i2")).error == "cancel item-not-found"
     assert (await owner.owner(f"<delete node='{node}'/>")).error == "cancel item-not-found"
-    # A new node of that name is another one: what the old one left is not in it.
+    # A new node of that name is another one, without the old one's items.
     assert (await owner.create(node, {})).error == ""
     assert await owner.browse(node) == []
     assert (await holder.retract(node, "i1", held.token)).error == "cancel item-not-found"
 
 
 async def test_purge(join: Join) -> None:
-    """A purge drops what waits, is one event for each subscriber, and leaves locked items to their holders (P25)."""
+    """A purge drops waiting items, is one event for each subscriber, and leaves locked items to their holders (P25)."""
     owner, worker = await join(), await join()
     node = await owner.queue()
     await worker.subscribe(node)
@@ -167,7 +167,7 @@ async def test_purge(join: Join) -> None:
 
 
 async def test_redirect(join: Join) -> None:
-    """Whoever is subscribed to a node that is deleted is told where to go instead (P24)."""
+    """Subscribers to a deleted node get the address of its successor (P24)."""
     owner, worker = await join(), await join()
     node = await owner.queue()
     await worker.subscribe(node)
@@ -180,7 +180,7 @@ async def test_redirect(join: Join) -> None:
 
 
 async def test_subscribers_hear_of_the_configuration(join: Join) -> None:
-    """With notify_config each subscriber is sent the configuration when it is another (P23)."""
+    """With notify_config each subscriber is sent a changed configuration (P23)."""
     owner, worker = await join(), await join()
     node = await owner.queue({"pubsub#notify_config": "1"})
     await worker.subscribe(node)
@@ -190,7 +190,7 @@ async def test_subscribers_hear_of_the_configuration(join: Join) -> None:
 
 
 async def test_preconditions(join: Join) -> None:
-    """A publish says how the node must be configured, and is refused where it is not (P18)."""
+    """A publish names the required configuration of the node, and is refused where it differs (P18)."""
     owner = await join()
     node = await owner.queue()
 
@@ -206,7 +206,7 @@ async def test_preconditions(join: Join) -> None:
 
 
 async def test_meta_data(join: Join) -> None:
-    """A node says what it is, whose, and since when (P8)."""
+    """A node shows its type, its creator, and its creation time (P8)."""
     owner = await join()
     node = await owner.queue({"pubsub#description": "what for", "pubsub#type": "urn:x"})
     about = form_values((await owner.ask(f"<query xmlns='{DISCO_INFO}' node='{node}'/>", "get")).element)
@@ -221,7 +221,7 @@ async def test_meta_data(join: Join) -> None:
 
 
 async def test_a_lease(join: Join) -> None:
-    """A subscription ends when it was to end, its item goes to another, and its owner is told (P31)."""
+    """A subscription ends at its expiry, its item goes to another, and its owner is notified (P31)."""
     owner, first, second = await join(), await join(), await join()
     node = await owner.queue()
     ends = datetime.now(UTC) + timedelta(seconds=2)
@@ -238,7 +238,7 @@ async def test_a_lease(join: Join) -> None:
 
 
 async def test_browse(join: Join) -> None:
-    """To look at items changes nothing about them, and an item that is not there is no error (P21)."""
+    """Listing items changes nothing, and an unknown item is no error (P21)."""
     owner, worker = await join(), await join()
     node = await owner.queue()
     await worker.subscribe(node)
@@ -280,7 +280,7 @@ async def test_subscription_options(join: Join) -> None:
 
 
 async def test_options_that_are_cut_down(join: Join) -> None:
-    """Q9, XEP-0060 §6.3.6: options that are taken and not had in full are answered with what is in force."""
+    """Q9, XEP-0060 §6.3.6: options that are granted only in part are answered with those in force."""
     client = await join()
     node = await client.queue()
     await client.subscribe(node, 3)
@@ -295,7 +295,7 @@ async def test_options_that_are_cut_down(join: Join) -> None:
 
 
 async def test_what_is_not_understood(join: Join) -> None:
-    """XEP-0004 §3.1: fields that mean nothing here are ignored, in a node's configuration and a subscription's options."""
+    """XEP-0004 §3.1: unknown fields are ignored, in a node's configuration and a subscription's options."""
     owner = await join()
     node = await owner.queue({"pubsub#presence_based_delivery": "1", "pubsub#notification_type": "headline", "x": "y"})
     shown = await _configuration(owner, node)
@@ -307,7 +307,7 @@ async def test_what_is_not_understood(join: Join) -> None:
 
 
 async def test_a_node_s_address(join: Join) -> None:
-    """XEP-0060 §4.6.1: a node is the service's resource, capitals and all; an address of nothing is item-not-found."""
+    """XEP-0060 §4.6.1: a node is the service's resource, capitals and all; an unknown address is item-not-found."""
     owner, other = await join(), await join()
     node = f"Jobs of {owner.bare}"
     assert (await owner.create(node, {"pubsub#publish_model": "open"})).error == ""
@@ -324,7 +324,7 @@ async def test_a_node_s_address(join: Join) -> None:
 
 
 async def test_steps_of_an_affiliation(join: Join) -> None:
-    """XEP-0060 §4.1, as docs/protocol.md says: a publisher becomes a member in one step, and keeps what it holds."""
+    """XEP-0060 §4.1, as docs/protocol.md says: a publisher becomes a member in one step, and keeps its locks."""
     owner, worker = await join(), await join()
     node = await owner.queue({"pubsub#access_model": "whitelist"})
     await owner.affiliate(node, worker.bare, "publisher")
@@ -336,7 +336,7 @@ async def test_steps_of_an_affiliation(join: Join) -> None:
 
 
 async def test_affiliations_of_what_is_no_jid(join: Join) -> None:
-    """XEP-0060 §8.9.2.4: the error lists what was named as it is, and nothing is changed."""
+    """XEP-0060 §8.9.2.4: the error lists the present affiliations of those named, and nothing is changed."""
     owner = await join()
     node = await owner.queue()
     entries = "".join(f"<affiliation jid='{jid}' affiliation='member'/>" for jid in ("a@x.org", "not a jid"))
@@ -349,7 +349,7 @@ async def test_affiliations_of_what_is_no_jid(join: Join) -> None:
 
 
 async def test_subscribe_again(join: Join) -> None:
-    """A second subscribe of the same JID is the same subscription, with the credit that it asks for (P11)."""
+    """A second subscribe of the same JID is the same subscription, with the new credit (P11)."""
     client = await join()
     node = await client.queue()
     subids = []
@@ -370,7 +370,7 @@ async def test_wrong_subid(join: Join) -> None:
 
 
 async def test_jid_mismatch(join: Join) -> None:
-    """Nobody subscribes, reads or leaves for another JID (P11, XEP-0060 §6.2.3.3, §6.3.4.1)."""
+    """Nobody subscribes, reads or unsubscribes for another JID (P11, XEP-0060 §6.2.3.3, §6.3.4.1)."""
     client, other = await join(), await join()
     node = await client.queue()
     await other.subscribe(node)
@@ -385,7 +385,7 @@ async def test_jid_mismatch(join: Join) -> None:
 
 
 async def test_outcast(join: Join) -> None:
-    """Whoever becomes an outcast loses subscription and locks at once, and every request of its is forbidden (P3, P6)."""
+    """A new outcast loses subscription and locks at once, and all its requests are forbidden (P3, P6)."""
     owner, worker, other = await join(), await join(), await join()
     node = await owner.queue()
     await worker.subscribe(node)
@@ -422,7 +422,7 @@ async def test_outcast(join: Join) -> None:
     ],
 )
 async def test_publish_models(join: Join, model: str, stranger: str, subscriber: str, publisher: str) -> None:
-    """Who may publish is as the node's publish model says (P7)."""
+    """The node's publish model decides who may publish (P7)."""
     owner = await join()
     node = await owner.queue({"pubsub#publish_model": model})
     clients = [await join() for _ in range(3)]
@@ -433,7 +433,7 @@ async def test_publish_models(join: Join, model: str, stranger: str, subscriber:
 
 
 async def test_whitelist(join: Join) -> None:
-    """A whitelist admits its members, its publishers and its owners, and nobody else, to take or to look (P6)."""
+    """A whitelist admits its members, its publishers and its owners, and nobody else, to consume or to read (P6)."""
     owner, member, stranger, writer = await join(), await join(), await join(), await join()
     node = await owner.queue({"pubsub#access_model": "whitelist"})
     await owner.affiliate(node, member.bare, "member")
@@ -461,7 +461,10 @@ async def test_publish_refused(join: Join, payload: str, error: str) -> None:
 
 
 async def test_selectors(join: Join) -> None:
-    """Issue 9: who selects is handed what it selects with its headers; the rest waits, and a wrong selector is told where."""
+    """Issue 9: a subscriber gets the items that it selects with their headers.
+
+    Others wait, and a wrong selector names its error.
+    """
     owner, worker = await join(), await join()
     node = await owner.queue()
 
@@ -483,7 +486,7 @@ async def test_selectors(join: Join) -> None:
 
 
 async def test_publish_without_id(join: Join) -> None:
-    """The service makes an id up and tells it; by that id the item is delivered and acknowledged (P14)."""
+    """The service makes an id and returns it; by that id the item is delivered and acknowledged (P14)."""
     client = await join()
     node = await client.queue()
     item = (await client.publish(node)).find(f".//{{{PUBSUB}}}item").get("id")

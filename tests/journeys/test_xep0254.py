@@ -74,7 +74,7 @@ async def test_subscribe(join: Join, asked: str, granted: str) -> None:
 
 
 async def test_subscribe_as_clients_do(join: Join) -> None:
-    """`jid` and `node` on the options are borne when they are the subscribe's own (QX8), and so is the short name (QX10)."""
+    """`jid` and `node` on the options are accepted when they are the subscribe's own (QX8), and so is the short name (QX10)."""
     client = await join()
     node = await client.queue()
     subscribe = f"<subscribe node='{node}' jid='{client.jid}'/>"
@@ -100,7 +100,7 @@ async def test_bare_jid(join: Join, account: tuple[str, str]) -> None:
 
 
 async def test_waits_for_subscribers(join: Join) -> None:
-    """What is published while nobody is subscribed waits, in order (Q13)."""
+    """Items published while nobody is subscribed wait, in order (Q13)."""
     publisher, worker = await join(), await join()
     node = await publisher.queue()
     for number in range(5):
@@ -128,7 +128,7 @@ async def test_exactly_one(join: Join) -> None:
 
 
 async def test_delivery(join: Join) -> None:
-    """A delivery comes from the service as XEP-0254 shows it, beside it what is known of the lock (Q16, QX6, QX14, X2)."""
+    """A delivery comes from the service as XEP-0254 shows it, with the lock beside it (Q16, QX6, QX14, X2)."""
     _, worker, node, delivery = await holding(join)
     message = delivery.message
     assert message.get("from") == DOMAIN and message.get("to") == worker.jid and message.get("id")
@@ -184,7 +184,7 @@ async def test_credit(join: Join) -> None:
 
 @pytest.mark.parametrize("kind", ["set", "get"])
 async def test_retract(join: Join, kind: str) -> None:
-    """The holder's retract, a set or a get (QX1), deletes the item; the holder alone hears of it, then comes the result.
+    """The holder's retract, a set or a get (QX1), deletes the item; only the holder is notified, before the result.
 
     Q19, Q20, Q21, Q26, QX5, QX17.
     """
@@ -204,7 +204,7 @@ async def test_retract(join: Join, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["set", "get"])
 async def test_unlock(join: Join, kind: str) -> None:
-    """The holder's unlock is told to it alone, in the registered namespace, and the item goes to another.
+    """The holder's unlock notifies it alone, in the registered namespace, and the item goes to another.
 
     Q28, Q29, Q30, QX1, QX4.
     """
@@ -244,7 +244,7 @@ async def test_unknown(join: Join, action: str) -> None:
 
 @ACTIONS
 async def test_locked_by_another(join: Join, action: str) -> None:
-    """Who once received the item gets conflict, as do owner and publisher; who never did, forbidden (§1.7 rows 7, 8).
+    """A former receiver of the item gets conflict, as do owner and publisher; others get forbidden (§1.7 rows 7, 8).
 
     Q23, Q24, Q31, QX3, QX15.
     """
@@ -261,7 +261,7 @@ async def test_locked_by_another(join: Join, action: str) -> None:
 
 @ACTIONS
 async def test_not_locked(join: Join, action: str) -> None:
-    """Who held the item and lost it gets unexpected-request, who never received it forbidden (§1.7 rows 9, 11; Q25)."""
+    """A former holder that lost the item gets unexpected-request, others forbidden (§1.7 rows 9, 11; Q25)."""
     _, worker, node, _ = await holding(join)
     stranger = await join()
     await worker.unlock(node, "i1", hint="delay='600'")
@@ -271,7 +271,7 @@ async def test_not_locked(join: Join, action: str) -> None:
 
 @ACTIONS
 async def test_owner_of_waiting(join: Join, action: str) -> None:
-    """An owner, or the item's publisher, deletes what waits, but has no lock to end (§1.7 row 10, QX15)."""
+    """An owner, or the item's publisher, deletes a waiting item, but has no lock to end (§1.7 row 10, QX15)."""
     owner, publisher = await join(), await join()
     node = await owner.queue()
     for client, item in ((owner, "i1"), (publisher, "i2")):
@@ -284,7 +284,7 @@ async def test_owner_of_waiting(join: Join, action: str) -> None:
 
 @ACTIONS
 async def test_late_worker_is_fenced(join: Join, action: str) -> None:
-    """After redelivery to the same JID the old token is refused, the new one and none at all are good (QX14, row 6)."""
+    """After redelivery to the same JID the old token is refused; the new one and none at all are accepted (QX14, row 6)."""
     _, worker, node, first = await holding(join, **SHORT_OPTIONS)
     second = await worker.next(Delivery)
     assert second.attempt == 2 and second.token > first.token
@@ -294,7 +294,7 @@ async def test_late_worker_is_fenced(join: Join, action: str) -> None:
 
 @ACTIONS
 async def test_replay(join: Join, action: str) -> None:
-    """A request that is sent again under its id is answered as the first was, whichever frontend it meets (Q27)."""
+    """A request repeated with its id gets the first answer, at any frontend (Q27)."""
     owner, worker, node, _ = await holding(join)
     await worker.unsubscribe(node)
     method = worker.retract if action == "retract" else worker.unlock

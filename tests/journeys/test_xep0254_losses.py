@@ -1,4 +1,4 @@
-"""How locks end but by a plain retract or unlock (XEP-0254 §3, §4): late, lost, gone, replaced, tried too often."""
+"""Other ends of locks than a plain retract or unlock (XEP-0254 §3, §4): late, lost, gone, replaced, tried too often."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ _SWEEP_SECONDS = 1.0
 
 
 async def test_hints(join: Join) -> None:
-    """A released item rests as long as its releaser says (Q32): nobody gets it at once, somebody does in time."""
+    """A released item is delayed as long as its releaser says (Q32): nobody gets it at once, somebody does in time."""
     _, worker, node, _ = await holding(join)
     other = await join()
     await other.subscribe(node)
@@ -30,7 +30,7 @@ async def test_hints(join: Join) -> None:
 
 
 async def test_dead_letters(join: Join) -> None:
-    """After its last attempt an item goes to NODE/dead and tells there why, from whom and how often it was tried."""
+    """After its last attempt an item goes to NODE/dead, with the reason, the holder and the number of attempts."""
     owner, worker, node, _ = await holding(join, stanzaq__max_deliveries="2")
     assert (await worker.unlock(node, "i1")).error == ""
     assert (await worker.next(Delivery)).attempt == 2
@@ -50,7 +50,7 @@ async def test_dead_letters(join: Join) -> None:
 
 
 async def test_dead_letter_by_hint(join: Join) -> None:
-    """A worker that knows that an item is hopeless sends it to the dead letters with one word (Q32)."""
+    """A worker sends a hopeless item to the dead letters with one hint (Q32)."""
     owner, worker, node, _ = await holding(join)
     await worker.unlock(node, "i1", hint="dead-letter='true' reason='poison'")
     told = await _dead_letter(owner, f"{node}/dead")
@@ -58,7 +58,7 @@ async def test_dead_letter_by_hint(join: Join) -> None:
 
 
 async def _dead_letter(owner: Client, node: str) -> dict[str, str]:
-    """Work on a node of dead letters, which comes into being with its first one, and give the headers of that."""
+    """Consume from a node of dead letters, which exists from the first one on, and return its headers."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while (await owner.subscribe(node)).error:
             pass
@@ -71,7 +71,7 @@ async def _dead_letter(owner: Client, node: str) -> dict[str, str]:
 
 
 async def test_unavailable(join: Join) -> None:
-    """Who becomes unavailable gives back all that it holds, at once, and is unsubscribed (Q33)."""
+    """A JID that becomes unavailable loses all its locks, at once, and is unsubscribed (Q33)."""
     owner, worker = await join(), await join()
     node = await owner.queue()
     worker.present()
@@ -87,7 +87,7 @@ async def test_unavailable(join: Join) -> None:
 
 
 async def test_connection_lost(join: Join) -> None:
-    """A worker whose connection breaks is unavailable by its server's word, if it ever sent presence (Q33, QX16)."""
+    """The server reports a worker whose connection breaks as unavailable, if it ever sent presence (Q33, QX16)."""
     owner, worker, other = await join(), await join(), await join()
     node = await owner.queue()
     worker.present()
@@ -101,7 +101,7 @@ async def test_connection_lost(join: Join) -> None:
 
 
 async def test_last_resource_leaves(join: Join, account: tuple[str, str]) -> None:
-    """A bare JID's locks end when the last of its resources goes, whichever frontends hear of each (Q33, QX16)."""
+    """A bare JID's locks end when the last of its resources goes, whichever frontends receive each presence (Q33, QX16)."""
     jid, password = account
     owner, other = await join(), await join()
     desk, phone = await join(f"{jid}/desk", password), await join(f"{jid}/phone", password)
@@ -128,7 +128,7 @@ async def test_last_resource_leaves(join: Join, account: tuple[str, str]) -> Non
 
 
 async def test_unsubscribe_keeps_locks(join: Join) -> None:
-    """Who leaves keeps what it holds and may still end it; nothing new comes (Q34)."""
+    """An unsubscribed worker keeps its locks and may still end them; it gets nothing new (Q34)."""
     owner, worker = await join(), await join()
     node = await owner.queue()
     await worker.subscribe(node, 2)
@@ -146,7 +146,7 @@ async def test_unsubscribe_keeps_locks(join: Join) -> None:
 
 
 async def test_expiry(join: Join) -> None:
-    """A lock that is neither ended nor renewed in time is: its holder is told, the next one gets the item (Q35)."""
+    """A lock that is neither ended nor renewed expires: its holder is notified, the next one gets the item (Q35)."""
     _, worker, node, first = await holding(join, **SHORT_OPTIONS)
     other = await join()
     await other.subscribe(node)
@@ -159,7 +159,7 @@ async def test_expiry(join: Join) -> None:
 
 
 async def test_renew(join: Join) -> None:
-    """A renewed lock lasts its time anew, is listed with the others, and holds off the next (QX11, QX12)."""
+    """A renewed lock lasts its whole time again, is listed with the others, and holds off the next (QX11, QX12)."""
     _, worker, node, delivery = await holding(join, stanzaq__lock_seconds="3")
     for _ in range(4):
         await asyncio.sleep(1)
@@ -178,7 +178,7 @@ async def test_renew(join: Join) -> None:
 
 
 async def test_republish(join: Join) -> None:
-    """A waiting item is replaced in its place; what replaces a locked one comes when the lock ends (X1, P15, QX18)."""
+    """A waiting item is replaced in its place; the successor of a locked one comes when the lock ends (X1, P15, QX18)."""
     owner, worker = await join(), await join()
     node = await owner.queue()
     for item, text in (("i1", "old"), ("i2", "other"), ("i1", "new")):
@@ -205,7 +205,7 @@ async def test_republish_ignored(join: Join) -> None:
 
 
 async def test_node_full(join: Join) -> None:
-    """A full queue refuses rather than drop a job, and takes the next when one is done (PX4, P17)."""
+    """A full queue refuses instead of dropping a job, and accepts the next when one is done (PX4, P17)."""
     owner, worker = await join(), await join()
     node = await owner.queue({"pubsub#max_items": "2"})
     await worker.subscribe(node)
@@ -218,7 +218,7 @@ async def test_node_full(join: Join) -> None:
 
 
 async def test_bounce(join: Join) -> None:
-    """What cannot be delivered to a worker that went without a word goes to another at once (Q18, P30)."""
+    """An item that cannot be delivered to a worker that vanished goes to another at once (Q18, P30)."""
     owner, gone, other = await join(), await join(), await join()
     node = await owner.queue()
     await gone.subscribe(node, 3)
@@ -229,7 +229,7 @@ async def test_bounce(join: Join) -> None:
     names = [f"i{number}" for number in range(4)]
     for name in names:
         await owner.publish(node, name)
-    # Its first bounce shows that it is gone: with it comes back what it held.
+    # Its first bounce shows that it is gone: its other items come back with it.
     assert {(await other.next(Delivery)).item for _ in range(5)} == {"held", *names}
 
 
@@ -244,7 +244,7 @@ async def test_publisher_is_the_services_word(join: Join) -> None:
 
 
 async def test_frontends_stand(service: Service, join: Join) -> None:
-    """Both frontends have had their share, and are what they were."""
+    """Both frontends have had their share, and are still the same processes."""
     client = await join()
     await client.settle()
     assert service.faults() == []

@@ -1,6 +1,6 @@
-"""A publisher and a worker in one, by aioxmpp's PubSubClient. Knows XEP-0060 as that library does; nothing of this project.
+"""A publisher and worker by aioxmpp's PubSubClient. Knows XEP-0060 as that library does; nothing of this project.
 
-Run by the library's own Python: HOST PORT JID PASSWORD SERVICE NODE. Writes what happened as one JSON object.
+Run by the library's own Python: HOST PORT JID PASSWORD SERVICE NODE. Writes the outcome as one JSON object.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ def values(data: Any) -> dict[str, list[str]]:  # noqa: ANN401
 
 
 class Heard:
-    """What subscribers are told, in the order in which it came."""
+    """Events of subscribers, in order."""
 
     def __init__(self, pubsub: Any) -> None:  # noqa: ANN401
-        """Listen."""
+        """Register for events."""
         self.published: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.retracted: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self.deleted: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
@@ -61,12 +61,13 @@ class Heard:
         self.deleted.put_nowait((node, redirect_uri))
 
 
-# XEP-0060 §6.3.7 and XEP-0254 show the options in the result of a subscribe without a JID; the library knows no such ones.
+# XEP-0060 §6.3.7 and XEP-0254 show the options in the result of a subscribe without a JID, which the library does not
+# accept.
 vars(aioxmpp.pubsub.xso.Options)["jid"].default = None
 
 
 async def main(host: str, port: str, account: tuple[str, str], service: str, node: str) -> dict[str, Any]:
-    """Do with a node all that there is to do."""
+    """Use a node in every way."""
     jid, password = account
     # On loopback without TLS.
     security = aioxmpp.make_security_layer(password, no_verify=True)._replace(tls_required=False)
@@ -94,7 +95,7 @@ async def main(host: str, port: str, account: tuple[str, str], service: str, nod
         except aioxmpp.errors.XMPPCancelError as refused:
             did["precondition"] = refused.condition.value[1]
         did["browsed"] = [item.id_ for item in (await pubsub.get_items(to, node)).payload.items]
-        # A part of what there is: the page is told by a count, which the library reads by its schema (XEP-0059 §6).
+        # A part of the list: the page has a count, which the library reads by its schema (XEP-0059 §6).
         did["newest"] = [item.id_ for item in (await pubsub.get_items(to, node, max_items=1)).payload.items]
         own = client.local_jid
         one, five = (submitted("subscribe_options", queue_requests=credit) for credit in "15")
