@@ -41,6 +41,8 @@ class Callers:
 
     async def call(self, task: Task, job: Job[Any]) -> Any:  # noqa: ANN401  (what a handler returns)
         """Run the handler of a task; raises what it raises, and TimeoutError after the task's timeout."""
+        if task.timeout is None:
+            return await self._called(task, job)
         limit = asyncio.timeout(task.timeout)
         try:
             async with limit:
