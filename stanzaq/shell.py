@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -37,14 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     try:
         asked.run(asked)
-    except (StanzaqError, ValueError, TypeError, OSError) as error:
-        _give_up(str(error))
+    except (StanzaqError, _MisuseError) as error:
+        sys.exit(f"stanzaq: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _give_up(sentence: str) -> NoReturn:
-    sys.exit(f"stanzaq: {sentence}")
+class _MisuseError(Exception):
+    """The command cannot be run as it was given; the message says what to do."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,6 +100,9 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
 
 
 def _work(asked: argparse.Namespace) -> None:
+    if asked.concurrency is not None and asked.concurrency < 1:
+        msg = f"--concurrency {asked.concurrency}: at least one job runs at once"
+        raise _MisuseError(msg)
     if asked.reload:
         _reload(asked)
     else:
@@ -107,11 +110,11 @@ def _work(asked: argparse.Namespace) -> None:
 
 
 def _found(spec: str) -> Worker:
-    """Import a worker; raises ValueError or StanzaqError with the remedy if there is none."""
+    """Import a worker; what its module raises has a traceback. Raises _MisuseError if there is none."""
     module, colon, name = spec.partition(":")
     if not (module and colon and name):
         msg = f"{spec!r}: write MODULE:NAME, e.g. tasks:worker"
-        raise ValueError(msg)
+        raise _MisuseError(msg)
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = importlib.import_module(module)
@@ -119,12 +122,12 @@ def _found(spec: str) -> Worker:
         if not f"{module}.".startswith(f"{fault.name}."):
             raise
         msg = f"there is no module {module} here: run this in the directory that has it"
-        raise ValueError(msg) from None
+        raise _MisuseError(msg) from None
     worker = getattr(found, name, None)
     if not isinstance(worker, Worker):
         workers = [each for each, value in vars(found).items() if isinstance(value, Worker)]
         msg = f"{module} has no stanzaq.Worker called {name}; it has {', '.join(workers) or 'none'}"
-        raise StanzaqError(msg)
+        raise _MisuseError(msg)
     return worker
 
 
@@ -132,7 +135,7 @@ def _reload(asked: argparse.Namespace) -> None:
     """Run the worker in another process, and a new one after each change."""
     if find_spec("watchfiles") is None:
         msg = "--reload needs watchfiles: pip install 'stanzaq[reload]'"
-        raise ValueError(msg)
+        raise _MisuseError(msg)
     from watchfiles import PythonFilter, run_process  # noqa: PLC0415
 
     command = [sys.executable, "-m", "stanzaq", "worker", asked.worker]
@@ -144,13 +147,17 @@ def _reload(asked: argparse.Namespace) -> None:
 def _publish(asked: argparse.Namespace) -> None:
     if not asked.url:
         msg = f"whose account? Set {URL}, or give --url, e.g. xmpp://publisher@example.org"
-        raise ValueError(msg)
+        raise _MisuseError(msg)
     if asked.count < 1:
         msg = f"--count {asked.count}: publish at least one"
-        raise ValueError(msg)
-    publisher = Publisher(asked.url, service=asked.service, address=asked.address, tls=asked.tls)
-    hints = {"key": asked.key, "delay": seconds(asked.delay), "priority": asked.priority, "ttl": asked.ttl}
-    asyncio.run(_send(publisher, asked.node, _payload(asked), asked.count, hints))
+        raise _MisuseError(msg)
+    try:
+        payload = _payload(asked)
+        hints = {"key": asked.key, "delay": seconds(asked.delay), "priority": asked.priority, "ttl": asked.ttl}
+        publisher = Publisher(asked.url, service=asked.service, address=asked.address, tls=asked.tls)
+        asyncio.run(_send(publisher, asked.node, payload, asked.count, hints))
+    except (ValueError, TypeError, OSError) as fault:
+        raise _MisuseError(str(fault)) from fault
 
 
 async def _send(publisher: Publisher, node: str, payload: Any, count: int, hints: dict[str, Any]) -> None:  # noqa: ANN401

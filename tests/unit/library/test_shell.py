@@ -89,7 +89,7 @@ def test_xml(sent: list[Any], tmp_path: Path) -> None:
         (["worker", "tasks"], "write MODULE:NAME, e.g. tasks:worker"),
         (["worker", "nothing.there:worker"], "there is no module nothing.there here"),
         (["worker", "example_tasks:other"], "example_tasks has no stanzaq.Worker called other; it has worker"),
-        (["worker", "example_tasks:worker", "--concurrency", "0"], "concurrency=0, prefetch=2: together 1 to 1000"),
+        (["worker", "example_tasks:worker", "--concurrency", "0"], "--concurrency 0: at least one job runs at once"),
     ],
 )
 def test_errors(
@@ -103,6 +103,15 @@ def test_errors(
         shell.main(arguments)
     assert told in str(ended.value) and "\n" not in str(ended.value)
     assert sent == []
+
+
+def test_a_module_that_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the module itself raises is not hidden."""
+    (tmp_path / "broken_tasks.py").write_text("import nothing_that_is_there")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(ModuleNotFoundError, match="nothing_that_is_there"):
+        shell.main(["worker", "broken_tasks:worker"])
 
 
 def test_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
