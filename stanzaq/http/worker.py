@@ -42,13 +42,14 @@ class _Subscription:
     def __init__(self, node: str, path: str) -> None:
         self.node = node
         self.path = path
-        self._last: dict[int | None, int] = {}
+        self._last: dict[tuple[str, int | None], int] = {}
 
     def is_new(self, lock: Lock) -> bool:
         """Return whether a message arrives for the first time: a stream that is opened again repeats those that are held."""
-        if lock.token <= self._last.get(lock.partition, 0):
+        place = lock.node, lock.partition
+        if lock.token <= self._last.get(place, 0):
             return False
-        self._last[lock.partition] = lock.token
+        self._last[place] = lock.token
         return True
 
 
@@ -63,7 +64,7 @@ class HttpTransport:
         self._addresses: dict[Lock, Addresses] = {}
         self._lock_seconds: dict[str, float] = {}
         self._receiver: Receiver | None = None
-        self._paused = False
+        self._paused = asyncio.Event()
         self._closed = asyncio.Event()
 
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
@@ -97,33 +98,38 @@ class HttpTransport:
 
     async def pause(self) -> None:
         """End the subscriptions; what they hold stays under its locks."""
-        self._paused = True
+        self._paused.set()
         for each in list(self._subscriptions.values()):
             await self._unsubscribe(each, "?keep=true")
 
     async def close(self) -> None:
         """Give back what is held, and disconnect."""
-        paused, self._paused = self._paused, True
+        paused = self._paused.is_set()
+        self._paused.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
-                if not paused:
+                if paused:
+                    await asyncio.gather(*(self.release(lock, _STOPPED) for lock in list(self._addresses)))
+                else:
                     await asyncio.gather(*(self._unsubscribe(each) for each in list(self._subscriptions.values())))
-                await asyncio.gather(*(self.release(lock, _STOPPED) for lock in list(self._addresses)))
         self._closed.set()
         await self._connection.close()
 
     async def _follow(self, node: str, credit: int) -> None:
         """Subscribe to a node, and receive its messages; raises StanzaqError."""
         backoff = Backoff(0.5, 60.0)
-        while not self._paused:
+        while not self._paused.is_set():
             subscription = self._subscriptions.get(node)
             if subscription is None:
-                path = await self._subscribe(node, credit)
-                subscription = self._subscriptions[node] = _Subscription(node, path)
+                subscription = _Subscription(node, await self._subscribe(node, credit))
+                if self._paused.is_set():
+                    await self._unsubscribe(subscription)
+                    return
+                self._subscriptions[node] = subscription
             try:
                 await self._receive(subscription, backoff)
             except LostError as lost:
-                if not self._paused:
+                if not self._paused.is_set():
                     await self._connection.pause(lost, backoff)
             except StanzaqError as error:
                 if error.condition not in _OVER:
@@ -160,7 +166,7 @@ class HttpTransport:
     def _forget(self, subscription: _Subscription) -> None:
         """Report the locks of a subscription that has ended as lost."""
         del self._subscriptions[subscription.node]
-        if not self._paused:
+        if not self._paused.is_set():
             log.warning("the subscription to %s has ended: subscribing again", subscription.node)
             for lock in list(self._addresses):
                 if lock.node == subscription.node:

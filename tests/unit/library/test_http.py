@@ -1,5 +1,6 @@
 """The transport over HTTP: accounts, what is written and read, and answers of a service that is played."""
 
+import asyncio
 import itertools
 import json
 import logging
@@ -17,8 +18,9 @@ from stanzaq import Publisher, StanzaqError, Worker, transports
 from stanzaq.account import HttpAccount
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
+from stanzaq.http.worker import HttpTransport
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Hints, Lock
+from stanzaq.transport import Content, Delivery, Hints, Lock
 from tests.certificates import Authority
 
 Answers = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -250,3 +252,101 @@ async def test_an_expired_token() -> None:
 
     async with played(answers, user="", password=lambda: next(tokens)) as connection:
         assert await connection.ask("publish", "POST", "/") == {}
+
+
+class Receiver:
+    """Plays a worker: notes what it is told."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.held: dict[Lock, int] = {}
+        self.ended: list[Lock] = []
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take an item."""
+        self.held[delivery.lock] = self.held.get(delivery.lock, 0) + 1
+
+    def lost(self, lock: Lock) -> None:
+        """Lose a lock."""
+        self.ended.append(lock)
+        del self.held[lock]
+
+    def deleted(self, node: str, item: str) -> None:
+        """Never happens over HTTP."""
+
+    def locks(self, node: str) -> set[Lock]:
+        """Give the locks."""
+        return {lock for lock in self.held if lock.node == node}
+
+
+@asynccontextmanager
+async def working(answers: Answers) -> AsyncIterator[tuple[HttpTransport, Receiver]]:
+    """Run the transport of a worker of one node against a service that is played."""
+    async with played(answers) as connection:
+        transport, receiver = HttpTransport(connection._account, create=False), Receiver()
+        running = asyncio.create_task(transport.run(receiver, {"jobs": 5}))
+        try:
+            yield transport, receiver
+        finally:
+            await transport.close()
+            running.cancel()
+            await asyncio.wait({running})
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for something that no event tells."""
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def event(token: int) -> bytes:
+    """Write the event of the message, under a lock."""
+    message = {**MESSAGE, "token": token, "href": f"/subscriptions/S/messages/one?lock=3-{token}-0badcafe"}
+    return b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n"
+
+
+async def test_streams() -> None:
+    """A stream that is opened again repeats what is held, which is delivered once; what ended with its subscription is lost."""
+    streams = [[event(1), event(1)], [event(1), event(2)], None, [event(3)]]
+    asked: list[str] = []
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        asked.append(request.method)
+        if request.method == "POST":
+            return web.json_response({"href": "/subscriptions/S"}, status=201)
+        if request.method == "DELETE":
+            return web.json_response({})
+        events = streams.pop(0) if streams else []
+        if events is None:
+            return problem(410, "the subscription has expired")
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        for each in events:
+            await answer.write(each)
+        return answer
+
+    async with working(answers) as (_transport, receiver):
+        await until(lambda: Lock("jobs", "one", 3) in receiver.held)
+        assert receiver.ended == [Lock("jobs", "one", 1), Lock("jobs", "one", 2)]
+        assert receiver.held == {Lock("jobs", "one", 3): 1}
+    assert asked.count("POST") == 2 and asked[-1] == "DELETE"
+
+
+async def test_stopped_while_it_subscribes() -> None:
+    """A worker that stops before its subscription is answered ends that, and never comes for its messages."""
+    asked: list[str] = []
+    stopped = asyncio.Event()
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        asked.append(request.method)
+        if request.method == "POST":
+            await stopped.wait()
+        return web.json_response({"href": "/subscriptions/S"})
+
+    async with working(answers) as (transport, _receiver):
+        await until(lambda: asked)
+        await transport.pause()
+        stopped.set()
+        await until(lambda: len(asked) > 1)
+    assert asked == ["POST", "DELETE"]
