@@ -1,4 +1,4 @@
-"""Records of assured messages: what is written is read back, names keep a JID's messages together."""
+"""Records of assured messages: they are read back as written, and names keep a JID's messages together."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ def _hold(
 
 @given(st.text(min_size=1), st.text(min_size=1), st.binary(), st.text(), st.none() | st.integers(0, 1023))
 def test_records(node: str, item: str, body: bytes, key: str, partition: int | None) -> None:
-    """Whatever a node, an id, a key and a payload are made of, they come back, with a ticket that no publisher can write."""
+    """Any node, id, key and payload come back, with a ticket that no publisher can write."""
     held = new_message(_hold(node, item, body, key=key, partition=partition))
     read = StoredMessage.unpack(ALICE, held.pack())
     assert (read.nonce, read.digest) == (held.nonce, held.digest)
@@ -39,7 +39,7 @@ def test_records(node: str, item: str, body: bytes, key: str, partition: int | N
 
 
 def test_digests() -> None:
-    """SX10: copies have one digest and each its own nonce; another node, place, id or payload is another message."""
+    """SX10: copies have one digest and each its own nonce; another node, partition, id or payload is another message."""
     first, copy = new_message(_hold()), new_message(_hold())
     assert first.digest == copy.digest and first.nonce != copy.nonce
     assert first.publish.item_id == f"m1~{first.nonce}"
@@ -49,7 +49,7 @@ def test_digests() -> None:
 
 
 def test_hints() -> None:
-    """S9: what is held asks for the same when it is let go; a record without hints is as it always was."""
+    """S9: a stored message keeps its delay, priority and time to live; a record without them has the old form."""
     for partition in (None, 3):
         held = new_message(_hold(partition=partition, hints=Hints(5_000, 9, 60_000)))
         read = StoredMessage.unpack(ALICE, held.pack()).publish
@@ -60,7 +60,7 @@ def test_hints() -> None:
 
 
 def test_headers_are_no_part_of_a_message() -> None:
-    """SX10: a copy may come by another way, and a trace names a new step of it each time."""
+    """SX10: a copy may come by another route, and a trace names a new step each time."""
     plain, traced = (codec.pack(Envelope(b"b", headers=given)) for given in ({}, {"traceparent": "1"}))
     first, copy = new_message(_hold(body=plain)), new_message(_hold(body=traced))
     assert first.digest == copy.digest and copy.publish.envelope == traced

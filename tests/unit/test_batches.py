@@ -42,13 +42,13 @@ commands = st.builds(
 
 
 def carried(batches: list[Batch]) -> list[Any]:
-    """Give the commands in the order in which they are carried out."""
+    """Return the commands in the order of their execution."""
     return [ticket.command for batch in batches for ticket in batch.tickets]
 
 
 @given(st.lists(commands, max_size=40))
 def test_order_of_a_sender(given_commands: list[Any]) -> None:
-    """Core.submit: whatever comes together, each sender's commands stay in order and none is lost or doubled."""
+    """Core.submit: in any mixture, each sender's commands stay in order and none is lost or doubled."""
     batches = batched(Ticket(command, ignored) for command in given_commands)
     order = [id(command) for command in carried(batches)]
     assert sorted(order) == sorted(map(id, given_commands))
@@ -67,7 +67,7 @@ def test_gathers() -> None:
 
 
 def test_bound() -> None:
-    """Guarantee 6: a call carries so many commands and no more."""
+    """Guarantee 6: a call has a bounded number of commands."""
     sizes = [
         len(batch.tickets) for batch in batched(Ticket(command("publish", SENDERS[0]), ignored) for _ in range(450))
     ]
@@ -75,14 +75,14 @@ def test_bound() -> None:
 
 
 def test_bound_of_bytes() -> None:
-    """Guarantee 6: a call carries about a megabyte of payload; what has more goes alone."""
+    """Guarantee 6: a call has about a megabyte of payload; a larger command goes alone."""
     big = [Publish("n", SENDERS[0], None, b"x" * size, size) for size in (BYTES // 2, BYTES // 2, 1, 2 * BYTES, 1)]
     assert [len(batch.tickets) for batch in batched(Ticket(each, ignored) for each in big)] == [2, 1, 1, 1]
 
 
 @given(st.lists(commands, min_size=1, max_size=40), st.data())
 def test_order_of_what_goes_again(given_commands: list[Any], data: st.DataObject) -> None:
-    """Core.submit: what a script has left over goes again before all that its senders have asked for since."""
+    """Core.submit: rows that a script has left over go again before later commands of their senders."""
     first, *later = batched(Ticket(command, ignored) for command in given_commands)
     done = data.draw(st.integers(0, len(first.tickets)))
     again = batched(postponed(first.tickets[done:], later))

@@ -132,7 +132,7 @@ def test_arguments(sample: Any) -> None:
     call = CALLS[type(sample)]
     found = operation(lua_directory(), call.script)
     fixed = call.fixed(sample, RECORD)
-    # Items that come from other nodes have windows of their own, and not the service's.
+    # Hand-overs have windows of their own, and not the service's.
     assert fixed.keys() - {"once_ms"} == set(found.arguments) - SHARED
     assert ("once_ms" in fixed) == isinstance(sample, AcceptHandover | ExpireTickets)
     rows = [call.row(sample, RECORD)] if call.row else call.rows(sample, RECORD) if call.rows else []
@@ -142,7 +142,7 @@ def test_arguments(sample: Any) -> None:
 
 
 def test_publish_model_subscribers() -> None:
-    """P7: only who may publish anyhow is not asked to be subscribed."""
+    """P7: only a JID that may not publish anyhow must be a subscriber."""
     call = CALLS[Publish].row
     assert call
     record = NodeRecord("n", "i1", 1, NodeConfig(publish_model=PublishModel.SUBSCRIBERS), RECORD.affiliations)
@@ -152,7 +152,7 @@ def test_publish_model_subscribers() -> None:
 
 
 def test_results() -> None:
-    """Rows become results; a code word is its problem; a word that is no problem's is a defect of ours."""
+    """Rows become results; a code word is its problem; an unknown word is a defect of ours."""
     publish, retract = CALLS[Publish].result, CALLS[Retract].result
     assert publish(None, [b"ok", b"i"], RECORD) == Published("i")
     assert publish(None, [b"duplicate", b"i"], RECORD) == Published("i", duplicate=True)
@@ -186,7 +186,7 @@ def test_reply() -> None:
 
 
 def test_deliveries() -> None:
-    """A reply has the values of all deliveries in one list; the last one of each says of which subscription it is."""
+    """A reply has the values of all deliveries in one list; the last one of each names the subscription."""
     values = [ME.encode(), b"5-0", b"i", 7, 2, 9, b"you@x", b"body", 8, b"unacknowledged", b"k"]
     one, two, three = _read([], [*values, b"", *values, b"5:all%40life@x", *values, b" 3"], [], [], 0, 0, 9).deliveries
     assert (one.subscriber, one.position, one.token, one.attempt, one.sequence, one.key) == (ME, "5-0", 7, 2, 8, "k")
@@ -194,7 +194,7 @@ def test_deliveries() -> None:
 
 
 def test_what_a_script_tells() -> None:
-    """What a script tells of its own accord has names; a word that is no notice's is a defect of ours."""
+    """Notices of scripts are named tuples; an unknown kind is a defect of ours."""
     partition = RECORD.partition(0)
     told: list[list[Any]] = [
         [b"lost", ME.encode(), b"g", b"7", 9, b"gone"],

@@ -1,4 +1,4 @@
-"""The command line: every command explains itself, and wrong settings are told kindly."""
+"""The command line: every command explains itself, and wrong settings have clear errors."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ _ALL = _commands(typer.main.get_command(app))
 
 @pytest.fixture
 def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    """Give a runner in an environment with all that `serve xmpp` needs."""
+    """Return a runner in an environment with all that `serve xmpp` needs."""
     monkeypatch.setenv("STANZAQ_XMPP_DOMAIN", "queue.example.org")
     monkeypatch.setenv("STANZAQ_XMPP_SECRET", "secret")
     return CliRunner()
@@ -32,7 +32,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
 
 @pytest.mark.parametrize(("path", "command"), _ALL, ids=[" ".join(path) for path, _ in _ALL])
 def test_help(path: tuple[str, ...], command: TyperCommand, runner: CliRunner) -> None:
-    """Every command says what it does and shows an example of itself; every option is explained."""
+    """Every command has a description and an example; every option is explained."""
     assert command.help is not None
     assert f"stanzaq {' '.join(path)}" in command.help.partition("Example: ")[2]
     assert all(getattr(option, "help", None) for option in command.params)
@@ -57,7 +57,7 @@ def test_wrong_settings(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("door", ["xmpp", "rest"])
 def test_traces_without_the_extra(door: str, runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 8: whoever wants traces and lacks the extra is told at the start what to install; nobody else needs it."""
+    """Issue 8: with traces but without the extra, the start fails with what to install; without traces nobody needs it."""
     monkeypatch.setitem(sys.modules, "frontends.tracing", None)
     monkeypatch.setenv("STANZAQ_HTTP_ANONYMOUS", "a@x")
     assert runner.invoke(app, ["serve", door, "--check"]).exit_code == 0

@@ -1,4 +1,4 @@
-"""What nodes of a cluster say of it, and whom of them to believe."""
+"""What nodes of a cluster report, and which of them to believe."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ HANGS = "hangs"
 
 
 class Told:
-    """A node that answers what it is told, and notes that it was let go."""
+    """A node that answers as told, and records that it was closed."""
 
     def __init__(self, answer: Any) -> None:  # noqa: ANN401  (what Redis answers)
         """Take the answer: a fault is raised."""
@@ -42,7 +42,7 @@ class Told:
 
 
 class Met:
-    """A cluster of which a test says what each node answers; seeds are A and B."""
+    """A cluster whose nodes answer as a test says; seeds are A and B."""
 
     def __init__(self, **answers: Any) -> None:  # noqa: ANN401  (what Redis answers)
         """Take the answers by host."""
@@ -61,14 +61,14 @@ class Met:
     "other", [Unsent("dead"), (ILL, SLOTS[:1]), (ResponseError("ERR"), ResponseError("ERR")), HANGS], ids=str
 )
 async def test_one_that_knows(other: object) -> None:
-    """One node that finds the cluster well is enough; who says no host means the one that was asked."""
+    """One node that finds the cluster well is enough; without a host it means itself."""
     met = Met(a=other, b=(WELL, SLOTS))
     async with asyncio.timeout(20):
         assert await met.cluster.find() == FOUND
 
 
 async def test_all_are_asked_again() -> None:
-    """Whoever was in the last answer is asked as well: all seeds may be gone by then."""
+    """Nodes of the last answer are asked as well: all seeds may be gone by then."""
     met = Met(b=(WELL, SLOTS))
     await met.cluster.find()
     met.answers = {"c": (WELL, SLOTS[:1])}
@@ -88,6 +88,6 @@ async def test_all_are_asked_again() -> None:
     ids=["ill", "none"],
 )
 async def test_nobody_knows(answer: object, why: str) -> None:
-    """A cluster that is down, or none, is told as such."""
+    """A cluster that is down, or none, is reported as such."""
     with pytest.raises(CoreUnavailable, match=why):
         await Met(a=answer, b=answer).cluster.find()

@@ -28,7 +28,7 @@ def test_comes_back_as_it_was(envelope: Envelope) -> None:
 
 
 def test_costs_five_bytes() -> None:
-    """An XML payload of 200 bytes is stored in 205: nothing is spelled out that nearly every item has."""
+    """An XML payload of 200 bytes is stored in 205: common values are not spelled out."""
     assert len(codec.pack(Envelope(b"x" * 200))) == 205
 
 
@@ -61,7 +61,7 @@ def test_costs_five_bytes() -> None:
     ],
 )
 def test_refuses_what_it_never_wrote(fields: object) -> None:
-    """Wrong types, missing or extra fields and versions to come are corrupt records, never half-read ones."""
+    """Wrong types, missing or extra fields and later versions are corrupt records, never half-read ones."""
     with pytest.raises(CorruptRecord):
         codec.unpack(msgpack.packb(fields))
 
@@ -78,7 +78,7 @@ def test_refuses_pieces_and_leftovers(envelope: Envelope, data: st.DataObject) -
 
 @given(st.binary(max_size=200))
 def test_random_bytes_never_surprise(record: bytes) -> None:
-    """Whatever stands in Redis, reading it gives an envelope or says that the record is corrupt."""
+    """Any bytes in Redis are read as an envelope or reported as corrupt."""
     with suppress(CorruptRecord):
         assert isinstance(codec.unpack(record), Envelope)
 

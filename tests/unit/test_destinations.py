@@ -1,4 +1,4 @@
-"""Wildcards over the tree that the slashes in names make (R12, RX4)."""
+"""Wildcards over the tree of names with slashes (R12, RX4)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Options as they are typed at a shell."""
+"""Options as typed at a shell."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_names() -> None:
     ],
 )
 def test_wrong(words: list[str], said: str) -> None:
-    """What cannot be taken is named."""
+    """A wrong option is named."""
     with pytest.raises(fields.Unreadable) as fault:
         fields.read(words)
     assert str(fault.value) == said

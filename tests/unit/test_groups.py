@@ -1,4 +1,4 @@
-"""Groups: partitions are spread evenly, with few moves, and the same by whoever computes it."""
+"""Groups: partitions are assigned evenly, with few moves, and the same by every frontend."""
 
 from collections import Counter
 
@@ -15,13 +15,13 @@ holders = st.dictionaries(st.integers(0, 30), st.none() | st.sampled_from((*NAME
 
 @given(most=members, held=holders)
 def test_spread(most: dict[str, int], held: dict[int, str | None]) -> None:
-    """E10, EX19: one owner each, within what each can have, as even as that allows, and with as few moves as it takes."""
+    """E10, EX19: one owner each, within each member's limit, as even as that allows, and with the fewest moves."""
     after = spread(most, held)
     sizes = Counter(after.values())
     assert len(after) == min(len(held), sum(most.values()))
     assert set(after) <= set(held) and set(after.values()) <= set(most)
     assert all(sizes[name] <= most[name] for name in most)
-    # Whoever has less than another by more than one can have no more.
+    # A member with over one less than another is at its limit.
     assert all(sizes[a] >= sizes[b] - 1 or sizes[a] == most[a] for a in most for b in most)
     had = Counter(holder for holder in held.values() if holder in most)
     kept = sum(held[number] == name for number, name in after.items())
@@ -37,7 +37,7 @@ def test_the_same_by_all(most: dict[str, int], held: dict[int, str | None], orde
 
 @given(most=st.dictionaries(st.sampled_from(NAMES), st.just(40), min_size=2), count=st.integers(1, 30))
 def test_few_moves(most: dict[str, int], count: int) -> None:
-    """When one member comes or goes, no more partitions move than it gains or leaves behind."""
+    """When one member comes or goes, no more partitions move than it gains or leaves."""
     everyone = spread(most, dict.fromkeys(range(count)))
     fewer = dict(list(most.items())[1:])
     gone = next(iter(most))
@@ -49,7 +49,7 @@ def test_few_moves(most: dict[str, int], count: int) -> None:
 
 @given(credit=st.integers(1, 1000), count=st.integers(1, 1024))
 def test_share(credit: int, count: int) -> None:
-    """Guarantee 3: the parts never come to more than the whole, and each is worth something."""
+    """Guarantee 3: the parts never exceed the whole, and each is above zero."""
     each = share(credit, count)
     assert each >= 1
     assert each * min(credit, count) <= credit

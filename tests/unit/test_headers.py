@@ -1,4 +1,4 @@
-"""Headers that a publisher gives its item: which there may be."""
+"""Headers of a publisher's item: which are allowed."""
 
 from collections.abc import Iterable
 
@@ -31,7 +31,7 @@ def test_as_they_are() -> None:
     ],
 )
 def test_refused(said: Iterable[tuple[str, str]], why: str) -> None:
-    """P14, H6: a name that is none, comes twice or is the service's own, and too many of them; the reason names which."""
+    """P14, H6: an invalid name, one twice or one of the service's own, and too many are refused by name."""
     with pytest.raises(MalformedRequest) as refused:
         headers.named(said)
     assert refused.value.problem is Problem.PAYLOAD_INVALID and refused.value.detail and why in refused.value.detail

@@ -33,13 +33,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def reasons() -> list[str]:
-    """Give the reasons why the frontend is not ready: none yet."""
+    """Return the list of reasons why the frontend is not ready, empty so far."""
     return []
 
 
 @pytest.fixture
 def health(clock: Clock, reasons: list[str]) -> Health:
-    """Give a health with one counter."""
+    """Return a health with one counter."""
     registry = CollectorRegistry()
     Counter("published", "Items published.", registry=registry).inc(3)
     return Health(lambda: reasons, registry, _STALE_SECONDS, clock)
@@ -47,7 +47,7 @@ def health(clock: Clock, reasons: list[str]) -> Health:
 
 @pytest.fixture
 def port(health: Health) -> Iterator[int]:
-    """Give the port of a server of it."""
+    """Return the port of its server."""
     server = HealthServer(health, "127.0.0.1", 0)
     yield server.port
     server.stop()
@@ -63,7 +63,7 @@ def _get(port: int, path: str) -> tuple[int, str]:
 
 
 def test_well(port: int) -> None:
-    """A frontend whose loop turns and that has no reason against it is alive and ready."""
+    """A frontend whose loop turns, without reasons against it, is alive and ready."""
     assert _get(port, "/livez") == (200, "ok\n")
     assert _get(port, "/readyz?verbose") == (200, "ok\n")
 
@@ -99,7 +99,7 @@ def test_unknown_path(port: int) -> None:
 
 
 def test_asked(port: int, reasons: list[str]) -> None:
-    """Whoever asks a frontend hears whether it is ready, why it is not, or that nobody is there."""
+    """A probe reports that a frontend is ready, why it is not, or that nobody listens."""
     assert ask("127.0.0.1", port) == (True, "ok")
     reasons.append("Redis does not answer")
     assert ask("127.0.0.1", port) == (False, "Redis does not answer")

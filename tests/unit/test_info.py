@@ -1,4 +1,4 @@
-"""What INFO says, as names and values."""
+"""Redis's INFO, as names and values."""
 
 from broker.redis_core.info import read_info
 

@@ -1,4 +1,4 @@
-"""The journal's schema is the contract of whoever reads journals."""
+"""The journal's schema, the contract of its readers."""
 
 from fnmatch import fnmatchcase
 
@@ -20,7 +20,7 @@ def test_fields_are_distinct_and_told() -> None:
 
 
 def test_kinds() -> None:
-    """Design §5: an attempt ends in one of five ways; an item without one perishes."""
+    """Design §5: an attempt ends in one of five ways; an item without one expires."""
     assert [kind.value for kind in Kind] == [
         "acknowledged",
         "released",
@@ -41,7 +41,7 @@ PLACES = st.builds(
 
 @given(PLACES, st.sampled_from([key.name for key in keys.TABLE if key.holder == "partition"]))
 def test_whose_key_it_is(partition: Partition, name: str) -> None:
-    """A partition's key says whose it is, as the table of keys writes it; `str` writes the same and is read again."""
+    """A partition's key names its holder, as the table of keys writes it; `str` writes the same, and it is read back."""
     place = place_of(keys.of_partition(name, partition))
     assert place == (partition.node, partition.incarnation, partition.number)
     assert str(place) == str(partition) and Place.parse(str(partition)) == place
@@ -68,7 +68,7 @@ _LINE = "f1 9 7 2 4503599627370495 1700000000000-3 1700000000100 205 9 w@x/é é
 
 
 def test_record() -> None:
-    """What a script wrote is read as the fields say, whatever stands in a resource or an item's id."""
+    """A script's record is read as the fields say, with any resource or item id."""
     stored = dict(zip(STORED, ("released", "1700000000200", _LINE, "disk full"), strict=True))
     read = record({name.encode(): value.encode() for name, value in stored.items()})
     assert list(read) == [field.name for field in FIELDS]
@@ -93,7 +93,7 @@ def test_record() -> None:
     ["", "f1 9 7", _LINE.replace("205", "many"), _LINE.replace(" 9 w@x", " 8 w@x"), _LINE.replace(" 9 w", " 99 w")],
 )
 def test_no_record(line: str) -> None:
-    """What no script has written is a fault, not a record of nothing."""
+    """Anything else is a fault, not an empty record."""
     stored = {"type": "released", "closed": "1700000000200", "lock": line, "reason": ""}
     with pytest.raises(ValueError, match=r"unpack|invalid literal|not as long"):
         record({name.encode(): value.encode() for name, value in stored.items()})

@@ -18,7 +18,7 @@ def test_table() -> None:
 
 
 def test_names() -> None:
-    """Design §3: keys are readable and say what they belong to."""
+    """Design §3: keys are readable and name their holder."""
     assert keys.of_partition("log", Partition("my jobs", "ab12")) == "sq:{my%20jobs@ab12/0}:log"
     assert keys.of_node("options", "a{b}%") == "sq:{a%7Bb%7D%25}:options"
     assert keys.of_jid("created_nodes", "alice@x") == "sq:{jid:alice@x}:created_nodes"
@@ -28,7 +28,7 @@ def test_names() -> None:
 
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_any_name_is_safe(one: str, other: str) -> None:
-    """X6: whatever a node is called, its keys have one hash tag of their own and nobody else's."""
+    """X6: whatever a node is called, its keys have one hash tag of their own."""
     name = keys.of_node("options", one)
     tag = name[name.index("{") + 1 : name.index("}")]
     assert tag and name == f"sq:{{{tag}}}:options"
@@ -37,7 +37,7 @@ def test_any_name_is_safe(one: str, other: str) -> None:
 
 
 def test_unknown_names() -> None:
-    """A name that the table does not have is refused, whatever it is to be a key of: after a rename nobody reads old keys."""
+    """A name that the table does not have is refused, for every holder: after a rename nobody reads old keys."""
     partition = Partition("jobs", "ab12")
     for asked in (
         lambda: keys.of_partition("parked", partition),

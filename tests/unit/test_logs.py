@@ -1,4 +1,4 @@
-"""Logs: what the project writes and what libraries write come out the same way."""
+"""Logs: the project's and libraries' records have the same form."""
 
 import json
 import subprocess
@@ -89,7 +89,7 @@ def test_console() -> None:
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_nothing_that_is_secret(as_json: bool) -> None:  # noqa: FBT001  (a parameter)
-    """A traceback has no values of variables and no text that quotes what could not be read; no secret is ever written."""
+    """A traceback has no values of variables and no text that quotes unreadable data; no secret is ever written."""
     text = "\n".join(_lines(as_json=as_json, program=_LEAKS))
     assert (
         "ConnectionError" in text
@@ -101,7 +101,7 @@ def test_nothing_that_is_secret(as_json: bool) -> None:  # noqa: FBT001  (a para
 
 
 def test_a_flood() -> None:
-    """Of one event there are so many lines a second, fewer of one subscriber; the next line says how many were left out."""
+    """One event has a bounded number of lines a second, fewer for one subscriber; the next line counts those left out."""
     lines = [json.loads(line) for line in _lines(as_json=True, program=_FLOOD)]
     assert sum(line.get("subscriber") == "mallory@x/a" for line in lines) == 5
     refused = [line for line in lines if line["event"] == "refused"]

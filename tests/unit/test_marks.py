@@ -1,10 +1,10 @@
-"""Sent marks: how far deliveries have surely come."""
+"""Sent marks: the deliveries that the XMPP server has surely read."""
 
 from broker.redis_core.partitions.send_marks import READ_SECONDS, SendMarks
 
 
 def test_what_was_just_flushed_is_not_sent() -> None:
-    """A delivery counts as sent only when it was out of the process one look, at least a second, ago (guarantee 4)."""
+    """A delivery counts as sent only when it had left the process one look, at least a second, before (guarantee 4)."""
     marks = SendMarks()
     marks.received = 5
     marks.flushed(10.0, closing=False)
@@ -19,7 +19,7 @@ def test_what_was_just_flushed_is_not_sent() -> None:
 
 
 def test_a_stream_closed_in_order_is_read_to_its_end() -> None:
-    """Before an orderly close all that is written counts as sent at once."""
+    """Before an orderly close all written deliveries count as sent at once."""
     marks = SendMarks()
     marks.received = 5
     marks.flushed(10.0, closing=True)
@@ -28,7 +28,7 @@ def test_a_stream_closed_in_order_is_read_to_its_end() -> None:
 
 
 def test_redis_is_told_once() -> None:
-    """A mark is told once, and again after a call whose outcome is unknown."""
+    """A mark is stored once, and again after a call whose outcome is unknown."""
     marks = SendMarks()
     marks.received = 5
     assert marks.report() is None

@@ -1,4 +1,4 @@
-"""Which command goes to which master, in which order, and what is sent again: over masters that answer as they are told."""
+"""Which command goes to which master, in which order, and what is sent again: with masters that answer as told."""
 
 import asyncio
 import math
@@ -31,13 +31,13 @@ LOW, HIGH, LOW_TOO = "sq:{7}:x", "sq:{1}:x", "sq:{3}:x"
 
 
 def test_the_keys() -> None:
-    """The keys of these tests are where the tests need them, by a computation that is Redis's own."""
+    """The keys of these tests are in the right slots, by Redis's own computation."""
     assert [key_slot(key.encode()) > LAST // 2 for key in (LOW, HIGH, LOW_TOO)] == [False, True, False]
     assert key_slot(LOW.encode()) != key_slot(LOW_TOO.encode())
 
 
 class Told:
-    """A master that answers what it is told, else `ok` and the command, and notes what it was sent."""
+    """A master that answers as told, else `ok` and the command, and records what it was sent."""
 
     def __init__(self) -> None:
         """Begin with nothing heard."""
@@ -56,7 +56,7 @@ class Told:
         return replies
 
     async def retire(self) -> None:
-        """Note that nobody needs it any more."""
+        """Record that nobody needs it any more."""
         self.retired = True
 
     async def close(self) -> None:
@@ -65,18 +65,18 @@ class Told:
 
 
 class Nodes:
-    """Who knows them: slots in the lower half are A's and the others B's, unless a test says otherwise."""
+    """The map: slots in the lower half are A's and the others B's, unless a test says otherwise."""
 
     fresh_seconds = math.inf
 
     def __init__(self) -> None:
-        """Make all three, of which C serves nothing."""
+        """Make all three; C serves nothing."""
         self.told = {address: Told() for address in (A, B, C)}
         self.found: Found | CoreUnavailable = [(0, LAST // 2, A), (LAST // 2 + 1, LAST, B)]
         self.asked = 0
 
     async def find(self) -> Found:
-        """Say what is found, and count."""
+        """Return what is found, and count."""
         self.asked += 1
         if isinstance(self.found, CoreUnavailable):
             raise self.found
@@ -98,7 +98,7 @@ def nodes() -> Nodes:
 
 @pytest.fixture
 def masters(nodes: Nodes) -> ClusterRouter:
-    """Give the masters as those nodes know them; whoever is refused tries for a fifth of a second."""
+    """Return the masters by those nodes; refused commands are tried for a fifth of a second."""
     return ClusterRouter(nodes, 0.2)
 
 
@@ -118,13 +118,13 @@ def failing(*errors: Exception | None) -> Callable[[str], Any]:
 
 
 def test_slots() -> None:
-    """The first key of a script decides, else the word after the command; what has no key has one place all the same."""
+    """The first key of a script decides, else the word after the command; without a key there is one fixed master."""
     assert slot_of(("CALL", "publish", 2, "a{x}", "b{x}", "arg")) == key_slot(b"x") == slot_of(("GET", "x"))
     assert slot_of(("TIME",)) == 0
 
 
 async def test_one_round_trip_each(nodes: Nodes, masters: ClusterRouter) -> None:
-    """Each master hears once, its commands in their order, and the replies stand where the commands stood."""
+    """Each master gets its commands once, in order, and the replies are in the order of the commands."""
     lines = [get(LOW, "1"), get(HIGH, "2"), get(LOW_TOO, "3"), get(HIGH, "4")]
     assert await masters.send(lines) == [f"ok {word} {key}" for word, key in lines]
     assert nodes.told[A].heard == [[f"1 {LOW}", f"3 {LOW_TOO}"]]
@@ -133,7 +133,7 @@ async def test_one_round_trip_each(nodes: Nodes, masters: ClusterRouter) -> None
 
 
 async def test_everywhere(nodes: Nodes, masters: ClusterRouter) -> None:
-    """Each master that serves a slot is asked once and told by its address; with none known, why that is so is told."""
+    """Each master that serves a slot is asked once and named by its address; with none known, the reason is reported."""
     known, nodes.found = nodes.found, CoreUnavailable("nobody")
     with pytest.raises(Unsent, match=r"^no Redis serves this slot now: nobody$"):
         await masters.everywhere(("INFO", "memory"))
@@ -143,7 +143,7 @@ async def test_everywhere(nodes: Nodes, masters: ClusterRouter) -> None:
 
 
 async def test_moved(nodes: Nodes, masters: ClusterRouter) -> None:
-    """MOVED is followed at once with just what was refused; the map is learnt anew, and who left it is let go."""
+    """MOVED is followed at once for the refused commands; the map is read again, and masters that left are closed."""
     await masters.send([get(LOW), get(HIGH)])
     nodes.told[A].answers.append(failing(None, MovedError(f"{key_slot(LOW.encode())} c:1")))
     nodes.found = [(0, LAST // 2, C), (LAST // 2 + 1, LAST, B)]
@@ -156,7 +156,7 @@ async def test_moved(nodes: Nodes, masters: ClusterRouter) -> None:
 
 
 async def test_asked_this_once(nodes: Nodes, masters: ClusterRouter) -> None:
-    """ASK is followed with ASKING before the command, this once, and changes nothing that is known."""
+    """ASK is followed with ASKING before the command, this once, and changes nothing in the map."""
     nodes.told[A].answers.append(failing(AskError(f"{key_slot(LOW.encode())} c:1")))
     assert await masters.send([get(LOW)]) == [f"ok GET {LOW}"]
     assert nodes.told[C].heard == [["ASKING", f"GET {LOW}"]]
@@ -170,14 +170,14 @@ async def test_asked_this_once(nodes: Nodes, masters: ClusterRouter) -> None:
     ids=lambda refusal: type(refusal).__name__,
 )
 async def test_refused_for_now(nodes: Nodes, masters: ClusterRouter, refusal: Exception) -> None:
-    """What is refused for now is sent again until it is served."""
+    """A temporarily refused command is sent again until it is served."""
     nodes.told[A].answers = deque(failing(refusal) for _ in range(3))
     assert await masters.send([get(LOW), get(HIGH)]) == [f"ok GET {LOW}", f"ok GET {HIGH}"]
     assert len(nodes.told[A].heard) == 4 and len(nodes.told[B].heard) == 1
 
 
 async def test_asked_again_after_a_while(nodes: Nodes, masters: ClusterRouter) -> None:
-    """Who has to be asked again and again is asked in passing: nobody waits for the answer."""
+    """A map that must be read again and again is read in the background: nobody waits for it."""
     nodes.fresh_seconds = 0
     await masters.send([get(LOW)])
     nodes.found = [(0, LAST, C)]
@@ -188,7 +188,7 @@ async def test_asked_again_after_a_while(nodes: Nodes, masters: ClusterRouter) -
 
 
 async def test_refused_to_the_end(nodes: Nodes, masters: ClusterRouter) -> None:
-    """When all is refused until the time is up, nothing has run and that is said; what another master did stands."""
+    """When all is refused until the time is up, nothing has run and this is reported; another master's results stay."""
     nodes.told[A].answers = deque(failing(ClusterDownError("x", status_code="CLUSTERDOWN")) for _ in range(99))
     with pytest.raises(Unsent, match="CLUSTERDOWN"):
         await masters.send([get(LOW)])
@@ -197,7 +197,7 @@ async def test_refused_to_the_end(nodes: Nodes, masters: ClusterRouter) -> None:
 
 
 async def test_never_twice(nodes: Nodes, masters: ClusterRouter) -> None:
-    """What may have run is not sent again, whatever became of the rest: it is one round trip and may be known by its loss."""
+    """A command that may have run is not sent again, whatever became of the rest: it is one round trip that may be lost."""
     nodes.told[A].answers.append(failing(CoreUnavailable("cut", Problem.TIMED_OUT)))
     nodes.told[B].answers.append(failing(TryAgainError("x")))
     with pytest.raises(CoreUnavailable, match="cut") as raised:
@@ -207,7 +207,7 @@ async def test_never_twice(nodes: Nodes, masters: ClusterRouter) -> None:
 
 
 async def test_a_defect_is_no_refusal(nodes: Nodes, masters: ClusterRouter) -> None:
-    """A script that failed, or found no memory, is not sent again."""
+    """A script that failed, or had no memory, is not sent again."""
     errors = ResponseError("ERR x"), OutOfMemoryError("x")
     nodes.told[A].answers.append(failing(*errors))
     assert await masters.send([get(LOW), get(LOW)]) == [*errors]
@@ -215,7 +215,7 @@ async def test_a_defect_is_no_refusal(nodes: Nodes, masters: ClusterRouter) -> N
 
 
 async def test_order_within_a_slot(nodes: Nodes, masters: ClusterRouter) -> None:
-    """What a later command of its slot has overtaken stays refused; what comes after that one is sent again, in order."""
+    """A command overtaken by a later one of its slot stays refused; commands after that one are sent again, in order."""
     nodes.told[A].answers.append(failing(TryAgainError("x"), None, TryAgainError("x"), None, TryAgainError("x")))
     lines = [get(LOW, "1"), get(LOW, "2"), get(LOW, "3"), get(LOW_TOO, "4"), get(LOW, "5")]
     overtaken, *others = await masters.send(lines)
@@ -235,7 +235,7 @@ async def test_one_way_at_a_time(nodes: Nodes, masters: ClusterRouter) -> None:
 
 
 async def test_nobody_known(nodes: Nodes, masters: ClusterRouter) -> None:
-    """Without anybody who knows, nothing was sent; as soon as somebody does, all goes on."""
+    """Without any known node nothing was sent; when one answers, all continue."""
     nodes.found = CoreUnavailable("nobody")
     with pytest.raises(Unsent, match="no Redis serves"):
         await masters.send([get(LOW)])
@@ -245,7 +245,7 @@ async def test_nobody_known(nodes: Nodes, masters: ClusterRouter) -> None:
 
 
 async def test_what_was_known_still_serves(nodes: Nodes, masters: ClusterRouter) -> None:
-    """While nobody can say who serves what, calls go by what was known: half of a cluster may work."""
+    """While no node can give the map, the last known one is used: half of a cluster may work."""
     await masters.send([get(LOW), get(HIGH)])
     nodes.found = CoreUnavailable("nobody")
     nodes.told[A].answers = deque(failing(Unsent("x")) for _ in range(99))

@@ -1,4 +1,4 @@
-"""Metrics: what is told of several Redis masters."""
+"""Metrics of several Redis masters."""
 
 from broker.redis_core.metrics import Metrics
 
@@ -15,7 +15,7 @@ def _gauges(*reports: bytes) -> tuple[float | None, float | None]:
 
 
 def test_fullest_master() -> None:
-    """Of several masters the one that is nearest to its limit is told of: it is the first to refuse a publish."""
+    """The reported master is the one nearest to its limit: it is the first to refuse a publish."""
     assert _gauges(_report(500, 10_000), _report(90, 100), _report(700, 1000)) == (90, 100)
 
 
@@ -25,5 +25,5 @@ def test_no_limits() -> None:
 
 
 def test_says_nothing() -> None:
-    """What speaks Redis and tells no memory is no reason to fail."""
+    """A server that reports no memory is no reason to fail."""
     assert _gauges(b"# Memory\r\n") == (0, 0)

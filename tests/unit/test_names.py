@@ -17,7 +17,7 @@ def test_jids() -> None:
 
 
 def test_typed_jids() -> None:
-    """Servers stamp all but the resource in lower case; a person need not."""
+    """Servers lower the case of all but the resource; a person need not."""
     assert prepared(" Alice@Example.ORG/Home ") == "alice@example.org/Home"
 
 
@@ -30,7 +30,7 @@ def test_partitions_are_read_back(node: str, incarnation: str, number: int) -> N
 
 @pytest.mark.parametrize("text", ["", "a", "a/0", "a@b", "@b/0", "a@/0", "a@b/x"])
 def test_what_is_no_partition(text: str) -> None:
-    """A peer may send anything as the name of a partition: it is a ValueError."""
+    """A peer may send anything as the name of a partition: an invalid one is a ValueError."""
     with pytest.raises(ValueError):  # noqa: PT011  (two places raise it, in words of their own)
         Partition.parse(text)
 
@@ -53,7 +53,7 @@ def test_what_is_no_jid(text: str) -> None:
 
 
 def test_printable() -> None:
-    """P33: a name has no character that controls, formats or separates, whatever version of Unicode a frontend knows."""
+    """P33: a name has no character that controls, formats or separates, whatever version of Unicode a frontend has."""
     refused = {code for code in range(sys.maxunicode + 1) if not is_printable(chr(code))}
     kinds = {unicodedata.category(chr(code)) for code in refused}
     assert kinds <= {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp", "Cn"} and not is_printable("a\ud800") and is_printable("")

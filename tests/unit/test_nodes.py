@@ -35,14 +35,14 @@ configs = st.builds(
 
 @given(configs)
 def test_stored_and_restored(config: NodeConfig) -> None:
-    """What is stored reads back the same; only what differs from the default is stored."""
+    """Stored values are read back; only those that differ from the default are stored."""
     assert restored(stored(config)) == config
     assert stored(NodeConfig()) == {}
 
 
 @given(configs)
 def test_a_form_sent_back_changes_nothing(config: NodeConfig) -> None:
-    """P23: every field is shown as it is in force, and submitting the form as shown is no change."""
+    """P23: every field is shown with its present value, and submitting the form as shown is no change."""
     again = configured(config, {name: (value,) for name, value in shown("n", config).items()})
     assert shown("n", again) == shown("n", config)
 
@@ -73,7 +73,7 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
     ],
 )
 def test_refused(name: str, values: tuple[str, ...], problem: Problem) -> None:
-    """P5, P23, PX3, PX5, QX13: what a queue cannot be is refused with the field's name."""
+    """P5, P23, PX3, PX5, QX13: options that a queue cannot have are refused with the field's name."""
     with pytest.raises(MalformedRequest) as refused:
         configured(NodeConfig(), {name: values})
     assert refused.value.problem is problem and (name.split("#")[1] in str(refused.value) or "queueing" in name)
@@ -89,7 +89,7 @@ def test_accepted() -> None:
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.choices], ids=lambda option: option.name)
 def test_a_refusal_names_the_choices(option: Option) -> None:
-    """P23: who has chosen none of them reads which there are."""
+    """P23: a wrong choice is refused with the possible ones."""
     with pytest.raises(MalformedRequest) as refused:
         configured(NodeConfig(), {option.name: ("none of them",)})
     assert option.name in refused.value.detail and ", ".join(option.choices) in refused.value.detail
@@ -98,7 +98,7 @@ def test_a_refusal_names_the_choices(option: Option) -> None:
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 @pytest.mark.parametrize("values", [("\0" * 5_000,), ("-1" + "0" * 5_000,), ("a", "b")])
 def test_a_refusal_names_its_field(option: Option, values: tuple[str, ...]) -> None:
-    """P23: whatever is out of its range, no field fits it, and the sentence says which it is."""
+    """P23: a value out of range is refused with the field's name."""
     for name in (option.name, *option.aliases):
         with pytest.raises(MalformedRequest) as refused:
             configured(NodeConfig(), {name: values})
@@ -106,7 +106,7 @@ def test_a_refusal_names_its_field(option: Option, values: tuple[str, ...]) -> N
 
 
 def test_partitions_are_never_fewer() -> None:
-    """E5: the reason is told."""
+    """E5: the reason is given."""
     with pytest.raises(MalformedRequest, match="stanzaq#partitions: the node has 4 already") as refused:
         configured(NodeConfig(partitions=4), {"stanzaq#partitions": ("3",)})
     assert refused.value.problem is Problem.NOT_ACCEPTABLE
@@ -114,7 +114,7 @@ def test_partitions_are_never_fewer() -> None:
 
 @given(configs)
 def test_preconditions(config: NodeConfig) -> None:
-    """P18: a node as it is shown meets what is shown of it."""
+    """P18: a node meets its own shown values."""
     record = NodeRecord("n", "i", 1, config)
     assert unmet(record, {name: (value,) for name, value in shown("n", config).items()}) is None
     assert unmet(record, {name: (value,) for name, value in FORCED.items()}) is None
@@ -131,7 +131,7 @@ def test_preconditions(config: NodeConfig) -> None:
     ],
 )
 def test_unmet_preconditions(name: str, value: str) -> None:
-    """P18: what a node is not is named."""
+    """P18: an unmet precondition is named."""
     record = NodeRecord("n", "i", 1, NodeConfig(partitions=2))
     assert unmet(record, {"stanzaq#ordered": ("0",), "pubsub#deliver_payloads": ("1",), name: (value,)}) == name
 
@@ -141,13 +141,13 @@ def test_unmet_preconditions(name: str, value: str) -> None:
     [("pubsub#nothing", ("1",)), ("pubsub#access_model", ("roster",)), ("stanzaq#lock_seconds", ("30", "30"))],
 )
 def test_preconditions_that_nothing_meets(name: str, values: tuple[str, ...]) -> None:
-    """P18: a field that no node has is refused, and so is a value that it cannot have."""
+    """P18: an unknown field is refused, and so is an impossible value."""
     with pytest.raises(MalformedRequest, match=name):
         unmet(NodeRecord("n", "i", 1, NodeConfig()), {name: values})
 
 
 def test_affiliations() -> None:
-    """P2: who has none is told so; an administrator owns every node, and nothing else of its record changes."""
+    """P2: a JID without an affiliation gets none; an administrator owns every node, and nothing else of its record changes."""
     alice, bob = Jid("alice@example.org"), Jid("bob@example.org")
     record = NodeRecord("n", "i", 1, NodeConfig(), {alice: Affiliation.MEMBER, bob: Affiliation.OUTCAST})
     assert (record.affiliation(alice), record.affiliation(Jid("x@y"))) == (Affiliation.MEMBER, Affiliation.NONE)
@@ -157,7 +157,7 @@ def test_affiliations() -> None:
 
 
 def test_a_log_keeps_what_it_is_told() -> None:
-    """XEP-0060 §7.1.2: a log without any retention keeps `max_items`, a queue nothing; what is set counts for both."""
+    """XEP-0060 §7.1.2: a log without any retention keeps `max_items`, a queue nothing; set options count for both."""
     assert NodeConfig(max_items=7).keep_items == 0
     assert NodeConfig(max_items=7, queueing=False).keep_items == 7
     assert NodeConfig(max_items=7, queueing=False, retention_seconds=60).keep_items == 0
@@ -186,7 +186,7 @@ def test_dead_letters_of_long_names(name: str, size: int) -> None:
 
 
 def test_dead_letters_of_the_longest_name() -> None:
-    """Where they are must not change: they would be lost to who looks for them."""
+    """The name must not change: existing dead letters would not be found."""
     dead = NodeConfig().dead_letters_of("é" + "n" * 1_021)
     assert dead == "é" + "n" * 999 + "~5de0cd8e0e86d6e1/dead"
 
@@ -202,7 +202,7 @@ def test_dead_letters_of_the_longest_name() -> None:
     ],
 )
 def test_destinations(names: tuple[str, ...], kept: str) -> None:
-    """R12: what is said twice counts once, and nothing does not count; 32 are taken, of up to 1023 bytes each."""
+    """R12: duplicates count once, and empty ones not; 32 are accepted, of up to 1023 bytes each."""
     changed = configured(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
     assert changed.destinations == kept
 

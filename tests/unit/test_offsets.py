@@ -1,4 +1,4 @@
-"""Offsets: texts in the order of the log, of one partition of one life of a node (E17, E18, EX6)."""
+"""Offsets: texts in the order of the log, of one partition of one incarnation of a node (E17, E18, EX6)."""
 
 import pytest
 from hypothesis import given
@@ -34,7 +34,7 @@ def test_order(one: tuple[int, int], other: tuple[int, int]) -> None:
     "there", [Partition("jobs", "8e71964d", 4), Partition("jobs", "8e71964e", 3), Partition("job", "8e71964d", 3)]
 )
 def test_of_another(there: Partition) -> None:
-    """E17: the offset of another partition, of an earlier life of the node, or of another node is not found here."""
+    """E17: the offset of another partition, of an earlier incarnation, or of another node is not found here."""
     with pytest.raises(MalformedRequest) as refused:
         offsets.read(offsets.written(there, "5-0"), HERE)
     assert refused.value.problem is Problem.OFFSET_NOT_FOUND and refused.value.detail
@@ -42,7 +42,7 @@ def test_of_another(there: Partition) -> None:
 
 @pytest.mark.parametrize("position", [f"{2**64}-0", f"0-{2**64}"])
 def test_beyond_any_position(position: str) -> None:
-    """E17: what no position can be is not found, though it has the right check; Redis would take it for an error of ours."""
+    """E17: an impossible position is not found, though it has the right check; Redis would report an error of ours."""
     with pytest.raises(MalformedRequest) as refused:
         offsets.read(offsets.written(HERE, position), HERE)
     assert refused.value.problem is Problem.OFFSET_NOT_FOUND and "future" in refused.value.detail
@@ -62,7 +62,7 @@ def test_made_up() -> None:
              "0" * 10_000_000, ">>" + "0" * 50]
 )  # fmt: skip
 def test_garbage(text: str) -> None:
-    """What is no offset by its form is no offset, however long."""
+    """A malformed offset is refused, however long."""
     with pytest.raises(MalformedRequest) as refused:
         offsets.spelled(text, HERE)
     assert refused.value.problem is Problem.OFFSET_INVALID and refused.value.detail.startswith(
@@ -71,7 +71,7 @@ def test_garbage(text: str) -> None:
 
 
 def test_starts() -> None:
-    """E20, EX4, EX9: words and times as they are; an offset alone is from it on, after > what comes after it."""
+    """E20, EX4, EX9: words and times as they are; an offset alone is inclusive, after `>` exclusive."""
     offset = offsets.written(HERE, "5-7")
     assert [offsets.spelled(start, HERE) for start in ("@earliest", "@latest", "0015", offset, f">{offset}")] == [
         "@earliest", "@latest", "t15", "=5-7", ">5-7"
@@ -79,7 +79,7 @@ def test_starts() -> None:
 
 
 def test_the_partition_of_a_start() -> None:
-    """An offset tells which partition it is of, and nothing else does."""
+    """An offset names its partition, and no other start does."""
     offset = offsets.written(HERE, "5-7")
     assert [offsets.named(start) for start in (offset, f">{offset}", "@earliest", "@latest", "15")] == [
         3, 3, None, None, None

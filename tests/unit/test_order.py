@@ -20,11 +20,11 @@ from tests.order import DURATIONS, scope
     ],
 )
 def test_scope(name: str, found: str) -> None:
-    """A module is one, and so is what needs the same dear servers."""
+    """A module is one scope, and so are tests that need the same slow servers."""
     assert scope(name) == found
 
 
 def test_durations() -> None:
-    """None was measured of a module that is not there any more; `make durations` measures anew."""
+    """No durations are of removed modules; `make durations` measures again."""
     modules = {name for name in json.loads(DURATIONS.read_text()) if "/" in name}
     assert {name for name in modules if not (Path(__file__).parents[2] / name).is_file()} == set()

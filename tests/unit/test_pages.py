@@ -1,4 +1,4 @@
-"""Pages of a list that has an order: what each has, and that going through them finds everything once."""
+"""Pages of an ordered list: their contents, and that going through them finds everything once."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ PLACES = ["a", "b", "c", "d", "e"]
 
 
 def test_pages() -> None:
-    """XEP-0059 §2: forwards, backwards, the last one, by number, none at all, and past what has gone."""
+    """XEP-0059 §2: forwards, backwards, the last one, by number, none at all, and after a removed item."""
     for page, first, cut in (
         (Page(2), 0, "ab"),
         (Page(2, after="b"), 2, "cd"),
@@ -28,7 +28,7 @@ def test_pages() -> None:
 
 @given(st.sets(st.text(min_size=1)), st.integers(1, 4))
 def test_all_are_found(names: set[str], most: int) -> None:
-    """Each page begins where the one before has ended, in both directions."""
+    """Each page begins where the last has ended, in both directions."""
     places = sorted(names)
     forwards: list[str] = []
     backwards: list[str] = []

@@ -1,4 +1,4 @@
-"""What payloads are taken for: the one rule of all doors."""
+"""The type of a payload: the one rule of all doors."""
 
 from xml.etree import ElementTree as ET
 
@@ -16,7 +16,7 @@ IN_X = b"<a xmlns='urn:x'>"
     "content_type", ["", "text/plain", 'multipart/mixed; boundary="a b"', "application/vnd.x+json", XML, "text/xml"]
 )
 def test_types_stay(content_type: str) -> None:
-    """Issue 10: a type comes back as it was given, whatever is in the payload; none at all is bytes."""
+    """Issue 10: a type comes back as given, whatever is in the payload; without a type it is bytes."""
     for body in (b"x", b"<a/>", b"<a xmlns='urn:x'/>", b""):
         kept = payloads.kept(body, content_type, {"h": "v"})
         assert (payloads.kind(kept), kept.body) == (content_type or payloads.BYTES, body)
@@ -47,7 +47,7 @@ def _said(root: ET.Element) -> list[tuple[str, dict[str, str], str | None]]:
     ],
 )
 def test_elements(content_type: str, document: str, element: str) -> None:
-    """Issue 10: XML of every such type is the element that it is, also in the midst of another document."""
+    """Issue 10: XML of every such type is its element, also inside another document."""
     kept = payloads.kept(document.encode(), content_type, {})
     assert payloads.element(kept) == element.encode()
     there = ET.fromstring(f"<item xmlns='urn:other'>{element}</item>")[0]
@@ -77,7 +77,7 @@ def test_elements(content_type: str, document: str, element: str) -> None:
     ],
 )
 def test_what_is_no_element(content_type: str, document: bytes) -> None:
-    """Issue 10: what no stanza could hold, or is not well-formed, stays bytes of its type."""
+    """Issue 10: XML that no stanza could hold, or that is not well-formed, stays bytes of its type."""
     kept = payloads.kept(document, content_type, {})
     assert payloads.element(kept) is None and payloads.kind(kept) == content_type
 
@@ -87,7 +87,7 @@ def test_what_is_no_element(content_type: str, document: bytes) -> None:
     [IN_X * 250 + b"</a>" * 250, IN_X + b"<b/>" * 19_999 + b"</a>", IN_X + b"<b/>" + IN_X * 249 + b"</a>" * 250],
 )
 def test_the_largest_elements(document: bytes) -> None:
-    """Q31: 250 levels and 20 000 elements are still one that a stanza can hold."""
+    """Q31: an element of 250 levels and 20 000 elements still fits a stanza."""
     assert payloads.element(payloads.kept(document, XML, {})) == document
 
 
@@ -102,7 +102,7 @@ def test_the_largest_elements(document: bytes) -> None:
     ],
 )
 def test_json(content_type: str, json: bool) -> None:  # noqa: FBT001
-    """What is said to be JSON is so with any parameters."""
+    """A JSON type is recognised with any parameters."""
     assert payloads.is_json(payloads.kept(b"{}", content_type, {})) is json
 
 
@@ -124,12 +124,12 @@ def test_is_type(text: str, one: bool) -> None:  # noqa: FBT001
 
 @given(st.binary(max_size=40) | st.text("<>/a&;='\"x:mlns ?!-\n[]", max_size=40).map(str.encode))
 def test_any_document(body: bytes) -> None:
-    """Whatever is said to be XML is an element that stands in a stanza, or is none."""
+    """Any text of an XML type is an element that fits a stanza, or is none."""
     found = payloads.element(payloads.kept(body, XML, {}))
     assert found is None or len(ET.fromstring(b"<m xmlns='jabber:client'>%b</m>" % found)) == 1
 
 
 def test_of_the_version_before() -> None:
-    """XML that an earlier version kept as bytes is that still, and is told without its mark."""
+    """XML that an earlier version kept as bytes stays so, and is shown without its mark."""
     before = Envelope(b"<a/>", f"{XML};")
     assert (payloads.kind(before), payloads.element(before)) == (XML, None)

@@ -1,4 +1,4 @@
-"""What a subscription that waits for approval asks for, as it is kept, and as earlier versions have kept it."""
+"""The record of a subscription that waits for approval, also as earlier versions wrote it."""
 
 from dataclasses import replace
 
@@ -23,12 +23,12 @@ _ME = Jid("worker@example.org/a")
     ],
 )
 def test_reads_back(asked: Subscribe) -> None:
-    """P5: an approved subscription is the one that was asked for, with its selector (issue 9)."""
+    """P5: an approved subscription is the requested one, with its selector (issue 9)."""
     assert decode(asked.node, _ME, encode(asked)) == replace(asked, again=True)
 
 
 def test_of_earlier_versions() -> None:
-    """What waits from before collections and selectors has neither."""
+    """A record from before collections and selectors has neither."""
     plain = Subscribe("jobs", _ME, _ME, 5, again=True)
     assert (
         decode("jobs", _ME, "5 unacknowledged - - - - 0")

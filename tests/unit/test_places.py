@@ -1,4 +1,4 @@
-"""Which partition a command concerns (E6, E8, E14)."""
+"""The partition of a command (E6, E8, E14)."""
 
 from typing import Any
 
@@ -31,29 +31,29 @@ def test_key(count: int, key: str, item: str) -> None:
 
 @given(counts, st.text(min_size=1))
 def test_id(count: int, item: str) -> None:
-    """An item with nothing but its publisher's id is where that id is looked for first."""
+    """An item with only its publisher's id is in the partition where that id is looked for first."""
     chosen = place(publish(item), count)
     assert place(Retract("n", ME, item), count) == chosen
 
 
 @pytest.mark.parametrize(("item", "number"), [("7-1700000000000-3", 7), ("0-1-0", 0)])
 def test_made(item: str, number: int) -> None:
-    """An id that the service made says where its item is; one of a partition that is not there is like any other."""
+    """An id that the service made names its partition; one of an unknown partition is like any other."""
     assert place(Retract("n", ME, item), 8) == home(item, 8) == number
     assert place(Retract("n", ME, "9-1-0"), 8) in range(8)
 
 
 def test_searched() -> None:
-    """E14: what ends or renews a lock is looked for in other partitions than its place, for its item may be anywhere."""
+    """E14: commands that end or renew a lock look in other partitions too, for the item may be anywhere."""
     assert {kind for kind, row in ROWS.items() if row.searched is unnamed} == {Retract, Unlock, Renew}
 
 
 @pytest.mark.parametrize(("command", "where"), [(publish(), Place.ANY), (Stats("n", ME), Place.ALL)])
 def test_elsewhere(command: Any, where: Place) -> None:  # noqa: ANN401
-    """What names nothing goes where credit is free; what concerns the node goes to all."""
+    """A command without a name goes where credit is free; one on the node goes to all."""
     assert place(command, 8) is where
 
 
 def test_stable() -> None:
-    """E14: the hash is the same for ever: another would send the items of a key to two partitions during an upgrade."""
+    """E14: the hash never changes: another would send the items of a key to two partitions during an upgrade."""
     assert [place(publish(key=key), 16) for key in ("a", "customer-7", "ü")] == [3, 8, 5]

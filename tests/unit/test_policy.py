@@ -71,13 +71,13 @@ READING = {"subscribe", "browse"}
 
 
 def allowed(standing: Affiliation, config: NodeConfig | None = None) -> set[str]:
-    """Name what somebody of this standing may do."""
+    """Return what a JID of this affiliation may do."""
     record = NodeRecord("n", "i1", 1, config or NodeConfig(), {Jid("me@x"): standing})
     return {name for name, command in COMMANDS.items() if refusal(command, record) is None}
 
 
 def test_matrix() -> None:
-    """P3: the matrix of affiliations on an open node; what concerns single items is for their script to judge."""
+    """P3: the matrix of affiliations on an open node; scripts decide about single items."""
     everyone = COMMANDS.keys() - OWNERS - {"publish"}
     assert allowed(Affiliation.OWNER) == COMMANDS.keys()
     assert allowed(Affiliation.PUBLISHER) == everyone | {"publish"}
@@ -89,13 +89,13 @@ def test_matrix() -> None:
 @pytest.mark.parametrize("model", [AccessModel.WHITELIST, AccessModel.AUTHORIZE])
 @pytest.mark.parametrize("standing", Affiliation)
 def test_closed_nodes(standing: Affiliation, model: AccessModel) -> None:
-    """P5, P6: where not everybody may, members, publishers and owners read, nobody else."""
+    """P5, P6: on a closed node members, publishers and owners read, nobody else."""
     reads = allowed(standing, NodeConfig(access_model=model)) >= READING
     assert reads == (standing in {Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER})
 
 
 def test_approval() -> None:
-    """P5: a subscription that only lacks an approval says so, and what else is wrong with it comes first."""
+    """P5: a subscription that only lacks an approval says so, and any other fault comes first."""
     record = NodeRecord("n", "i", 1, NodeConfig(access_model=AccessModel.AUTHORIZE), {})
     for command, problem in (
         (Subscribe("n", ME, ME, 1), Problem.APPROVAL_REQUIRED),
@@ -125,7 +125,7 @@ def test_payload() -> None:
 
 
 def test_preconditions() -> None:
-    """P18: a publish is refused when the node is configured otherwise, or nowhere like that, with the field's name."""
+    """P18: a publish is refused when the node is configured otherwise, with the field's name."""
     record = NodeRecord("n", "i", 1, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
     for options, problem in (
         ({"pubsub#access_model": ("open",)}, None),
@@ -139,14 +139,14 @@ def test_preconditions() -> None:
 
 @pytest.mark.parametrize("standing", ["", *(member.value for member in Affiliation)])
 def test_lists_of_nodes(standing: str) -> None:
-    """P9: an outcast sees no node; a whitelist is seen by those who are on it."""
+    """P9: an outcast sees no node; only listed JIDs see a whitelist."""
     for model in ("", "open", "whitelist", "authorize"):
         hidden = standing == "outcast" or (model == "whitelist" and standing in {"", "none"})
         assert visible(standing, model) != hidden
 
 
 def test_streams() -> None:
-    """Q5, E7, E17: a queue's workers say their credit; a stream begins in a partition that is there, at its own offsets."""
+    """Q5, E7, E17: a queue's workers name their credit; a stream begins in a known partition, at its own offsets."""
     record = NodeRecord("n", "i", 1, NodeConfig(partitions=2), {})
     refused = refusal(Subscribe("n", ME, ME, None), record)
     assert refused and refused.problem is Problem.OPTIONS_REQUIRED
@@ -172,7 +172,7 @@ def test_streams() -> None:
 
 
 def test_for_others() -> None:
-    """P11, P12: nobody acts for another JID, and a subid that is not the subscription's is refused."""
+    """P11, P12: nobody acts for another JID, and a wrong subid is refused."""
     record = NodeRecord("n", "i", 1, NodeConfig(), {})
     for command in (
         Subscribe("n", ME, OTHER, 1),
@@ -189,7 +189,7 @@ def test_for_others() -> None:
 
 
 def test_bounce_of_an_earlier_life() -> None:
-    """A bounce or a confirmation of a delivery of a node that was deleted since touches nothing of the new one."""
+    """A bounce or a confirmation of a deleted node's delivery does not affect the new node."""
     record = NodeRecord("n", "new", 1, NodeConfig(), {})
     assert refusal(Bounce(ME, Partition("n", "new"), "1-0", 1, gone=False), record) is None
     for stale in (

@@ -1,4 +1,4 @@
-"""Where items stand: the order of a list that goes over several partitions."""
+"""Places of items: the order of a list over several partitions."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def test_written_and_read() -> None:
 
 @pytest.mark.parametrize("text", ["", "1-2", "1-2-3-4", "-1-2-3", "a-2-3", "1-٣-3", "12345-1-1", f"0-{'1' * 19}-1"])
 def test_no_place(text: str) -> None:
-    """What was never given as a place is none."""
+    """A place that was never returned is refused."""
     with pytest.raises(ValueError, match="not a place"):
         Place.parse(text)
 

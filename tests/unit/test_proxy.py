@@ -1,4 +1,4 @@
-"""What is left for frontends to tell, as it stands in Redis."""
+"""Notices that frontends have to send, as stored in Redis."""
 
 from broker.model.items import (
     ApprovalAsked,
@@ -18,7 +18,7 @@ from broker.redis_core.delivery import relay
 
 
 def test_notices_as_text() -> None:
-    """A notice is read as it was written; what nobody here wrote is passed over."""
+    """A notice is read as it was written; unknown ones are skipped."""
     gained = OwnershipGained("jobs", Jid("a@x/1"), Owned(1, "g", 2, 3, 4, 5))
     record = NodeRecord(
         "jobs", "1a", 3, NodeConfig(access_model=AccessModel.WHITELIST), {Jid("o@x"): Affiliation.OWNER}

@@ -1,4 +1,4 @@
-"""The pulse: what it tells, what it owes after a fault, what it asks for."""
+"""The heartbeat: what it reports, what it repeats after a failure, what it returns."""
 
 # ruff: noqa: ANN401  (stands in for what Redis answers)
 
@@ -19,10 +19,10 @@ JOBS = Partition("jobs", "i1")
 
 
 class Heart:
-    """A server that answers heartbeats with what a test says, or fails."""
+    """A server that answers heartbeats as a test says, or fails."""
 
     def __init__(self) -> None:
-        """Begin with nothing due and nobody lapsed."""
+        """Begin with nothing due and no dead frontend."""
         self.beats: list[list[dict[str, Any]]] = []
         self.now = NOW
         self.lapsed: list[bytes] = []
@@ -33,11 +33,11 @@ class Heart:
         self.operations = {"heartbeat": operation(lua_directory(), "heartbeat")}
 
     def call(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
-        """Write down what is told."""
+        """Record the reports."""
         self.beats.append(list(rows))
 
     async def run(self, _call: Any) -> list[Any]:
-        """Answer a beat."""
+        """Answer a heartbeat."""
         if self.away:
             msg = "away"
             raise CoreUnavailable(msg)
@@ -46,7 +46,7 @@ class Heart:
 
 
 class Turns:
-    """A pulse over a heart, and what its turns found."""
+    """A heartbeat and its results."""
 
     def __init__(self) -> None:
         """Make both."""
@@ -55,7 +55,7 @@ class Turns:
         self.found: list[HeartbeatResult] = []
 
     async def turn(self) -> None:
-        """Beat once."""
+        """Send one heartbeat."""
         await self.pulse.beat(self._act)
 
     async def _act(self, visits: HeartbeatResult) -> None:
@@ -63,7 +63,7 @@ class Turns:
 
 
 async def test_tells_the_earliest() -> None:
-    """The earliest time that became known since the last beat is told, and once."""
+    """The earliest time since the last heartbeat is reported, and once."""
     turns = Turns()
     await turns.turn()
     for due in (NOW + 60_000, NOW + 50_000, NOW + 61_000):
@@ -74,7 +74,7 @@ async def test_tells_the_earliest() -> None:
 
 
 async def test_tells_a_later_time() -> None:
-    """Guarantee 4: a later time is told as well, since another frontend may have taken the partition off the list meanwhile."""
+    """Guarantee 4: a later time is reported as well, since another frontend may have taken the partition off the list."""
     turns = Turns()
     for due in (NOW + 60_000, NOW + 61_000):
         turns.pulse.announce(JOBS, due)
@@ -83,7 +83,7 @@ async def test_tells_a_later_time() -> None:
 
 
 async def test_owes_after_a_fault() -> None:
-    """What a failed beat was to tell goes with the next; the fault is shown until then."""
+    """Reports of a failed heartbeat go with the next; the failure is shown until then."""
     turns = Turns()
     turns.heart.away = True
     turns.pulse.announce(JOBS, NOW + 60_000)
@@ -97,7 +97,7 @@ async def test_owes_after_a_fault() -> None:
 
 
 async def test_tells_anew_after_a_fault() -> None:
-    """Redis may have lost what it was told before it went: all is visited, and what that finds is told again."""
+    """Redis may have lost reports before it went away: all partitions are swept, and the results are reported again."""
     turns = Turns()
     turns.pulse.announce(JOBS, NOW + 60_000)
     await turns.turn()
@@ -113,7 +113,7 @@ async def test_tells_anew_after_a_fault() -> None:
 
 
 async def test_tells_anew_after_a_loss() -> None:
-    """A replica that took over in silence may not have heard what Redis was told last: it shows by the beat that it knows."""
+    """A promoted replica may lack the last reports: the heartbeat that it knows shows this."""
     turns = Turns()
     turns.pulse.announce(JOBS, NOW + 60_000)
     await turns.turn()
@@ -129,7 +129,7 @@ async def test_tells_anew_after_a_loss() -> None:
 
 
 async def test_asks_for_visits() -> None:
-    """What is due and who has lapsed is what a turn asks for."""
+    """A heartbeat returns due partitions and dead frontends."""
     turns = Turns()
     turns.heart.due, turns.heart.lapsed = [str(JOBS).encode()], [b"f2"]
     await turns.turn()
@@ -137,7 +137,7 @@ async def test_asks_for_visits() -> None:
 
 
 async def test_disconnected() -> None:
-    """Issue 8: a turn that learns that this frontend is to end asks for that."""
+    """Issue 8: a heartbeat tells a disconnected frontend to end."""
     turns = Turns()
     turns.heart.by = b"admin@x"
     await turns.turn()
@@ -145,11 +145,11 @@ async def test_disconnected() -> None:
 
 
 async def test_a_visit_takes_what_was_announced_with_it() -> None:
-    """Guarantee 4: whoever takes a partition off the list must announce its next time, even if it had announced a later one."""
+    """Guarantee 4: a frontend that takes a partition off the list must report its next time, even after a later one."""
     turns = Turns()
     turns.pulse.announce(JOBS, NOW + 8_000)
     await turns.turn()
-    # Another frontend has announced an earlier time, and this one is given the visit.
+    # Another frontend has reported an earlier time, and this one gets the sweep.
     turns.heart.due = [str(JOBS).encode()]
     await turns.turn()
     turns.heart.due = []

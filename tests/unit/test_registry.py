@@ -1,4 +1,4 @@
-"""The registry: each command has one row, and what no row says is refused."""
+"""The registry: each command has one row, and the default is refusal."""
 
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args
@@ -26,7 +26,7 @@ class Forgotten:
 
 
 def test_is_total() -> None:
-    """Each command that a door or the core may give has a row, and nothing else has one."""
+    """Each command of a door or the core has a row, and nothing else has one."""
     assert ROWS.keys() == {*get_args(Command), *get_args(PartitionCommand)}
     found = [each for part in (admin, items, log, nodes, subscriptions) for each in vars(part).values()]
     modelled = [each for each in found if is_dataclass(each) and each.__module__.startswith("broker.model.commands")]
@@ -41,20 +41,20 @@ def test_each_is_carried_out() -> None:
 
 
 def test_each_is_judged() -> None:
-    """P3: somebody may give each command that goes to a partition; only those of the core's own account are not judged."""
+    """P3: each command to a partition is authorized; only the core's own commands are not."""
     assert {kind for kind, row in ROWS.items() if row.internal} == set(get_args(Internal))
     unjudged = {kind for kind, row in ROWS.items() if row.judge is may.nobody and not row.internal}
-    # Parts are judged one by one, and handlers of what is no one node's affair judge by something else.
+    # Parts are authorized one by one, and handlers of commands on several nodes decide by something else.
     assert all(ROWS[kind].script is None and (ROWS[kind].handler or ROWS[kind].part) for kind in unjudged)
 
 
 def test_several_answers_become_one() -> None:
-    """What goes to all partitions has a merge."""
+    """A command to all partitions has a merge."""
     assert all(row.merge for row in ROWS.values() if row.place in {Place.ALL, Place.DEPARTURE})
 
 
 def test_asked_before_growth() -> None:
-    """What asks a partition where an item went before has the fields of the command."""
+    """A command to the partition where an item was before a growth has the fields of the original."""
     for kind, row in ROWS.items():
         if row.before_growth is not None:
             worded: Any = row.before_growth
@@ -62,7 +62,7 @@ def test_asked_before_growth() -> None:
 
 
 def test_default_is_refused() -> None:
-    """A row that says nothing lets nobody pass and has no partition; a command without a row is refused."""
+    """An empty row allows nobody and has no partition; a command without a row is refused."""
     assert Row().judge is may.nobody and Row().place is unplaced and Row().script is None
     owner = NodeRecord("n", "i", 1, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
     refused = refusal(Forgotten("n", Jid("me@x/1")), owner)  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def test_default_is_refused() -> None:
 
 
 async def test_core_refuses_what_has_no_row() -> None:
-    """A command without a row is answered, and nothing of it goes to Redis."""
+    """A command without a row is answered, and nothing goes to Redis."""
     core = RedisCore(Settings.model_validate({"xmpp_domain": "q.x", "xmpp_secret": "s"}), None)
     node = core.router("n")
     node.known.store_record(NodeRecord("n", "i", 1, NodeConfig(), {}))

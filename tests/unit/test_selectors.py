@@ -1,4 +1,4 @@
-"""Selectors as texts: what reads, what does not and where, what they say, and what a bomb costs."""
+"""Selectors as texts: what parses, what does not and where, what it means, and the cost of hostile ones."""
 
 import sqlite3
 import time
@@ -78,7 +78,7 @@ ITEM: Values = {
     ],
 )
 def test_what_they_say(text: str, found: bool | None) -> None:  # noqa: FBT001  (a truth value of SQL)
-    """E24, issue 9: the examples of the draft, and what SQL and JMS have beside them, in three-valued logic."""
+    """E24, issue 9: the examples of the draft, and more of SQL and JMS, in three-valued logic."""
     assert judge(read(text))(ITEM) is found
     assert selects(read(text), ITEM) is (found is True)
 
@@ -103,7 +103,7 @@ def test_what_they_say(text: str, found: bool | None) -> None:  # noqa: FBT001  
     ],
 )
 def test_what_does_not_read(text: str, position: int, words: str) -> None:
-    """Bad input costs its sender a clear error: where it is and what could stand there."""
+    """Bad input is a clear error for its sender: the place, and what could be there."""
     with pytest.raises(Unreadable) as refused:
         read(text)
     assert refused.value.position == position
@@ -125,7 +125,7 @@ def test_what_does_not_read(text: str, position: int, words: str) -> None:
     ids=range(8),
 )
 def test_bombs(bomb: str) -> None:
-    """What is deep or long is read or refused in linear time, and no stack overflows."""
+    """Deep or long selectors are parsed or refused in linear time, and no stack overflows."""
     began = time.process_time()
     for _ in range(20):
         read.cache_clear()
@@ -188,7 +188,7 @@ def database() -> Iterator[sqlite3.Connection]:
 @given(trees(typed=True), values(typed=True))
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_as_sql_says(database: sqlite3.Connection, tree: Predicate, item: dict[str, Value]) -> None:
-    """Where types agree, SQLite is of our opinion: three truth values, LIKE, IN, IS NULL and the order of texts and numbers."""
+    """Where types agree, SQLite gives the same result: truth values, LIKE, IN, IS NULL and the order of texts and numbers."""
     columns = ", ".join(f"? AS {_named(name)}" for name in NAMES)
     asked = f"SELECT {_sql(tree)} FROM (SELECT {columns})"  # noqa: S608  (all of it is ours)
     (found,) = database.execute(asked, [item.get(name) for name in NAMES]).fetchone()
@@ -196,7 +196,7 @@ def test_as_sql_says(database: sqlite3.Connection, tree: Predicate, item: dict[s
 
 
 def test_sections_and_texts() -> None:
-    """The names of sections are those of the draft, short and long; of texts all characters are kept."""
+    """The names of sections are those of the draft, short and long; texts keep all characters."""
     for long, short in (
         ("properties", "p"),
         ("header", "h"),
@@ -213,7 +213,7 @@ def test_sections_and_texts() -> None:
 @given(trees(), values())
 @settings(max_examples=2_000, deadline=None)
 def test_conditions_are_necessary(tree: Predicate, item: dict[str, Value]) -> None:
-    """Issue 18 B: what is selected meets a condition of each group, so nobody is missed who is found by these alone."""
+    """Issue 18 B: a selected item meets a condition of each group, so the index misses no subscriber."""
     if selects(tree, item):
         assert all(met(item) & set(group) for group in groups(tree))
 
@@ -234,11 +234,11 @@ def test_conditions_are_necessary(tree: Predicate, item: dict[str, Value]) -> No
     ],
 )
 def test_conditions(text: str, found: list[str]) -> None:
-    """An equality that has to hold leads to a selector, or one of several that must; what may change or has no text does not."""
+    """A required equality leads to a selector, or one of several alternatives does; a negatable or textless one does not."""
     assert [" ".join(group) for group in groups(read(text))] == found
 
 
 def test_conditions_are_written() -> None:
-    """As scripts keep them: a group of conditions, each with the length of what follows in bytes."""
+    """As scripts store them: a group of conditions, each with its length in bytes."""
     assert conditions(read("color = 'rööd' OR n = 1")) == "g26:k14:a.color=röödk5:a.n#1"
     assert conditions(read("color > 'red'")) == ""

@@ -1,4 +1,4 @@
-"""Whom the sentinels call master, when they disagree, know nothing or hang."""
+"""Which master the sentinels name, when they disagree, know nothing or hang."""
 
 import asyncio
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def sentinels(*answers: Any) -> Sentinels:  # noqa: ANN401  (what Redis answers)
     ids=str,
 )
 async def test_most_of_them(answers: Sequence[Any]) -> None:
-    """The master is whom most name; who is dead, is no sentinel or knows no such service has no say, and nobody waits for him."""
+    """The master is the one that most name; the dead, strangers and those without the service do not count."""
     async with asyncio.timeout(20):
         assert await sentinels(*answers).find() == [(0, 16_383, Address("127.0.0.1", 2))]
 

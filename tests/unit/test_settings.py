@@ -1,4 +1,4 @@
-"""Settings: what is read from where, and what the person who got one wrong is told (design §3)."""
+"""Settings: where they are read from, and the errors of wrong ones (design §3)."""
 
 import os
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def test_defaults() -> None:
 
 
 def test_trusted_and_event_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Domains and bare JIDs are trusted, in the form in which servers write them; what is neither is told (SX12)."""
+    """Domains and bare JIDs are trusted, in the form in which servers write them; anything else is an error (SX12)."""
     monkeypatch.setenv("STANZAQ_QOS_TRUSTED", "Example.org, Bot@example.com,")
     monkeypatch.setenv("STANZAQ_EVENT_LOG", "Ops@example.org/Log")
     settings = load()
@@ -134,7 +134,7 @@ def test_redis_urls(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_redis_urls_that_are_none(url: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is wrong with a URL is said in one sentence, and its password is not repeated."""
+    """A wrong URL is reported in one sentence, without its password."""
     monkeypatch.setenv("STANZAQ_REDIS_URL", url)
     (problem,) = _problems()
     assert wrong in problem
@@ -178,7 +178,7 @@ def test_wrong_values(name: str, value: str, wrong: str, monkeypatch: pytest.Mon
 
 
 def test_everything_wrong_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that is missing or wrong is told in one go."""
+    """All missing and wrong settings are reported at once."""
     monkeypatch.delenv("STANZAQ_XMPP_DOMAIN")
     monkeypatch.delenv("STANZAQ_XMPP_SECRET")
     monkeypatch.setenv("STANZAQ_NODE_QUOTA", "many")
@@ -199,7 +199,7 @@ def test_unknown_name_in_file(tmp_path: Path, read: Callable[[Path], object]) ->
 
 
 def test_unknown_name_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that Kubernetes puts there for a service called stanzaq harms nothing."""
+    """A variable that Kubernetes sets for a service called stanzaq is ignored."""
     for name, value in {
         "STANZAQ_PORT": "tcp://10.0.0.1:80",
         "STANZAQ_REST_SERVICE_HOST": "10.0.0.1",
@@ -284,7 +284,7 @@ KEY = "a-shared-key-of-forty-characters-or-more"
     ],
 )
 def test_shared_keys(monkeypatch: pytest.MonkeyPatch, lines: str, more: dict[str, str], said: str) -> None:
-    """P1: clients of Event Hubs have keys of their own, long ones, each name one; what is wrong is told without them."""
+    """P1: clients of Event Hubs have long keys of their own, each for one name; errors do not show them."""
     for name, value in {"EVENT_HUBS_KEYS": lines, **more}.items():
         monkeypatch.setenv(f"STANZAQ_AMQP_{name}", value)
     if not said:

@@ -1,4 +1,4 @@
-"""Operations and modules: what is read from their texts, and how Redis is given them."""
+"""Operations and modules: how their texts are read, and how they are packaged for Redis."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_incomplete_header(tmp_path: Path, missing: str) -> None:
 
 
 def test_keys_follow_from_use(tmp_path: Path) -> None:
-    """Keys are those of the functions that an operation may come to, and no others; so is what it writes."""
+    """Keys are those of the functions that an operation may call, and no others; so is what it writes."""
     place = folder(
         tmp_path,
         op=HEADER + "reader.look()\nlocal function own() return redis.call('HGET', key.b, 'x') end\nreturn own()\n",
@@ -76,7 +76,7 @@ def test_keys_follow_from_use(tmp_path: Path) -> None:
 
 
 def test_script(tmp_path: Path) -> None:
-    """A script has the functions that its operation may come to, and begins each call anew."""
+    """A script has the functions that its operation may call, and no state of an earlier call."""
     body = "local first = sums.add(tonumber(rows[1].x))\nreturn {first, sums.add(5), sums.MOST}\n"
     place = folder(tmp_path, op=HEADER + body, lib_sums=SUMS, lib_numbers=NUMBERS)
     found = script(place, "op")
@@ -98,13 +98,13 @@ def test_library(tmp_path: Path) -> None:
 
 
 def test_no_table(tmp_path: Path) -> None:
-    """A module that does not define the table of its name, in a line, is told."""
+    """A module that does not define the table of its name, in a line, is reported."""
     with pytest.raises(ScriptDefect, match=r"a\.lua.*local a = "):
         modules(folder(tmp_path, lib_a="local b = {}\n"))
 
 
 def test_one_name_in_two_rooms(tmp_path: Path) -> None:
-    """Operations and modules are called by their files' names alone, so no two rooms may have one of the same name."""
+    """Files are referred to by their names alone, so no two folders may have one of the same name."""
     place = folder(tmp_path, op=HEADER, lib_numbers=NUMBERS)
     for room in (place / "items", place / "lib" / "items"):
         room.mkdir()
@@ -117,7 +117,7 @@ def test_one_name_in_two_rooms(tmp_path: Path) -> None:
 
 
 def test_circle(tmp_path: Path) -> None:
-    """Modules that use each other are told with the way round."""
+    """Modules that use each other are reported with the cycle."""
     place = folder(
         tmp_path,
         lib_a="local a = {}\nfunction a.x() return b.x() end\n",
@@ -128,7 +128,7 @@ def test_circle(tmp_path: Path) -> None:
 
 
 def test_names_follow_the_content(tmp_path: Path) -> None:
-    """Design §5: another text has another name, so that two versions live side by side; a comment makes none."""
+    """Design §5: another text has another name, so that two versions live side by side; a comment changes nothing."""
     texts = {"one": "return 1\n", "two": "return 2\n", "again": "-- Twice.\nreturn 1\n"}
     place = folder(tmp_path, **{name: HEADER + text for name, text in texts.items()})
     assert operations(place) == ("again", "one", "two")
@@ -154,7 +154,7 @@ def test_names_follow_the_content(tmp_path: Path) -> None:
     ],
 )
 def test_inspection(tmp_path: Path, ours: str, theirs: str, *, replaces: bool) -> None:
-    """The library for people takes the place of one that an older version wrote or that has no version, of no newer one."""
+    """The library for redis-cli replaces an older one or one without a version, but no newer one."""
     (tmp_path / "inspect").mkdir()
     text = "#!lua name=people\nreturn 1\n"
     (tmp_path / "inspect" / "people.lua").write_text(text)

@@ -1,4 +1,4 @@
-"""Background tasks: whatever becomes of one, whoever waits for what it does has one answer."""
+"""Background tasks: whatever happens to one, whoever waits for it gets one answer."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from broker.tasks import FAILED, STOPPED, Answer, Tasks, Ticket, keep_running, s
 
 
 async def fails(error: BaseException | None) -> str:
-    """Fail with an error, or come to something."""
+    """Fail with an error, or return."""
     await asyncio.sleep(0)
     if error is not None:
         raise error
@@ -26,7 +26,7 @@ def broken(*_about: Any) -> None:  # noqa: ANN401  (takes anything)
 
 
 def test_one_answer() -> None:
-    """Guarantee 8: the first answer counts, and one that cannot be given disturbs nobody."""
+    """Guarantee 8: the first answer counts, and one that cannot be delivered disturbs nobody."""
     heard: list[Any] = []
     answer = Answer(heard.append)
     answer("first")
@@ -36,7 +36,7 @@ def test_one_answer() -> None:
 
 
 def test_passed_on() -> None:
-    """Guarantee 8: a command that is carried out elsewhere is answered from there alone, or else here."""
+    """Guarantee 8: a command that is passed on is answered from there alone, or else here."""
     heard: list[Any] = []
     ticket = Ticket("command", heard.append)
     ticket.pass_on(lambda command, reply: reply(f"{command} done"))
@@ -46,7 +46,7 @@ def test_passed_on() -> None:
 
 
 def test_a_step_that_fails() -> None:
-    """Guarantee 8: an outcome that is not understood on its way is an answer all the same."""
+    """Guarantee 8: an outcome that cannot be processed is an answer all the same."""
     heard: list[Any] = []
     then(heard.append, broken, "about")("outcome")
     then(heard.append, lambda about, reply, outcome: reply(about + outcome), "a")("b")
@@ -64,7 +64,7 @@ def test_a_step_that_fails() -> None:
     ids=repr,
 )
 async def test_works_are_answered(error: BaseException | None, answer: object) -> None:
-    """Guarantee 8: whatever a work comes to is told once."""
+    """Guarantee 8: whatever a task comes to is answered once."""
     kept, heard = Tasks(), asyncio.Queue[Any]()
     kept.answer(fails(error), heard.put_nowait)
     async with asyncio.timeout(20):
@@ -75,7 +75,7 @@ async def test_works_are_answered(error: BaseException | None, answer: object) -
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
 async def test_cancelled_works_are_answered(turns: int) -> None:
-    """Guarantee 8: who waits for a work that is cancelled is told so, also when it had not begun."""
+    """Guarantee 8: a cancelled task is answered, also when it had not begun."""
     kept, heard = Tasks(), asyncio.Queue[Any]()
     kept.answer(asyncio.sleep(60), heard.put_nowait)
     kept.background(lambda: asyncio.sleep(60))
@@ -89,7 +89,7 @@ async def test_cancelled_works_are_answered(turns: int) -> None:
 
 
 async def test_a_peer_is_told() -> None:
-    """Guarantee 8: what serves one peer and fails is heard of, so that the peer is not left attached to nothing."""
+    """Guarantee 8: a failed task of one peer is reported, so that the peer is not left attached to nothing."""
     heard = asyncio.Queue[Exception]()
 
     async def works() -> None:
@@ -105,7 +105,7 @@ async def test_a_peer_is_told() -> None:
 
 
 async def test_runs_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guarantee 4: what is to run as long as the process does begins anew when it has failed."""
+    """Guarantee 4: an endless task starts again after a failure."""
     monkeypatch.setattr(tasks, "_PAUSE_SECONDS", 0)
     begun = asyncio.Queue[int]()
 

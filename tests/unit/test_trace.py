@@ -1,4 +1,4 @@
-"""Headers of a trace: W3C's form, and what is none is left out."""
+"""Headers of a trace: W3C's form; invalid ones are left out."""
 
 import pytest
 
@@ -29,5 +29,5 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     ],
 )
 def test_headers(parent: str | None, state: str | None, found: dict[str, str]) -> None:
-    """Issue 8: what a publisher gives goes with its item; what is no trace harms nobody (Trace Context §3.2)."""
+    """Issue 8: a publisher's trace goes with its item; an invalid one harms nobody (Trace Context §3.2)."""
     assert dict(trace.headers(parent, state)) == found

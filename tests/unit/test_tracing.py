@@ -1,4 +1,4 @@
-"""Traces: what spans tell of an item's way, and that they change nothing of it."""
+"""Traces: the spans of an item, and that they change nothing else."""
 
 import asyncio
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def headers(envelope: bytes) -> Mapping[str, str]:
 
 
 class Scene:
-    """Traces between a core and a door that write down what comes, and the spans that ended."""
+    """Traces between a core and a door that record everything, and the ended spans."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -87,7 +87,7 @@ class Scene:
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """Give the spans that have ended, and hold that none tells what is in a payload."""
+        """Return the ended spans, and check that none has a payload."""
         found = list(self.exporter.get_finished_spans())
         assert not any("secret" in str(value) for span in found for value in (span.attributes or {}).values())
         return found
@@ -147,7 +147,7 @@ def test_sent(scene: Scene, command: Command) -> None:
 
 
 def test_refused(scene: Scene) -> None:
-    """A refusal reaches its asker as it is, and its span, of a trace of its own, tells why."""
+    """A refusal reaches its client unchanged, and its span, of a trace of its own, has the reason."""
     scene.send(Publish("jobs", ALICE, "i1", record(), 9))
     scene.answer(refused := Refused(Problem.NODE_FULL))
     (span,) = scene.spans
@@ -157,11 +157,11 @@ def test_refused(scene: Scene) -> None:
 
 
 def test_handed_out_and_settled_here(scene: Scene) -> None:
-    """A delivery is a span below the publish, and what ends its lock one below the delivery; nobody is asked for it."""
+    """A delivery is a span below the publish, and the end of its lock one below the delivery; nothing is looked up for it."""
     envelope = record({"traceparent": PARENT})
     for number, item in enumerate(("a", "b", "c"), 1):
         scene.outlet.deliver(delivery(item, number, envelope))
-    # That an assured one may be begun with is no second delivery.
+    # The stage deliver of an assured item is no second delivery.
     scene.outlet.deliver(delivery("a", 1, b"", Stage.DELIVER))
     assert len(scene.delivered) == 4
     scene.send(Retract("jobs", WORKER, "a", 1), Unlock("jobs", WORKER, "b", 2, dead_letter=True))
@@ -180,7 +180,7 @@ def test_handed_out_and_settled_here(scene: Scene) -> None:
 
 
 def test_settled_elsewhere(scene: Scene) -> None:
-    """What another frontend handed out is asked for, many at once, before it is gone; a sender's commands keep their order."""
+    """Items of other frontends are looked up, many at once, before they are gone; a sender's commands keep their order."""
     retracts = [Retract("jobs", WORKER, f"i{number}", 7) for number in range(tracing.LOOKED_UP)]
     scene.send(retracts[0], *retracts[1:], Unsubscribe("jobs", WORKER, WORKER, ""), Retract("other", WORKER, "x"))
     scene.send(Publish("jobs", ALICE, "next", record(), 9))
@@ -210,7 +210,7 @@ def test_settled_elsewhere(scene: Scene) -> None:
 
 
 def test_ended_elsewhere(scene: Scene) -> None:
-    """A lock that runs out where another frontend notices it belongs to the item's trace all the same."""
+    """A lock whose expiry another frontend notices belongs to the item's trace all the same."""
     scene.outlet.notify(LockEnded("jobs", WORKER, "i1", 7))
     assert scene.answer(Browsed((listed("i1", record({"traceparent": PARENT})),), more=False)).item_ids == ("i1",)
     scene.outlet.notify(LockEnded("jobs", WORKER, "i2", 8))
@@ -221,7 +221,7 @@ def test_ended_elsewhere(scene: Scene) -> None:
 
 
 def test_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of deliveries no more than so many are remembered, and an envelope that cannot be read is delivered all the same."""
+    """A bounded number of deliveries is remembered, and an unreadable envelope is delivered all the same."""
     monkeypatch.setattr(tracing, "REMEMBERED", 2)
     for number, envelope in enumerate((record(), record(), b"torn"), 1):
         scene.outlet.deliver(delivery(f"i{number}", number, envelope))

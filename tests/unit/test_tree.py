@@ -1,4 +1,4 @@
-"""The tree of nodes: what requests say of it, how far a subscription reaches, and what is a lease's own."""
+"""The tree of nodes: requests about it, the scope of a subscription, and a lease's own collection."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_scopes(kind: Kind, depth: int | None, level: int) -> None:
     ],
 )
 def test_where_a_node_stands(about: dict[str, tuple[str, ...]], where: TreeRequest) -> None:
-    """H4: the two fields are no options of the node; nothing is the root, and a child counts once."""
+    """H4: the two fields are no options of the node; an empty one is the root, and a child counts once."""
     assert tree_request({**TITLE, **about}) == (TITLE, where)
 
 
@@ -45,7 +45,7 @@ def test_two_parents() -> None:
 
 
 def test_leases() -> None:
-    """R11: a lease is told by its JID alone, and so is the collection that ends with it."""
+    """R11: a lease is recognised by its JID alone, and so is the collection that ends with it."""
     name = "0123456789abcdef"
     lease = leases.lease_jid(Jid("a@x"), name)
     others = ("a@x", f"a@x/lease-{name}0", f"a@x/lease-{name[:-1]}", f"a@x/lease-{name.upper()}", f"lease-{name}@x")

@@ -60,7 +60,7 @@ def test_stopped() -> None:
 
 
 def test_orderly_end() -> None:
-    """A process that sends its watchdog away ends as it likes and leaves no child behind."""
+    """A process that dismisses its watchdog ends as it likes and leaves no child behind."""
     with _program("watchdog.stop(); raise SystemExit(7)") as program:
         assert _line(program) == "watched"
         (child,) = psutil.Process(program.pid).children()
@@ -69,7 +69,7 @@ def test_orderly_end() -> None:
 
 
 def test_ends_with_its_parent() -> None:
-    """The watchdog of a process that is killed goes by itself."""
+    """The watchdog of a killed process ends by itself."""
     with _program("time.sleep(600)") as program:
         assert _line(program) == "watched"
         (child,) = psutil.Process(program.pid).children()

@@ -1,4 +1,4 @@
-"""proton without its I/O: how long a peer may be silent."""
+"""proton without its I/O: idle time-outs."""
 
 from frontends.amqp.protocol.engine import IDLE_SECONDS, Engine
 from frontends.amqp.protocol.sasl import AMQP_HEADER
@@ -6,7 +6,7 @@ from tests.doors.amqp.raw import BEGIN, OPEN, framed
 
 
 def test_silence() -> None:
-    """Part 2 §2.4.5: a peer that says nothing for the time that it was told is gone, and told so; an empty frame is a word."""
+    """Part 2 §2.4.5: a peer silent for its time-out is told so and disconnected; an empty frame counts."""
     engine = Engine()
     engine.receive(memoryview(AMQP_HEADER + OPEN))
     engine.open()

@@ -1,4 +1,4 @@
-"""Filters: where a link begins."""
+"""Filters: the start of a link."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def start(**said: Any) -> str:  # noqa: ANN401  (of any type)
 
 
 def test_every_offset() -> None:
-    """E17, EX6: each that was given is taken, also one that happens to be all digits."""
+    """E17, EX6: every issued offset is accepted, also one that happens to be all digits."""
     assert any(each.isdecimal() for each in OFFSETS)
     assert [start(offset=each) for each in OFFSETS] == OFFSETS
 
@@ -59,7 +59,7 @@ def test_both(said: dict[str, Any], begins: str) -> None:
     ],
 )
 def test_sql_begins(text: str, begins: str) -> None:
-    """E24, EX2, EX4, EX5: a comparison with an offset or a time says where to begin, `>` after it."""
+    """E24, EX2, EX4, EX5: a comparison with an offset or a time is a start, `>` after it."""
     assert filters.start({"f": Filter(SQL_FILTER[0], text)}) == Start(begins)
 
 
@@ -73,7 +73,7 @@ def test_sql_begins(text: str, begins: str) -> None:
     ],
 )
 def test_sql_looks(text: str, begins: str, first: int | None) -> None:
-    """E22, E24, EX9: what is not one comparison is asked of each event, from the earliest that may be meant."""
+    """E22, E24, EX9: any other condition is evaluated for each event, from the earliest possible one."""
     found = filters.start({"f": Filter(SQL_FILTER[1], text)})
     assert found.begin == begins and found.first is not None
     events = [Event(each, number, "i", "", Jid("a@x"), b"") for number, each in enumerate(OFFSETS)]
@@ -81,7 +81,7 @@ def test_sql_looks(text: str, begins: str, first: int | None) -> None:
 
 
 def test_sql_annotations() -> None:
-    """E24, EX2: the annotations of a message are the one section's fields; what one has not is NULL."""
+    """E24, EX2: fields are the annotations of a message; a missing one is NULL."""
     size = types.mapped([types.symbol("x-opt-size"), b"\x54\x0c", types.symbol("x-opt-list"), b"\x45"])
     body = types.section(message.DATA, types.binary(b"x"))
     plain = Event(OFFSETS[0], 1, "i", "", Jid("a@x"), message.parse(body).envelope)
@@ -103,7 +103,7 @@ def test_sql_annotations() -> None:
 
 
 def test_none() -> None:
-    """E3: without a filter it begins with what comes after."""
+    """E3: without a filter it begins with later events."""
     assert filters.start({}) == Start("@latest")
 
 
@@ -124,7 +124,7 @@ def test_none() -> None:
     ],
 )
 def test_refused(descriptor: str | int, value: object, problem: Problem) -> None:
-    """E24, EX8: what is no offset or no time is refused, and so is what is not evaluated."""
+    """E24, EX8: an invalid offset or time is refused, and so is an unsupported condition."""
     with pytest.raises(MalformedRequest) as refused:
         filters.start({"f": Filter(descriptor, value)})
     assert refused.value.problem is problem

@@ -1,4 +1,4 @@
-"""Frames and performatives: whole frames out of pieces, and fields that are of their types or refused."""
+"""Frames and performatives: whole frames out of pieces, and fields of the right types or refused."""
 
 import struct
 from contextlib import suppress
@@ -32,7 +32,7 @@ BATCH = 0x80013700
 
 @pytest.mark.parametrize("step", [1, 3, 7, 100])
 def test_whole_frames(step: int) -> None:
-    """Guarantee 7: frames are found however their bytes come; an empty one is one."""
+    """Guarantee 7: frames are found however their bytes come; an empty frame counts."""
     said = [framed(b""), frame(0x17), transfer(1, 0, b"t")]
     found: list[bytes] = []
     data, frames = b"".join(said), Frames(1_000)
@@ -43,7 +43,7 @@ def test_whole_frames(step: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 7, 1_001, 2**32 - 1])
 def test_no_frame(size: int) -> None:
-    """Part 2 §2.3.1: what cannot be a frame ends what is read, after the frames before it."""
+    """Part 2 §2.3.1: an invalid frame ends the reading, after the frames before it."""
     found = Frames(1_000).whole(OPEN + struct.pack(">I", size) + b"12345")
     assert next(found) == OPEN
     with pytest.raises(Fault, match="amqp:connection:framing-error"):
@@ -51,7 +51,7 @@ def test_no_frame(size: int) -> None:
 
 
 def test_fields() -> None:
-    """Part 2 §2.7: fields are read in any width that AMQP has, and those that are not there are null."""
+    """Part 2 §2.7: fields are read in any width that AMQP has, and missing ones are null."""
     wide = b"\x00\x80" + struct.pack(">Q", Code.FLOW) + b"\xd0" + struct.pack(">II", 4 + 14, 5)
     found = performative(framed(wide + NULL + uint(7) + b"\x52\x08" + ZERO + uint(9), channel=5))
     assert found is not None
@@ -65,7 +65,7 @@ def test_fields() -> None:
 
 
 def test_formats() -> None:
-    """E14: the first part of a message says its format, on its own link and channel; a frame without a part of any has none."""
+    """E14: the first part of a message has its format, on its own link and channel; another frame has none."""
     order = Order(2)
     second = frame(0x12, types.string("m"), uint(2), FALSE, NULL, NULL, source(), target(), NULL, NULL, ZERO)
     for said in (OPEN, BEGIN, frame(0x11, NULL, ZERO, ZERO, ZERO, channel=1), attach("l", 1, "log"), second):
@@ -84,7 +84,7 @@ def test_formats() -> None:
     assert [format_of(transfer(1, None, None, NULL, *begun[1:])), format_of(transfer(1, None, None))] == [BATCH, BATCH]
     assert format_of(transfer(2, None, None)) == 0
     assert format_of(transfer(1, 4, b"t")) == 0
-    # An aborted delivery is over, whatever it says of more (§2.7.5).
+    # An aborted delivery is over, whatever its `more` says (§2.7.5).
     assert format_of(transfer(1, 5, b"t", batch, FALSE, TRUE, NULL, NULL, FALSE, TRUE)) == BATCH
     assert format_of(transfer(1, 6, b"u")) == 0
 
@@ -102,7 +102,7 @@ def test_an_outcome_after_the_end() -> None:
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"\x00\x53", b"\x00\x53\x12\xc0", b"\x00\x53\x14\xd0\x00\x00"]))
 def test_any_bytes(data: bytes, before: bytes) -> None:
-    """Guarantee 7: whatever a peer sends is taken or refused by a condition, and nothing else happens."""
+    """Guarantee 7: any bytes are accepted or refused by a condition, and nothing else happens."""
     order = Order(2)
     order.check(OPEN)
     with suppress(Fault):

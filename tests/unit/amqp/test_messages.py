@@ -1,4 +1,4 @@
-"""Messages, and the bytes they are made of: what is read is what was written, and nothing makes the readers fail otherwise."""
+"""Messages and their bytes: what was written is read back, and readers fail only in the defined way."""
 
 import struct
 from contextlib import suppress
@@ -29,13 +29,13 @@ def event(envelope: bytes, key: str = "") -> Event:
 
 
 def test_every_problem_has_a_condition() -> None:
-    """No refusal of the core is one that this door cannot word."""
+    """Every problem of the core has a condition at this door."""
     assert set(CONDITION) == set(Problem)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
-    """Whatever is sent is a message, or it is refused as none."""
+    """Any bytes are a message, or are refused."""
     for read in (messages.parse, lambda raw: messages.parse(types.section(0x75, types.binary(b"x")) + raw)):
         with suppress(MalformedRequest):
             read(data)
@@ -77,7 +77,7 @@ def _sent(content_type: str, body: bytes, *properties: bytes) -> bytes:
     ],
 )
 def test_content_types(content_type: str, body: bytes, shown: bytes | None) -> None:
-    """Issue 10: a message comes out as it went in; XML is an element at other doors, and what is no type is bytes there."""
+    """Issue 10: a message comes out as it went in; XML is an element at other doors, and an invalid type is bytes there."""
     raw = _sent(content_type, body)
     taken = messages.parse(raw)
     kept = codec.unpack(taken.envelope)
@@ -103,7 +103,10 @@ PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
     ],
 )
 def test_hints(header: list[bytes], delay: int | None, found: Hints) -> None:
-    """Part 3 §3.2.1: priority and time to live of a header, and a delay, are hints; they are carried along all the same."""
+    """Part 3 §3.2.1: priority and time to live of a header, and a delay, are options of the item.
+
+    They are forwarded all the same.
+    """
     raw = types.section(0x70, types.listed(header)) if header else b""
     if delay is not None:
         raw += types.section(0x72, types.mapped([types.symbol(DELAY), struct.pack(">BI", 0x70, delay)]))
@@ -117,7 +120,7 @@ def test_hints(header: list[bytes], delay: int | None, found: Hints) -> None:
 
 @pytest.mark.parametrize(("ttl", "delay"), [(1, 1), (1000, 2**40), (0, -1)])
 def test_no_hints(ttl: int, delay: int) -> None:
-    """A time to live that is over before the delay is, and a delay without measure, are refused."""
+    """A time to live shorter than the delay, and a delay out of range, are refused."""
     raw = types.section(0x70, types.listed([b"\x40", b"\x40", struct.pack(">BI", 0x70, ttl)]))
     raw += types.section(0x72, types.mapped([types.symbol(DELAY), struct.pack(">Bq", 0x81, delay)]))
     with pytest.raises(MalformedRequest):
@@ -129,7 +132,7 @@ def test_no_hints(ttl: int, delay: int) -> None:
 )
 @pytest.mark.parametrize("field", ["delay", "priority", "ttl"])
 def test_hints_that_are_no_numbers(wrong: bytes, field: str) -> None:
-    """Part 3 §3.2.1: what is asked for is a whole number, or refused by its name; null asks for nothing."""
+    """Part 3 §3.2.1: an option is a whole number, or refused by its name; null is none."""
 
     def message(value: bytes) -> bytes:
         fields = {"priority": [b"\x40", value], "ttl": [b"\x40", b"\x40", value]}.get(field, [])
@@ -157,14 +160,17 @@ def test_hints_that_are_no_numbers(wrong: bytes, field: str) -> None:
     ],
 )
 def test_bad_maps(section: int, pairs: list[bytes], said: str) -> None:
-    """§2.1.2, §2.1.3 of the draft, part 1 §1.6.23: a partition or key that is none is refused, and so is a key twice."""
+    """§2.1.2, §2.1.3 of the draft, part 1 §1.6.23: an invalid partition or key is refused, and so is a key twice."""
     body = b"" if section == 0x77 else types.section(0x75, types.binary(b"x"))
     with pytest.raises(MalformedRequest, match=said):
         messages.parse(types.section(section, types.mapped(pairs)) + body)
 
 
 def test_properties() -> None:
-    """Issue 10: properties of any plain type are headers for others, and as they were for AMQP; the service's come to them."""
+    """Issue 10: properties of any plain type are headers at other doors, and unchanged for AMQP.
+
+    It gets the service's headers.
+    """
     identity = UUID(int=7)
     plain = [
         types.string("s"),
@@ -199,7 +205,7 @@ def test_properties() -> None:
 
 
 def test_traced() -> None:
-    """Issue 8: `traceparent` among the properties is what it is at every door; what is no trace is left to AMQP."""
+    """Issue 8: `traceparent` among the properties is the same at every door; an invalid trace is left to AMQP."""
     for parent, kept in ((PARENT, {"traceparent": PARENT}), ("x", {})):
         raw = _sent("a/b", b"x", types.string("traceparent"), types.string(parent))
         taken = messages.parse(raw)
@@ -216,7 +222,7 @@ def test_traced() -> None:
     "names", [["stanzaq-dead-reason"], ["Collection"], ["amqp"], [f"h{number}" for number in range(33)]]
 )
 def test_headers_of_the_service(names: list[str]) -> None:
-    """What the service alone gives, and more than an item may have, is refused here as at every door."""
+    """The service's own headers, and more than an item may have, are refused here as at every door."""
     with pytest.raises(MalformedRequest) as refused:
         messages.parse(_sent("a/b", b"x", *(types.string(each) for name in names for each in (name, "v"))))
     assert refused.value.problem is Problem.PAYLOAD_INVALID
@@ -226,7 +232,7 @@ def test_headers_of_the_service(names: list[str]) -> None:
     "envelope", [Envelope(b"<a xmlns='x'/>"), Envelope(b"{}", "application/json", {"h": "v", "amqp": "?"})]
 )
 def test_of_other_doors(envelope: Envelope) -> None:
-    """What other doors have published is a data section with its type, and its headers are application properties."""
+    """Items of other doors are a data section with its type, and their headers are application properties."""
     written = messages.Writer(0).message(event(codec.pack(envelope)), gap=True)
     found = {each.code: written[each.start : each.end] for each in messages.sections(written)}
     assert found[messages.DATA] == types.section(messages.DATA, types.binary(envelope.body))

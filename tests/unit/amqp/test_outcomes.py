@@ -1,4 +1,4 @@
-"""What workers say of items, and what becomes of locks: outcomes to commands, ends that are repeated, locks that are renewed."""
+"""Outcomes of workers and locks: outcomes become commands, ends are repeated, locks are renewed."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ GRIP = LockRef(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)
 
 
 class Core:
-    """ResponseConsumer commands as it is told to, and keeps them."""
+    """Answers commands as told, and records them."""
 
     def __init__(self, *answers: Result) -> None:
         """Give these answers, the last one for ever."""
@@ -37,7 +37,7 @@ class Core:
         asyncio.get_running_loop().call_soon(reply, answer)
 
     async def ask(self, command: Command) -> Result:
-        """Take one and wait; nobody here does."""
+        """Fail: nobody here uses it."""
         raise NotImplementedError(command)
 
 
@@ -55,12 +55,12 @@ class Core:
     ],
 )
 def test_outcomes(outcome: Outcome, command: Command) -> None:
-    """Part 3 §3.4: each terminal state asks one thing of the core; what a peer gives as a reason is one line."""
+    """Part 3 §3.4: each terminal state is one command of the core; a peer's reason is one line."""
     assert GRIP.end(outcome) == command
 
 
 def test_header() -> None:
-    """§3.2.1: what the publisher said of its message stays; how often it was tried and who had it is this service's to say."""
+    """§3.2.1: the publisher's header stays; the service sets the delivery count and the holder."""
     sent = types.section(message.HEADER, types.listed([b"\x41", b"\x50\x07", b"\x40", b"\x41", b"\x43"]))
     envelope = message.parse(sent + types.section(message.VALUE, types.string("x"))).envelope
     for raw, attempt, tries, expected in (
@@ -76,7 +76,7 @@ def test_header() -> None:
 
 
 async def test_repeated() -> None:
-    """Q27: an end is repeated while Redis is away; that the first try did it is no failure, unless it has to be certain."""
+    """Q27: an end is repeated while Redis is away; a repeat of a successful one is no failure, unless certainty is required."""
     away, gone = Refused(Problem.TIMED_OUT), Refused(Problem.ITEM_NOT_FOUND)
     for answers, certain, expected in (
         ((away, Retracted(None)), False, None),
@@ -90,7 +90,7 @@ async def test_repeated() -> None:
 
 
 async def test_renewed() -> None:
-    """Q35: a lock is renewed before its end, and again; one that is lost is held no more."""
+    """Q35: a lock is renewed before its end, and again; a lost one is dropped."""
     ahead_ms = 10**12
     deadline = int(time.monotonic() * 1000) + ahead_ms + 1_000
     core, changes = Core(Refused(Problem.UNAVAILABLE), Renewed(7, deadline + 500), Refused(Problem.LOCK_LOST)), []

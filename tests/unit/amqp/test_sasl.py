@@ -1,4 +1,4 @@
-"""What a client says of itself in SASL."""
+"""A client's part of SASL."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a benchmark of bounds makes of the slow log."""
+"""The bounds benchmark and Redis's slow log."""
 
 import pytest
 
@@ -17,6 +17,6 @@ def test_longest_call() -> None:
 
 @pytest.mark.parametrize("command", [b"SORT numbers", b"EVALSHA 0123 1 key", b"FCALL_RO stanzaq_node 0 jobs"])
 def test_no_call(command: bytes) -> None:
-    """A slow log without a call is a fault of the measurement: it holds no bound."""
+    """A slow log without a call is a fault of the measurement: it proves no bound."""
     with pytest.raises(RuntimeError, match="of 1 entries of the slow log none is a call"):
         longest_call([{"command": command, "duration": 5_000}])

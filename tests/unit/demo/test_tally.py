@@ -8,7 +8,7 @@ from frontends.tools.demo.tally import Latency, Tally, percentile
 
 @pytest.fixture
 def tally() -> Tally:
-    """Give a tally after the publication of two items at 10 s and at 11 s."""
+    """Return a tally after the publication of two items at 10 s and at 11 s."""
     tally = Tally()
     for item_id, now in (("a", 10.0), ("b", 11.0)):
         tally.sending(item_id, now)
@@ -53,21 +53,21 @@ def test_acknowledged_twice(tally: Tally) -> None:
 
 
 def test_lost(tally: Tally) -> None:
-    """What was published is lost when nobody acknowledged it and the service cannot show it (guarantee 1)."""
+    """A published item is lost when nobody acknowledged it and the service cannot show it (guarantee 1)."""
     tally.delivered(Delivered("a", 1), 12.0)
     assert tally.missing() == {"a", "b"}
     assert tally.summary(shown=1, queued=1).lost == 1
 
 
 def test_unanswered() -> None:
-    """What was sent and never answered may be lost: nobody was promised anything."""
+    """An item whose publish was never answered may be lost: nobody was promised anything."""
     tally = Tally()
     tally.sending("a", 1.0)
     assert tally.summary(shown=0, queued=0).lost == 0
 
 
 def test_kill(tally: Tally) -> None:
-    """After a kill, the time runs until the last of what was then under way has come; until then there is no figure."""
+    """After a kill, the time runs until the last item then under way has come; until then there is no figure."""
     tally.delivered(Delivered("a", 1), 12.0)
     tally.killing(13.0)
     tally.sending("c", 13.5)
@@ -87,7 +87,7 @@ def test_idle(tally: Tally) -> None:
 
 
 def test_percentile() -> None:
-    """The percentiles of 1 to 100 ms are what one expects; of nothing they are nothing."""
+    """The percentiles of 1 to 100 ms are as expected; of nothing there are none."""
     waits = [number / 1000 for number in range(100, 0, -1)]
     assert Latency(percentile(waits, 0.5), percentile(waits, 0.99)) == Latency(51.0, 100.0)
     assert percentile([], 0.5) == 0.0

@@ -1,4 +1,4 @@
-"""The transport over HTTP: accounts, what is written and read, and answers of a service that is played."""
+"""The transport over HTTP: accounts, requests and replies, with a simulated service."""
 
 import asyncio
 import itertools
@@ -70,7 +70,7 @@ def test_accounts(url: str, user: str, origin: str) -> None:
     ],
 )
 def test_no_accounts(url: str, more: dict[str, Any], told: str) -> None:
-    """What cannot be meant is refused with its remedy, for workers as for publishers."""
+    """An invalid account is refused with its remedy, for workers as for publishers."""
     for kind in (Worker, Publisher):
         with pytest.raises(ValueError, match=told):
             kind(url, **more)
@@ -169,7 +169,7 @@ def problem(status: int, detail: str, **headers: str) -> web.Response:
 
 
 async def test_repeated_until_answered(caplog: pytest.LogCaptureFixture) -> None:
-    """Answers that pass, answers of a gateway and broken connections are waited out, and told of."""
+    """Temporary errors, errors of a gateway and broken connections are waited out, and reported."""
     caplog.set_level(logging.INFO, "stanzaq")
     count = 0
 

@@ -1,4 +1,4 @@
-"""The outbox of a publisher: what it keeps, what is sent again, and what it says when its file cannot be used."""
+"""The outbox of a publisher: what it keeps, what is sent again, and its errors when its file cannot be used."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ ONE = Outgoing("name-1", "jobs", "one", Content(b"\0\xff", "image/png"), {"a": "
 
 
 class Service:
-    """Plays the transport of a publisher; `answer` says what becomes of an item."""
+    """Simulates the transport of a publisher; `answer` decides the outcome of an item."""
 
     def __init__(self) -> None:
         """Answer nobody."""
@@ -236,7 +236,7 @@ async def test_used_by_another(path: Path, service: Service) -> None:
 
 
 class Stream:
-    """Plays an XMPP connection: `answers` says what each request gets, an exception or nothing."""
+    """Simulates an XMPP connection: `answers` has the reply to each request, an exception or nothing."""
 
     def __init__(self, *answers: str) -> None:
         """Prepare the answers: names of errors, empty for a result."""

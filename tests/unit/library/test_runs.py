@@ -1,4 +1,4 @@
-"""Runs of jobs against a service that is played: what is renewed, cancelled, acknowledged and given back, and when."""
+"""Runs of jobs with a simulated service: what is renewed, cancelled, acknowledged and released, and when."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass
 class Service:
-    """Notes what it is told; locks that are in `gone` have ended."""
+    """Records its requests; locks that are in `gone` have ended."""
 
     lasts: float = 60.0
     told: list[tuple[str, Any]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The pure parts of the RESTful door: representations, the tree, rates, and the one table of errors."""
+"""The pure parts of the HTTP door: representations, the tree, rates, and the one table of errors."""
 
 import pytest
 
@@ -16,7 +16,7 @@ ALICE, BOB = Jid("alice@x"), Jid("bob@x")
 
 
 def test_every_problem_has_a_status() -> None:
-    """The table is whole, and what may pass by itself says when to ask again."""
+    """The table is complete, and temporary errors say when to ask again."""
     assert set(errors.STATUS) == set(Problem)
     for problem in Problem:
         told = errors.fault(MalformedRequest(problem))
@@ -44,14 +44,14 @@ def test_wanted(accept: str, kind: str) -> None:
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "application/*;q=nonsense", "*/*;q=0"])
 def test_not_acceptable(accept: str) -> None:
-    """Whoever wants neither is refused."""
+    """A client that accepts neither is refused."""
     with pytest.raises(Fault) as refused:
         negotiation.wanted(accept)
     assert refused.value.status == 406
 
 
 def test_children() -> None:
-    """R5: below a part of the tree are queues, parts, and what is both; names that are no paths stand as they are."""
+    """R5: a part of the tree has queues, parts, and names that are both; names that are no paths stay as they are."""
     names = ["uk", "uk/books", "uk/books/old", "uk/toys/new", "ukraine", "uk//odd", "uk/"]
     assert views.children(names, "uk") == [
         Child("uk/books", is_queue=True),
@@ -62,7 +62,7 @@ def test_children() -> None:
 
 
 def test_rates() -> None:
-    """A second's worth at once, then as fast as it fills; each JID has its own."""
+    """A second's worth at once, then as fast as the bucket fills; each JID has its own."""
     now = [0.0]
     limited = rate_limit.RateLimit(2, lambda: now[0])
     assert [limited.wait(ALICE) for _ in range(3)] == [0, 0, 1]
@@ -75,7 +75,7 @@ def test_rates() -> None:
 
 
 def test_rates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many JIDs ask, no more are known than those that ask fast."""
+    """However many JIDs ask, only those that ask fast are remembered."""
     monkeypatch.setattr(rate_limit, "KNOWN_MOST", 10)
     now = [0.0]
     limited = rate_limit.RateLimit(1, lambda: now[0])
@@ -87,14 +87,14 @@ def test_rates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("content_type", ["text", "a/b/c", "a b/c", "text/plain\r\nX: y", "é/x", "a/" + "b" * 300])
 def test_what_is_no_type(content_type: str) -> None:
-    """What is no media type is refused, so that no door ever has to write it."""
+    """An invalid media type is refused, so no door ever has to write it."""
     with pytest.raises(Fault) as refused:
         requests.packed(b"x", content_type, {})
     assert refused.value.status == 415
 
 
 def test_traces() -> None:
-    """Issue 8: a message belongs to the trace of its request; of a request without one, or with nonsense, to none."""
+    """Issue 8: a message belongs to the trace of its request; without a valid one, to none."""
     parent = f"00-{'1' * 32}-{'2' * 16}-01"
     for given, found in (({"traceparent": parent}, {"traceparent": parent}), ({"traceparent": "x"}, {}), ({}, {})):
         request = Request(paths.Place(paths.QUEUE, "jobs"), ALICE, {}, given, b"x")

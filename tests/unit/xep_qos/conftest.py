@@ -1,4 +1,4 @@
-"""What the tests of the plugin share: a loop that stands still, and a stream on it."""
+"""Shared by the tests of the plugin: a loop with a stopped clock, and a stream on it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tests.unit.xep_qos.stream import StillLoop, Stream
 
 @pytest.fixture
 def loop() -> Iterator[StillLoop]:
-    """Give a loop, and end what is left on it."""
+    """Provide a loop, and end what is left on it."""
     loop = StillLoop()
     yield loop
     for task in asyncio.all_tasks(loop):

@@ -1,4 +1,4 @@
-"""A receiver as the document and requirements S9-S11, SX8-SX10 have it, in memory. Must not know a sender."""
+"""A receiver by the document and requirements S9-S11, SX8-SX10, in memory. Must not know a sender."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ from tests.unit.xep_qos.stream import error, received, result
 
 REMEMBERED: Final = 3600.0
 REFUSED: Final = "{urn:x}refused"
-"""A payload that is never taken."""
+"""A payload that is never accepted."""
 
 
 @dataclass(slots=True)
 class Receiver:
-    """Counts what it delivered by payload text; it forgets what it held or delivered after `REMEMBERED` seconds."""
+    """Counts what it delivered by payload text; it forgets stored and delivered messages after `REMEMBERED` seconds."""
 
     delivered: Counter[str] = field(default_factory=Counter)
     _held: dict[str, tuple[Element, float]] = field(default_factory=dict)
     _tombs: dict[str, tuple[bytes, float]] = field(default_factory=dict)
 
     def answer(self, request: Element, now: float) -> Element:
-        """Do what a request asks and answer it."""
+        """Run a request and answer it."""
         self._expire(now)
         element = request[0]
         msg_id = element.get("msgId", "")
@@ -42,7 +42,7 @@ class Receiver:
         return answer
 
     def lose_held(self) -> None:
-        """Lose what is held, as one that keeps it in memory does when it restarts."""
+        """Lose stored messages, as one that keeps them in memory does when it restarts."""
         self._held.clear()
 
     def _hold(self, msg_id: str, message: Element, now: float) -> None:

@@ -1,4 +1,4 @@
-"""A slixmpp stream without a network, on a loop whose time stands still until it is told to pass."""
+"""A slixmpp stream without a network, on a loop whose clock stands until it is advanced."""
 
 import asyncio
 from collections import deque
@@ -32,7 +32,7 @@ class StillLoop(asyncio.SelectorEventLoop):
         return self.now
 
     def settle(self) -> None:
-        """Let everything happen that needs no time to pass."""
+        """Run everything that needs no time to pass."""
 
         async def turns() -> None:
             # Timers that are due become ready with the next turn.

@@ -1,4 +1,4 @@
-"""What a sender does about each answer at each step."""
+"""A sender's reaction to each answer at each step."""
 
 from collections.abc import Callable
 
@@ -41,7 +41,7 @@ def test_received_must_name_the_message(echoed: str) -> None:
 
 @pytest.mark.parametrize("step", list(Step))
 def test_patience(step: Step) -> None:
-    """Silence is answered by repeats, first after 5 s, then twice as long each time up to the cap; then the sender is told."""
+    """Silence leads to repeats, first after 5 s, then twice as long each time up to the cap; then the sender is told."""
     exchange = _exchange(step)
     waited = []
     for _try in range(8):
@@ -81,7 +81,7 @@ def test_patience_begins_anew_with_each_step() -> None:
     ],
 )
 def test_what_passes_is_repeated(step: Step, fault: Error) -> None:
-    """An error of type wait, and one of a server that cannot reach the receiver, are pauses; the last of them is told."""
+    """An error of type wait, and one of a server that cannot reach the receiver, lead to a pause; the last one is reported."""
     exchange = _exchange(step)
     for _try in range(8):
         assert exchange.heard(fault, 1.0) is Move.PAUSE
@@ -93,7 +93,7 @@ def test_what_passes_is_repeated(step: Step, fault: Error) -> None:
 @pytest.mark.parametrize("step", list(Step))
 @pytest.mark.parametrize("condition", ["not-allowed", "bad-request", "forbidden", "not-acceptable"])
 def test_a_refusal_is_told(step: Step, condition: str) -> None:
-    """Any other error is the receiver's last word, told at once with its condition and text."""
+    """Any other error is final, and reported at once with its condition and text."""
     with pytest.raises(Refused, match=rf"b@example\.org: {condition} \(because\)") as told:
         _exchange(step).heard(Error("cancel", condition, "because"), 1.0)
     assert (told.value.condition, told.value.text, told.value.sent.step) == (condition, "because", step)
@@ -108,7 +108,7 @@ def _silence(exchange: Exchange) -> None:
 )
 @pytest.mark.parametrize("before", [_silence, Exchange.lost, None], ids=["silence", "lost", "resumed"])
 def test_a_refusal_after_silence(step: Step, told: type[Exception], before: Callable[[Exchange], None] | None) -> None:
-    """A no to this copy says nothing of an earlier one whose answer was not heard, unless nothing is delivered at this step."""
+    """A refusal of this copy says nothing of an unanswered earlier one, unless nothing is delivered at this step."""
     exchange = Exchange(_exchange(step).sent, _TIMING, resumed=before is None)
     if before is not None:
         before(exchange)
@@ -117,7 +117,7 @@ def test_a_refusal_after_silence(step: Step, told: type[Exception], before: Call
 
 
 def test_silence_before_received_is_past() -> None:
-    """What was not heard of <assured/> makes nothing doubtful about <deliver/>."""
+    """An unanswered <assured/> makes nothing doubtful about <deliver/>."""
     exchange = _exchange(Step.ASSURED)
     exchange.heard(None, 1.0)
     exchange.heard(Result("m1"), 2.0)

@@ -1,4 +1,4 @@
-"""What a sender promises whatever the network, the receiver's memory and its own restarts do: a Hypothesis state machine."""
+"""The guarantees of a sender, whatever the network, the receiver's memory and its own restarts do: a Hypothesis state machine."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -78,7 +78,7 @@ class Sending(RuleBasedStateMachine):
     def bounce(self, pick: int) -> None:
         """Let a server on the way refuse a request, which the receiver never sees."""
         request, _ = self.there[pick % len(self.there)]
-        # A server that sees one copy of what the network has doubled is not this sender's to understand.
+        # One copy that a server refuses, of a stanza that the network doubled, is not the sender's concern.
         if request.get("id") not in self.doubled:
             self.there.pop(pick % len(self.there))
             self.back.append((error(request, "auth", "forbidden"), self.loop.now))
@@ -141,7 +141,7 @@ class Sending(RuleBasedStateMachine):
                 assert self.receiver.delivered[str(number)] <= 1
 
     def teardown(self) -> None:
-        """Let everything come to its end on a network that works, and compare what was told with what was done."""
+        """Let everything complete on a working network, and compare the reports with what was done."""
         try:
             for _round in range(_ROUNDS):
                 while self.there:

@@ -1,4 +1,4 @@
-"""What the tests of the XMPP door share: an IQ from its payload, and a stream whose wire is a list."""
+"""Shared by the tests of the XMPP door: an IQ from its payload, and a stream whose wire is a list."""
 
 import asyncio
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def fault() -> Fault:
     def refused(*arguments: str, **named: str) -> MalformedRequest:
         with pytest.raises(MalformedRequest) as caught:
             requests.read(_make_iq(*arguments, **named), CONTEXT)
-        # XEP-0254's own error for this one has no words.
+        # XEP-0254's own error for this one has no text.
         assert caught.value.detail or caught.value.problem is Problem.OPTIONS_REQUIRED, "every refusal says why"
         return caught.value
 
@@ -66,7 +66,7 @@ def fault() -> Fault:
 
 
 class Wire:
-    """A transport that keeps what is written, one entry per write; `unsent` is what it says that it holds back."""
+    """A transport that keeps what is written, one entry per write; `unsent` is its reported buffer size."""
 
     def __init__(self) -> None:
         """Begin open and empty."""

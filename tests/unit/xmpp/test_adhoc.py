@@ -37,7 +37,7 @@ def _reply(asked: Question | Answer, outcome: Listing | Done | None = None) -> E
 
 
 def test_two_steps(read: Read) -> None:
-    """P27: an owner executes, gets the form with the nodes where something waits, sends it back, and that is all."""
+    """P27: an owner executes, gets the form with the nodes that have pending requests, sends it back, and is done."""
     asked = read(_command(more="action='execute'"))
     assert isinstance(asked, Question) and asked.command == ListPending(_ME)
     first = _reply(asked, Listing(("a<b", "jobs")))
@@ -53,7 +53,7 @@ def test_two_steps(read: Read) -> None:
 
 
 def test_nothing_waits(read: Read) -> None:
-    """P27: where nothing waits there is nothing to choose."""
+    """P27: without pending requests there is nothing to choose."""
     last = _reply(read(_command()), Listing(()))
     assert (last.get("status"), last[0].get("type")) == ("completed", "info")
 
@@ -82,7 +82,7 @@ def test_cancelled(read: Read, asked: str) -> None:
     ],
 )
 def test_mistakes(fault: Fault, asked: str, kind: str, condition: str) -> None:
-    """XEP-0050 §4.4: what is asked for wrongly has a word of its own."""
+    """XEP-0050 §4.4: each kind of wrong request has its own condition."""
     error = ET.fromstring(errors.written(errors.wire(fault(asked, kind)), "")).iter()
     assert " ".join(child.tag.partition("}")[2] for child in error if child.tag != "error") == condition
 
@@ -99,7 +99,7 @@ def test_discovered(read: Read) -> None:
 
 
 def test_a_session_is_of_one(read: Read, fault: Fault) -> None:
-    """XEP-0050 §4.4: a session is known to each frontend, for whom and for what it was begun, and to nobody else."""
+    """XEP-0050 §4.4: a session is valid at every frontend, for its JID and its command only."""
     session = f"sessionid='{_reply(read(_command(), sender='a@x/1'), Listing(('jobs',))).get('sessionid')}'"
     assert isinstance(read(_command(_form(), more=session), sender="a@x/1"), Question)
     for asked, sender in ((_command(more=session), "a@x/2"), (_command(node=ns.ADMIN_PAUSE, more=session), "a@x/1")):

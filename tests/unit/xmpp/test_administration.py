@@ -1,4 +1,4 @@
-"""Ad-hoc commands that are done at once: which command of the model each form is, and what is read of its outcome."""
+"""Ad-hoc commands of one step: the command of each form, and how its outcome is written."""
 
 from collections.abc import Callable, Mapping
 from xml.etree import ElementTree as ET
@@ -60,7 +60,7 @@ def _note(answered: ET.Element) -> str | None:
     "node", [node for node in offered.COMMANDS if node.startswith(ns.STANZAQ) and node != ns.ADMIN_DISCONNECT]
 )
 def test_a_form_comes_first(read: Read, node: str) -> None:
-    """Each begins with a form of its own type, which nothing is read for."""
+    """Each begins with a form of its own type, without reading anything."""
     asked = read(command(node), sender=ADMIN)
     assert isinstance(asked, Answer)
     first = reply(asked)
@@ -85,7 +85,7 @@ def test_a_form_comes_first(read: Read, node: str) -> None:
     ],
 )
 def test_meant(read: Read, node: str, fields: Mapping[str, str], meant: Command) -> None:
-    """A form is one command for the core, which judges who may."""
+    """A form is one command for the core, which decides who may."""
     asked = read(command(node, fields), sender=ADMIN)
     assert isinstance(asked, Question) and asked.command == meant
 
@@ -133,7 +133,7 @@ def test_bad_fields(fault: Fault, node: str, fields: Mapping[str, str | tuple[st
 )
 @pytest.mark.parametrize("sender", ["worker@example.org/desk", "example.org", "admin@example.org.evil/desk"])
 def test_forbidden_before_anything_is_read(fault: Fault, asked: str, sender: str) -> None:
-    """What is for administrators is forbidden to others, before even the form is looked at."""
+    """Administrators' commands are forbidden to others, before even the form is read."""
     assert fault(asked, sender=sender).problem is Problem.FORBIDDEN
 
 
@@ -141,7 +141,7 @@ def test_frontends_to_choose_from(read: Read) -> None:
     """Issue 8: the form lists the frontends that there are, with what is known of each."""
     asked = read(command(ns.ADMIN_DISCONNECT), sender=ADMIN)
     assert isinstance(asked, Question) and asked.command == Frontends(ADMIN)
-    # At other doors there is nothing that others could take over.
+    # At other doors there are no deliveries to take over.
     boss = FrontendStatus("f1", 9_000, "boss@x")
     told = reply(asked, FrontendList((boss, FrontendStatus("f2", 12, ""), FrontendStatus("h1", 12, "", "rest"))))
     assert told.get("status") == "executing"
@@ -152,7 +152,7 @@ def test_frontends_to_choose_from(read: Read) -> None:
 
 
 def test_overview(read: Read) -> None:
-    """Nodes are a table with a column for each thing told, and a page says where the next one begins."""
+    """Nodes are a table with a column for each value, and a page names the start of the next one."""
     counted = Counted(1, 2, 3, 4, 5, 6, 7, 8)
     asked = read(command(ns.ADMIN_OVERVIEW, {"first": "10", "limit": "2"}), sender=ADMIN)
     nodes = tuple(Summary(NodeRecord(name, "1", 1, NodeConfig()), counted) for name in ("a<b", "jobs"))
@@ -179,6 +179,6 @@ def test_overview(read: Read) -> None:
     ],
 )
 def test_done(read: Read, node: str, fields: Mapping[str, str], outcome: Result, note: str) -> None:
-    """What was done is said in a note, under the command that did it."""
+    """The result is in a note, under its command."""
     told = reply(read(command(node, fields), sender=ADMIN), outcome)
     assert (told.get("node"), _note(told)) == (node, note)

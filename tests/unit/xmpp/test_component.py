@@ -1,4 +1,4 @@
-"""The door's shell between a core that the test plays and a wire that the test reads."""
+"""The door's shell between a simulated core and a wire that the test reads."""
 
 import asyncio
 from collections.abc import Iterator
@@ -172,7 +172,7 @@ async def test_a_publish_is_answered_once(door: Door) -> None:
 
 
 async def test_forbidden_before_anything_is_read(door: Door) -> None:
-    """Who is no administrator is refused what is theirs, and the core is asked nothing."""
+    """A JID that is no administrator is refused administrators' commands, without asking the core."""
     form = f"<x xmlns='{ns.FORM}' type='submit'/>"
     overview = f"<command xmlns='{ns.COMMANDS}' node='{ns.ADMIN_OVERVIEW}'>{form}</command>"
     for asked in (overview, overview.replace(form, "")):
@@ -184,7 +184,7 @@ async def test_forbidden_before_anything_is_read(door: Door) -> None:
 
 
 async def test_a_transfer_is_answered_once(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many steps of the core are one answer, and for as long one request that waits."""
+    """Many steps of the core are one answer, and meanwhile one waiting request."""
     scans = iter(("1", ""))
 
     async def ask(command: Command) -> Result:
@@ -222,7 +222,7 @@ async def test_the_holder_hears_first(door: Door, payload: str, outcome: Result)
 
 
 async def test_one_write_per_turn(door: Door) -> None:
-    """What one turn of the loop brings leaves in one write, in order."""
+    """The output of one turn of the loop leaves in one write, in order."""
     door.feed("".join(_iq(_PUBLISH, request=f"r{n}") for n in range(50)))
     for n in range(50):
         door.core.answer(Published(str(n)))
@@ -236,7 +236,7 @@ async def test_one_write_per_turn(door: Door) -> None:
 
 
 async def test_flushed_means_gone(door: Door) -> None:
-    """Sent marks may move only when nothing is gathered, nothing is unsent and the stream stands (design §5)."""
+    """Sent marks may move only when nothing is buffered, nothing is unsent and the stream is open (design §5)."""
     assert door.component.flushed()
     door.wire.unsent = 1
     assert not door.component.flushed()
@@ -247,7 +247,7 @@ async def test_flushed_means_gone(door: Door) -> None:
 
 
 async def test_while_down_nothing_is_kept(door: Door) -> None:
-    """What is handed over while the stream is down is dropped and never counted as flushed: others send it (X8, X11)."""
+    """Output while the stream is down is dropped and never counted as flushed: others send it (X8, X11)."""
     door.component._stream.connection_lost(None)
     door.component.deliver(_DELIVERY)
     door.component.notify(NodeEvent("jobs", _WORKER, "purge"))
@@ -312,7 +312,7 @@ async def test_bad_input_costs_its_sender_an_error(door: Door, stanza: str, cond
     ],
 )
 async def test_what_needs_no_answer_gets_none(door: Door, stanza: str) -> None:
-    """Responses that nobody waits for, stray messages and stanzas without address are passed over in silence."""
+    """Responses that nobody waits for, stray messages and stanzas without address are ignored."""
     door.feed(stanza)
     assert door.core.commands == []
     assert await door.heard() == []
@@ -416,7 +416,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def test_a_flood_is_refused_and_its_neighbours_are_not(narrow: None, door: Door) -> None:
-    """Who has too many requests waiting gets resource-constraint; another sender is served, up to the most of all."""
+    """A JID with too many waiting requests gets resource-constraint; another sender is served, up to the total limit."""
     door.feed("".join(_iq(_PUBLISH, request=f"a{n}") for n in range(4)))
     door.feed("".join(_iq(_PUBLISH, request=f"b{n}", sender="b@x/1") for n in range(3)))
     refused = await door.heard()
@@ -548,13 +548,13 @@ async def test_a_plain_message_that_fails_comes_back(door: Door) -> None:
     ],
 )
 async def test_messages_that_nobody_answers(door: Door, stanza: str) -> None:
-    """Errors are never answered, and talk to the service itself is no publish."""
+    """Errors are never answered, and a message to the service itself is no publish."""
     door.feed(stanza)
     assert door.core.commands == [] and await door.heard() == []
 
 
 async def test_an_owner_s_answer(door: Door) -> None:
-    """P27: a form that comes back is an answer; whoever may not give it is told, and of nothing else anybody hears."""
+    """P27: a returned form is an answer; a JID that may not give it is told so, and nobody is told anything else."""
     form = (
         f"<x xmlns='{ns.FORM}' type='submit'><field var='FORM_TYPE'><value>{ns.PUBSUB_SUBSCRIBE_AUTHORIZATION}</value>"
         "</field><field var='pubsub#node'><value>jobs</value></field>"
@@ -570,7 +570,7 @@ async def test_an_owner_s_answer(door: Door) -> None:
     door.feed(said % "")
     heard = await door.heard()
     assert [(error.get("id"), _condition(error)) for error in heard] == [("f1", "forbidden"), ("f1", "bad-request")]
-    # At a node's address it is an item like any other, and a form that was sent in vain is nobody's answer.
+    # At a node's address it is an item like any other, and a misaddressed form is nobody's answer.
     door.feed((said % allow).replace(f"to='{_DOMAIN}'", f"to='jobs@{_DOMAIN}'"))
     assert [type(command) for command in door.core.commands] == [Publish]
     door.feed((said % allow).replace("<message ", "<message type='error' "))
@@ -578,7 +578,7 @@ async def test_an_owner_s_answer(door: Door) -> None:
 
 
 async def test_misuse_is_reported(wire: "Wire") -> None:
-    """S21: whoever watches is told of what is malformed, untrusted or too much, and not of a queue's own refusals."""
+    """S21: watchers are told of malformed, untrusted and excessive requests, and not of a queue's own refusals."""
     door = Door(wire, event_log=Jid("ops@example.org"))
     door.feed(_iq(_ASSURED.replace("msgId='m1'", "")))
     error, event = await door.heard()

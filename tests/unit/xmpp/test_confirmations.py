@@ -1,4 +1,4 @@
-"""Deliveries that are to be confirmed, and what comes back of them."""
+"""Deliveries that need confirmation, and the replies to them."""
 
 from dataclasses import replace
 from xml.etree import ElementTree as ET
@@ -65,7 +65,7 @@ def test_the_item_is_as_in_a_message(stage: Stage) -> None:
 
 
 def test_deliver() -> None:
-    """S11: the word to begin repeats the msgId under an id of its own, and tells until when the lock lasts."""
+    """S11: the deliver stanza repeats the msgId under an id of its own, with the lock's deadline."""
     iq = _sent(Stage.DELIVER, replace(_DELIVERY, envelope=b""))
     assert (iq.tag, iq.get("type"), iq.get("to")) == ("iq", "set", _WORKER)
     assert iq.get("id") != _sent(Stage.ASSURED).get("id")
@@ -75,7 +75,7 @@ def test_deliver() -> None:
 
 
 def test_each_lock_has_its_own_message() -> None:
-    """S14: another lock, another partition or another life of the node never has the same msgId."""
+    """S14: another lock, partition or incarnation of the node never has the same msgId."""
     others = [
         replace(_DELIVERY, token=1),
         replace(_DELIVERY, partition=Partition("j'obs", "8e71964d", 2)),
@@ -87,7 +87,7 @@ def test_each_lock_has_its_own_message() -> None:
 
 @given(node=_NAMES, token=st.integers(1, 2**63 - 1), number=st.integers(0, 255), stage=st.sampled_from(Stage))
 def test_an_id_says_which_delivery(node: str, token: int, number: int, stage: Stage) -> None:
-    """SX13: whatever the node is called, the id alone brings back the lock and the stage."""
+    """SX13: whatever the node is called, the id alone gives the lock and the stage."""
     delivery = replace(_DELIVERY, partition=Partition(node, "i1", number), token=token)
     named = deliveries.read_id(_sent(stage, delivery).get("id", ""))
     assert named == deliveries.Named(delivery.partition, delivery.position, token, stage)
@@ -120,7 +120,7 @@ def test_received_in_any_namespace(inside: str) -> None:
     "inside", ["", "<received/>", _received(""), _received("other"), f"<banana msgId='{_MSG_ID}'/>", "<received/>" * 99]
 )
 def test_received_of_something_else(inside: str) -> None:
-    """A result that does not say what was received confirms nothing: the item is sent again."""
+    """A result without `received` confirms nothing: the item is sent again."""
     assert answered(_reply(_sent(Stage.ASSURED), inside)) is None
 
 
@@ -138,9 +138,9 @@ def test_received_of_something_else(inside: str) -> None:
     ],
 )
 def test_an_error_bounces(stage: Stage, inside: str, gone: bool) -> None:  # noqa: FBT001
-    """Q18, P30: an error gives the item back; one that says that nobody there will ever take it ends the subscription.
+    """Q18, P30: an error gives the item back; one that says that nobody there will ever accept it ends the subscription.
 
-    A receiver that has lost an assured message is there, and may have it again (SX8).
+    A receiver that has lost an assured message is there, and may get it again (SX8).
     """
     lock = (_WORKER, _DELIVERY.partition, _DELIVERY.position, _DELIVERY.token)
     assert answered(_reply(_sent(stage), inside, "error")) == Bounce(*lock, gone=gone, stage=stage)
@@ -157,7 +157,7 @@ def test_other_answers_are_none(name: str, kind: str) -> None:
 
 
 def test_without_a_sender() -> None:
-    """A reply of nobody is passed over."""
+    """A reply without a sender is ignored."""
     reply = _reply(_sent(Stage.ACKNOWLEDGED))
     del reply.attrib["from"]
     assert answered(reply) is None
@@ -174,6 +174,6 @@ def test_no_message_stands_for_an_iq(stage: Stage) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_no_id_raises_anything(name: str) -> None:
-    """Any id is read or passed over."""
+    """Any id is read or ignored."""
     element = ET.Element(f"{{{ns.COMPONENT}}}iq", {"type": "result", "from": "a@b", "id": f"sq:d:1:1-1:{name}"})
     assert isinstance(answered(element), Confirm | None)

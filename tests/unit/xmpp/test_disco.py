@@ -1,4 +1,4 @@
-"""Service discovery says what works, and nothing else."""
+"""Service discovery advertises what works, and nothing else."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -83,7 +83,7 @@ def test_a_collection_tells_what_it_is() -> None:
     ],
 )
 def test_about_a_node_the_core_is_asked(read: Read, space: str, view: View | None, command: Command) -> None:
-    """Whether the asker may know of a node is for the core to say."""
+    """The core decides whether the asker may know of a node."""
     question = read(f"<query xmlns='{space}' node='jobs'/>", "get")
     assert isinstance(question, Question)
     assert (question.command, question.view) == (command, view)
@@ -113,7 +113,7 @@ def test_the_service_lists_its_nodes(read: Read) -> None:
     ],
 )
 def test_pages_of_nodes(read: Read, wish: str, command: Nodes) -> None:
-    """Nodes come in pages that are as long as a reply may be, and no longer than the asker wishes (P9, XEP-0059)."""
+    """Nodes come in pages as long as a reply may be, and no longer than the client asks for (P9, XEP-0059)."""
     question = read(f"<query xmlns='{ns.DISCO_ITEMS}'><set xmlns='{ns.RSM}'>{wish}</set></query>", "get")
     assert isinstance(question, Question) and question.command == command
     query = ET.fromstring(disco.service_items(question.iq, Listing(("a<b", "c"), 40, 77)))
@@ -124,7 +124,7 @@ def test_pages_of_nodes(read: Read, wish: str, command: Nodes) -> None:
 
 
 def test_more_nodes_than_fit(read: Read) -> None:
-    """Whoever asked for no page is told that there are others (XEP-0059 §2.2)."""
+    """A client that asked for no page is told that there are more (XEP-0059 §2.2)."""
     question = read(f"<query xmlns='{ns.DISCO_ITEMS}'/>", "get")
     assert isinstance(question, Question)
     query = ET.fromstring(disco.service_items(question.iq, Listing(("a", "b"), 0, 900, more=True)))
@@ -145,7 +145,7 @@ def test_discovery_changes_nothing(fault: Callable[..., MalformedRequest], space
 
 
 def test_the_default_access_model(read: Read) -> None:
-    """XEP-0060 §10: `access-…` says which model nodes have by default, so there is one."""
+    """XEP-0060 §10: `access-…` is the default model of nodes, so there is one."""
     answer = read(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
     assert isinstance(answer, Answer)
     told = {name for name in _features(ET.fromstring(answer.content)) if name and "#access-" in name}

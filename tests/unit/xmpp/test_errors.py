@@ -1,4 +1,4 @@
-"""The table from problems to stanza errors is whole, and says what the requirements say."""
+"""The table from problems to stanza errors is complete, and agrees with the requirements."""
 
 from xml.etree import ElementTree as ET
 

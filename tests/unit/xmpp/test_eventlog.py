@@ -1,4 +1,4 @@
-"""Events of XEP-0337: who misuses QoS, and not too often."""
+"""Events of XEP-0337: misuse of QoS, at a limited rate."""
 
 from xml.etree import ElementTree as ET
 

@@ -1,4 +1,4 @@
-"""Messages to subscribers and what comes back of them."""
+"""Messages to subscribers and their bounces."""
 
 from dataclasses import replace
 from xml.etree import ElementTree as ET
@@ -57,7 +57,7 @@ def _returned(message: ET.Element, inside: str) -> ET.Element:
 
 
 def test_a_delivery_says_what_its_holder_may_know() -> None:
-    """Beside the event stand the lock's token, attempt and deadline (QX14), and hints to store and copy nothing (X2)."""
+    """Beside the event are the lock's token, attempt and deadline (QX14), and hints to store and copy nothing (X2)."""
     message = ET.fromstring(written("q.x", _DELIVERY))
     event, lock, *hints = message
     assert (message.get("from"), message.get("to"), message.get("type")) == ("q.x", _WORKER, None)
@@ -78,7 +78,7 @@ def test_a_delivery_says_what_its_holder_may_know() -> None:
 
 @given(node=_NAMES, token=st.integers(1, 2**63 - 1), number=st.integers(0, 255))
 def test_a_bounce_names_its_delivery(node: str, token: int, number: int) -> None:
-    """Whatever the node is called, its delivery that comes back says which lock it was (Q18, P30)."""
+    """Whatever the node is called, a bounced delivery names its lock (Q18, P30)."""
     delivery = replace(_DELIVERY, partition=Partition(node, "i1", number), token=token)
     error = _returned(ET.fromstring(written("q.x", delivery)), "<error type='wait'/>")
     assert bounced(error) == Bounce(_WORKER, delivery.partition, delivery.position, token, gone=False)
@@ -169,7 +169,7 @@ def test_events_of_the_node_itself(what: str) -> None:
 
 
 def test_the_end_of_a_subscription() -> None:
-    """Who is subscribed no more because its time is over is told of which (P31)."""
+    """A subscriber whose subscription has expired is told which (P31)."""
     event = ET.fromstring(_events().notice(SubscriptionChanged(Subscription("j'obs", _WORKER, "7", State.NONE))))[0]
     assert [(child.tag, child.attrib) for child in event] == [
         (
@@ -210,7 +210,7 @@ def test_a_corrupt_item_is_not_sent() -> None:
 
 
 def test_through_a_collection() -> None:
-    """H6: what comes through a collection names the leaf, and the collection in one header beside those of the item."""
+    """H6: a delivery through a collection names the leaf, and the collection in one header beside those of the item."""
     envelope = codec.pack(Envelope(b"<a xmlns='urn:x'/>", headers={"stanzaq-dead-reason": "late"}))
     message = ET.fromstring(written("q.x", replace(_DELIVERY, envelope=envelope, collection="all & more")))
     (headers,) = message.iterfind(f"{{{ns.SHIM}}}headers")
@@ -238,7 +238,7 @@ def test_which_of_several() -> None:
 
 @pytest.mark.parametrize(("came", "what"), [(True, "associate"), (False, "dissociate")])
 def test_news_of_the_tree(came: bool, what: str) -> None:  # noqa: FBT001  (one of two)
-    """XEP-0248 §4.3.2: who subscribed to nodes hears which came to which collection, or went."""
+    """XEP-0248 §4.3.2: a subscriber to nodes learns which were added to a collection, or removed."""
     message = ET.fromstring(_events().notice(TreeEvent("all", _WORKER, "sub", "jobs", came=came)))
     collection = message[0][0]
     assert (collection.tag, collection.get("node")) == (f"{{{ns.PUBSUB_EVENT}}}collection", "sub")
@@ -247,7 +247,7 @@ def test_news_of_the_tree(came: bool, what: str) -> None:  # noqa: FBT001  (one 
 
 
 def test_the_end_of_a_lock_through_a_collection() -> None:
-    """H6: what a holder is told of a lock through a collection names that beside the leaf, whoever ended the lock."""
+    """H6: a notice about a lock through a collection names that beside the leaf, whoever ended the lock."""
     events = _events()
     ends = [
         events.retracted(Retract("jobs", _WORKER, "j1"), Retracted(_WORKER, collection="all")),

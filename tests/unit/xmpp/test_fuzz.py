@@ -172,7 +172,7 @@ def test_every_message_is_read_or_refused(message: ET.Element, node: str) -> Non
 
 @given(_elements(), st.dictionaries(st.sampled_from(["from", "type", "id", "to"]), _texts, max_size=4))
 def test_messages_and_presences_raise_nothing(element: ET.Element, attributes: dict[str, str]) -> None:
-    """Whatever else arrives is understood or passed over."""
+    """Any other stanza is understood or ignored."""
     element.attrib.update(attributes)
     deliveries.bounced(element)
     presence.heard(element)

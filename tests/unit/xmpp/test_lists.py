@@ -1,4 +1,4 @@
-"""Lists of subscriptions and affiliations, and what an owner changes in them."""
+"""Lists of subscriptions and affiliations, and owners' changes of them."""
 
 from collections.abc import Callable
 from xml.etree import ElementTree as ET
@@ -32,7 +32,7 @@ def _managed(*entries: str) -> str:
 
 @pytest.mark.parametrize(("about", "node"), [("", None), ("node='jobs'", "jobs")])
 def test_own(read: Read, about: str, node: str | None) -> None:
-    """Anyone asks for its own, at the whole service or at one node (P10)."""
+    """Anyone may list its own, of the whole service or of one node (P10)."""
     assert read(_pubsub(f"<subscriptions {about}/>"), "get").command == Subscriptions(_ME, node)
     assert read(_pubsub(f"<affiliations {about}/>"), "get").command == Affiliations(_ME, node)
 
@@ -46,7 +46,7 @@ def test_own_mistakes(fault: Fault, name: str) -> None:
 
 
 def test_managing(read: Read) -> None:
-    """An owner lists subscriptions and sends what is to be other; an entry without a state changes nothing (P26)."""
+    """An owner lists subscriptions and sends changes; an entry without a state changes nothing (P26)."""
     assert read(_managed(), "get").command == ListSubscribers("jobs", _ME)
     wish = f"<set xmlns='{ns.RSM}'><max>20</max><after>w@x/a 7</after></set>"
     paged = _pubsub(f"<subscriptions node='jobs'/>{wish}", ns.PUBSUB_OWNER)
@@ -98,7 +98,7 @@ def test_that_there_are_more() -> None:
 
 
 def test_a_page(read: Read) -> None:
-    """XEP-0059: a page says which part of how many it is; a list that is cut without one says that there are others."""
+    """XEP-0059: a page says which part of how many it is; a list that is cut without one says that there are more."""
     listed = tuple(Subscription("jobs", Jid(f"w@x/{name}"), "7", State.SUBSCRIBED) for name in ("a", "b"))
     found = SubscriptionList(listed, more=True, index=3, count=9)
     asked = ListSubscribers("jobs", _ME, Page(2))

@@ -1,4 +1,4 @@
-"""Messages that publish: to whom, what, and under which id."""
+"""Messages that publish: the node, the payload, and the id."""
 
 from xml.etree import ElementTree as ET
 
@@ -51,13 +51,13 @@ def _publish(items: str, node: str = "jobs", beside: str = "") -> str:
 def test_addresses(address: str, node: str | None) -> None:
     """XEP-0060 §4.6.1: a node's address is the service's with the node as resource, as it is spelled.
 
-    NODE@service is one too, with what a JID cannot hold escaped (XEP-0106); a resource says nothing there.
+    NODE@service is one too, with what a JID cannot hold escaped (XEP-0106); a resource is ignored there.
     """
     assert publishing.node_at(address, SERVICE) == node
 
 
 def test_payload_among_what_clients_add() -> None:
-    """The payload is the one element that says something; hints, receipts, states, ids and the like are about the message."""
+    """The payload is the one element that is not about the message; hints, receipts, states, ids and the like are."""
     sent = publishing.read(_message(f"{HINTS} {JOB} "), "jobs")
     assert sent is not None
     assert (sent.node, sent.item_id, sent.stem, codec.unpack(sent.envelope).body) == ("jobs", None, "m1", JOB.encode())
@@ -78,14 +78,14 @@ def test_payload_among_what_clients_add() -> None:
     ],
 )
 def test_what_is_wrong_with_a_message(inside: str, problem: Problem) -> None:
-    """Each message to a node that cannot be published has its error."""
+    """A message to a node that cannot be published has its error."""
     with pytest.raises(MalformedRequest) as caught:
         publishing.read(_message(inside), "jobs")
     assert caught.value.problem is problem
 
 
 def test_the_service_itself() -> None:
-    """At the bare service a publish names its node; all other messages there are somebody's small talk."""
+    """At the bare service a publish names its node; all other messages there are ignored."""
     assert publishing.read(_message("<body>hello</body>"), "") is None
     assert publishing.read(_message("<received xmlns='urn:xmpp:receipts' id='1'/>"), "") is None
     sent = publishing.read(_message(_publish(f"<item id='i1'>{JOB}</item>")), "")
@@ -114,7 +114,7 @@ def test_ids() -> None:
 
 
 def test_an_error_goes_back() -> None:
-    """S13: the sender of a message without effect is told, under its id and from the address that it wrote to."""
+    """S13: the sender of a message without effect is told, with its id and from the address that it wrote to."""
     message = _message(JOB, f"id='&lt;1&gt;' from='{ALICE}' to='jobs@{SERVICE}'")
     error = ET.fromstring(publishing.refused(message, MalformedRequest(Problem.FORBIDDEN, "no")))
     assert error.attrib == {"type": "error", "id": "<1>", "to": ALICE, "from": f"jobs@{SERVICE}"}
@@ -130,7 +130,7 @@ def test_an_error_goes_back() -> None:
     ],
 )
 def test_places(items: str) -> None:
-    """E6, E15: a message says where its item belongs as a request does, and its publish carries it."""
+    """E6, E15: a message may name its partition and key as a request does, and its publish has them."""
     sent = publishing.read(_message(_publish(items)), "")
     assert sent is not None
     published = sent.once(ALICE)
@@ -139,7 +139,7 @@ def test_places(items: str) -> None:
 
 @pytest.mark.parametrize("where", ["item", "hint"])
 def test_traces(where: str) -> None:
-    """Issue 8: an item belongs to the trace that its publisher names; a copy in a later step of it is the same item."""
+    """Issue 8: an item belongs to its publisher's trace; a copy in a later step of it is the same item."""
 
     def sent(parent: str) -> Publish:
         named = {"item": "", "hint": ""} | {where: f"traceparent='{parent}' tracestate='a=1'"}

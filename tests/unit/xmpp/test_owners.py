@@ -1,4 +1,4 @@
-"""Requests that make nodes and manage them."""
+"""Requests that create and manage nodes."""
 
 from collections.abc import Callable
 from xml.etree import ElementTree as ET
@@ -242,7 +242,7 @@ def test_the_example_of_create_and_configure(read: Read) -> None:
 
 
 def test_what_means_something_is_not_ignored(read: Read) -> None:
-    """Q15, PX5: a field that is understood, with a value that cannot be had, is left for the core to refuse."""
+    """Q15, PX5: an understood field with an impossible value is left for the core to refuse."""
     asked = _form("<field var='pubsub#deliver_payloads'><value>0</value></field>")
     command = read(_owner(f"<configure node='jobs'>{asked}</configure>")).command
     assert isinstance(command, Configure)
@@ -252,7 +252,7 @@ def test_what_means_something_is_not_ignored(read: Read) -> None:
 
 
 def test_a_form_in_a_get(fault: Fault) -> None:
-    """RFC 6120 §8.2.3: a get changes nothing, so a form that is submitted with one is not passed over in silence."""
+    """RFC 6120 §8.2.3: a get changes nothing, so a form that is submitted with one is refused."""
     assert fault(_owner(f"<configure node='jobs'>{_form()}</configure>"), "get").problem is Problem.BAD_REQUEST
 
 

@@ -1,4 +1,4 @@
-"""Ownership on the wire: what is asked for, and what owners are told."""
+"""Ownership on the wire: requests, and notices to owners."""
 
 from xml.etree import ElementTree as ET
 
@@ -66,7 +66,7 @@ def test_nonsense(fields: dict[str, tuple[str, ...]]) -> None:
 
 
 def test_granted() -> None:
-    """E11: the answer names the partitions and of each the epoch and the fence; a shared subscription says nothing of them."""
+    """E11: the answer names the partitions and of each the epoch and the fence; a shared subscription has none."""
     other = Owned(4, "g", 1, 2, 5, 8)
     assert list(granted(Subscribed(_WORKER, "1", 5, group="g", owned=(_OWNED, other)))) == [
         Field(GROUP, ("g",)),
@@ -98,7 +98,7 @@ def test_what_owners_are_told() -> None:
 
 @pytest.mark.parametrize("values", [("",), ("a",), ("-1",), ("1024",), ("1", "x"), ("\u0661",), ("1 2",)])
 def test_no_such_partition(values: tuple[str, ...]) -> None:
-    """E7: what cannot be a partition is one that is not there."""
+    """E7: an impossible partition is an unknown one."""
     with pytest.raises(MalformedRequest) as caught:
         wanted({PARTITION: values})
     assert caught.value.problem is Problem.PARTITION_NOT_FOUND

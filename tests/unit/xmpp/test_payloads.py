@@ -28,7 +28,7 @@ def test_goes_in_and_out_unchanged() -> None:
 
 
 def test_headers_go_with_it() -> None:
-    """Issue 9: a publisher's headers (XEP-0131) are the item's, count with it, and are told to whoever is handed it."""
+    """Issue 9: a publisher's headers (XEP-0131) are the item's, count with it, and go to its receiver."""
     record, size = payloads.taken(_item("<a/>" + _told("<header name='color'>r&amp;d</header><header name='e'/>")))
     assert codec.unpack(record).headers == {"color": "r&d", "e": ""}
     assert size == len(payloads.shown(record)) + len("colorr&de")
@@ -82,7 +82,7 @@ def test_refuses_what_is_not_one_element(inside: str, problem: Problem) -> None:
     ],
 )
 def test_shows_what_other_doors_brought(envelope: Envelope, tag: str, text: str) -> None:
-    """JSON is XEP-0335's element when XML can hold it; all else is base64 with its content type."""
+    """JSON is XEP-0335's element when XML can hold it; everything else is base64 with its content type."""
     element = ET.fromstring(payloads.shown(codec.pack(envelope)))
     assert (element.tag, element.text) == (tag, text)
     assert element.get("type") in {None, envelope.content_type}
@@ -99,7 +99,7 @@ def test_shows_what_other_doors_brought(envelope: Envelope, tag: str, text: str)
     ],
 )
 def test_takes_what_it_shows(inside: str, kept: Envelope) -> None:
-    """Issue 10: JSON (XEP-0335) and bytes are sent as they are shown, and are at other doors what they are."""
+    """Issue 10: JSON (XEP-0335) and bytes are accepted in the shown form, and are the same at other doors."""
     record, size = payloads.taken(_item(inside))
     assert codec.unpack(record) == kept and size == len(kept.body)
     again, _size = payloads.taken(_item(payloads.shown(record).decode()))
@@ -107,6 +107,6 @@ def test_takes_what_it_shows(inside: str, kept: Envelope) -> None:
 
 
 def test_a_corrupt_record_is_not_shown() -> None:
-    """What cannot be read is a fault, never a broken stanza."""
+    """An unreadable record is a fault, never a broken stanza."""
     with pytest.raises(CorruptRecord):
         payloads.shown(b"garbage")

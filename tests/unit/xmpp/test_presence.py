@@ -16,14 +16,14 @@ def _presence(kind: str) -> ET.Element:
 
 @pytest.mark.parametrize(("kind", "available"), [("", True), ("unavailable", False), ("error", False)])
 def test_coming_and_going(kind: str, available: bool) -> None:  # noqa: FBT001
-    """Presence says whether a resource is there; one that cannot be reached is not (Q33, QX16)."""
+    """Presence says whether a resource is online; an unreachable one is not (Q33, QX16)."""
     assert presence.heard(_presence(kind)) == Presence(Jid("w@x/1"), available=available)
     assert presence.reply(_presence(kind)) == b""
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "subscribed", "unsubscribe", "unsubscribed", "probe", "banana"])
 def test_anything_else_is_not_coming_or_going(kind: str) -> None:
-    """Requests for presence, and kinds that nobody knows, move no subscription."""
+    """Requests for presence, and unknown kinds, change no subscription."""
     assert presence.heard(_presence(kind)) is None
 
 
@@ -41,7 +41,7 @@ def test_the_service_shows_itself(kind: str, reply: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["", "probe"])
 def test_nobody_s_presence_is_ignored(kind: str) -> None:
-    """A presence without a sender moves nothing and is not answered."""
+    """A presence without a sender changes nothing and is not answered."""
     element = _presence(kind)
     del element.attrib["from"]
     assert presence.heard(element) is None

@@ -1,4 +1,4 @@
-"""Requests of urn:xmpp:qos: what is a request, what is none, and what a message inside one may not do."""
+"""Requests of urn:xmpp:qos: which are valid, and what the message inside may not do."""
 
 from collections.abc import Callable
 
@@ -58,14 +58,14 @@ def _acknowledged(inside: str) -> str:
     ],
 )
 def test_bad_requests(make_iq: MakeIq, payload: str, problem: Problem) -> None:
-    """Each thing that is wrong has its error, before anything is held."""
+    """Each wrong part has its error, before anything is stored."""
     with pytest.raises(MalformedRequest) as caught:
         _read(make_iq, payload)
     assert caught.value.problem is problem
 
 
 def test_foreign_elements_are_ignored(make_iq: MakeIq) -> None:
-    """RFC 6120 §8.4: what is of a protocol that is not spoken here changes nothing of the promise beside it."""
+    """RFC 6120 §8.4: an unknown protocol's element does not change the request beside it."""
     plain, extended = (
         _read(make_iq, _assured(f"<message>{JOB}</message>{more}")) for more in ("", "<x xmlns='urn:x'/>")
     )
@@ -81,7 +81,7 @@ def test_a_get_is_none(make_iq: MakeIq) -> None:
 
 @pytest.mark.parametrize("to", ["", "jobs@elsewhere.example.org", "elsewhere.example.org/jobs"])
 def test_other_addresses(make_iq: MakeIq, to: str) -> None:
-    """What is for neither the service nor a node of it is not served."""
+    """Requests for neither the service nor a node of it are refused."""
     with pytest.raises(MalformedRequest) as caught:
         _read(make_iq, _assured(), to)
     assert errors.wire(caught.value).condition == "service-unavailable"
@@ -117,7 +117,7 @@ def test_msg_id_plain_or_qualified(make_iq: MakeIq, attribute: str) -> None:
 
 @pytest.mark.parametrize("space", [ns.CLIENT, ns.COMPONENT, ns.QOS])
 def test_namespaces_of_the_message(make_iq: MakeIq, space: str) -> None:
-    """SX5: the message inside may be in any of three namespaces; what it says in that of the stream is the same payload."""
+    """SX5: the message inside may be in any of three namespaces; the payload in the stream's is the same."""
     inside = f"<message xmlns='{space}'><body>hello</body><thread>t</thread></message>"
     command = _read(make_iq, _acknowledged(inside)).command
     assert isinstance(command, Publish)
@@ -125,7 +125,7 @@ def test_namespaces_of_the_message(make_iq: MakeIq, space: str) -> None:
 
 
 def test_stem(make_iq: MakeIq) -> None:
-    """The item of an assured message is called by the message's own id, or else by the msgId."""
+    """The item of an assured message has the message's own id, or else the msgId."""
     for inside, stem in ((f"<message id='own'>{JOB}</message>", "own"), (f"<message>{JOB}</message>", "m1")):
         command = _read(make_iq, _assured(inside)).command
         assert isinstance(command, PrepareMessage) and command.stem == stem

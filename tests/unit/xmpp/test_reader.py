@@ -1,4 +1,4 @@
-"""A stream's bytes as elements: nothing that a client can write ends the stream of a frontend."""
+"""A stream's bytes as elements: no client's bytes end the stream of a frontend."""
 
 from itertools import pairwise
 from xml.etree import ElementTree as ET
@@ -35,7 +35,7 @@ def _stanza(text: str) -> Stanza:
 
 
 def test_reads_what_elementtree_reads() -> None:
-    """For what both take, the elements are the same as those of ElementTree's own parser."""
+    """For bytes that both accept, the elements are the same as those of ElementTree's own parser."""
     ours = _stanza(_PLAIN)
     (theirs,) = ET.fromstring(_HEADER + _PLAIN.encode() + b"</stream:stream>")
     assert ours.fault is None
@@ -74,9 +74,9 @@ def test_pieces_make_no_difference(cuts: list[int]) -> None:
     ],
 )
 def test_a_faulty_stanza_is_one_fault(inside: str, problem: Problem) -> None:
-    """What a server lets through although it means nothing, a million levels too, costs its sender an error.
+    """A meaningless stanza that a server lets through, a million levels too, is an error for its sender.
 
-    The stanza's addresses are kept for the answer, and the next stanza is read as if nothing had been.
+    The stanza's addresses are kept for the answer, and the next stanza is read normally.
     """
     reader = _reader()
     faulty, sound = reader.feed((_IQ.format(f"before{inside}after") + _PLAIN).encode())
@@ -88,7 +88,7 @@ def test_a_faulty_stanza_is_one_fault(inside: str, problem: Problem) -> None:
 
 
 def test_a_name_behind_a_prefix_is_one_by_itself() -> None:
-    """What is taken behind a prefix can be written without it: checked for each letter there is against expat itself."""
+    """A name accepted behind a prefix can be written without it: checked for each letter there is against expat itself."""
 
     def well_formed(name: str) -> bool:
         try:
@@ -110,7 +110,7 @@ def test_a_fault_in_the_stanza_s_own_tag() -> None:
 
 
 def test_a_namespace_may_have_braces() -> None:
-    """Any text is a namespace, that spelling with which ElementTree marks its names too."""
+    """Any text is a namespace, also ElementTree's own spelling of names."""
     assert _stanza(_IQ.format("<a xmlns='urn:}{x}'/>")).element[0].tag == "{urn:}{x}}a"
 
 
@@ -138,7 +138,7 @@ def test_a_document_type_before_the_stream_ends_it() -> None:
 
 @pytest.mark.parametrize("header", ["<p:stream>", "<stream p:k='1'>"])
 def test_a_faulty_header_ends_the_stream(header: str) -> None:
-    """A header that means nothing is the server's fault, and final."""
+    """A meaningless header is the server's fault, and final."""
     (broken,) = Reader().feed(header.encode())
     assert isinstance(broken, Broken)
 

@@ -1,4 +1,4 @@
-"""Transfers by ad-hoc commands: forms to strides, and how far they have come to forms again."""
+"""Moves by ad-hoc commands: forms to batches, and progress to forms again."""
 
 from collections.abc import Callable, Mapping
 from xml.etree import ElementTree as ET
@@ -48,7 +48,7 @@ def _fields(told: ET.Element) -> dict[str, str]:
     ],
 )
 def test_meant(read: Read, node: str, fields: Mapping[str, str], meant: MoveItems, rate: int) -> None:
-    """A form is a transfer at a rate."""
+    """A form is a move at a rate."""
     asked = _stride(read, node, {"node": "jobs", **fields})
     assert (asked.command, asked.rate, asked.moved, asked.stayed) == (meant, rate, 0, 0)
 
@@ -100,7 +100,7 @@ def test_bad_fields(fault: Fault, node: str, fields: Mapping[str, str | tuple[st
     ],
 )
 def test_goes_on(read: Read, node: str, fields: Mapping[str, str], meant: MoveItems) -> None:
-    """Where it has come to travels in the form: any frontend that gets it goes on from there, and counts on."""
+    """The form has the place to continue from: any frontend that gets it continues, and counts on."""
     told = reply(_stride(read, node, fields), MovedItems(20, {"it is locked": 2, "it is dying": 1}, SCAN))
     assert told.get("status") == "executing"
     assert told[0].get("execute") == "next" and [each.tag for each in told[0]] == [f"{{{ns.COMMANDS}}}next"]
@@ -113,7 +113,7 @@ def test_goes_on(read: Read, node: str, fields: Mapping[str, str], meant: MoveIt
 
 
 def test_cancelled(read: Read) -> None:
-    """XEP-0050 §3.4: whoever has seen enough cancels, and nothing more is asked."""
+    """XEP-0050 §3.4: the user cancels, and nothing more is requested."""
     told = reply(_stride(read, ns.ADMIN_REDRIVE, {"node": "jobs", "all": "1"}), MovedItems(1, {}, SCAN))
     asked = read(command(ns.ADMIN_REDRIVE, more=f"sessionid='{told.get('sessionid')}' action='cancel'"), sender=ADMIN)
     assert isinstance(asked, Answer) and reply(asked).get("status") == "canceled"

@@ -122,7 +122,7 @@ def test_every_question_has_one_reply(make_iq: MakeIq, command: Command, view: V
 
 
 def test_an_outcome_of_something_else_is_our_fault(make_iq: MakeIq) -> None:
-    """A result that does not answer the command is a defect, never sent as if it were an answer."""
+    """A result that does not answer the command is a defect, and is never sent as an answer."""
     for outcome in (Renewed(1, 2), Counted(0, 0, 0, 0, 0, 0, 0, 0)):
         with pytest.raises(TypeError):
             replies.answer(Question(make_iq(""), Publish("jobs", _ME, None, b"", 0)), outcome)
@@ -208,7 +208,7 @@ def test_the_form_of_options(make_iq: MakeIq, scope: Scope | None, shown: list[t
 
 
 def test_streams(make_iq: MakeIq) -> None:
-    """E11, EX7: who reads a log is told which partitions, after which offset, and where it has come too late."""
+    """E11, EX7: a log's reader gets its partitions, the offset after which it reads, and any gap."""
     granted = Subscribed(_ME, "s", 9, reads=True, streams=(Stream(0, "o1", gap=False), Stream(3, "o2", gap=True)))
     pubsub = _content(make_iq(""), commands.Subscribe("jobs", _ME, _ME, 9), granted)
     values = {field.get("var"): [value.text for value in field] for field in pubsub.iter(f"{{{ns.FORM}}}field")}
@@ -217,7 +217,7 @@ def test_streams(make_iq: MakeIq) -> None:
 
 
 def test_an_error_with_the_form(make_iq: MakeIq) -> None:
-    """Q5: also who has said neither node nor JID is shown the form that it lacks."""
+    """Q5: a request with neither node nor JID gets the required form, too."""
     iq = make_iq(f"<pubsub xmlns='{ns.PUBSUB}'><subscribe/></pubsub>")
     error = ET.fromstring(replies.refused(iq, MalformedRequest(Problem.OPTIONS_REQUIRED)))
     assert [child.attrib for child in error[0]] == [{"jid": "", "node": ""}] * 2
@@ -225,7 +225,7 @@ def test_an_error_with_the_form(make_iq: MakeIq) -> None:
 
 @pytest.mark.parametrize(("qos", "shown"), [(Qos.UNACKNOWLEDGED, None), (Qos.ASSURED, "assured")])
 def test_subscribed_at_a_level(make_iq: MakeIq, qos: Qos, shown: str | None) -> None:
-    """Who asked for a quality of service reads that it is granted; who did not is answered as XEP-0254 shows it."""
+    """A requested quality of service is in the answer; without a request the answer is as XEP-0254 shows it."""
     command = commands.Subscribe("jobs", _ME, _ME, 1, qos)
     pubsub = _content(make_iq(""), command, Subscribed(_ME, "s", 1, qos))
     values = {field.get("var"): field[0].text for field in pubsub.iter(f"{{{ns.FORM}}}field")}
@@ -234,7 +234,7 @@ def test_subscribed_at_a_level(make_iq: MakeIq, qos: Qos, shown: str | None) -> 
 
 @pytest.mark.parametrize(("until_ms", "shown"), [(0, None), (5_000, "1970-01-01T00:00:05.000Z")])
 def test_leases(make_iq: MakeIq, until_ms: int, shown: str | None) -> None:
-    """Who has an end reads when it is, as it was granted (P31); its form says `presence` when there is none."""
+    """A subscription with an expiry gets the granted one (P31); its form says `presence` when there is none."""
     granted = Subscribed(_ME, "s", 1, until_ms=until_ms)
     pubsub = _content(make_iq(""), commands.Subscribe("jobs", _ME, _ME, 1), granted)
     values = {field.get("var"): field[0].text for field in pubsub.iter(f"{{{ns.FORM}}}field")}
@@ -245,7 +245,7 @@ def test_leases(make_iq: MakeIq, until_ms: int, shown: str | None) -> None:
 
 
 def test_selectors(make_iq: MakeIq) -> None:
-    """Issue 9: a selector is shown as it was said, and can be filled in where there is none; streams and owners have none."""
+    """Issue 9: a selector is shown as requested, and can be filled in where there is none; streams and owners have none."""
 
     def shown(command: commands.Command, granted: Subscribed) -> str | None:
         form = _content(make_iq(""), command, granted).iter(f"{{{ns.FORM}}}field")
@@ -296,7 +296,7 @@ def test_as_many_as_fit(make_iq: MakeIq, sizes: list[int], shown: int) -> None:
 
 
 def test_pages_of_items(make_iq: MakeIq) -> None:
-    """Who asks for a page, or is shown a part alone, learns where it begins, where it ends, and how many there are (P21)."""
+    """A client that asks for a page, or gets only a part, learns its first, its last, and the count (P21)."""
     found = tuple(_listed(str(number), codec.pack(Envelope(b"<a xmlns='urn:x'/>"))) for number in range(3))
     browse = Browse("jobs", _ME, (), 3)
     asked = f"<pubsub xmlns='{ns.PUBSUB}'><items node='jobs'/><set xmlns='{ns.RSM}'/></pubsub>"
@@ -323,7 +323,7 @@ def test_affiliations(make_iq: MakeIq) -> None:
 
 
 def test_pending(make_iq: MakeIq) -> None:
-    """Who has to wait for an approval is told so, and of no options yet (P5)."""
+    """A subscription that waits for approval is answered so, and without options yet (P5)."""
     command = commands.Subscribe("jobs", _ME, _ME, 1)
     pubsub = _content(make_iq(""), command, Subscribed(_ME, "s", 1, state=State.PENDING))
     assert [child.attrib for child in pubsub] == [{"node": "jobs", "jid": _ME, "subid": "s", "subscription": "pending"}]
@@ -345,7 +345,7 @@ def test_what_could_not_be_managed(make_iq: MakeIq) -> None:
 
 
 def test_affiliations_that_stay(make_iq: MakeIq) -> None:
-    """P2, P26: an owner whose request is refused reads how those stand whom it named."""
+    """P2, P26: an owner whose request is refused reads the present affiliations of those named."""
     question = Question(make_iq(""), commands.Affiliate("jobs", _ME, {}))
     reply = ET.fromstring(replies.answer(question, Unaffiliated("why", ((Jid("o@x"), Affiliation.OWNER),))))
     assert (reply.get("type"), reply[1][0].tag) == ("error", f"{{{ns.STANZAS}}}not-acceptable")
@@ -397,7 +397,7 @@ _ASKED = f"""<pubsub xmlns='{ns.PUBSUB}'><options><x xmlns='{ns.FORM}' type='sub
 )
 @pytest.mark.parametrize("deliver", ["", "<field var='pubsub#deliver'><value>1</value></field>"])
 def test_options_in_force(make_iq: MakeIq, command: Command, deliver: str) -> None:
-    """Q9, XEP-0060 §6.3.7: the result says what is in force, which may be less than was asked for, and nothing unasked."""
+    """Q9, XEP-0060 §6.3.7: the result has the options in force, which may be less than requested, and no others."""
     granted = Subscribed(_ME, "s", 1000, until_ms=5_000)
     pubsub = _content(make_iq(_ASKED % deliver), command, granted)
     (form,) = pubsub.iter(f"{{{ns.FORM}}}x")

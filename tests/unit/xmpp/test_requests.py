@@ -118,7 +118,7 @@ def test_bad_endings(fault: Fault, name: str, inside: str, about: str, problem: 
 
 @pytest.mark.parametrize("inside", ["<item id='j1'>{}</item>", "<item id='j1'/>{}", "{}<item id='j1'/>"])
 def test_unlock_hints(read: Read, inside: str) -> None:
-    """A release may say when to try again, why, and that it is hopeless; the hint stands beside or in the item (Q32)."""
+    """A release may have a delay, a reason, and say that the item is hopeless; the hint is beside or in the item (Q32)."""
     hint = f"<hint xmlns='{ns.STANZAQ}' delay='30' reason='disk full' dead-letter='true'/>"
     unlock = read(_ending("unlock", inside.format(hint))).command
     assert unlock == Unlock("jobs", _WORKER, "j1", None, 30_000, "disk full", dead_letter=True, request="r1")
@@ -128,7 +128,7 @@ def test_unlock_hints(read: Read, inside: str) -> None:
     "hint", ["delay='-1'", "delay='abc'", "delay='43201'", "delay=''", f"reason='{'x' * 1025}'", "dead-letter='maybe'"]
 )
 def test_bad_hints(fault: Fault, hint: str) -> None:
-    """A hint that cannot be followed is refused, not guessed at."""
+    """An impossible hint is refused, not guessed at."""
     payload = _ending("unlock", f"<item id='j1'/><hint xmlns='{ns.STANZAQ}' {hint}/>")
     assert fault(payload).problem is Problem.BAD_REQUEST
 
@@ -209,7 +209,7 @@ def test_pages(read: Read, wish: str, page: dict[str, Any]) -> None:
     ],
 )
 def test_bad_pages(fault: Fault, wish: str, problem: Problem) -> None:
-    """A page that cannot be is refused; where nothing ever was, nothing is found (XEP-0059 §2.4, §2.6)."""
+    """An impossible page is refused; an unknown item is not found (XEP-0059 §2.4, §2.6)."""
     assert fault(_pubsub(f"<items node='jobs'/><set xmlns='{ns.RSM}'>{wish}</set>"), "get").problem is problem
 
 
@@ -236,7 +236,7 @@ def _options(inside: str, form_type: str = ns.PUBSUB_PUBLISH_OPTIONS, kind: str 
 
 
 def test_publish_options(read: Read) -> None:
-    """A publish says how the node must be configured, or nothing about it (P18)."""
+    """A publish may name the required configuration of the node (P18)."""
     plain = read(_publish("<item id='i'><a xmlns='urn:x'/></item>")).command
     assert isinstance(plain, Publish)
     field = "<field var='pubsub#access_model'><value>open</value></field>"
@@ -256,7 +256,7 @@ def test_publish_options(read: Read) -> None:
     ],
 )
 def test_bad_publish_options(fault: Fault, payload: str, kind: str, problem: Problem) -> None:
-    """What says nothing that can be understood of the node is refused, as is anything else beside a publish."""
+    """Options without meaning for the node are refused, as is anything else beside a publish."""
     assert fault(payload, kind).problem is problem
 
 
@@ -292,7 +292,7 @@ _PLACES = (
 
 @pytest.mark.parametrize(("inside", "partition", "key"), _PLACES)
 def test_places(read: Read, inside: str, partition: int | None, key: str) -> None:
-    """E6, E15: a partition and a group key stand at the item, or in a hint where a library drops such attributes."""
+    """E6, E15: a partition and a group key are at the item, or in a hint where a library drops such attributes."""
     published = read(_publish(inside)).command
     assert isinstance(published, Publish) and (published.partition, published.key) == (partition, key)
     for name, kind in (("retract", Retract), ("unlock", Unlock)):
@@ -312,7 +312,7 @@ def test_places(read: Read, inside: str, partition: int | None, key: str) -> Non
     ],
 )
 def test_hints(read: Read, inside: str, hints: Hints) -> None:
-    """Q32: a delay and a time to live in seconds, and a priority, where a group key may stand as well."""
+    """Q32: a delay and a time to live in seconds, and a priority, wherever a group key may be."""
     published = read(_publish(inside)).command
     assert isinstance(published, Publish) and published.hints == hints
 
@@ -323,7 +323,7 @@ def test_hints(read: Read, inside: str, hints: Hints) -> None:
      "delay='9' ttl='9'", f"ttl='{'9' * 100_000}'"],
 )  # fmt: skip
 def test_no_such_hints(fault: Fault, marks: str) -> None:
-    """Guarantee 7: what cannot be asked for is said, and so is a life that is over before its delay."""
+    """Guarantee 7: an impossible value is named, and so is a time to live shorter than the delay."""
     wrong = fault(_publish(f"<item {marks}><a/></item>"))
     assert wrong.problem is Problem.BAD_REQUEST and wrong.detail
 
@@ -339,7 +339,7 @@ def test_no_such_hints(fault: Fault, marks: str) -> None:
     ],
 )
 def test_no_such_places(fault: Fault, marks: str, problem: Problem) -> None:
-    """E7: what no node can have is refused here already, and a key has the bound of an id."""
+    """E7: an impossible partition is refused here already, and a key has the bound of an id."""
     assert fault(_publish(f"<item {marks}><a/></item>")).problem is problem
 
 
@@ -379,13 +379,13 @@ _FOREIGN = "<extra xmlns='urn:x'><deep/></extra>"
     ],
 )
 def test_foreign_elements_are_ignored(read: Read, payload: str, kind: str) -> None:
-    """RFC 6120 §8.4: an element of a protocol that is not spoken here changes nothing of the request beside it."""
+    """RFC 6120 §8.4: an unknown protocol's element does not change the request beside it."""
     plain, extended = (read(payload.replace("%s", each), kind).command for each in ("", _FOREIGN))
     assert plain == extended
 
 
 def test_foreign_elements_alone(fault: Fault) -> None:
-    """RFC 6120 §8.4: a request that says nothing else is none."""
+    """RFC 6120 §8.4: a request with nothing else is none."""
     assert fault(_pubsub(_FOREIGN)).problem is Problem.BAD_REQUEST
 
 

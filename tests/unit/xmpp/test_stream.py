@@ -1,4 +1,4 @@
-"""The stream: it shakes hands, comes back by itself, and says clearly why it cannot."""
+"""The stream: it shakes hands, reconnects by itself, and says clearly why it cannot."""
 
 import asyncio
 import hashlib
@@ -110,7 +110,7 @@ async def test_elements_arrive_as_elements(ends: Ends) -> None:
         (Element, f"{{{ns.COMPONENT}}}message"),
         (Element, f"{{{ns.COMPONENT}}}presence"),
     ]
-    # What a stanza raised stayed with it.
+    # An exception of a stanza affected it alone.
     assert [entry["event"] for entry in logs] == ["a stanza failed"]
     assert ends.stream.connected
 
@@ -164,7 +164,7 @@ async def test_a_server_that_is_away_is_waited_for(ends: Ends) -> None:
 
 
 async def test_a_silent_server_is_left(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that takes the connection and says nothing is given up, and tried again."""
+    """A server that accepts the connection and sends nothing is given up, and tried again."""
     monkeypatch.setattr(module, "_HANDSHAKE_SECONDS", 0.05)
     ends.server.silent = True
     ends.stream.open()
@@ -187,7 +187,7 @@ async def test_closing_is_final(ends: Ends) -> None:
 
 
 async def test_retries_grow_and_differ(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts come ever later, up to two seconds, each cut by chance so that frontends do not come in step."""
+    """Attempts come ever later, up to two seconds, with jitter so that frontends do not come together."""
     waits: list[float] = []
 
     class Clock:

@@ -1,4 +1,4 @@
-"""Streams on the wire: starts, commits, replays, and entries with their places (E16, E17)."""
+"""Streams on the wire: starts, commits, replays, and entries with their positions (E16, E17)."""
 
 from collections.abc import Callable
 from xml.etree import ElementTree as ET
@@ -32,7 +32,7 @@ def _delivery(stage: Stage) -> Delivery:
 
 @pytest.mark.parametrize(("stage", "gap"), [(Stage.STREAM, None), (Stage.GAP, "true")])
 def test_an_entry(stage: Stage, gap: str | None) -> None:
-    """E13, E16, EX7: a plain message with the entry's place, and no lock."""
+    """E13, E16, EX7: a plain message with the entry's position, and no lock."""
     message = ET.fromstring(deliveries.written("queue.x", _delivery(stage)))
     assert message.get("to") == _ME and message.find(f"{{{ns.STANZAQ}}}lock") is None
     position = message.find(f"{{{ns.STANZAQ}}}position")
@@ -44,7 +44,7 @@ def test_an_entry(stage: Stage, gap: str | None) -> None:
 
 @pytest.mark.parametrize("stage", [Stage.STREAM, Stage.GAP])
 def test_its_bounce(stage: Stage) -> None:
-    """Q18: an entry that comes back names itself."""
+    """Q18: a bounced entry names itself."""
     message = ET.fromstring(deliveries.written("queue.x", _delivery(stage)))
     error = f"<error type='cancel'><service-unavailable xmlns='{ns.STANZAS}'/></error>"
     bounce = ET.fromstring(f"<message xmlns='{ns.COMPONENT}' type='error'>{error}</message>")
@@ -74,7 +74,7 @@ def test_starts(text: str, start: str) -> None:
     "text", ["", "now", "2026-02-30T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00", "9" * 40, "x" * 10_000_000]
 )
 def test_bad_starts(text: str) -> None:
-    """What is none of these is refused, however long."""
+    """Any other start is refused, however long."""
     with pytest.raises(MalformedRequest) as refused:
         log_options.start(text)
     assert refused.value.problem is Problem.OFFSET_INVALID
@@ -82,7 +82,7 @@ def test_bad_starts(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "1024", "99999", "٣", "x" * 10_000_000])
 def test_bad_partitions(text: str) -> None:
-    """E7: a partition that cannot be is one that is not there."""
+    """E7: an impossible partition is an unknown one."""
     with pytest.raises(MalformedRequest) as refused:
         attributes.partition_number(text)
     assert refused.value.problem is Problem.PARTITION_NOT_FOUND
@@ -100,7 +100,7 @@ def test_requests(read: Callable[..., Question]) -> None:
 
 
 def test_a_replay_fits_a_stanza() -> None:
-    """A replay stops early rather than being larger than servers let through, and says where to go on."""
+    """A replay stops early rather than being larger than servers let through, and says where to continue."""
     body = codec.pack(Envelope(b"<x xmlns='urn:x'>" + b"y" * 200_000 + b"</x>"))
     found = [
         Event(offsets.written(_HERE, f"{number}-0"), number, f"i{number}", "", Jid("p@x"), body) for number in range(5)

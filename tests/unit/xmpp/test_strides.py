@@ -1,4 +1,4 @@
-"""Transfers at a rate, with a core that the test plays."""
+"""Moves at a rate, with a simulated core."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ _TRANSFER = MoveItems("jobs", Jid("a@x/1"), None, (), "", 1)
 
 @dataclass
 class PlayedCore:
-    """A core that moves as many items as it is asked to, of so many; `refused` once it has moved `until`."""
+    """A core that moves as many items as requested, of so many; `refused` once it has moved `until`."""
 
     items: int
     until: int = 10**9
@@ -49,14 +49,14 @@ async def _taken(core: PlayedCore, rate: int, of: MoveBatches | None = None) -> 
 
 
 async def test_to_the_end() -> None:
-    """A stride goes to the end if that is near, in steps of a fifth of a second, and sums up."""
+    """A batch goes to the end if that is near, in steps of a fifth of a second, and sums up."""
     core = PlayedCore(250)
     assert await _taken(core, 1000) == MovedItems(250, {"it is locked": 2}, "")
     assert [command.limit for command in core.asked] == [200, 200]
 
 
 async def test_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no faster than its rate, and answers in time with where to go on."""
+    """It is no faster than its rate, and answers in time with where to continue."""
     monkeypatch.setattr(move_batches, "SECONDS", 0.3)
     core, began = PlayedCore(10**6), time.monotonic()
     outcome = await _taken(core, 50)
@@ -66,19 +66,19 @@ async def test_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_refusal_in_the_middle() -> None:
-    """What has moved is told with where to go on; a refusal of the first step is the answer."""
+    """The moved items are counted with where to continue; a refusal of the first step is the answer."""
     assert await _taken(PlayedCore(1000, until=400), 10_000) == MovedItems(400, {"it is locked": 2}, "400")
     assert await _taken(PlayedCore(1000, until=0), 10_000) == Refused(Problem.UNAVAILABLE)
 
 
 async def test_stopping() -> None:
-    """A frontend that stops answers with where another one goes on."""
+    """A frontend that stops answers with where another one continues."""
     stopping = MoveBatches(lambda: True)
     assert await _taken(PlayedCore(1000), 10_000, stopping) == MovedItems(200, {"it is locked": 1}, "200")
 
 
 async def test_not_too_many() -> None:
-    """One who asks for many at once is told to ask later, and may when one of them is done."""
+    """A JID with too many at once is told to ask later, and may when one of them is done."""
     of, core = MoveBatches(lambda: False), PlayedCore(10)
     first = [asyncio.ensure_future(_taken(PlayedCore(10), 10_000, of)) for _ in range(move_batches.AT_ONCE_OF_ONE)]
     await asyncio.sleep(0)
@@ -89,6 +89,6 @@ async def test_not_too_many() -> None:
 
 
 async def test_a_defect_is_answered() -> None:
-    """Whoever waits is answered whatever goes wrong."""
+    """A client is answered whatever goes wrong."""
     outcome = await _taken(PlayedCore(10, asked=None), 1)  # type: ignore[arg-type]
     assert outcome == FAILED

@@ -75,7 +75,7 @@ def test_options_are_required(fault: Fault, options: str) -> None:
 
 @pytest.mark.parametrize("options", ["", _options(_form())])
 def test_credit_may_be_unsaid(read: Read, options: str) -> None:
-    """Whether credit is required is for the node's record to say: a queue refuses (Q5), a log does without."""
+    """The node's record decides whether credit is required: a queue refuses (Q5), a log does without."""
     command = read(_subscribe(options)).command
     assert isinstance(command, Subscribe) and command.credit is None
 
@@ -225,7 +225,7 @@ def test_options_of_a_subscription(read: Read, fault: Fault) -> None:
 
 @pytest.mark.parametrize("qos", SENT)
 def test_quality_of_service(read: Read, qos: Qos) -> None:
-    """A full JID may ask how surely its deliveries are to arrive, at once or later."""
+    """A full JID may request a quality of service for its deliveries, at once or later."""
     form = _form(("pubsub#queue_requests", "5"), ("stanzaq#qos", qos.value))
     assert read(_subscribe(_options(form))).command == Subscribe("jobs", _FULL, _FULL, 5, qos)
     changed = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{form}</options></pubsub>"
@@ -236,14 +236,14 @@ def test_quality_of_service(read: Read, qos: Qos) -> None:
     "value", ["", "Assured", "pulled", "assured ", "deliver", "2", "assured</value><value>assured"]
 )
 def test_bad_quality_of_service(fault: Fault, value: str) -> None:
-    """A level that there is none of is refused, and the error says which there are."""
+    """An unknown level is refused, and the error names the known ones."""
     wrong = fault(_subscribe(_options(_form(("pubsub#queue_requests", "5"), ("stanzaq#qos", value)))))
     assert wrong.problem is Problem.OPTIONS_INVALID and "unacknowledged, acknowledged, assured" in wrong.detail
 
 
 @pytest.mark.parametrize("qos", [Qos.ACKNOWLEDGED, Qos.ASSURED])
 def test_iqs_need_a_full_jid(read: Read, fault: Fault, qos: Qos) -> None:
-    """What is to be confirmed goes to one resource: a bare JID is told to subscribe a full one."""
+    """Deliveries that need confirmation go to one resource: a bare JID is told to subscribe a full one."""
     form = _form(("pubsub#queue_requests", "5"), ("stanzaq#qos", qos.value))
     refused = fault(_subscribe(_options(form), f"jid='{_BARE}' node='jobs'"))
     assert refused.problem is Problem.OPTIONS_INVALID and "full JID" in refused.detail
@@ -258,7 +258,7 @@ def _default(content: bytes) -> dict[str | None, str | None]:
 
 
 def test_defaults(read: Callable[..., Question | Answer], fault: Fault) -> None:
-    """XEP-0060 §6.4: anyone reads what a subscription is that says nothing of itself, and what it must say (Q5)."""
+    """XEP-0060 §6.4: anyone reads the default options of a subscription, and the required ones (Q5)."""
     answer = read(f"<pubsub xmlns='{ns.PUBSUB}'><default/></pubsub>", "get")
     assert isinstance(answer, Answer)
     assert _default(answer.content) == {
@@ -290,7 +290,7 @@ _TYPE, _DEPTH, _REQUESTS = "pubsub#subscription_type", "pubsub#subscription_dept
     ],
 )
 def test_scope(read: Read, fields: list[tuple[str, str]], credit: int | None, scope: Scope | None) -> None:
-    """H5: what of a collection a subscription is to, and how deep: one level unless more is asked for."""
+    """H5: the scope of a subscription to a collection, and its depth: one level unless more is requested."""
     command = read(_subscribe(_options(_form(*fields)))).command
     assert isinstance(command, Subscribe)
     assert (command.credit, command.scope) == (credit, scope)
@@ -298,7 +298,7 @@ def test_scope(read: Read, fields: list[tuple[str, str]], credit: int | None, sc
 
 @pytest.mark.parametrize("field", [(_TYPE, "leaves"), (_TYPE, ""), (_DEPTH, "0"), (_DEPTH, "9"), (_DEPTH, "deep")])
 def test_bad_scope(fault: Fault, field: tuple[str, str]) -> None:
-    """H5: what is no type, and no depth that a tree can have, is refused with the field's name."""
+    """H5: an unknown type, and an impossible depth, are refused with the field's name."""
     refused = fault(_subscribe(_options(_form(field, (_REQUESTS, "1")))))
     assert refused.problem is Problem.OPTIONS_INVALID and field[0] in refused.detail
 

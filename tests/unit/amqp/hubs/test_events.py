@@ -37,27 +37,27 @@ def batch(*inside: bytes, before: bytes = b"") -> bytes:
 
 
 def written(raw: bytes) -> Any:  # noqa: ANN401  (proton's body is of any type)
-    """Take a message in and write it as an event of the log."""
+    """Read a producer's message and write it as an event of the log."""
     taken = messages.parse(raw)
     event = Event(OFFSET, 1_700_000_000_000, "item", taken.key, Jid("a@b"), taken.envelope)
     return decoded(events.Writer(3).message(event, gap=True))
 
 
 def apart(raw: bytes) -> list[bytes]:
-    """Take a batch apart, each event as a producer's message."""
+    """Split a batch into a producer's messages."""
     key, found = events.batch(raw)
     return [events.to_amqp(each, key) for each in found]
 
 
 def body(raw: bytes) -> bytes:
-    """Give the body of what came back."""
+    """Return the body that came back."""
     # proton's is a view of what goes with its message.
     found = written(raw)
     return bytes(found.body)
 
 
 def test_there_and_back() -> None:
-    """E13, E16: an event comes as it was sent, with what the service says of it, which no producer can say."""
+    """E13, E16: an event arrives as it was sent, with the service's annotations, which no producer can set."""
     own = {symbol("x-opt-own"): "kept", symbol("x-opt-offset"): "a lie", symbol("x-opt-sequence-number"): 5}
     raw = encoded(b"body", "a key", durable=True, properties={"a": "b", "n": 5}, id="m1", annotations=own)
     found = written(events.to_amqp(raw))
@@ -101,14 +101,14 @@ def test_keys() -> None:
     ids=["empty", "none", "value", "nothing", "one", "cut", "many"],
 )
 def test_bad_batches(wrong: bytes) -> None:
-    """Guarantee 7: one event that is none refuses the batch; so do too many."""
+    """Guarantee 7: one invalid event refuses the batch; so do too many."""
     with pytest.raises(MalformedRequest):
         apart(wrong)
 
 
 @pytest.mark.parametrize("key", [5, b"bytes", ""])
 def test_bad_keys(key: Any) -> None:  # noqa: ANN401  (of any type)
-    """Part 3 §3.2.3: a key that is none is not taken for no key, neither of an event nor of a batch."""
+    """Part 3 §3.2.3: an invalid key, of an event or of a batch, is not taken for no key."""
     raw = encoded(annotations={symbol("x-opt-partition-key"): key})
     with pytest.raises(MalformedRequest, match="x-opt-partition-key"):
         events.to_amqp(raw)

@@ -1,4 +1,4 @@
-"""Selectors of Event Hubs: where a link begins."""
+"""Selectors of Event Hubs: the start of a link."""
 
 from typing import Any
 
@@ -38,12 +38,12 @@ def start(text: object, descriptor: Any = SELECTOR_FILTER[0]) -> Start:  # noqa:
     ],
 )
 def test_begins(text: str, begins: str) -> None:
-    """E22, EX4: at an offset or a time, `>` after it; what is before all events is the begin of the log."""
+    """E22, EX4: at an offset or a time, `>` after it; a start before all events is the beginning of the log."""
     assert start(text) == start(text, SELECTOR_FILTER[1]) == Start(begins)
 
 
 def test_without() -> None:
-    """E3: without a filter a link begins with what comes after."""
+    """E3: without a filter a link begins with later events."""
     assert filters.start({}) == Start("@latest")
 
 
@@ -65,7 +65,7 @@ def test_without() -> None:
     ],
 )
 def test_refused(descriptor: str, text: object) -> None:
-    """Guarantee 7: nobody is given what was not asked for."""
+    """Guarantee 7: an unsupported selector is refused, not ignored."""
     with pytest.raises(MalformedRequest):
         start(text, descriptor)
 
@@ -73,7 +73,7 @@ def test_refused(descriptor: str, text: object) -> None:
 @pytest.mark.parametrize("order", [">", ">="])
 @pytest.mark.parametrize("place", range(8))
 def test_numbers(order: str, place: int) -> None:
-    """E22: from a number on nothing is left out that comes later, also where events share one; numbers follow the log."""
+    """E22: from a number on no later event is skipped, also where events share one; numbers follow the log."""
     found = [numbers.number(offset) for offset in OFFSETS]
     assert found == sorted(found) and found[2] == found[3] and max(found) < 2**53
     begin = start(f"amqp.annotation.x-opt-sequence-number {order} '{found[place]}'")

@@ -1,4 +1,4 @@
-"""Frames of Event Hubs: fields that the SDK must have."""
+"""Frames of Event Hubs: fields that the SDK needs."""
 
 import struct
 
@@ -21,7 +21,7 @@ def performative(code: int, *fields: bytes) -> bytes:
 
 
 def test_widened() -> None:
-    """Part 1 §1.4: nulls that were left out at the end of a list are there, in errors too, and what follows is as it was."""
+    """Part 1 §1.4: nulls omitted at the end of a list are added, in errors too, and the rest stays as it was."""
     detach = performative(0x16, UINT + b"\x01", b"\x41", performative(0x1D, types.symbol("a:b")))
     found = with_all_fields(frame(detach, 5))
     assert struct.unpack(">IBBH", found[:8]) == (len(found), 2, 0, 5)
@@ -42,5 +42,5 @@ def test_widened() -> None:
 
 @pytest.mark.parametrize("same", [frame(b""), frame(b"\x40"), frame(b"\x00\x53\x40\x45")])
 def test_not_widened(same: bytes) -> None:
-    """What has no performative stays as it is."""
+    """Bytes without a performative stay as they are."""
     assert with_all_fields(same) == same

@@ -1,4 +1,4 @@
-"""Tokens of Event Hubs: whom they are believed for, what they open and until when."""
+"""Tokens of Event Hubs: their JID, their scope and their expiry."""
 
 import hmac
 from base64 import b64encode
@@ -20,7 +20,7 @@ def token(
     key: str = KEY,
     form: str = "sr={},sig={},se={},skn={}",
 ) -> str:
-    """Sign one, in an order of its own."""
+    """Sign one, with its fields in an order of its own."""
     path = quote_plus(path)
     signature = b64encode(hmac.digest(key.encode(), f"{path}\n{until}".encode(), "sha256")).decode()
     fields = dict(zip(("sr", "sig", "se", "skn"), (path, quote_plus(signature), until, quote_plus(name)), strict=True))
@@ -40,7 +40,7 @@ def token(
     ],
 )
 def test_believed(said: str, path: str) -> None:
-    """P1: a token that is signed with a known key opens its path for that key's JID."""
+    """P1: a token that is signed with a known key grants its path to that key's JID."""
     assert KEYS.grant(said, 99.0) == Grant(Jid("alice@example.org"), path, 100.0)
 
 
@@ -68,13 +68,13 @@ def test_believed(said: str, path: str) -> None:
     ],
 )
 def test_not_believed(said: str, why: str) -> None:
-    """P1, Guarantee 7: what is not signed, is over, or is no token opens nothing."""
+    """P1, Guarantee 7: an unsigned, expired or malformed token grants nothing."""
     with pytest.raises(Untrusted, match=why):
         KEYS.grant(said, 99.0)
 
 
 def test_opens() -> None:
-    """P1: what lies below a path is opened with it, and nothing that only begins alike; all of a host by its root."""
+    """P1: a path includes all below it, and nothing that only begins alike; a host's root includes all of it."""
     grants = Grants()
     assert not grants.opens("log", 0) and not grants.valid(0)
     grants.add(KEYS.grant(token(), 0))
@@ -93,7 +93,7 @@ def test_opens() -> None:
 
 
 def test_one_peer() -> None:
-    """P1, Guarantee 6: a connection is one JID's, and opens so many paths and no more."""
+    """P1, Guarantee 6: a connection has one JID and a bounded number of paths."""
     grants = Grants()
     grants.add(KEYS.grant(token(), 0))
     with pytest.raises(Untrusted, match="another JID"):

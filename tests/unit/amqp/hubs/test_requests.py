@@ -28,7 +28,7 @@ def offset(position: str) -> str:
 
 
 def test_request() -> None:
-    """What is asked is texts; the answer names the id as it came."""
+    """A request is texts; the answer repeats the id as it came."""
     asked = management.request(
         Message(
             body="a token",
@@ -64,7 +64,7 @@ def test_hub() -> None:
     ],
 )
 def test_partition(earliest: str, latest: str, expected: Any) -> None:  # noqa: ANN401  (of any type)
-    """EX17: where a partition begins and ends, as numbers, offset and time; one whose events are all gone goes on counting."""
+    """EX17: a partition's beginning and end, as numbers, offset and time; one without events any more goes on counting."""
     if isinstance(expected, str):
         last = numbers.number(offset(latest))
         first = numbers.number(offset(earliest)) if earliest else last
