@@ -1,4 +1,4 @@
-"""One node's figures, made up: enough of everything to be shown."""
+"""One node's figures, made up: enough of everything for all views."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +8,7 @@ _BEGAN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def node(name: str = "jobs") -> figures.Node:
-    """Give a node that has what it needs."""
+    """Return a node that keeps up."""
     some = figures.Durations(300.5, 200, 1_200, 1_900, 4_000)
     return figures.Node(
         node=name,
@@ -33,7 +33,7 @@ def node(name: str = "jobs") -> figures.Node:
 
 
 def idle(name: str = "idle") -> figures.Node:
-    """Give a node of which only that items wait is known."""
+    """Return a node with waiting items and no other figures."""
     return figures.Node(
         node=name,
         demand=figures.Demand(0.0, 0.0, None, None, 30.0, None),
@@ -53,5 +53,5 @@ def idle(name: str = "idle") -> figures.Node:
 
 
 def report(*nodes: figures.Node, gaps: tuple[figures.Gap, ...] = ()) -> figures.Report:
-    """Give a report of these nodes."""
+    """Return a report of these nodes."""
     return figures.Report("Redis", _BEGAN, _BEGAN + timedelta(minutes=10), 2.0, gaps, nodes)

@@ -22,14 +22,14 @@ class Standalone:
     """A master, and a worker for two executors of one core each; runs inside a `with`."""
 
     def __init__(self, directory: Path) -> None:
-        """Choose where they keep what they are sent."""
+        """Choose the directory for their files."""
         self._directory = directory
         self._port, *self._pages = free_ports(3)
         self._stack = ExitStack()
 
     @property
     def url(self) -> str:
-        """What executors are asked of."""
+        """The master's URL."""
         return f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:

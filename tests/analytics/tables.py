@@ -1,4 +1,4 @@
-"""What the simulator did as the tables that a report is made of. Knows their columns."""
+"""The simulator's output as the tables of a report. Knows their columns."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ def inputs(
     standing: Sequence[dict[str, Any]] = (),
     last: datetime | None = None,
 ) -> Inputs:
-    """Give all tables of some runs; `standing` are rows of the census, of which what is not said is nothing."""
+    """Return all tables of some runs; `standing` are rows of the census, whose missing values are 0."""
     directory.mkdir(exist_ok=True)
     nothing = {"partition": 0, "waiting": 0, "in_flight": 0, "credit": 0, "subscribers": 1, "journal_length": 0}
     memory = {"journal_max": 10_000, "used_memory": 0, "maxmemory": 0}
@@ -42,7 +42,7 @@ def inputs(
 
 
 def attempts(spark: SparkSession, path: Path, closed: Iterable[Attempt]) -> DataFrame:
-    """Give the table of closed attempts."""
+    """Return the table of closed attempts."""
     rows = [
         {
             **{name: getattr(attempt, name, None) for name in columns.ATTEMPTS.names},
@@ -57,7 +57,7 @@ def attempts(spark: SparkSession, path: Path, closed: Iterable[Attempt]) -> Data
 
 
 def waiting(spark: SparkSession, path: Path, items: Iterable[Item]) -> DataFrame:
-    """Give the table of what waits."""
+    """Return the table of waiting items."""
     rows = [
         {
             **{name: getattr(item, name) for name in ("node", "incarnation", "partition")},
@@ -73,7 +73,7 @@ def waiting(spark: SparkSession, path: Path, items: Iterable[Item]) -> DataFrame
 
 
 def time(ms: float) -> datetime:
-    """Give ms since 1970 as a timestamp."""
+    """Return ms since 1970 as a timestamp."""
     return _EPOCH + timedelta(milliseconds=ms)
 
 

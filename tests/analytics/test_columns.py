@@ -1,4 +1,4 @@
-"""Many records decoded at a time are what each is by itself."""
+"""Records decoded many at a time equal records decoded one by one."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,14 +11,14 @@ from broker.journal.schema import FIELDS, STORED, Kind, Place, record
 
 PLACE = Place("jobs", "ab12", 3)
 NUMBERS = st.integers(0, 2**53)
-# What Redis holds may have any character but those that no XMPP server lets through.
+# Redis may have any characters but those that no XMPP server lets through.
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=6)
 
 
 @st.composite
 def records(draw: st.DrawFn) -> dict[str, str]:
-    """Make a record in the form in which scripts leave it."""
+    """Return a record as scripts write it."""
     jid, item = draw(TEXTS), draw(TEXTS)
     at, attempt = draw(st.integers(0, 2**41)), draw(st.integers(1, 50))
     line = [draw(WORDS), *map(str, (draw(NUMBERS), draw(NUMBERS), attempt, draw(NUMBERS)))]
@@ -30,7 +30,7 @@ def records(draw: st.DrawFn) -> dict[str, str]:
 
 
 def entry(number: int, stored: dict[str, str]) -> tuple[bytes, list[bytes]]:
-    """Make an entry as Redis gives it."""
+    """Return an entry as Redis returns it."""
     return b"%d-0" % number, [part.encode() for pair in stored.items() for part in pair]
 
 
@@ -56,7 +56,7 @@ def test_as_one_by_one(made: list[dict[str, str]]) -> None:
 @settings(max_examples=200)
 @given(st.lists(records(), min_size=1, max_size=5), st.data())
 def test_what_is_no_record(made: list[dict[str, str]], data: st.DataObject) -> None:
-    """A record with something taken away or put in is read as `record` reads it, or refused with its offset."""
+    """A record with something removed or inserted is read as `record` reads it, or refused with its offset."""
     entries = [entry(number, stored) for number, stored in enumerate(made)]
     at = data.draw(st.integers(0, len(made) - 1))
     fields = entries[at][1]
@@ -80,7 +80,7 @@ def test_what_is_no_record(made: list[dict[str, str]], data: st.DataObject) -> N
 
 
 def test_options_are_told_together() -> None:
-    """Options are texts whose names are read in any case."""
+    """Options are texts with names in any case."""
     options = Options.read({"URL": "redis://h", "minpartitions": "7", "failOnDataLoss": "FALSE"})
     assert (options.url, options.min_partitions, options.fail_on_data_loss) == ("redis://h", 7, False)
     with pytest.raises(Unreadable, match="the option url is missing"):

@@ -1,4 +1,4 @@
-"""Executors of another machine have nothing but Python with its libraries: the rest comes from the driver."""
+"""Executors of another machine have only Python with its libraries: the driver sends the rest."""
 
 import json
 import os
@@ -44,7 +44,7 @@ SETTINGS = {
 
 
 def test_two_executors(journals: Journals, tmp_path: Path) -> None:
-    """Two executors share the read; what they run of this program was sent to them."""
+    """Two executors share the read, with code of this program that was sent to them."""
     for number in range(2):
         journals.write(Partition("jobs", "ab12", number), 500, first=1_000 * number)
     with Standalone(tmp_path) as spark:
@@ -74,7 +74,7 @@ def test_two_executors(journals: Journals, tmp_path: Path) -> None:
     ],
 )
 def test_no_session(tmp_path: Path, master: str, environment: dict[str, str], line: str) -> None:
-    """Where Spark cannot be started, one line says why."""
+    """If Spark cannot be started, one line says why."""
     program = "import sys; from broker.analytics.session import session; session(sys.argv[1]).__enter__()"
     done = subprocess.run(
         [sys.executable, "-c", program, master],

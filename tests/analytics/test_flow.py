@@ -1,4 +1,4 @@
-"""A snapshot taken while a queue is at work: nothing comes twice, nothing is missing."""
+"""A snapshot of a queue at work: nothing comes twice, nothing is missing."""
 
 import time
 from typing import Any
@@ -10,7 +10,7 @@ from tests.analytics.conftest import Journals
 
 
 def test_while_items_flow(spark: SparkSession, journals: Journals) -> None:
-    """Each of two snapshots has all records from the first up to some instant after it was asked for."""
+    """Each of two snapshots has all records from the first up to some instant after it was requested."""
     load = Load(journals.url)
     key = "sq:{flow@bench/0}:journal"
     with load.running():

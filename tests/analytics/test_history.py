@@ -1,4 +1,4 @@
-"""`stanzaq report collect`: the history outlives the streams, has each record once, and says what it has not."""
+"""`stanzaq report collect`: the history outlives the streams, has each record once, and reports gaps."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ OTHERS = Partition("others", "cd34", 5)
 
 
 def attempts(spark: SparkSession, path: Path) -> list[int]:
-    """Give which records a history has."""
+    """Return the records of a history."""
     found = inputs.of_history(str(path), spark=spark).attempts
     rows = found.select("token").collect()
     found.unpersist()
@@ -35,7 +35,7 @@ def attempts(spark: SparkSession, path: Path) -> list[int]:
 
 
 def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tmp_path: Path) -> None:
-    """What was collected stays when the journals have lost it; the second time brings what is new."""
+    """Collected records stay when the journals have lost them; the second collection adds the new ones."""
     out = tmp_path / "history"
     journals.write(JOBS, 100)
     journals.write(queue.partition, 100, first=1_000)
@@ -67,7 +67,7 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
         MARK,
         "waiting",
     ]
-    # Days that are over before a time are taken out, and the rest is read as before.
+    # Days that ended before a time are removed, and the rest is read as before.
     since = datetime.now(UTC) - datetime(2023, 11, 15, 12, tzinfo=UTC)
     assert collect(journals.url, str(out), spark=spark, keep=since).records == 0
     assert [path.name for path in (out / "attempts").glob("day=*")] == ["day=2023-11-15"]
@@ -76,7 +76,7 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
 
 
 def test_gaps(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
-    """Records that went in between are, if that is wished, a gap of which the history tells, to the record."""
+    """Lost records between two collections are refused, or with the option a gap in the history, to the record."""
     out = tmp_path / "history"
     journals.write(JOBS, 100)
     journals.write(OTHERS, 10, first=1_000)
@@ -100,7 +100,7 @@ with session("local[1]", **eval(sys.argv[3])) as spark:
 
 
 def test_killed_half_way(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
-    """A collection that is killed while it writes leaves nothing that is read, and the next has each record once."""
+    """A collection killed while it writes leaves nothing that is read, and the next has each record once."""
     out = tmp_path / "history"
     for number in range(40):
         journals.write(Partition("jobs", "ab12", number), 500, first=number * 1_000)
@@ -112,7 +112,7 @@ def test_killed_half_way(spark: SparkSession, journals: Journals, tmp_path: Path
     )
     try:
         deadline = time.monotonic() + 100
-        # A file is there from its first byte on, long before the increment is whole.
+        # A file exists from its first byte on, long before the increment is complete.
         while not list((out / "attempts").glob("day=*/*.parquet")) and time.monotonic() < deadline:
             time.sleep(0.001)
     finally:
@@ -125,7 +125,7 @@ def test_killed_half_way(spark: SparkSession, journals: Journals, tmp_path: Path
 
 
 def test_what_waits(spark: SparkSession, queue: Queue, journals: Journals) -> None:
-    """What waits is what the queue counts: not what is locked, done or kept, but what came back or is delayed."""
+    """Waiting items are those that the queue counts: not locked, done or kept ones, but returned and delayed ones."""
     queue.open(revision=2, keep_items=100)
     queue.subscribe("w@x/a", 3, revision="2")
     queue.publish(*(f"i{number}" for number in range(8)), revision="2")
@@ -170,7 +170,7 @@ def test_what_waits_of_every_kind(spark: SparkSession, queue: Queue, journals: J
 
 
 def test_intervals(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
-    """An interval has what closed in it, and later what was published in it; a trimmed journal is a gap."""
+    """An interval has the attempts that closed in it, and later the items published in it; a trimmed journal is a gap."""
     journals.write(JOBS, 100)
     collect(journals.url, str(tmp_path / "history"), spark=spark)
     first, last = (datetime.fromtimestamp(T0 / 1000 + seconds, UTC) for seconds in (10, 20))
@@ -190,7 +190,7 @@ def test_intervals(spark: SparkSession, journals: Journals, tmp_path: Path) -> N
 
 
 def test_nothing_yet(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
-    """A Redis where no work is done is collected, and no report is made of it."""
+    """A Redis without work is collected, and no report is made of it."""
     out = str(tmp_path / "history")
     assert collect(journals.url, out, spark=spark).records == 0
     with pytest.raises(Unreadable, match=r"^no attempt was closed yet: "):
@@ -209,7 +209,7 @@ def test_nothing_yet(spark: SparkSession, journals: Journals, tmp_path: Path) ->
     ],
 )
 def test_another_folder(spark: SparkSession, journals: Journals, tmp_path: Path, mark: str | None, line: str) -> None:
-    """A folder of something else is neither read nor written to."""
+    """A folder of something else is neither read nor written."""
     (tmp_path / "theirs.parquet").write_bytes(b"something")
     if mark is not None:
         (tmp_path / MARK).write_text(mark)
@@ -222,7 +222,7 @@ def test_another_folder(spark: SparkSession, journals: Journals, tmp_path: Path,
 
 @pytest.mark.parametrize("path", ["theirs/history", "nowhere://host/history"])
 def test_a_folder_that_cannot_be(spark: SparkSession, journals: Journals, tmp_path: Path, path: str) -> None:
-    """Where nothing can be written, one line says so."""
+    """If nothing can be written, one line says so."""
     (tmp_path / "theirs").write_text("a file")
     out = path if ":" in path else str(tmp_path / path)
     with pytest.raises(Unreadable, match=r"^the folder .* cannot be used \(.*\): name one that this user may write to"):
@@ -230,7 +230,7 @@ def test_a_folder_that_cannot_be(spark: SparkSession, journals: Journals, tmp_pa
 
 
 def test_other_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Parquet of something else in the place of attempts is refused by what it lacks."""
+    """Foreign Parquet files in the place of attempts are refused by the missing columns."""
     spark.range(3).write.parquet(str(tmp_path / "attempts"))
     (tmp_path / MARK).write_text('{"format": "stanzaq-history", "version": 1}')
     with pytest.raises(Unreadable, match=r"attempts lacks the columns attempt, bytes, .*: stanzaq did not write it"):
@@ -238,7 +238,7 @@ def test_other_files(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_nothing_half_written(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
-    """A collection that fails leaves the history as it was."""
+    """A failed collection leaves the history as it was."""
     out = tmp_path / "history"
     journals.write(JOBS, 10)
     collect(journals.url, str(out), spark=spark)

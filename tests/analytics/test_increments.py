@@ -1,4 +1,4 @@
-"""What `spark.readStream.format("stanzaq")` gives: increments, each row in exactly one, and of the size asked for."""
+"""`spark.readStream.format("stanzaq")`: increments, each row in exactly one, and of the requested size."""
 
 import json
 from itertools import chain
@@ -29,14 +29,14 @@ class Query:
         self.end: SparkOffsets | None = None
 
     def run(self, column: str = "token", **options: str) -> list[list[Any]]:
-        """Give the rows of each increment until there are no more; after a fault the same increment is tried again."""
+        """Return the rows of each increment until there are no more; after a fault the same increment is tried again."""
         increments = Increments(Options.read({"url": self._url, **options}))
         if self.end is None:
             self.end = increments.initialOffset()
         increments.prepareForTriggerAvailableNow()
         limit = increments.getDefaultReadLimit()
         found = []
-        # What goes in is what Spark gives: JSON.
+        # Spark passes JSON.
         while (end := json.loads(json.dumps(increments.latestOffset(self.end, limit)))) != self.end:
             tasks = increments.partitions(self.end, end)
             found.append(
@@ -47,18 +47,18 @@ class Query:
 
 
 def all_of(increments: list[list[Any]]) -> list[Any]:
-    """Give the rows of all increments."""
+    """Return the rows of all increments."""
     return list(chain.from_iterable(increments))
 
 
 @pytest.fixture
 def query(journals: Journals) -> Query:
-    """Give a query of all journals."""
+    """Return a query of all journals."""
     return Query(journals.url)
 
 
 def test_each_row_once(journals: Journals, query: Query) -> None:
-    """Increments together are the journals, those of a node that is new in between too, and none is empty for nothing."""
+    """Increments together are the journals, also of new nodes in between, and none is empty without need."""
     journals.write(JOBS, 100)
     assert query.run() == [[*range(100)]]
     assert query.run() == []
@@ -69,21 +69,21 @@ def test_each_row_once(journals: Journals, query: Query) -> None:
 
 @pytest.mark.parametrize("limit", range(1, 60, 7))
 def test_exact_limit(journals: Journals, query: Query, limit: int) -> None:
-    """With a limit each increment has exactly so many rows, as long as there are as many, however they are spread."""
+    """With a limit each increment has exactly so many rows, while there are as many, however they are spread."""
     journals.write(JOBS, 95)
     journals.write(OTHERS, 5, first=1_000)
     journals.write(Partition("jobs", "ab12", 1), 1, first=2_000)
     found = query.run(maxOffsetsPerTrigger=str(limit))
     assert [len(rows) for rows in found] == [limit] * (101 // limit) + [101 % limit] * (101 % limit > 0)
     assert sorted(all_of(found)) == [*range(95), *range(1_000, 1_005), 2_000]
-    # What was counted in parts is known to be read: it may go.
+    # Records counted in parts are known to be read: they may go.
     journals.trim(JOBS, 0)
     journals.write(JOBS, 3, first=95)
     assert all_of(query.run(maxOffsetsPerTrigger=str(limit))) == [95, 96, 97]
 
 
 def test_idle_until_all_is_too_old(journals: Journals, query: Query) -> None:
-    """A journal that was read whole may lose everything: nothing went unread."""
+    """A journal that was read completely may lose everything: nothing went unread."""
     journals.write(JOBS, 100)
     query.run()
     journals.trim(JOBS, 0)
@@ -95,7 +95,7 @@ def test_idle_until_all_is_too_old(journals: Journals, query: Query) -> None:
 @pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "7"}])
 @pytest.mark.parametrize("left", [20, 0])
 def test_loss_in_between(journals: Journals, query: Query, limit: dict[str, str], left: int) -> None:
-    """What went between two increments is refused, and passed over if that is wished; then it goes on from there."""
+    """A loss between two increments is refused, or skipped with the option; then reading continues from there."""
     journals.write(JOBS, 100)
     query.run(**limit)
     journals.write(JOBS, 50, first=100)
@@ -110,7 +110,7 @@ def test_loss_in_between(journals: Journals, query: Query, limit: dict[str, str]
 
 
 def test_a_new_node_that_lost_some(journals: Journals, query: Query) -> None:
-    """A node that was made since the last increment is to be read from its very first record."""
+    """A node created since the last increment must be read from its very first record."""
     journals.write(JOBS, 10)
     query.run()
     journals.write(OTHERS, 10)
@@ -120,7 +120,7 @@ def test_a_new_node_that_lost_some(journals: Journals, query: Query) -> None:
 
 
 def test_deleted_node(journals: Journals, query: Query) -> None:
-    """A node that is not there any more is refused, and forgotten if that is wished."""
+    """A deleted node is refused, or forgotten with the option."""
     journals.write(JOBS, 10)
     journals.write(OTHERS, 10, first=1_000)
     query.run()
@@ -133,7 +133,7 @@ def test_deleted_node(journals: Journals, query: Query) -> None:
 
 
 def test_a_log(journals: Journals, query: Query) -> None:
-    """Of the log there are increments too; entries that are done with are no loss, nor is a log that goes with its node."""
+    """A log has increments too; finished entries are no loss, nor is a log deleted with its node."""
     key = "sq:{jobs@ab12/0}:log"
     for number in range(10):
         journals.client.xadd(key, {"by": "a@x", "body": b"x", "id": f"i{number}"})
@@ -158,7 +158,7 @@ def test_a_log(journals: Journals, query: Query) -> None:
     ],
 )
 def test_starts(journals: Journals, query: Query, options: dict[str, str], first: int) -> None:
-    """It may begin with what is new, or from a time or offsets on; what comes to be later is read whole."""
+    """It may begin with new rows, or from a time or offsets on; later journals are read completely."""
     journals.write(JOBS, 100)
     assert all_of(query.run(**options)) == [*range(first, 100)]
     journals.write(JOBS, 10, first=100)
@@ -167,13 +167,13 @@ def test_starts(journals: Journals, query: Query, options: dict[str, str], first
 
 
 def test_an_end_is_refused() -> None:
-    """A stream has no end."""
+    """An end is refused: a stream has none."""
     with pytest.raises(Unreadable, match=r"^a stream has no end: "):
         Increments(Options.read({"url": "redis://h", "endingTimestamp": str(T0)}))
 
 
 def test_in_spark(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
-    """Spark runs it so: exact increments, a checkpoint, and one line for what is refused."""
+    """In Spark: exact increments, a checkpoint, and one line for a refusal."""
 
     def run() -> list[int]:
         started = (

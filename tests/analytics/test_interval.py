@@ -1,4 +1,4 @@
-"""The numbers of an interval, and of all there is, against a truth that follows from what was published and worked.
+"""The numbers of an interval, and of everything, against a truth that follows from a known run.
 
 An overload: twice as much comes as two workers can do, and half of it is done after the interval, is open, or waits.
 """
@@ -26,12 +26,12 @@ SERVICE_MS = 1_000
 WORKER = "worker@x/a"
 PUBLISHED = [*range(0, 10_000, 1_000), *range(10_000, 20_000, 250)]
 ENDED = 25_100
-"""Then what is in the workers' hands has just begun."""
+"""At this time the workers' attempts have just begun."""
 
 
 @dataclass
 class Story:
-    """What was published when, and each delivery with its end, if it had one; in ms since the story began."""
+    """The times of publishes, and each delivery with its end, if it had one; in ms since the start."""
 
     began: int
     published: dict[str, int] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class Story:
 
 @pytest.fixture
 def story(queue: Queue) -> Story:
-    """Play it by the scripts themselves: ten calm seconds, ten of overload, and five without anything new."""
+    """Run it by the scripts themselves: ten calm seconds, ten of overload, and five without anything new."""
     told = Story(T0)
     queue.subscribe(WORKER, 2)
-    # An end comes before a publish of the same moment.
+    # At the same moment an end comes before a publish.
     events: list[tuple[int, int, Delivered | None]] = [(at, 1, None) for at in PUBLISHED]
     while events[0][0] <= ENDED:
         at, _, ended = heapq.heappop(events)
@@ -70,7 +70,7 @@ def _moment(story: Story, at: int | None) -> datetime | None:
 
 
 class Case(NamedTuple):
-    """An interval that is asked for, and what is to be found of it; `lost` records have left the journal."""
+    """A requested interval, and its expected figures; `lost` records have left the journal."""
 
     first: int | None
     last: int | None
@@ -83,7 +83,7 @@ class Case(NamedTuple):
 CASES = {
     "all there is": Case(None, None, 0, 0, 25_001, 50),
     "the overload": Case(10_000, 20_000, 0, 10_000, 20_000, 40),
-    # Then it begins with the first close that is known.
+    # Then it begins with the first known close.
     "a journal that has lost records": Case(None, None, 5, 6_000, 25_001, 44),
 }
 
@@ -95,7 +95,7 @@ def _made(given: Inputs) -> Node:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_truth(spark: SparkSession, journals: Journals, queue: Queue, story: Story, case: Case) -> None:
-    """What was published counts when it was, whether it has been delivered since, is open or waits; levels are exact."""
+    """An item counts at its publish, whether it was delivered since, is open or waits; levels are exact."""
     queue.client.xtrim(queue.key("journal"), maxlen=len(story.deliveries) - 2 - case.lost, approximate=False)
     first, last = _moment(story, case.first), _moment(story, case.last)
     node = _made(inputs.of_redis(journals.url, first, last, spark=spark))
@@ -119,14 +119,14 @@ def test_truth(spark: SparkSession, journals: Journals, queue: Queue, story: Sto
     assert (node.backlog.waiting, node.backlog.in_flight) == (len(story.published) - len(story.deliveries), 2)
     judged = verdict(node, 2.0)
     if case.first is not None:
-        # The formula is asked about what came in, which is twice what two workers do.
+        # The formula gets the arrivals, which are twice what two workers do.
         assert node.capacity.attempts_per_s == pytest.approx(4.0) and node.capacity.most_per_s == pytest.approx(2.0)
         assert judged.state is State.UNSTABLE
         assert "unlimited growth" in judged.waits
 
 
 def test_history(spark: SparkSession, journals: Journals, story: Story, tmp_path: Path) -> None:
-    """A history has the same rows for the interval as Redis, also of what is open."""
+    """A history has the same rows for the interval as Redis, also of open attempts."""
     out = str(tmp_path / "history")
     first, last = _moment(story, 10_000), _moment(story, 20_000)
     collect(journals.url, out, spark=spark)

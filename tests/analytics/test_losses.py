@@ -1,4 +1,4 @@
-"""Records that go before they are read, or while: noticed exactly, refused, or told of and passed over."""
+"""Records that are trimmed before or while they are read: noticed exactly, refused, or reported and skipped."""
 
 import logging
 import time
@@ -23,7 +23,7 @@ LENIENT = ReadOptions(100, watched=True, refuse=False)
 
 
 class Reading:
-    """A read of one journal, chunk by chunk, from the snapshot that it was made at."""
+    """A read of one journal, chunk by chunk, from its snapshot."""
 
     def __init__(self, journals: Journals, manner: ReadOptions) -> None:
         """Take the snapshot."""
@@ -33,7 +33,7 @@ class Reading:
         self._entries = fetch(servers, bounds.process, [piece], manner)
 
     def chunk(self) -> list[int]:
-        """Read on a little: two chunks are on their way when the first is here."""
+        """Read one more chunk: two chunks are on their way when the first is here."""
         return [int(offset.partition(b"-")[0]) // 1000 - T0 // 1000 for offset, _ in next(self._entries, (None, []))[1]]
 
     def rest(self) -> list[int]:
@@ -45,11 +45,11 @@ class Reading:
 
 
 def test_trim_behind_the_reader(journals: Journals) -> None:
-    """What goes after it was read is no loss, to the last record, at the bounds of a chunk too."""
+    """Records trimmed after they were read are no loss, to the last record, at the bounds of a chunk too."""
     journals.write(JOBS, 1_000)
     reading = Reading(journals, STRICT)
     assert reading.chunk() == list(range(100))
-    # The next chunk was asked for already; what comes after it stays.
+    # The next chunk was requested already; later ones stay.
     journals.trim(JOBS, 800)
     assert reading.chunk() == list(range(100, 200))
     journals.trim(JOBS, 700)
@@ -58,7 +58,7 @@ def test_trim_behind_the_reader(journals: Journals) -> None:
 
 @pytest.mark.parametrize("keep", [799, 100, 0])
 def test_trim_before_the_reader(journals: Journals, caplog: pytest.LogCaptureFixture, keep: int) -> None:
-    """What goes before it was read is loss: refused, or told of to the record."""
+    """Records trimmed before they were read are a loss: refused, or reported to the record."""
     journals.write(JOBS, 1_000)
     strict, lenient = Reading(journals, STRICT), Reading(journals, LENIENT)
     for reading in (strict, lenient):
@@ -78,7 +78,7 @@ def test_trim_before_the_reader(journals: Journals, caplog: pytest.LogCaptureFix
 
 
 def test_a_full_journal(journals: Journals) -> None:
-    """A journal that loses as many as it gains is read whole if the reader is faster."""
+    """A journal that loses as many as it gains is read completely if the reader is faster."""
     journals.write(JOBS, 1_000)
     reading = Reading(journals, STRICT)
     found = reading.chunk()
@@ -90,7 +90,7 @@ def test_a_full_journal(journals: Journals) -> None:
 
 
 def test_deleted_under_the_reader(journals: Journals) -> None:
-    """A node that is deleted takes its journal along: the reader does not take that for its end."""
+    """A deleted node takes its journal along: the reader does not take that for its end."""
     journals.write(JOBS, 1_000)
     reading = Reading(journals, STRICT)
     reading.chunk()
@@ -102,7 +102,7 @@ def test_deleted_under_the_reader(journals: Journals) -> None:
 
 
 def test_a_part_from_the_middle(journals: Journals) -> None:
-    """Where nobody has counted, the first record that is left tells whether any is missing."""
+    """Without a count, the first record that is left shows whether any is missing."""
     journals.write(JOBS, 1_000)
     servers = Servers(journals.url)
     (bounds,) = snapshot(servers, Options(journals.url)).values()
@@ -116,7 +116,7 @@ def test_a_part_from_the_middle(journals: Journals) -> None:
 
 @pytest.mark.parametrize(("counted", "many"), [("", "records"), ("/100", "150 records")])
 def test_offsets_that_are_gone(journals: Journals, counted: str, many: str) -> None:
-    """Who asks for what came after a record is told that it is gone, unless loss is no failure."""
+    """A start after a trimmed record is refused, unless loss is allowed."""
     journals.write(JOBS, 1_000)
     journals.trim(JOBS, 750)
     offsets = f'{{"{JOBS}": "{T0 + 99_000}-0{counted}"}}'
@@ -127,7 +127,7 @@ def test_offsets_that_are_gone(journals: Journals, counted: str, many: str) -> N
 
 
 def test_all_is_gone(journals: Journals) -> None:
-    """A journal of which nothing is left is no empty one to whoever has counted."""
+    """A journal without any record left is not empty for a reader that has counted."""
     journals.write(JOBS, 10)
     journals.trim(JOBS, 0)
     assert taken(url=journals.url) == []
@@ -136,7 +136,7 @@ def test_all_is_gone(journals: Journals) -> None:
 
 
 def test_the_log_loses_nothing(journals: Journals) -> None:
-    """An entry of the log that goes was done with: that is no loss."""
+    """An entry removed from the log was finished: that is no loss."""
     key = "sq:{jobs@ab12/0}:log"
     for number in range(5):
         journals.client.xadd(key, {"by": "a@x", "body": b"x"}, id=f"{T0 + number}-0")

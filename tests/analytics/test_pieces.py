@@ -1,4 +1,4 @@
-"""However a stream is cut and dealt out, each id is in exactly one piece."""
+"""However a stream is split and distributed, each id is in exactly one piece."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ IDS = st.builds(Id, st.integers(0, 10_000), st.one_of(st.integers(0, 3), st.inte
 
 
 def inside(piece: Piece, at: Id) -> bool:
-    """Tell whether a read of the piece would give an entry of this id."""
+    """Return whether a read of the piece would return an entry of this id."""
     return piece.after < at <= piece.upto
 
 
@@ -35,7 +35,7 @@ def test_cut(one: Id, other: Id, rows: int, most: int, ids: list[Id]) -> None:
 
 @given(st.lists(st.integers(0, 1_000), max_size=30), st.integers(1, 8))
 def test_pack(rows: list[int], tasks: int) -> None:
-    """Every piece is dealt out once, and no task has much more than another."""
+    """Every piece is distributed once, and no task has much more than another."""
     pieces = [Sized(Piece(PLACE, f"key{number}", START, Id(1), 0), many) for number, many in enumerate(rows)]
     hands = pack(pieces, tasks)
     assert sorted(piece for hand in hands for piece in hand) == sorted(piece for piece, _ in pieces)
@@ -46,7 +46,7 @@ def test_pack(rows: list[int], tasks: int) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 600_000)), min_size=1, max_size=12), st.integers(1, 9))
 def test_deal(streams: list[tuple[int, int]], least: int) -> None:
-    """Each task reads from one process; each stream is read whole; large ones are shared."""
+    """Each task reads from one process; each stream is read completely; large ones are shared."""
     sized = []
     for number, (port, rows) in enumerate(streams):
         place = Place("jobs", "ab12", number)

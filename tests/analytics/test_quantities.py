@@ -20,7 +20,7 @@ from broker.analytics.quantities import counted, duration, number, rate, share, 
     ],
 )
 def test_duration(seconds: float | None, written: str) -> None:
-    """A duration has the unit that suits it and three digits that matter."""
+    """A duration has a suitable unit and three significant digits."""
     assert duration(seconds) == written
 
 
@@ -29,7 +29,7 @@ def test_duration(seconds: float | None, written: str) -> None:
     [(2932.4, "2,932/s"), (10.02, "10/s"), (-0.0039, "-0.23/min"), (0.0001, "0.36/h"), (1e-6, "0.09/d"), (0.0, "0/s")],
 )
 def test_rate(per_s: float, written: str) -> None:
-    """What happens seldom is counted by the minute, the hour or the day."""
+    """Rare events are counted by the minute, the hour or the day."""
     assert rate(per_s) == written
 
 

@@ -1,4 +1,4 @@
-"""The closed forms of queueing theory, against tables, against each other, and against queues that are played through."""
+"""The closed forms of queueing theory, against tables, against each other, and against simulated queues."""
 
 import math
 
@@ -21,19 +21,19 @@ from tests.analytics.simulator import Law, Laws, bursts, exponential, lognormal,
     ],
 )
 def test_erlang_c(workers: int, offered: float, expected: float) -> None:
-    """The probability of waiting is that of the published tables; who cannot keep up lets everybody wait."""
+    """The probability of waiting is that of the published tables; with too few workers everybody waits."""
     assert erlang_c(workers, offered) == pytest.approx(expected, abs=5e-5)
 
 
 def test_one_worker() -> None:
-    """With one worker and chance alone, the wait has the closed form of M/M/1."""
+    """With one worker and random arrivals, the wait has the closed form of M/M/1."""
     load = Load(0.8, 1.0)
     assert wait_s(load, 1, 0.95) == pytest.approx(math.log(0.8 / 0.05) / 0.2)
     assert wait_s(load, 1, 0.2) == 0
 
 
 def test_unstable() -> None:
-    """At and above what the workers can do, the wait grows without end."""
+    """At and above the workers' capacity, the wait grows without end."""
     assert wait_s(Load(10.0, 0.5), 5) == wait_s(Load(10.0, 0.6), 5) == math.inf
     assert drain_s(100, Load(10.0, 0.5), 5) == math.inf
 
@@ -49,19 +49,19 @@ def test_workers_for_is_the_least(load: Load, target_s: float) -> None:
 
 
 def test_no_number_of_workers_suffices() -> None:
-    """Beyond any sensible number of workers no number is given, and the search ends."""
+    """Beyond any sensible number of workers no number is returned, and the search ends."""
     assert workers_for(Load(1e9, 1e3), 2.0) is None
 
 
 @pytest.mark.parametrize("target_s", [0.1, 2.0])
 def test_rate_for_is_the_highest(target_s: float) -> None:
-    """At the rate that is given the target is met, and a thousandth above it is not."""
+    """At the returned rate the target is met, and a thousandth above it is not."""
     rate = rate_for(Load(1.0, 0.5, 1.0, 0.6), 6, target_s)
     assert wait_s(Load(rate, 0.5, 1.0, 0.6), 6) <= target_s < wait_s(Load(rate * 1.001, 0.5, 1.0, 0.6), 6)
 
 
 def test_drain() -> None:
-    """What waits goes at the rate that the workers have to spare."""
+    """A backlog shrinks at the workers' spare rate."""
     assert drain_s(120, Load(8.0, 0.5), 6) == pytest.approx(30)
     assert drain_s(0, Load(100.0, 0.5), 1) == 0
     assert drain_s(5, Load(1.0, 0.0), 1) == 0
@@ -77,7 +77,7 @@ def test_drain() -> None:
     ids=["chance", "lognormal services", "bursts"],
 )
 def test_a_queue_played_through(arrivals: Law, services: Law, load: Load) -> None:
-    """The wait that is expected is within 15 % of what items of such a queue do wait."""
+    """The expected wait is within 15 % of the simulated one."""
     run = simulate(Laws(arrivals, services, (6,)), 60_000, seed=3)
     waits = sorted(attempt.delivered - attempt.ready for attempt in run.attempts)
     assert wait_s(load, 6) == pytest.approx(waits[int(len(waits) * 0.95)] / 1000, rel=0.15)

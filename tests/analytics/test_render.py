@@ -1,4 +1,4 @@
-"""A report as files: each format says the same, the page is well-formed, and a directory is a whole report or none."""
+"""A report as files: each format has the same values, the page is well-formed, and a directory is a whole report or none."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ _VOID = {"meta", "br", "img", "hr"}
 
 
 class _Page(HTMLParser):
-    """Notes what stands in a page, and that every element is closed where it should be."""
+    """Records the content of a page, and that every element is closed correctly."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def test_page_is_one_well_formed_file(page: _Page) -> None:
 
 
 def test_page_says_what_there_is(page: _Page) -> None:
-    """Names stand as they are, the verdict on each node with them, and what is missing."""
+    """Names are shown as they are, with each node's verdict, and missing data."""
     text = " ".join(page.text)
     assert HOSTILE in text
     assert text.count("has credit for 6") == 4
@@ -116,7 +116,7 @@ def test_console(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_later_report_takes_the_place(tmp_path: Path) -> None:
-    """The directory of a report is replaced whole: nothing of the former is left, and nothing beside it."""
+    """The directory of a report is replaced completely: nothing of the former is left, and nothing beside it."""
     out = tmp_path / "report"
     files.write(MADE, out, ["csv", "html"])
     written = files.write(MADE, out, ["json"])
@@ -126,7 +126,7 @@ def test_a_later_report_takes_the_place(tmp_path: Path) -> None:
 
 
 def test_nothing_is_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When writing fails in the middle, the former report stands as it was, and no trace is left."""
+    """When writing fails, the former report stays as it was, and no temporary file is left."""
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -157,7 +157,7 @@ def test_what_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_memory_of_redis() -> None:
-    """What is foretold of Redis as a whole stands at the head, on paper and on a console; what is unknown does not."""
+    """The forecast for Redis as a whole is at the head, on paper and on a console; unknown values are not shown."""
     full, screen = replace(MADE, memory_full_days=12.0), Console(file=StringIO(), width=200)
     console.show(full, screen)
     assert isinstance(screen.file, StringIO)

@@ -1,4 +1,4 @@
-"""A recorded run as a report, against the same numbers in plain Python; the run is a queue of known laws played through."""
+"""A recorded run as a report, against the same numbers in plain Python; the run is a simulated queue of known distributions."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ LASTED_MS = 1_800_000
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Run]:
-    """Play four queues for half an hour, and let them go on."""
+    """Simulate four queues for half an hour, and let them go on."""
     return {
         laws.node: simulate(laws, items, seed=5, until_ms=LASTED_MS)
         for laws, items in ((JOBS, 99_999), (BURSTS, 99_999), (CLOCK, 9_999), (PLAIN, 99_999))
@@ -84,7 +84,7 @@ def test_counts(made: Report, truths: dict[str, Truth], name: str) -> None:
 
 @ALL
 def test_percentiles(made: Report, truths: dict[str, Truth], name: str) -> None:
-    """Every percentile is within 1 % of the value that the same share of all values does not exceed."""
+    """Every percentile is within 1 % of the exact one."""
     latency, true = _node(made, name).latency, truths[name]
     for leg, values in (
         (latency.wait, true.waits),
@@ -101,7 +101,7 @@ def test_percentiles(made: Report, truths: dict[str, Truth], name: str) -> None:
 
 @ALL
 def test_levels(made: Report, truths: dict[str, Truth], runs: dict[str, Run], name: str) -> None:
-    """How many there were on average is what the stays of all come to, and Little's law agrees with the queue's own account."""
+    """The average number is the sum of all stays, and Little's law agrees with the queue's own count."""
     node, true, run = _node(made, name), truths[name], runs[name]
     assert node.capacity.busy == pytest.approx(true.in_flight)
     assert node.quality.little_in_system == pytest.approx(true.in_system)
@@ -111,7 +111,7 @@ def test_levels(made: Report, truths: dict[str, Truth], runs: dict[str, Run], na
 
 @ALL
 def test_fairness(made: Report, truths: dict[str, Truth], name: str) -> None:
-    """Shares and Jain's index are those of the attempts; the busiest stands first."""
+    """Shares and Jain's index are those of the attempts; the busiest is first."""
     node, true = _node(made, name), truths[name]
     assert {row.name: row.attempts for row in node.subscribers} == true.by_subscriber
     assert {int(row.name): row.attempts for row in node.partitions} == true.by_partition
@@ -127,12 +127,12 @@ def test_fairness(made: Report, truths: dict[str, Truth], name: str) -> None:
 
 @pytest.mark.parametrize(("name", "burstiness"), [("jobs", 1.0), ("bursts", 4.0), ("clock", 0.0)])
 def test_burstiness(made: Report, name: str, burstiness: float) -> None:
-    """It is the variation of the law that arrivals were drawn from."""
+    """It is the variation of the distribution of arrivals."""
     assert _node(made, name).demand.burstiness == pytest.approx(burstiness, rel=0.2, abs=0.01)
 
 
 def test_what_if(made: Report) -> None:
-    """With as many workers as the report speaks of, the queue played through waits as it said, within 15 %."""
+    """With the suggested number of workers, the simulated queue waits as predicted, within 15 %."""
     node = _node(made, "plain")
     expected = {row.workers: row.wait_p95_s for row in node.what_if if row.wait_p95_s is not None}
     assert set(expected) >= {6, 7, 8}
@@ -142,13 +142,13 @@ def test_what_if(made: Report) -> None:
 
 
 def test_unstable(made: Report) -> None:
-    """With fewer workers than are busy on average the wait grows without end, and that is what is said."""
+    """With fewer workers than are busy on average the wait grows without end, and the report says so."""
     for row in _node(made, "plain").what_if:
         assert (row.wait_p95_s is None) == (row.use >= 1)
 
 
 def test_capacity(made: Report, runs: dict[str, Run]) -> None:
-    """Credit, its use, and what it could do are those of the census and of the attempts."""
+    """Credit, its use, and its capacity are those of the census and of the attempts."""
     node = _node(made, "jobs")
     held_s = sum(a.closed - a.delivered for a in runs["jobs"].attempts) / 1000 / len(runs["jobs"].attempts)
     assert node.capacity.credit == 8
@@ -158,7 +158,7 @@ def test_capacity(made: Report, runs: dict[str, Run]) -> None:
 
 
 def test_gone(made: Report) -> None:
-    """Of a node that is not there any more the past is told, and of its presence nothing is made up."""
+    """A deleted node has its past, and no invented present."""
     node = _node(made, "clock")
     assert (node.capacity.credit, node.capacity.headroom, node.quality.seen) == (None, None, None)
     assert node.waste.attempts > 3_500
@@ -166,7 +166,7 @@ def test_gone(made: Report) -> None:
 
 
 def test_timeline(made: Report) -> None:
-    """Steps follow on one another from the beginning of the interval to its end, those of nothing too."""
+    """Steps follow each other from the beginning of the interval to its end, empty ones too."""
     for node in made.nodes:
         ends = [moment.begin.timestamp() + moment.length_s for moment in node.moments]
         assert node.moments[0].begin == made.begin
@@ -175,7 +175,7 @@ def test_timeline(made: Report) -> None:
 
 
 def test_memory_of_redis(made: Report, runs: dict[str, Run]) -> None:
-    """From one look, Redis as a whole is full when what waits of all nodes that are there has filled what is free."""
+    """By one snapshot, Redis is full when the backlog of all existing nodes has filled the free memory."""
     fills = 0.0
     for name in ("jobs", "bursts", "plain"):
         attempts, growth = runs[name].attempts, _node(made, name).backlog.growth_per_s

@@ -1,4 +1,4 @@
-"""The streams of a cluster, of what sentinels watch, and of replicas: the rows are the same, and each comes once."""
+"""The streams of a cluster, of sentinels' servers, and of replicas: the rows are the same, and each comes once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def written(journals: Journals) -> Journals:
 
 
 def asked(node: RedisServer) -> int:
-    """Count how often a process was asked for entries."""
+    """Count the requests for entries at a process."""
     with redis.Redis.from_url(node.url) as client:
         stats: Any = client.info("commandstats")
         return int(stats.get("cmdstat_xrange", {"calls": 0})["calls"])
@@ -51,7 +51,7 @@ def asked(node: RedisServer) -> int:
 
 @pytest.fixture
 def on_cluster(redis_cluster: RedisCluster) -> Iterator[Journals]:
-    """Give journals on all masters of a cluster."""
+    """Provide journals on all masters of a cluster."""
     redis_cluster.settle()
     with redis.RedisCluster("127.0.0.1", redis_cluster.running()[0].port) as client:
         client.flushall()
@@ -60,7 +60,7 @@ def on_cluster(redis_cluster: RedisCluster) -> Iterator[Journals]:
 
 @pytest.fixture
 def on_sentinels(redis_sentinels: RedisSentinels) -> Iterator[Journals]:
-    """Give journals on a master with a replica."""
+    """Provide journals on a master with a replica."""
     with redis.Redis.from_url(redis_sentinels.master().url) as client:
         client.flushall()
         yield written(Journals(redis_sentinels.url, client))
@@ -74,7 +74,7 @@ def test_cluster(spark: SparkSession, on_cluster: Journals) -> None:
 
 
 def test_replicas_of_a_cluster(on_cluster: Journals, redis_cluster: RedisCluster) -> None:
-    """Replicas are read instead if that is wished; no master is asked for an entry."""
+    """With the option replicas are read instead; no master is asked for an entry."""
     masters = list(redis_cluster.masters())
     for master in masters:
         redis_cluster.replicated(master)
@@ -119,7 +119,7 @@ def test_sentinels(on_sentinels: Journals, redis_sentinels: RedisSentinels) -> N
 
 
 def test_a_replica_that_is_away() -> None:
-    """Without a replica that can be reached and follows its master, one line says so and what to do."""
+    """Without a reachable replica that follows its master, one line says so and what to do."""
     with RedisServer(port=0) as master, RedisServer(port=0) as replica:
         with redis.Redis.from_url(master.url) as client, redis.Redis.from_url(replica.url) as follower:
             written(Journals(master.url, client))
@@ -143,13 +143,13 @@ def test_a_replica_that_is_away() -> None:
     ],
 )
 def test_nobody_there(url: str, line: str) -> None:
-    """Addresses where nobody is are told in one line."""
+    """Addresses where nobody listens are reported in one line."""
     with pytest.raises(Unreadable, match=line):
         taken(url=url)
 
 
 def test_the_distributions_redis(redis7: RedisServer) -> None:
-    """Redis 7.0 answers the scripts as Valkey does: a snapshot, increments of a size, and what is gone."""
+    """Redis 7.0 answers the scripts as Valkey does: a snapshot, increments with a limit, and losses."""
     with redis.Redis.from_url(redis7.url) as client:
         client.flushall()
         journals = written(Journals(redis7.url, client))
@@ -178,7 +178,7 @@ def test_no_cluster(valkey: RedisServer) -> None:
 
 
 def test_a_user_that_may_not(journals: Journals) -> None:
-    """What Redis refuses to a user is told with what it said."""
+    """A refusal by Redis is reported with its text."""
     journals.client.execute_command("ACL", "SETUSER", "reports", "on", ">pass", "~*", "+ping")
     try:
         with pytest.raises(Unreadable, match=r"answers .*correct the url, or what its user may do"):
@@ -188,7 +188,7 @@ def test_a_user_that_may_not(journals: Journals) -> None:
 
 
 def test_a_user_that_only_reads(journals: Journals) -> None:
-    """What docs/operations.md allows a user for reports is enough to read, and not to write."""
+    """The permissions in docs/operations.md for a user of reports suffice to read, and not to write."""
     written(journals)
     make_user(journals.url, "reports")
     try:
@@ -209,7 +209,7 @@ def test_a_user_that_only_reads(journals: Journals) -> None:
     ],
 )
 def test_another_format(journals: Journals, found: int | None, line: str) -> None:
-    """A store that another version has written is refused, not misread."""
+    """A store of another version is refused, not misread."""
     written(journals)
     journals.client.zadd(keys.of_service("all_nodes"), {"jobs": 1})
     if found:
@@ -221,7 +221,7 @@ def test_another_format(journals: Journals, found: int | None, line: str) -> Non
 
 
 def test_keys_of_others(journals: Journals) -> None:
-    """What is in the same Redis and no journal is passed over."""
+    """Other keys in the same Redis are ignored."""
     written(journals)
     journals.client.xadd("sq:{jid:someone@x}:journal", {"a": "b"})
     journals.client.set("sq:{jobs@ab12/99}:journal", "text")

@@ -1,4 +1,4 @@
-"""What `spark.read.format("stanzaq")` gives is what stands in Redis, each row once."""
+"""`spark.read.format("stanzaq")` returns what is in Redis, each row once."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ JOBS = Partition("jobs", "ab12")
 
 
 def refused(frame: Callable[[], object]) -> str:
-    """Give the one line with which something is refused."""
+    """Return the one line of a refusal."""
     with pytest.raises(PySparkException) as caught:
         frame()
     line = unreadable(caught.value)
@@ -80,7 +80,7 @@ def test_log(queue: Queue, read: Read) -> None:
 
 
 def test_several_tasks(journals: Journals, read: Read) -> None:
-    """Partitions of several nodes, dealt out to several tasks, give each record once."""
+    """Partitions of several nodes, distributed to several tasks, give each record once."""
     for number, partition in enumerate((JOBS, Partition("jobs", "ab12", 1), Partition("a node", "cd34", 1023))):
         journals.write(partition, 2_345, first=number * 10_000)
     frame = read(minPartitions="5")
@@ -99,7 +99,7 @@ def test_nothing(journals: Journals, read: Read) -> None:
 
 
 def test_what_comes_later_is_not_in_it(journals: Journals, read: Read) -> None:
-    """A second pass over the same frame's plan, with bounds given, sees the same rows."""
+    """A second pass over the same frame's plan, with fixed bounds, sees the same rows."""
     journals.write(JOBS, 100)
     bounded = read(endingOffsets=f'{{"{JOBS}": "{T0 + 99_000}-0"}}')
     journals.write(JOBS, 100, first=100)
@@ -132,7 +132,7 @@ def test_queries_of_one_frame(spark: SparkSession, journals: Journals, read: Rea
 
 
 def test_one_snapshot_of_a_frame(journals: Journals, read: Read) -> None:
-    """All queries of a DataFrame see what there was at its first; another one sees what has come since."""
+    """All queries of a DataFrame see the state at its first; another one sees later rows."""
     journals.write(JOBS, 10)
     frame = read()
     assert numbers(frame) == list(range(10))
@@ -150,7 +150,7 @@ def test_one_snapshot_of_a_frame(journals: Journals, read: Read) -> None:
     ],
 )
 def test_options_spare_redis(journals: Journals, options: dict[str, str], numbered: list[int]) -> None:
-    """What options leave out, of nodes and times, is not asked of Redis."""
+    """Nodes and times that options exclude are not requested from Redis."""
     journals.write(JOBS, 3_000)
     journals.write(Partition("others", "ab12", 1), 3_000, first=10_000)
     journals.client.config_resetstat()
@@ -198,7 +198,7 @@ def test_options(journals: Journals, options: dict[str, str], numbered: range) -
     ],
 )
 def test_bad_options(journals: Journals, options: dict[str, str], line: str) -> None:
-    """An option that cannot be is refused with one line that says which and what to do."""
+    """A wrong option is refused with one line that names it and says what to do."""
     journals.write(JOBS, 1)
     with pytest.raises(Unreadable, match=f"^{re.escape(line)}.*$"):
         taken(**{"url": journals.url, **options})
@@ -220,7 +220,7 @@ def test_bad_options(journals: Journals, options: dict[str, str], line: str) -> 
     ],
 )
 def test_bad_records(journals: Journals, fields: dict[str, str], line: str) -> None:
-    """A record that is torn, or newer than the program, is named; nothing is read past it."""
+    """A torn record, or one newer than the program, is named; nothing is read past it."""
     journals.write(JOBS, 2)
     offset = journals.client.xadd(keys.of_partition("journal", JOBS), fields).decode()
     where = f"^journal of jobs@ab12/0: (the record {offset}|a record after {T0}-0) "
@@ -229,7 +229,7 @@ def test_bad_records(journals: Journals, fields: dict[str, str], line: str) -> N
 
 
 def test_one_line_of_what_spark_says(journals: Journals, read: Read) -> None:
-    """What a task or a plan refuses is found again in what Spark makes of it."""
+    """The refusal of a task or a plan is found again in Spark's own error."""
     assert refused(lambda: read(stream="inflight").count()).startswith("the option stream: ")
     journals.client.xadd(keys.of_partition("journal", JOBS), {"type": "acknowledged"})
     assert " is damaged: " in refused(lambda: read().count())

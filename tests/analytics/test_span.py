@@ -8,7 +8,7 @@ from broker.analytics.span import Span
 
 @given(st.integers(1, 400 * 86_400_000))
 def test_steps_cover_the_interval(length: int) -> None:
-    """However long an interval is, its steps are few, as wide as one another, and cover it without one too many."""
+    """However long an interval is, its steps are few, equally wide, and cover it without one too many."""
     span = Span(1_700_000_000_000, 1_700_000_000_000 + length)
     assert span.steps <= 150
     assert (span.steps - 1) * span.width_ms < length <= span.steps * span.width_ms

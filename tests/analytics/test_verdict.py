@@ -1,4 +1,4 @@
-"""What figures come to, in a word and a sentence."""
+"""The verdict on a node, in a word and a sentence."""
 
 from dataclasses import replace
 
@@ -96,5 +96,5 @@ def _expected(wait_s: float | None, **more: object) -> Node:
     ids=["agree", "unstable", "short", "grew", "shrank", "peak", "idle", "held back", "no credit"],
 )
 def test_waits(of: Node, words: str) -> None:
-    """The measured wait and the one that the formula expects are reconciled in one sentence."""
+    """One sentence compares the measured wait with the formula's."""
     assert verdict(of, 2.0).waits == words

@@ -1,4 +1,4 @@
-"""Since when an item waited: for its first delivery, for another, and where the record of the one before is gone."""
+"""The start of an item's wait: for its first delivery, for another, and where the earlier record is gone."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,24 +26,24 @@ def _waits(spark: SparkSession, path: Path, *attempts: Attempt) -> dict[tuple[st
 
 
 def test_again(spark: SparkSession, tmp_path: Path) -> None:
-    """A second delivery has been waited for since the first was closed, any delay included."""
+    """The wait for a second delivery begins with the close of the first, any delay included."""
     assert _waits(spark, tmp_path, FIRST, SECOND) == {("8e71964d", 0, 1): 100, ("8e71964d", 0, 2): 1_000}
 
 
 def test_unknown(spark: SparkSession, tmp_path: Path) -> None:
-    """Without the record of the one before, nobody knows; the row is there all the same."""
+    """Without the earlier record the wait is unknown; the row is there all the same."""
     assert _waits(spark, tmp_path, SECOND) == {("8e71964d", 0, 2): None}
 
 
 @pytest.mark.parametrize("other", [{"incarnation": "00000000"}, {"partition": 1}, {"node": "mail"}])
 def test_others(spark: SparkSession, tmp_path: Path, other: dict[str, object]) -> None:
-    """The same position in another partition, or in another life of the node, is another item."""
+    """The same position in another partition, or in another incarnation of the node, is another item."""
     waits = _waits(spark, tmp_path, replace(FIRST, **other), SECOND)  # type: ignore[arg-type]
     assert sorted(waits.values(), key=str) == [100, None]
 
 
 def test_what_waits(spark: SparkSession, tmp_path: Path) -> None:
-    """What came back waits since it did, and is no new arrival; what was never delivered since its publish."""
+    """An item that came back waits since then, and is no new arrival; one never delivered waits since its publish."""
     attempts = with_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [FIRST]))
     items = [Item("jobs", "8e71964d", 0, f"{T}-{number}", "job", T, 200) for number in (0, 1)]
     rows = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", items), attempts, None).collect()
@@ -51,7 +51,7 @@ def test_what_waits(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_what_perished(spark: SparkSession, tmp_path: Path) -> None:
-    """An item that perished came and waited until then, and was in nobody's hands: it is counted apart."""
+    """An expired item arrived and waited until then, and was never held: it is counted apart."""
     lost = replace(FIRST, type="perished", delivered=T + 800, closed=T + 800, subscriber="", reason="")
     attempts = with_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [lost]))
     assert [(row.wait_ms, row.held_ms) for row in attempts.collect()] == [(800, 0)]

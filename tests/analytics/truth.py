@@ -1,4 +1,4 @@
-"""What a report must say, computed once more in plain Python from the same attempts. Must not know Spark or the report's code."""
+"""The expected report, computed in plain Python from the same attempts. Must not know Spark or the report's code."""
 
 import math
 from collections import Counter
@@ -63,16 +63,16 @@ def truth(attempts: Iterable[Attempt], waiting: Sequence[Item] = (), interval: t
 
 
 def level(stays: Iterable[tuple[int, int]], begin: int, end: int) -> float:
-    """Give how many there were on average, by how long each stayed."""
+    """Return the average number, by how long each stayed."""
     return sum(max(0, min(gone, end) - max(came, begin)) for came, gone in stays) / (end - begin)
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:
-    """Give the least value that a share of all does not exceed."""
+    """Return the least value that a share of all does not exceed."""
     return ordered[math.ceil(share * len(ordered)) - 1]
 
 
 def jain(counts: Iterable[int]) -> float:
-    """Give Jain's index."""
+    """Return Jain's index."""
     values = list(counts)
     return sum(values) ** 2 / (len(values) * sum(value * value for value in values))

@@ -1,6 +1,6 @@
 """Guarantee 6: no script holds Redis for more than 50 ms on two quiet cores, with every bound at its worst.
 
-Held as a ratio to a native command that runs beside it on the same server, so that a busy machine does not decide.
+Measured as a ratio to a native command that runs beside it on the same server, so that a busy machine does not matter.
 """
 
 from collections.abc import Iterator
@@ -13,31 +13,31 @@ from frontends.tools.bench.worst import CASES, Case
 from frontends.tools.servers.redis import RedisServer
 
 _TRIES = 3
-"""A machine that stands still for a moment does so in one of them."""
+"""A machine that pauses for a moment does so in one of them."""
 
 
 _MUCH = 0.25
-"""So much of the most stands beside a step."""
+"""Data beside a step, as a part of the maximum."""
 
 _IDLE_SECONDS = 7.0
-"""A look in passing, or two."""
+"""A background scan, or two."""
 
 _LOOKS_OF_FEW = 1.5
-"""With few nodes the looks in passing meet those with much at them more often."""
+"""With few nodes background scans meet the full ones more often."""
 
 _LARGE = {"publish_256k", "republish", "unlock", "purge", "hand_out"}
 
 
 @pytest.fixture(scope="module")
 def gauge(valkey: RedisServer) -> Iterator[Gauge]:
-    """Watch the embedded server."""
+    """Measure the embedded server."""
     with gauged(valkey) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def older(redis7: RedisServer) -> Iterator[Gauge]:
-    """Watch the distribution's Redis, which takes longer for large payloads."""
+    """Measure the distribution's Redis, which takes longer for large payloads."""
     with gauged(redis7) as found:
         yield found
 
@@ -65,7 +65,7 @@ async def _hold(gauge: Gauge, case: Case) -> None:
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.name)
 async def test_independent(gauge: Gauge, cost: Cost) -> None:
-    """What a step costs does not grow with what is beside it."""
+    """The cost of a step does not grow with the data beside it."""
     for tries_left in reversed(range(_TRIES)):
         little, much = await gauge.compare(cost, _MUCH)
         held = much <= INDEPENDENT * little

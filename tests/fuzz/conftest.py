@@ -1,4 +1,4 @@
-"""What the fuzz tests share: a frontend in a loop of its own, and a scene that each example begins with."""
+"""Shared by the fuzz tests: a frontend in a loop of its own, and a scene before each example."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ _TRIES: Final = 3
 
 
 class Stage:
-    """A frontend for tests that are no coroutines, as Hypothesis wants them; after a failure the next one is new."""
+    """A frontend for tests that are no coroutines, as Hypothesis needs; after a failure the next one is new."""
 
     def __init__(self, runner: asyncio.Runner, redis_url: str) -> None:
-        """Play in this loop, on this Redis."""
+        """Use this loop and this Redis."""
         self._runner = runner
         self._redis_url = redis_url
         self._frontend: Frontend | None = None
 
     @property
     def frontend(self) -> Frontend:
-        """The frontend of the moment."""
+        """The present frontend."""
         if self._frontend is None:
             with redis.Redis.from_url(self._redis_url) as client:
                 client.flushall()
@@ -38,15 +38,15 @@ class Stage:
         return self._frontend
 
     def play(self, data: bytes) -> list[Element]:
-        """Send bytes after the scene is set; give all that was heard of them."""
+        """Send bytes after the scene is set; return all that was received."""
         for act in ACTS:
             self.say(act)
         return self.say(data)
 
     def quickest(self, data: bytes) -> float:
-        """Send bytes; give the longest turn in seconds, of the best of a few tries when it was long.
+        """Send bytes; return the longest turn in seconds, the best of a few tries if it was long.
 
-        Others on the machine may spoil the caches of one try, and what is slow by itself stays slow.
+        Other processes may spoil the caches of one try, but a slow input stays slow.
         """
         turns: list[float] = []
         while len(turns) < _TRIES and (not turns or turns[-1] >= MOST_SECONDS):
@@ -55,7 +55,7 @@ class Stage:
         return min(turns)
 
     def say(self, data: bytes) -> list[Element]:
-        """Send bytes; give all that was heard of them."""
+        """Send bytes; return all that was received."""
         try:
             return self._runner.run(self.frontend.exchange(data))
         except BaseException:
@@ -77,7 +77,7 @@ async def _started(url: str) -> Frontend:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """Give the stage of a module; its Redis is its own, since the tests of others empty theirs."""
+    """Provide the stage of a module; its Redis is its own, since other tests empty theirs."""
     with (
         pytest.MonkeyPatch.context() as patch,
         RedisServer(binary=valkey_binary()) as server,

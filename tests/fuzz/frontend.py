@@ -1,8 +1,8 @@
-"""A whole frontend in the test's loop: a stream over a socket, the door, the core, a Redis. Judges what comes back.
+"""A whole frontend in the test's loop: a stream over a socket, the door, the core, a Redis. Judges its output.
 
-Whatever a server sends it, three things hold, and `exchange` asserts them: each request is answered exactly once and
-nothing else is; nothing raised anywhere; a sound request that follows is answered. It also measures the longest time
-for which one turn kept the loop.
+Whatever a server sends, `exchange` asserts three things: each request is answered exactly once and nothing else is;
+nothing raised anywhere; a valid request that follows is answered. It also measures the longest time for which one turn
+kept the loop.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _SAID: Final = {
     "the XMPP server sent unreadable XML: reconnecting",
     "the XMPP server closed the stream",
 }
-"""What a frontend may say of its server, as an error, when their stream ends."""
+"""Errors that a frontend may report of its server when their stream ends."""
 _FENCE: Final = (
     "<iq type='get' id='{}' from='fence.example.org' to='workflows.shakespeare.lit'>"
     "<query xmlns='http://jabber.org/protocol/disco#info'/></iq>"
@@ -70,7 +70,7 @@ class Frontend:
         self._listener.close()
 
     async def exchange(self, data: bytes) -> list[Element]:
-        """Send bytes, judge what comes of them, and give all that was heard."""
+        """Send bytes, judge the effects, and return all that was received."""
         story = told(data)
         self.worst_seconds = 0.0
         with capture_logs() as logs, self._watched():
@@ -93,7 +93,7 @@ class Frontend:
         return heard
 
     async def _settled(self) -> None:
-        """Wait until nothing is under way: what came before a fence is read, and what it led to is done and written."""
+        """Wait until nothing is under way: input before a fence is read, and its effects are done and written."""
         await self._fence()
         while self.component._waiting or not self.core._is_idle():  # noqa: ASYNC110  (the core has no event for it)
             await asyncio.sleep(_LOOK_SECONDS)
@@ -107,7 +107,7 @@ class Frontend:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Measure each turn of the loop in the thread's own time, so that a busy machine makes none look slow."""
+        """Measure each turn of the loop in the thread's own time, so that none looks slow on a busy machine."""
         run = asyncio.Handle._run
 
         def measured(handle: asyncio.Handle) -> None:
@@ -116,7 +116,7 @@ class Frontend:
             self.worst_seconds = max(self.worst_seconds, time.thread_time() - began)
 
         asyncio.Handle._run = measured  # type: ignore[assignment,method-assign]
-        # A collection looks at all that the tests keep, which is none of the frontend's doing.
+        # A garbage collection examines all objects of the tests, which are not the frontend's.
         gc.disable()
         try:
             yield

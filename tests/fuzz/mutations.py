@@ -1,6 +1,6 @@
-"""Stanzas that are nearly right: those of the corpus with a few things changed, as trees and as texts.
+"""Nearly correct stanzas: those of the corpus with a few changes, as trees and as texts.
 
-Must not know what any of them should lead to.
+Must not know the expected results.
 """
 
 from copy import deepcopy
@@ -177,4 +177,4 @@ streams: Final = st.builds(
     st.lists(_mutated_tree(), max_size=3),
     _mutated_tree() | _mutated_text(),
 )
-"""What a server might send between two stanzas of its own: of the last the text is changed too, so it may end the stream."""
+"""What a server might send between two stanzas of its own: the text of the last is changed too, so it may end the stream."""

@@ -1,6 +1,6 @@
-"""What bytes of a stream ask for, told without the project's own reader: expat and nothing else.
+"""The requests in a stream's bytes, found without the project's own reader: expat and nothing else.
 
-Knows the envelope of an IQ. Must not know what any request means, nor what its answer says.
+Knows the envelope of an IQ. Must not know what any request means, nor its answer.
 """
 
 import contextlib
@@ -17,18 +17,18 @@ _FENCE: Final = "fence"
 _SPACES: Final = ("jabber:component:accept", "jabber:client")
 
 Request = tuple[str, str]
-"""Whom an answer goes to, and the id that it bears."""
+"""The addressee and the id of an answer."""
 
 
 @dataclass
 class Story:
-    """What a server sent: `owed` is answered exactly once each, `doubtful` at most once, everything else never."""
+    """The requests of a server: `owed` are answered exactly once each, `doubtful` at most once, everything else never."""
 
     owed: Counter[Request] = field(default_factory=Counter)
     doubtful: Counter[Request] = field(default_factory=Counter)
     well_formed: bool = True
     whole: bool = False
-    """The stream goes on: whatever comes next is a stanza of its own."""
+    """Whether the stream continues: the next bytes are a stanza of their own."""
 
 
 class _Teller:
@@ -46,7 +46,7 @@ class _Teller:
         except expat.ExpatError:
             self.story.well_formed = False
             return self.story
-        # A stanza of our own tells whether the bytes before it left anything open.
+        # A stanza of our own shows whether the bytes before it left anything open.
         with contextlib.suppress(expat.ExpatError):
             self._parser.Parse(f"<{_FENCE}/>", False)  # noqa: FBT003  (expat's)
         return self.story
@@ -69,10 +69,10 @@ class _Teller:
         if name == "iq" and attributes.get("xmlns", _SPACES[0]) in _SPACES:
             self.story.owed[request] += 1
         elif name.rpartition(":")[2] == "iq":
-            # Of another namespace, or in one under a prefix: no server routes such a thing.
+            # Of another namespace, or in one under a prefix: no server routes such a stanza.
             self.story.doubtful[request] += 1
 
 
 def told(data: bytes) -> Story:
-    """Tell what these bytes, coming after the header of a stream, ask for."""
+    """Return the requests in these bytes, which come after the header of a stream."""
     return _Teller().tell(data)

@@ -1,6 +1,6 @@
-"""What the fuzz tests begin with: the stanzas of the corpus and of XEP-0254, and a queue at work for them to act on.
+"""The start of the fuzz tests: the stanzas of the corpus and of XEP-0254, and a queue at work for them.
 
-Must not know what any of them leads to.
+Must not know the effect of any of them.
 """
 
 from pathlib import Path
@@ -36,10 +36,10 @@ def _publish(item: str) -> bytes:
 
 
 ACTS: Final = (
-    # Whatever the example before has made of it.
+    # Whatever the last example has made of it.
     iq(pubsub(f"<delete node='{NODE}'/>", f"{_PUBSUB}#owner"), ADMIN),
     iq(pubsub(f"<create node='{NODE}'/>"), ENGINE),
     f"<presence from='{WORKER}' to='{DOMAIN}'/>".encode() + STANZAS["subscribe"],
     _publish(ITEM) + b"".join(_publish(f"waiting-{number}") for number in range(3)),
 )
-"""A new queue of the engine's, on which the worker holds four items and has credit for one more."""
+"""Make a new queue, of which the worker holds four items and has credit for one more."""

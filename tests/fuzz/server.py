@@ -13,7 +13,7 @@ _SEPARATOR: Final = "\x01"
 
 
 class Server(asyncio.Protocol):
-    """Takes one component at a time and keeps what it says; `faults` are what no server would let it say."""
+    """Accepts one component at a time and keeps its output; `faults` are what no server would accept."""
 
     def __init__(self) -> None:
         """Begin without a component."""
@@ -35,12 +35,12 @@ class Server(asyncio.Protocol):
         self._transport.write(HEADER)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Note that it is gone."""
+        """Record that it is gone."""
         self.up.clear()
         self.down.set()
 
     def data_received(self, data: bytes) -> None:
-        """Read what it says."""
+        """Read its output."""
         try:
             self._parser.Parse(data, False)  # noqa: FBT003  (expat's: not the last of it)
         except expat.ExpatError as fault:

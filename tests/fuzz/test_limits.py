@@ -1,4 +1,4 @@
-"""Stanzas as large as servers let through, made to cost as much as they can: the loop goes on turning all the same."""
+"""Stanzas as large as servers let through, as costly as possible: the loop keeps turning all the same."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,7 +11,7 @@ from tests.fuzz.frontend import DOMAIN
 from tests.fuzz.scene import ENGINE, ITEM, NODE, WORKER, iq, pubsub
 
 _BYTES: Final = 262_144
-"""What ejabberd lets a client's stanza have, unless it is told otherwise."""
+"""ejabberd's default limit for a client's stanza."""
 
 _TEXTS: Final = {
     "letters": "x",
@@ -86,7 +86,7 @@ _PLACES: Final[dict[str, Callable[[str], bytes]]] = {
 
 
 def _times(pattern: str) -> str:
-    """Repeat a pattern until a stanza is full; its number stands for `#`."""
+    """Repeat a pattern until a stanza is full; its number replaces `#`."""
     count = min(_MANY, _FULL // (len(pattern) + 3))
     return "".join(pattern.replace("#", str(number)) for number in range(count))
 
@@ -128,7 +128,7 @@ _CROWDS: Final = {
 @pytest.mark.parametrize("text", _TEXTS)
 @pytest.mark.parametrize("place", _PLACES)
 def test_a_long_text_does_not_keep_the_loop(place: str, text: str, stage: Stage) -> None:
-    """Wherever a text may stand, one that fills the stanza is handled, or refused, within a tenth of a second."""
+    """A text that fills the stanza, wherever it is, is handled or refused within a tenth of a second."""
     piece = _TEXTS[text]
     data = _PLACES[place](piece * ((_BYTES - 2_000) // len(piece.encode())))
     assert stage.quickest(data) < MOST_SECONDS
@@ -136,5 +136,5 @@ def test_a_long_text_does_not_keep_the_loop(place: str, text: str, stage: Stage)
 
 @pytest.mark.parametrize("crowd", _CROWDS)
 def test_a_crowd_does_not_keep_the_loop(crowd: str, stage: Stage) -> None:
-    """Whatever there may be many of, thousands are handled, or refused, within a tenth of a second."""
+    """Thousands of anything that may be repeated are handled or refused within a tenth of a second."""
     assert stage.quickest(_CROWDS[crowd]) < MOST_SECONDS

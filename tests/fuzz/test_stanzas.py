@@ -1,4 +1,4 @@
-"""Stanzas by the thousand through a whole frontend: no input makes it die, keep the loop for long, or answer twice."""
+"""Stanzas by the thousand through a whole frontend: no input kills it, blocks the loop for long, or is answered twice."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from tests.fuzz.conftest import MOST_SECONDS, Stage
 from tests.fuzz.mutations import streams
 
-# The frontend lives on from example to example, as it does from stanza to stanza.
+# The frontend lives from example to example, as it does from stanza to stanza.
 _fuzzed = settings(suppress_health_check=list(HealthCheck), database=None)
 
 
 @settings(_fuzzed, max_examples=80)
 @given(streams)
 def test_whatever_comes_is_answered_once(stage: Stage, data: bytes) -> None:
-    """Each request has its one answer, nothing else has any, and what comes next is served."""
+    """Each request has one answer, nothing else has any, and the next one is served."""
     assert stage.quickest(data) < MOST_SECONDS
 
 

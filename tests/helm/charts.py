@@ -1,4 +1,4 @@
-"""The chart, rendered by the two Helms. Knows their command line; must not know what is in the chart."""
+"""The chart, rendered by the two Helms. Knows their command line; must not know the chart's contents."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 
 def values(name: str) -> Path:
-    """Give a values file of `ci/`."""
+    """Return a values file of `ci/`."""
     return CHART / "ci" / f"{name}-values.yaml"
 
 
@@ -40,7 +40,7 @@ def rendered(version: str, *arguments: str | Path, chart: Path = CHART) -> list[
 
 
 def refusal(version: str, *arguments: str | Path) -> str:
-    """Give what Helm says when it refuses to render."""
+    """Return Helm's message when it refuses to render."""
     done = helm(version, "template", "queues", CHART, "--namespace", "work", *arguments)
     assert done.returncode != 0 and done.stdout == ""
     return done.stderr
@@ -66,7 +66,7 @@ def the(objects: Sequence[Object], kind: str, component: str | None = None) -> O
 
 
 def pods(objects: Sequence[Object]) -> list[Object]:
-    """Give every pod that would run, whoever makes it: `metadata` and `spec`."""
+    """Return every pod that would run, whoever creates it: `metadata` and `spec`."""
     found: list[Object] = []
     for each in objects:
         match each["kind"]:

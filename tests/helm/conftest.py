@@ -29,14 +29,14 @@ def everything() -> Everything:
 
 @pytest.fixture(params=NAMES)
 def objects(request: pytest.FixtureRequest, everything: Everything) -> list[Object]:
-    """Give the objects of one values file after the other."""
+    """Return the objects of one values file after the other."""
     found: str = request.param
     return everything["helm4", found]
 
 
 @pytest.fixture(scope="session")
 def frontend(ejabberd: Ejabberd) -> Iterator[Frontend]:
-    """Give a frontend with a Redis of its own."""
+    """Provide a frontend with a Redis of its own."""
     settings = {
         "REDIS_URL": "embedded://",
         "XMPP_SERVER": f"{ejabberd.host}:{ejabberd.component_port}",

@@ -1,4 +1,4 @@
-"""Values that contradict each other, are missing, unknown or of another type: Helm refuses and names the value."""
+"""Contradicting, missing, unknown or wrongly typed values: Helm refuses and names the value."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `helm test` runs, run as its pod runs it, against a real XMPP server and a frontend."""
+"""The command of `helm test`, run as its pod runs it, with a real XMPP server and a frontend."""
 
 import os
 import secrets
@@ -20,7 +20,7 @@ def _pod(everything: Everything, name: str) -> Object:
 
 
 def _ran(pod: Object, **other: str) -> subprocess.CompletedProcess[str]:
-    """Run the pod's command with its environment, but for what differs on this machine."""
+    """Run the pod's command with its environment, except for what differs on this machine."""
     (container,) = pod["spec"]["containers"]
     named: dict[str, Any] = {each["name"]: each["value"] for each in container["env"]}
     assert other.keys() <= named.keys()
@@ -38,7 +38,7 @@ def _ran(pod: Object, **other: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def account(ejabberd: Ejabberd, tmp_path: Path) -> dict[str, str]:
-    """Give what the pod needs to know of this machine's XMPP server."""
+    """Return the pod's settings for this machine's XMPP server."""
     password = tmp_path / "password"
     password.write_text("secret\n")
     jid = ejabberd.register(f"tester-{secrets.token_hex(4)}", "secret")
@@ -59,7 +59,7 @@ def test_through(everything: Everything, frontend: Frontend, account: dict[str, 
 
 
 def test_nobody_serves(everything: Everything, ejabberd: Ejabberd, account: dict[str, str]) -> None:
-    """Without a frontend the test fails, with one line that says who refused."""
+    """Without a frontend the test fails, with one line that names who refused."""
     done = _ran(_pod(everything, "monitoring"), **account | {"SERVICE": "nobody.localhost"})
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("nobody.localhost refused a request")

@@ -1,4 +1,4 @@
-"""The Dockerfile, read: what it leaves in the image is tried by `make image-test`, where an image can be built."""
+"""The Dockerfile as text: `make image-test` tries the image itself, where one can be built."""
 
 import re
 import subprocess
@@ -13,20 +13,20 @@ DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 
 
 def _stages() -> dict[str, str]:
-    """Give the text of each stage by its name."""
+    """Return the text of each stage by its name."""
     text = re.sub(r"\\\n\s*", "", re.sub(r"(?m)^#.*\n", "", DOCKERFILE.read_text()))
     return dict(re.findall(r"FROM \S+ AS (\S+)\n((?:(?!FROM ).*\n?)*)", text))
 
 
 def test_hadolint() -> None:
-    """Hadolint has nothing to say that is not answered in place."""
+    """Hadolint reports nothing that is not justified in place."""
     linter = Path(sys.executable).with_name("hadolint")
     done = subprocess.run([linter, DOCKERFILE], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_pod_is_the_image() -> None:
-    """The user and the entry point that the chart relies on are the image's."""
+    """The chart relies on the image's user and entry point."""
     stages = _stages()
     assert stages.keys() == {"build", "build-reports", "runtime", "reports", "frontend"}
     assert 'ENTRYPOINT ["tini", "--", "stanzaq"]' in stages["runtime"]
@@ -45,7 +45,7 @@ def test_compilers_stay_behind() -> None:
 
 
 def test_context_has_all_of_the_wheel() -> None:
-    """What the wheel is made of is not kept out of the build."""
+    """Every file of the wheel is in the build context."""
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])

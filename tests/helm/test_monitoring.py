@@ -1,4 +1,4 @@
-"""Alerts and dashboard: what they ask for is what a running frontend exports, and each alert fires when it should."""
+"""Alerts and dashboard: their metrics are exported by a running frontend, and each alert fires when it should."""
 
 import json
 import re
@@ -19,7 +19,7 @@ SERIES = 'namespace="work",app_kubernetes_io_instance="queues"'
 NODE = f'{SERIES},node="jobs"'
 DOOR = f'{SERIES},app_kubernetes_io_component="xmpp"'
 
-# Which alert, and series under which it fires and does not: each twice, as two frontends tell the same.
+# Each alert, with series under which it fires and does not: each twice, as from two frontends.
 FIRING = {
     "StanzaqBacklog": {f"stanzaq_node_waiting{{{NODE}%s}}": ("10001+0x40", "9999+0x40")},
     "StanzaqItemsAge": {f"stanzaq_node_oldest_ms{{{NODE}%s}}": ("600001+0x40", "599999+0x40")},
@@ -58,7 +58,7 @@ def _series(alert: str, which: int) -> list[dict[str, str]]:
 
 
 def test_rules_are_sound(everything: Everything, tmp_path: Path) -> None:
-    """Promtool reads the rules, and each alert of the table is there."""
+    """Promtool accepts the rules, and each alert of the table exists."""
     groups = _groups(everything["helm4", "monitoring"])
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
     _promtool("check", "rules", tmp_path / "rules.yaml")
@@ -86,7 +86,7 @@ def test_alerts(alert: str, everything: Everything, tmp_path: Path) -> None:
 
 
 def _filled(alert: str, annotations: dict[str, str]) -> dict[str, str]:
-    """Write what an annotation says when the alert fires on the series above."""
+    """Return the text of an annotation when the alert fires on the series above."""
     said = {
         "StanzaqBacklog": "10001 items wait in jobs",
         "StanzaqItemsAge": "The oldest item of jobs has waited for 10m 0s",
@@ -99,7 +99,7 @@ def _filled(alert: str, annotations: dict[str, str]) -> dict[str, str]:
 
 
 def test_nobody_tells(everything: Everything, tmp_path: Path) -> None:
-    """Without a single frontend the alert of it fires, and no other."""
+    """Without a single frontend only the alert for that fires."""
     rules = _groups(everything["helm4", "monitoring"])["groups"][0]["rules"]
     annotations = next(each["annotations"] for each in rules if each["alert"] == "StanzaqNoReadyFrontend")
     absent = {"exp_labels": {"severity": "critical", "door": "xmpp"}, "exp_annotations": annotations}
@@ -117,7 +117,7 @@ def test_no_limit_of_memory(everything: Everything, tmp_path: Path) -> None:
 
 
 def test_waiting_is_counted_once(everything: Everything, tmp_path: Path) -> None:
-    """What autoscalers go by is the sum over nodes, not over frontends; and nothing of another release."""
+    """Autoscalers use the sum over nodes, not over frontends; and nothing of another release."""
     query = the(everything["helm4", "keda"], "ScaledObject")["spec"]["triggers"][0]["metadata"]["query"]
     other = 'namespace="work",app_kubernetes_io_instance="other",node="jobs"'
     told = {
@@ -131,7 +131,7 @@ def test_waiting_is_counted_once(everything: Everything, tmp_path: Path) -> None
 
 
 def test_a_door_that_may_be_none() -> None:
-    """A door that an autoscaler may take away altogether has no alert that it is away."""
+    """A door that an autoscaler may scale to zero has no alert for its absence."""
     settings = ["monitoring.rules.enabled=true", "amqp.enabled=true", "amqp.passwords=x"]
     rules = _groups(rendered("helm4", *having("keda", *settings)))["groups"][0]["rules"]
     doors = [each["labels"]["door"] for each in rules if each["alert"] == "StanzaqNoReadyFrontend"]
@@ -140,7 +140,7 @@ def test_a_door_that_may_be_none() -> None:
 
 @pytest.mark.parametrize("monitor", ["pod", "service"])
 def test_monitors_meet_pods(monitor: str) -> None:
-    """A monitor chooses the frontends and nothing else, at a port that they have, and carries the labels that are asked for."""
+    """A monitor selects the frontends and nothing else, at a port that they have, with the configured labels."""
     name = {"pod": "monitoring", "service": "hpa"}[monitor]
     objects = rendered("helm4", *having(name, "test.jid=a@b", "test.server=c:5222", "test.existingSecret.name=d"))
     spec = the(objects, f"{monitor.title()}Monitor")["spec"]
@@ -158,7 +158,7 @@ def test_monitors_meet_pods(monitor: str) -> None:
 
 
 def _asked(everything: Everything) -> set[str]:
-    """Name every metric in rules, dashboard and autoscalers."""
+    """Return every metric in rules, dashboard and autoscalers."""
     objects = everything["helm4", "monitoring"]
     queries = [rule["expr"] for rule in _groups(objects)["groups"][0]["rules"]]
     (board,) = [each for each in only(objects, "ConfigMap") if "stanzaq.json" in each["data"]]
@@ -170,18 +170,18 @@ def _asked(everything: Everything) -> set[str]:
 
 
 def test_metrics_exist(everything: Everything, frontend: Frontend) -> None:
-    """Every metric that is asked for is one that a running frontend exports."""
+    """Every metric in use is exported by a running frontend."""
     asked = _asked(everything)
     assert len(asked) > 15
     with urllib.request.urlopen(f"http://127.0.0.1:{frontend._port}/metrics", timeout=5) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
-    # Series of nodes come with the nodes, their families are there before.
+    # Series of nodes come with the nodes; their families exist before.
     told = {family.name for family in families} | {sample.name for family in families for sample in family.samples}
     assert asked - told == set()
 
 
 def test_dashboard_is_whole(everything: Everything) -> None:
-    """Panels have ids and places of their own, and say in which unit they speak."""
+    """Panels have ids and places of their own, and units."""
     objects = everything["helm4", "monitoring"]
     (board,) = [each for each in only(objects, "ConfigMap") if "stanzaq.json" in each["data"]]
     assert board["metadata"]["labels"]["grafana_dashboard"] == "1"

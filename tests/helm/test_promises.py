@@ -1,4 +1,4 @@
-"""What the chart promises of every pod, of their number, and of secrets, read off the rendered objects."""
+"""The chart's guarantees about pods, their number, and secrets, checked on the rendered objects."""
 
 import base64
 import json
@@ -44,7 +44,7 @@ def test_security(objects: list[Object]) -> None:
 
 
 def test_probes(objects: list[Object]) -> None:
-    """Startup and liveness ask for the loop alone, readiness for the connections; who stands by is ready as it lives."""
+    """Startup and liveness check only the loop, readiness the connections; a standby is ready when it lives."""
     for door in _doors(objects):
         (container,) = door["spec"]["template"]["spec"]["containers"]
         paths = [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "liveness", "readiness")]
@@ -55,7 +55,7 @@ def test_probes(objects: list[Object]) -> None:
 
 
 def test_only_standby_is_ready_unconnected(everything: Everything) -> None:
-    """Of all profiles only Prosody's standby counts a frontend as ready that is not connected: its rollout must end."""
+    """Only in Prosody's standby profile is an unconnected frontend ready, so that its rollout completes."""
     for name in NAMES:
         for door in _doors(everything["helm4", name]):
             path = door["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["httpGet"]["path"]
@@ -64,7 +64,7 @@ def test_only_standby_is_ready_unconnected(everything: Everything) -> None:
 
 @pytest.mark.parametrize("drain", [0, 5, 12.5, 600])
 def test_grace(drain: float) -> None:
-    """A pod has longer to go than its preStop and both halves of its drain may take."""
+    """A pod's grace period exceeds its preStop and both halves of its drain."""
     objects = rendered("helm4", *having("ejabberd"), "--set-json", f"settings.drain_seconds={drain}")
     spec = the(objects, "Deployment")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -75,7 +75,7 @@ def test_grace(drain: float) -> None:
 
 
 def test_rolling(objects: list[Object]) -> None:
-    """A rollout takes no frontend away before another is there; only where each has a domain is it replaced in place."""
+    """A rollout stops no frontend before another runs; only where each has a domain is it replaced in place."""
     for door in _doors(objects):
         if door["kind"] == "Deployment":
             strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -85,7 +85,7 @@ def test_rolling(objects: list[Object]) -> None:
 
 
 def test_spread(objects: list[Object]) -> None:
-    """The frontends of a door are spread over nodes and zones, by labels that are theirs."""
+    """The frontends of a door are spread over nodes and zones, by their own labels."""
     for door in _doors(objects):
         spread = door["spec"]["template"]["spec"]["topologySpreadConstraints"]
         assert {each["topologyKey"] for each in spread} == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
@@ -95,7 +95,7 @@ def test_spread(objects: list[Object]) -> None:
 
 
 def test_disruptions(objects: list[Object]) -> None:
-    """A door has a budget for disruptions exactly when more than one frontend of it is sure to be there."""
+    """A door has a disruption budget exactly when more than one frontend of it is sure to run."""
     budgets = {each["metadata"]["name"]: each for each in only(objects, "PodDisruptionBudget")}
     for door in _doors(objects):
         scaled = [*only(objects, "HorizontalPodAutoscaler"), *only(objects, "ScaledObject")]
@@ -112,7 +112,7 @@ def test_disruptions(objects: list[Object]) -> None:
 
 @pytest.mark.parametrize("version", HELMS)
 def test_autoscalers(version: str) -> None:
-    """Under an autoscaler the Deployment says nothing of replicas, or each upgrade would undo what was scaled."""
+    """Under an autoscaler the Deployment has no replicas, or each upgrade would undo the scaling."""
     for name, kind in (("hpa", "HorizontalPodAutoscaler"), ("keda", "ScaledObject")):
         objects = rendered(version, "--values", values(name))
         door = the(objects, "Deployment", "xmpp")
@@ -121,7 +121,7 @@ def test_autoscalers(version: str) -> None:
 
 
 def test_from_none() -> None:
-    """KEDA wakes a door that has no frontend at the first item that waits, with what other doors tell of it."""
+    """KEDA starts a door without a frontend at the first waiting item, by the metrics of other doors."""
     objects = rendered("helm4", "--values", values("keda"))
     spec = the(objects, "ScaledObject")["spec"]
     (trigger,) = spec["triggers"]
@@ -148,7 +148,7 @@ def test_secrets_are_files(objects: list[Object]) -> None:
 
 @pytest.mark.parametrize("version", HELMS)
 def test_secrets_are_nowhere_else(version: str) -> None:
-    """A secret that stands in the values is in the chart's Secret and in no other object, the URL of Redis whole."""
+    """A secret in the values is in the chart's Secret and in no other object, the URL of Redis whole."""
     settings = ["redis.url=redis://:hunter2@redis:6379/3", "xmpp.secret=swordfish"]
     objects = rendered(version, *having("ejabberd", *settings))
     secret = the(objects, "Secret")
@@ -159,7 +159,7 @@ def test_secrets_are_nowhere_else(version: str) -> None:
 
 
 def test_existing_secrets(everything: Everything) -> None:
-    """With existing Secrets the chart makes none, and pods read theirs under the keys that were named."""
+    """With existing Secrets the chart creates none, and pods read theirs under the configured keys."""
     objects = everything["helm4", "existing-secrets"]
     assert only(objects, "Secret") == []
     (volume,) = the(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
@@ -172,7 +172,7 @@ def test_existing_secrets(everything: Everything) -> None:
 
 @pytest.mark.parametrize("changed", ["settings.node_quota=7", "xmpp.domain=other.example.org", "xmpp.secret=other"])
 def test_changes_roll(changed: str) -> None:
-    """A change of the configuration or of a secret changes the pods, so that they are replaced; nothing else does."""
+    """Only a change of the configuration or of a secret changes the pods, so that they are replaced."""
 
     def annotations(*settings: str) -> object:
         objects = rendered("helm4", *having("ejabberd", *settings))
@@ -183,7 +183,7 @@ def test_changes_roll(changed: str) -> None:
 
 
 def test_settings() -> None:
-    """Settings come to the frontends as the environment: lists with commas, numbers without exponents."""
+    """Settings reach the frontends by the environment: lists with commas, numbers without exponents."""
     # As JSON, a number comes as it does from a file.
     more = ("--set-json", "settings.qos_total_bytes=268435456,settings.default_queueing=false")
     for version in HELMS:
@@ -195,7 +195,7 @@ def test_settings() -> None:
 
 
 def test_traces(everything: Everything) -> None:
-    """Issue 8: frontends are told of a collector, may reach it through the NetworkPolicy, and of none unless one is named."""
+    """Issue 8: frontends get a collector, may reach it through the NetworkPolicy, and none unless one is named."""
     for name in ("monitoring", "ejabberd"):
         objects = everything["helm4", name]
         (data,) = (each["data"] for each in only(objects, "ConfigMap") if "STANZAQ_XMPP_DOMAIN" in each["data"])
@@ -214,7 +214,7 @@ def test_traces(everything: Everything) -> None:
 
 @pytest.mark.parametrize("version", HELMS)
 def test_prosody_ordinals(version: str) -> None:
-    """With Prosody each replica has a domain of its own by its ordinal, set after the variable that it is made of."""
+    """With Prosody each replica has a domain by its ordinal, set after the variable that it is made of."""
     objects = rendered(version, "--values", values("prosody-ordinal"))
     replicas = the(objects, "StatefulSet")
     assert replicas["spec"]["replicas"] == 3
@@ -230,7 +230,7 @@ def test_prosody_ordinals(version: str) -> None:
 
 
 def test_prosody_standby(everything: Everything) -> None:
-    """With Prosody's standby all replicas want the one domain."""
+    """With Prosody's standby all replicas use the one domain."""
     objects = everything["helm4", "prosody-standby"]
     pod = the(objects, "Deployment")["spec"]["template"]
     assert "STANZAQ_XMPP_DOMAIN" not in _environment(pod)
@@ -238,7 +238,7 @@ def test_prosody_standby(everything: Everything) -> None:
 
 
 def test_redis_over_tls(everything: Everything) -> None:
-    """The URL names the certificates where the pod has them, and redis-py knows every option of it."""
+    """The URL names the certificates at their place in the pod, and redis-py knows every option of it."""
     from broker.redis_url import Kind, read_url  # noqa: PLC0415
 
     objects = everything["helm4", "cluster-tls"]
@@ -252,7 +252,7 @@ def test_redis_over_tls(everything: Everything) -> None:
 
 
 def test_development_redis(everything: Everything) -> None:
-    """The development Redis is the one of the URL, refuses rather than forgets, and only this release may reach it."""
+    """The development Redis is the one of the URL, refuses instead of evicting, and only this release may reach it."""
     objects = everything["helm4", "development"]
     url = base64.b64decode(the(objects, "Secret")["data"]["redis-url"]).decode()
     service = the(objects, "Service", "redis")
@@ -264,7 +264,7 @@ def test_development_redis(everything: Everything) -> None:
 
 
 def test_network(objects: list[Object]) -> None:
-    """Every pod is under a policy that names its directions, and may go out to DNS and the ports it needs alone."""
+    """Every pod is under a policy with its directions, and may only reach DNS and the ports that it needs."""
     policies = only(objects, "NetworkPolicy")
     for pod in pods(objects):
         labels = pod["metadata"]["labels"]
@@ -276,7 +276,7 @@ def test_network(objects: list[Object]) -> None:
 
 
 def test_network_peers(everything: Everything) -> None:
-    """Who is named in the values is who may be spoken with, and nobody else."""
+    """Only peers named in the values may connect or be reached."""
     policy = the(everything["helm4", "sentinel"], "NetworkPolicy")["spec"]
     (scrape,) = policy["ingress"]
     _dns, redis, xmpp = policy["egress"]
@@ -289,7 +289,7 @@ def test_network_peers(everything: Everything) -> None:
 
 
 def test_ingress(everything: Everything) -> None:
-    """The Ingress leads its host to the port of the door that speaks HTTP."""
+    """The Ingress routes its host to the port of the HTTP door."""
     objects = everything["helm4", "doors"]
     ingress = the(objects, "Ingress")["spec"]
     backend = ingress["rules"][0]["http"]["paths"][0]["backend"]["service"]
@@ -300,7 +300,7 @@ def test_ingress(everything: Everything) -> None:
 
 
 def test_doors(everything: Everything) -> None:
-    """Each door that is on is a Deployment whose command names it, and whose Service leads to its pods."""
+    """Each enabled door is a Deployment whose command names it, and whose Service selects its pods."""
     objects = everything["helm4", "doors"]
     for door in ("xmpp", "rest", "amqp"):
         workload, service = the(objects, "Deployment", door), the(objects, "Service", door)
@@ -321,7 +321,7 @@ def test_doors(everything: Everything) -> None:
 
 
 def test_certificates(everything: Everything) -> None:
-    """The door of AMQP has its certificate, and the authority of clients, from the Secret that is named; no other has."""
+    """Only the AMQP door has its certificate, and the clients' authority, from the named Secret."""
     objects = everything["helm4", "doors"]
     for door in ("xmpp", "rest", "amqp"):
         spec = the(objects, "Deployment", door)["spec"]["template"]["spec"]
@@ -348,7 +348,8 @@ def test_reports(everything: Everything) -> None:
         volumes = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["volumes"]
         assert {"claimName": claim["metadata"]["name"]} in [each.get("persistentVolumeClaim") for each in volumes]
         assert job["spec"]["concurrencyPolicy"] == "Forbid"
-    # A collection goes on after a loss, takes out what is old, and comes before 100 deliveries a second have filled a journal.
+    # A collection continues after a loss, removes old data, and runs before 100 deliveries a second have filled a
+    # journal.
     arguments = {
         container["name"]: container["args"]
         for job in jobs
@@ -371,7 +372,7 @@ def test_reports(everything: Everything) -> None:
 
 
 def test_least_privilege(everything: Everything) -> None:
-    """A report has no use for the component's secret, and has it not."""
+    """A report does not need the component's secret, and does not have it."""
     for job in only(everything["helm4", "report"], "CronJob"):
         (secrets,) = [
             each
@@ -396,7 +397,7 @@ def test_executors_meet(everything: Everything) -> None:
 
 @pytest.mark.parametrize("version", HELMS)
 def test_long_names(version: str) -> None:
-    """The longest name that a release may have makes no name that is too long, nor two that are the same."""
+    """The longest release name makes no object name that is too long, nor two that are the same."""
     for name in ("report", "doors"):
         done = helm(version, "template", "r" * 53, CHART, "--namespace", "work", "--values", values(name))
         objects = [each for each in yaml.safe_load_all(done.stdout) if each]

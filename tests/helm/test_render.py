@@ -1,4 +1,4 @@
-"""What Helm makes of the chart: without a complaint, the same by both, valid for every Kubernetes, Prometheus and KEDA."""
+"""The rendered chart: without warnings, the same by both Helms, valid for every Kubernetes, Prometheus and KEDA."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ CUSTOM = {"monitoring.coreos.com/v1", "keda.sh/v1alpha1", "sparkoperator.k8s.io/
 @pytest.mark.parametrize("version", HELMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_lint(version: str, name: str) -> None:
-    """`helm lint --strict` has nothing to say against any values file."""
+    """`helm lint --strict` reports nothing for any values file."""
     done = helm(version, "lint", "--strict", CHART, "--values", values(name))
     assert done.returncode == 0, done.stdout
 
@@ -38,7 +38,7 @@ def test_kubernetes(version: str, everything: Everything, monkeypatch: pytest.Mo
     """All objects are valid, strictly, for each Kubernetes from 1.28 to 1.37."""
     # It reads the same megabytes for every object.
     monkeypatch.setattr(utils, "schema_contents", cache(utils.schema_contents))
-    # Of a version that it lacks it takes an older one, in silence.
+    # For a missing version it silently takes an older one.
     assert version in {utils.major_minor(each) for each in utils.all_versions()}
     seen = set()
     for name in NAMES:
@@ -70,7 +70,7 @@ def test_custom_resources(everything: Everything) -> None:
 
 
 def _judged(objects: list[Object]) -> list[str]:
-    """Ask the models for what is wrong with each."""
+    """Return each object's errors by the models."""
     command: list[str | Path] = ["node", Path(__file__).with_name("models.mjs"), TOOLS / "node_modules"]
     done = subprocess.run(command, input=json.dumps(objects), capture_output=True, text=True, check=True, timeout=60)
     complaints: list[str] = json.loads(done.stdout)
@@ -78,15 +78,15 @@ def _judged(objects: list[Object]) -> list[str]:
 
 
 def test_hosts_of_images(objects: list[Object]) -> None:
-    """The chart names no registry of its own: a repository is what the values say."""
+    """The chart names no registry of its own: a repository comes from the values."""
     text = yaml.safe_dump(objects)
     assert "docker.io" not in text and "ghcr.io" not in text
 
 
 @pytest.mark.parametrize("version", HELMS)
 def test_notes(version: str, tmp_path: Path) -> None:
-    """What is printed after the installation names the domains that the XMPP server must know, and how to ask for more."""
-    # Helm prints them only with a cluster at hand: here they are one more object.
+    """The notes after the installation name the domains for the XMPP server, and how to get more."""
+    # Helm prints them only with a cluster: here they are one more object.
     chart = shutil.copytree(CHART, tmp_path / "stanzaq")
     notes = (CHART / "templates" / "NOTES.txt").read_text()
     (chart / "templates" / "notes.yaml").write_text(f"kind: Notes\ntext: |\n{textwrap.indent(notes, '  ')}")
@@ -97,7 +97,7 @@ def test_notes(version: str, tmp_path: Path) -> None:
 
 
 def test_checkov(everything: Everything, tmp_path: Path) -> None:
-    """Checkov finds nothing that is not justified in its place."""
+    """Checkov reports nothing that is not justified in place."""
     for name in NAMES:
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump_all(everything["helm4", name]))
     command: list[str | Path] = [TOOLS / "checkov" / "bin" / "checkov", "--framework", "kubernetes", "--skip-download"]

@@ -1,4 +1,4 @@
-"""The values, their schema, their table in the README and the settings of the product say the same."""
+"""The values, their schema, their table in the README and the product's settings agree."""
 
 import importlib.util
 import json
@@ -73,7 +73,7 @@ def test_all_are_explained() -> None:
 
 
 def test_schema_is_strict() -> None:
-    """No object of known keys takes an unknown one, and no known key is missing from values.yaml."""
+    """No object of known keys accepts an unknown one, and no known key is missing from values.yaml."""
     for path, schema in _objects(SCHEMA):
         assert schema["additionalProperties"] is False, path
         values = VALUES
@@ -84,12 +84,12 @@ def test_schema_is_strict() -> None:
 
 
 def test_settings_are_known() -> None:
-    """The settings that may be set are those of the product, but for what the chart makes of other values."""
+    """The settings that may be set are the product's, except those that the chart makes of other values."""
     known = set(SCHEMA["properties"]["settings"]["properties"])
     assert known == set(Settings.model_fields) - MADE_BY_THE_CHART
     assert VALUES["settings"].keys() <= known
 
 
 def test_default_drain() -> None:
-    """The drain that a pod's grace is reckoned from is the product's own."""
+    """The drain time used for a pod's grace period is the product's default."""
     assert VALUES["settings"]["drain_seconds"] == Settings.model_fields["drain_seconds"].default

@@ -1,4 +1,4 @@
-"""The documents say what the code does."""
+"""The documents agree with the code."""
 
 import ast
 import re
@@ -17,13 +17,13 @@ from frontends.xmpp.messages import deliveries, qos
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 _OF_STREAMS = {"condition", "domain", "reason", "remedy", "seconds", "text", "to", "unsent_bytes", "waiting"}
-"""What single events tell besides, which say so themselves."""
+"""Further fields of single events, which describe themselves."""
 EXAMPLES = re.findall(r"```xml\n(.*?)```", (DOCS / "protocol.md").read_text(), re.DOTALL)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_examples_are_understood(example: str) -> None:
-    """Every request shown in protocol.md is one that the door translates, every reply to the service one that it reads."""
+    """Every request in protocol.md is one that the door translates, every reply to the service one that it reads."""
     for element in ET.fromstring(f"<stream xmlns='jabber:client'>{example}</stream>"):
         if not element.tag.endswith("}iq") or element.get("from", "").rpartition("@")[2] == "queue.example.org":
             continue
@@ -51,7 +51,7 @@ def test_all_settings_are_listed() -> None:
 
 
 def test_all_fields_of_logs_are_listed() -> None:
-    """What a line of the log names has one name everywhere, and operations.md says what it means."""
+    """A field of a log line has one name everywhere, and operations.md describes it."""
     page = (DOCS / "operations.md").read_text()
     listed = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page.split("## Logs")[1], re.MULTILINE))))
     for path in (*ROOT.glob("broker/**/*.py"), *ROOT.glob("frontends/**/*.py")):
@@ -76,7 +76,7 @@ def test_all_options_are_listed() -> None:
 
 
 def _bounds(option: Option) -> list[str]:
-    """Give the numbers of which the option says that it must be within them."""
+    """Return the bounds in the option's refusal."""
     try:
         option.read("\0" * 1_000_000)
     except ValueError as fault:
@@ -85,7 +85,7 @@ def _bounds(option: Option) -> list[str]:
 
 
 def test_figures_agree() -> None:
-    """README names the jobs a second that performance.md has, and two frontends' part of it."""
+    """README has performance.md's jobs per second, and its figure for two frontends."""
     page, readme = (DOCS / "performance.md").read_text(), (ROOT / "README.md").read_text()
     jobs, ratio = (
         re.search(r"\| `jobs` \| ([\d,]+) .*\| ([\d.]+) \|", page),

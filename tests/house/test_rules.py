@@ -1,4 +1,4 @@
-"""The rules of the house that ruff and import-linter cannot hold: what rooms the docs list, what no file may contain."""
+"""House rules that ruff and import-linter cannot check: the rooms in the docs, and forbidden content of files."""
 
 import ast
 import re
@@ -29,34 +29,33 @@ def _children(package: str) -> set[str]:
 
 
 def test_both_sides_are_listed_whole() -> None:
-    """A new door, or a new part of the core, cannot slip past the rule that only the composer sees both sides."""
+    """A new door, or a new part of the core, cannot evade the rule that only the composer sees both sides."""
     contract = _contract("sides")
     below = _children("frontends") - {"cli", "commands", "compose", "launch", "terminal", "tools", "version"} | {
         "tools.servers"
     }
     assert {f"frontends.{name}" for name in below} == set(contract["source_modules"])
-    # What a door may see of the core: its words, the envelope of a payload, what it is taken for, the grammar of selectors,
-    # and how tasks are started.
+    # The parts of the core that a door may see: its model, the envelope and types of payloads, selectors, and tasks.
     hidden = {f"broker.{name}" for name in _children("broker") - {"model", "codec", "payloads", "selectors", "tasks"}}
     assert hidden == {name for name in contract["forbidden_modules"] if name.startswith("broker.")}
 
 
 @pytest.mark.parametrize("place", ["broker/redis_core", "lua", "frontends/xmpp", "frontends/rest", "frontends/amqp"])
 def test_rooms_are_in_the_docs(place: str) -> None:
-    """docs/architecture.md lists every room of the core, of its operations and of each door once, and none that is not there."""
+    """docs/architecture.md lists every room of the core, of its operations and of each door once, and no other."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     table = text.partition(f"| room in `{place}` |")[2].partition("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines()[2:]]
     listed = sorted(name for row in rows for name in re.findall(r"`(\w+)`", row))
     of_lua = {path.parent.name for path in (ROOT / "lua").rglob("*.lua")}
-    # The files of the page for people are no Python.
+    # The files of the web page are no Python.
     of_python = _children(place) | ({"ui"} if place == "frontends/rest" else set())
     assert listed == sorted(of_lua if place == "lua" else of_python)
 
 
 @pytest.mark.parametrize("name", ["dependencies", "optional-dependencies"])
 def test_model_is_shut_to_every_dependency(name: str) -> None:
-    """A dependency added to the project is one that the model may not import."""
+    """A new dependency of the project is one that the model may not import."""
     listed = PROJECT["project"][name]
     lines = listed if isinstance(listed, list) else [line for extra in set(listed) - {"dev"} for line in listed[extra]]
     imported = {re.split(r"[^\w-]", line)[0].replace("-", "_") for line in lines}
@@ -65,7 +64,7 @@ def test_model_is_shut_to_every_dependency(name: str) -> None:
 
 @pytest.mark.parametrize("package", ["broker", "frontends", "stanzaq"])
 def test_directories_are_packages(package: str) -> None:
-    """Every directory with Python in it is a package: import-linter, mypy and the wheel pass others over."""
+    """Every directory with Python in it is a package: import-linter, mypy and the wheel skip others."""
     directories = {path.parent for path in MODULES if path.is_relative_to(ROOT / package)}
     assert all((directory / "__init__.py").is_file() for directory in directories)
 
@@ -100,12 +99,12 @@ def _starts_tasks(path: Path) -> bool:
 
 
 def test_tasks_are_started_in_one_place() -> None:
-    """Guarantee 8: no background task fails without those being answered who wait for it, since all begin in one place."""
+    """Guarantee 8: a failed background task always answers its waiters, since all start in one place."""
     assert {str(path.relative_to(ROOT)) for path in MODULES if _starts_tasks(path)} == set(STARTS_TASKS)
 
 
 def test_names() -> None:
-    """A module is called by what it is about."""
+    """A module is named after its subject."""
     empty = {"utils", "helpers", "manager", "base", "common", "misc"}
     assert [str(path.relative_to(ROOT)) for path in MODULES if path.stem in empty] == []
 
@@ -120,7 +119,7 @@ def test_no_machine_paths() -> None:
 
 
 def test_setup_is_posix_shell() -> None:
-    """The scripts of the set-up are plain POSIX shell, and shellcheck, where it is installed, has nothing to say."""
+    """The set-up scripts are plain POSIX shell, and shellcheck, where it is installed, reports nothing."""
     scripts = [ROOT / "deploy" / "local" / "setup.sh", ROOT / "deploy" / "image_test.sh"]
     for script in scripts:
         assert script.read_text().startswith("#!/bin/sh\n")

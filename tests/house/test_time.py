@@ -1,4 +1,4 @@
-"""No test stands or falls with how busy its machine is: what is awaited has seconds, and what took long is no fault by itself."""
+"""No test depends on a quiet machine: waits have seconds, and slowness alone is no failure."""
 
 import ast
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 
 LEAST_SECONDS: Final = 10
-"""A machine that is three times slower, and busy, takes this long for what a quiet one does at once."""
+"""A machine three times slower, and busy, takes this long for what a quiet one does at once."""
 
 CLOCKS: Final = ("monotonic()", ".time()", "perf_counter()")
 
@@ -35,7 +35,7 @@ def _faults(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def test_time() -> None:
-    """No wait and no bound is shorter than a busy machine needs; a name for a constant says what else it is."""
+    """No wait and no bound is shorter than a busy machine needs; a constant's name says when it is something else."""
     faults = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
@@ -45,5 +45,5 @@ def test_time() -> None:
 
 
 def test_exceptions_are_there() -> None:
-    """A file that is excepted is one, and has something that is."""
+    """An excepted file exists, and has something to except."""
     assert all(list(_faults(ast.parse((ROOT / name).read_text()))) for name in EXCEPTIONS)

@@ -1,4 +1,4 @@
-"""Words that were given up for standard ones stay given up; docs/glossary.md has those that are the project's own."""
+"""Retired words stay retired; docs/glossary.md has those that are the project's own."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ RETIRED: Final = {
     "allotment": "grant",
     "freest": "least loaded",
 }
-"""Each with what is said now."""
+"""Each with its replacement."""
 
 _FORMS: Final = {
     "breath": ("breathe", "breathes"),
@@ -59,7 +59,7 @@ ALLOWED: Final = {
         for name in ("bounds", "core", "growth", "levels", "rest", "scale", "spark", "xmpp")
     },
 }
-"""Where a word stands in another, standard meaning, and which."""
+"""Where a word has another, standard meaning, and which."""
 
 
 def _files() -> list[Path]:
@@ -70,19 +70,19 @@ def _files() -> list[Path]:
 
 
 def _said(text: str) -> set[str]:
-    """Give the words of a text, of its names each part."""
+    """Return the words of a text, and each part of its names."""
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
     return {_WORDS[word] for word in re.findall(r"[a-z]+", parted.lower()) if word in _WORDS}
 
 
 def test_retired_words() -> None:
-    """No code, comment, document, metric or log event has a retired word, but where it means something else."""
+    """No code, comment, document, metric or log event has a retired word, except in another meaning."""
     found = {(path.relative_to(ROOT).as_posix(), word) for path in _files() for word in _said(path.read_text())}
     assert sorted(f"{path}: {word} (say {RETIRED[word]})" for path, word in found - ALLOWED.keys()) == []
     assert sorted(ALLOWED.keys() - found) == [], "no more exceptions than there are"
 
 
 def test_words_of_names() -> None:
-    """A word is found in a name of whatever case."""
+    """A word is found in a name of any case."""
     assert _said("NodeLane") == _said("a_lane") == _said("LANES") == {"lane"}
     assert _said("planes, seating") == set()

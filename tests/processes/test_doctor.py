@@ -1,4 +1,4 @@
-"""`stanzaq doctor`, as an SRE calls it, and the frontend that refuses to serve: on servers that are as they should be or not."""
+"""`stanzaq doctor`, as an operator calls it, and the frontend that refuses to serve: on good servers and bad ones."""
 
 import json
 import os
@@ -36,18 +36,18 @@ def command(server: RedisServer, *words: str) -> None:
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:
-    """Give what a command has complained of, in one line."""
+    """Return a command's complaint, in one line."""
     return " ".join(done.stderr.replace("│", " ").split())
 
 
 def kept(server: RedisServer) -> list[Any]:
-    """Name what Redis holds of the queue."""
+    """Return Redis's keys of the queue."""
     with redis.Redis.from_url(server.url, decode_responses=True) as client:
         return sorted(client.scan_iter("sq:*"))
 
 
 def examined(url: str, code: int) -> dict[str, Any]:
-    """Look at a Redis; gives what was found by its name, the worst of each."""
+    """Examine a Redis; return the findings by name, the worst of each."""
     done = cli("doctor", "--json", REDIS_URL=url)
     assert done.returncode == code, done
     ranked = sorted(
@@ -81,7 +81,7 @@ def test_as_it_should_be() -> None:
 
 
 def test_evicts() -> None:
-    """A Redis that drops keys is a problem, and so is one that is full soon or forgets; each says what to do."""
+    """A Redis that evicts is a problem, and so is one that is nearly full or not persistent; each has a remedy."""
     with RedisServer(options={"maxmemory-policy": "allkeys-lru", "maxmemory": "3mb"}) as server:
         found = examined(server.url, 1)
         levels = {name: found[name]["level"] for name in ("maxmemory-policy", "persistence")}
@@ -111,7 +111,7 @@ def test_not_allowed() -> None:
 
 
 def test_cluster(redis_cluster: RedisCluster) -> None:
-    """Every master of a cluster is looked at, and their clocks are compared."""
+    """Every master of a cluster is examined, and their clocks are compared."""
     done = cli("doctor", "--json", REDIS_URL=redis_cluster.url)
     found = json.loads(done.stdout.splitlines()[-1])["findings"]
     assert len({one["where"] for one in found if one["what"] == "version"}) == 3
@@ -119,7 +119,7 @@ def test_cluster(redis_cluster: RedisCluster) -> None:
 
 
 def test_sentinels(redis_sentinels: RedisSentinels) -> None:
-    """The master that sentinels name is looked at."""
+    """The master that sentinels name is examined."""
     done = cli("doctor", "--json", REDIS_URL=redis_sentinels.url)
     assert [
         one["found"].split(",")[0]
@@ -138,7 +138,7 @@ def test_sentinels(redis_sentinels: RedisSentinels) -> None:
     ],
 )
 def test_versions(told: dict[str, str], level: Level) -> None:
-    """Redis before 7.0 does not know `#!lua`; what does not say is not judged."""
+    """Redis before 7.0 does not know `#!lua`; a server without a version is not judged."""
     assert diagnostics._version("Redis", told).level is level
 
 
@@ -169,15 +169,15 @@ _DOORS = {
     "rest": {"HTTP_BIND": f"127.0.0.1:{free_port()}", "HTTP_PASSWORDS": f"{ALICE}:{HASH}"},
     "amqp": {"AMQP_BIND": f"127.0.0.1:{free_port()}", "AMQP_PASSWORDS": f"{ALICE}:{HASH}"},
 }
-"""What each door needs to start."""
+"""The settings that each door needs to start."""
 
 
 def test_another_format() -> None:
-    """A store of an older or a newer format is refused by each door and by commands, with both versions and what to do."""
+    """Each door and command refuses a store of an older or a newer format, with both versions and the remedy."""
     with RedisServer(options=GOOD) as server:
 
         def refused(found: int, remedy: str, code: int, *words: str, **settings: str) -> None:
-            """See that a command touches nothing, and says why."""
+            """Check that a command changes nothing, and says why."""
             before = kept(server)
             done = cli(*words, REDIS_URL=server.url, **settings)
             told = f"Redis holds a store of format {found}, and this version of stanzaq keeps format {FORMAT}: "

@@ -1,4 +1,4 @@
-"""A frontend as a process: it comes up, tells how it is, and goes when it is asked to."""
+"""A frontend as a process: it starts, reports its state, and stops when told to."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def _health(port: int) -> tuple[int, str]:
 
 
 def _eventually(port: int, path: str, status: int) -> str:
-    """Ask until the answer has this status, and give its text."""
+    """Request until the answer has this status, and return its text."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         found, text = _get(port, path)
@@ -120,7 +120,7 @@ def test_without_redis(ejabberd: Ejabberd) -> None:
 def test_hung(ejabberd: Ejabberd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frontend under SIGSTOP is killed by its watchdog, so that the others get its share."""
     port = free_port()
-    # Who is killed cannot tidy up its temporary directory.
+    # A killed process cannot remove its temporary directory.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with _frontend(ejabberd, port, REDIS_URL="embedded://", WATCHDOG_SECONDS="1") as frontend:
         _eventually(port, "/readyz", 200)

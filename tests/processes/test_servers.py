@@ -1,4 +1,4 @@
-"""Private servers: they start, answer, come back with what they held, and die with whoever started them."""
+"""Private servers: they start, answer, keep their data, and die with the process that started them."""
 
 import os
 import select
@@ -30,7 +30,7 @@ _STARTERS = {
 
 
 def _say(server: RedisServer, *words: str) -> str:
-    """Speak to a server over its unix socket, without any client library."""
+    """Send a server a command over its unix socket, without any client library."""
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(5)
         peer.connect(server.url.removeprefix("unix://"))
@@ -40,7 +40,7 @@ def _say(server: RedisServer, *words: str) -> str:
 
 @BINARIES
 def test_redis_keeps_its_data(binary: Callable[[], Path], tmp_path: Path) -> None:
-    """With an append-only file written always, what was answered survives SIGKILL, at the same address."""
+    """With an append-only file written always, answered writes survive SIGKILL, at the same address."""
     options = {"appendonly": "yes", "appendfsync": "always"}
     with RedisServer(tmp_path / "data", binary=binary(), options=options) as server:
         assert _say(server, "SET", "key", "value") == "+OK"
@@ -61,19 +61,19 @@ def test_redis_over_tcp(binary: Callable[[], Path]) -> None:
 
 
 def test_redis_never_evicts(valkey: RedisServer) -> None:
-    """A private Redis refuses writes rather than forget items (guarantee 1)."""
+    """A private Redis refuses writes instead of evicting items (guarantee 1)."""
     assert _say(valkey, "CONFIG", "GET", "maxmemory-policy").endswith("noeviction")
 
 
 def test_redis_leaves_nothing() -> None:
-    """A server without a directory of its own takes its temporary one along."""
+    """A server without a directory of its own removes its temporary one."""
     with RedisServer() as server:
         assert server.directory.is_dir()
     assert not server.directory.exists()
 
 
 def test_directory_in_use(tmp_path: Path) -> None:
-    """A second server on one directory would ruin its file: it is refused, and the address of the first one told."""
+    """A second server on one directory would ruin its file: it is refused, with the address of the first one."""
     with RedisServer(tmp_path / "data") as first:
         with pytest.raises(ServerError, match="another Redis is using") as caught:
             RedisServer(tmp_path / "data").start()
@@ -81,7 +81,7 @@ def test_directory_in_use(tmp_path: Path) -> None:
 
 
 def test_failed_start_shows_the_log() -> None:
-    """When a server ends instead of starting, the error holds the end of what it said."""
+    """When a server ends instead of starting, the error has the end of its output."""
     with (
         pytest.raises(ServerError, match=r"(?s)ended with 1.*no-such-option"),
         RedisServer(options={"no-such-option": "1"}),
@@ -90,13 +90,13 @@ def test_failed_start_shows_the_log() -> None:
 
 
 def test_directory_name_too_long(tmp_path: Path) -> None:
-    """A directory whose name no unix socket can bear is refused with what to do."""
+    """A directory whose name is too long for a unix socket is refused with a remedy."""
     with pytest.raises(ServerError, match="choose a directory with a shorter name"):
         RedisServer(tmp_path / ("x" * 120)).start()
 
 
 def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is not there is told in one line with the command that brings it."""
+    """A missing server is reported in one line with the command that installs it."""
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ServerError, match="apt-get install redis-server"):
         redis_binary()
@@ -105,7 +105,7 @@ def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ejabberd(ejabberd: Ejabberd) -> None:
-    """Two components of one domain get through with the secret, none without; clients reach both hosts."""
+    """Two components of one domain connect with the secret, none without; clients reach both hosts."""
     for _ in range(2):
         assert conversation.component_accepted(ejabberd.component_port, "pair.localhost", ejabberd.secret)
     assert not conversation.component_accepted(ejabberd.component_port, "pair.localhost", "wrong")
@@ -115,14 +115,14 @@ def test_ejabberd(ejabberd: Ejabberd) -> None:
 
 
 def test_ejabberd_accounts(ejabberd: Ejabberd) -> None:
-    """An account is made once; its password may hold what XML would stumble over."""
+    """An account is created once; its password may have characters that XML does not allow."""
     assert ejabberd.register("benvolio", "a<b&'c\"") == "benvolio@localhost"
     with pytest.raises(ServerError, match="conflict"):
         ejabberd.register("benvolio", "other")
 
 
 def test_ejabberd_comes_back() -> None:
-    """After an orderly end ejabberd is there again at the same ports, with its accounts."""
+    """After an orderly end ejabberd starts again at the same ports, with its accounts."""
     with Ejabberd() as server:
         server.register("benvolio", "secret")
         server.stop()

@@ -48,7 +48,7 @@ def _run(python: Path, program: str) -> str:
 
 
 def test_contents(wheel: Path) -> None:
-    """All of lua/ is in it, every Python module, the page for people, and nothing from beside them."""
+    """All of lua/ is in it, every Python module, the web page, and nothing else."""
     names = set(zipfile.ZipFile(wheel).namelist())
     scripts = {f"broker/_lua/{path.relative_to(ROOT / 'lua')}" for path in (ROOT / "lua").rglob("*.lua")}
     modules = {
@@ -63,7 +63,7 @@ def test_contents(wheel: Path) -> None:
 
 @pytest.fixture(scope="module")
 def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel without extras: beside it there is what the base install brings, and nothing else."""
+    """Install the wheel without extras: only the dependencies of the base install are there."""
     environment = tmp_path_factory.mktemp("library") / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
     (packages,) = environment.glob("lib/python*/site-packages")
@@ -87,7 +87,7 @@ def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_library_alone(library: Path) -> None:
-    """The base install has what a worker needs; the command says what else there is to install."""
+    """The base install has what a worker needs; the command says what else to install."""
     program = (
         "import stanzaq; stanzaq.Worker('xmpp://w@example.org').task('jobs')(print); print(sorted(stanzaq.__all__))"
     )
@@ -113,7 +113,7 @@ def test_library_alone(library: Path) -> None:
 
 
 def test_library_is_soon_there(library: Path) -> None:
-    """Importing the library takes little more of the processor than slixmpp does alone."""
+    """Importing the library takes little more processor time than slixmpp alone."""
 
     def seconds(module: str) -> float:
         program = f"import {module}, time; print(time.process_time())"
@@ -123,7 +123,7 @@ def test_library_is_soon_there(library: Path) -> None:
 
 
 def test_the_plugin_of_pytest(python: Path) -> None:
-    """Each pytest loads it, so it brings nothing else."""
+    """Every pytest loads it, so it imports nothing else."""
     program = """
 import sys
 from importlib.metadata import entry_points
