@@ -1,4 +1,4 @@
-"""Certificates for servers and clients of a test, made by openssl. Must not know who shows them to whom."""
+"""Certificates for servers and clients of a test, made by openssl. Must not know who presents them to whom."""
 
 import subprocess
 from collections.abc import Mapping
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 class Authority:
-    """One that signs certificates; all files are in a directory of its own."""
+    """A certificate authority; all its files are in a directory of its own."""
 
     def __init__(self, directory: Path) -> None:
-        """Make its own certificate."""
+        """Create its own certificate."""
         directory.mkdir()
         self._directory = directory
         self.certificate = directory / "ca.crt"
@@ -19,7 +19,7 @@ class Authority:
         )
 
     def sign(self, name: str, *domains: str) -> tuple[Path, Path]:
-        """Make a certificate for a server at 127.0.0.1 or of domains, or a client; gives it and its key."""
+        """Create a certificate for a server at 127.0.0.1 or of domains, or a client; return it and its key."""
         names = [f"DNS:{domain}" for domain in domains] or ["IP:127.0.0.1"]
         # Public authorities certify domains as servers only.
         usage = "extendedKeyUsage=serverAuth\n" if domains else ""
@@ -34,7 +34,7 @@ class Authority:
         return self._directory / f"{name}.crt", self._directory / f"{name}.key"
 
     def server(self, *, clients: bool) -> Mapping[str, str]:
-        """Give lines of redis.conf for TLS with a certificate of this authority, asking clients for theirs or not."""
+        """Return lines of redis.conf for TLS with a certificate of this authority, with or without client certificates."""
         certificate, key = self.sign("server")
         return {
             "tls-cert-file": str(certificate),

@@ -1,4 +1,4 @@
-"""Selectors and items' values as hypothesis makes them: `typed` only such that compare alike in any SQL."""
+"""Hypothesis strategies for selectors and items' values: `typed` ones compare alike in any SQL."""
 
 import re
 from typing import Any, Final
@@ -94,7 +94,7 @@ def trees(*, typed: bool = False) -> st.SearchStrategy[Predicate]:
 
 
 def met(item: Values) -> set[str]:
-    """Give the conditions that an item meets, as broker/selectors/conditions.py writes them."""
+    """Return the conditions that an item meets, as broker/selectors/conditions.py writes them."""
     texts = {name: value for name, value in item.items() if isinstance(value, str)}
     numbers = {
         name: value for name, value in texts.items() if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value)
@@ -104,7 +104,7 @@ def met(item: Values) -> set[str]:
 
 
 def values(*, typed: bool = False) -> st.SearchStrategy[dict[str, Value]]:
-    """Make what an item has, of which any may be missing; without types every value is a header's, a text."""
+    """Make the values of an item, any of which may be missing; without types every value is a header's, a text."""
     text = {field.key: st.none() | _texts for field in TEXT_FIELDS}
     number = {field.key: st.none() | _numbers for field in NUMBER_FIELDS}
     return st.fixed_dictionaries({**text, **number} if typed else text)

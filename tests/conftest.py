@@ -14,13 +14,13 @@ from frontends.tools.servers.sentinels import RedisSentinels
 from tests.failure_report import FailureReport
 from tests.redis_latency import SEED, late
 
-# A loaded machine makes single examples slow, which says nothing of the code; the derandomized run makes CI repeatable.
+# A loaded machine makes single examples slow, which is no fault; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("stanzaq")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have what fails say what a person needs."""
+    """Register the plugin that adds logs to failures."""
     report = FailureReport()
     config.pluginmanager.register(report, "stanzaq-failure-report")
 
@@ -35,41 +35,41 @@ def _no_certificates_of_the_machine() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=bool(SEED))
 def _late_redis() -> Iterator[None]:
-    """Have the cores of this process wait for Redis as `REDIS_LATENCY` says."""
+    """Delay Redis's replies to the cores of this process as `REDIS_LATENCY` says."""
     with late(SEED):
         yield
 
 
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[RedisServer]:
-    """Give the embedded server."""
+    """Provide the embedded server."""
     with RedisServer(binary=valkey_binary()) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def redis7() -> Iterator[RedisServer]:
-    """Give the distribution's Redis; `make test` installs it, so its absence is a failure."""
+    """Provide the distribution's Redis; `make test` installs it, so its absence is a failure."""
     with RedisServer(binary=redis_binary()) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def redis_cluster() -> Iterator[RedisCluster]:
-    """Give a cluster of three masters and three replicas."""
+    """Provide a cluster of three masters and three replicas."""
     with RedisCluster() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def redis_sentinels() -> Iterator[RedisSentinels]:
-    """Give a master with a replica, watched by three sentinels."""
+    """Provide a master with a replica and three sentinels."""
     with RedisSentinels(1) as sentinels:
         yield sentinels
 
 
 @pytest.fixture(scope="session")
 def ejabberd() -> Iterator[Ejabberd]:
-    """Give an XMPP server."""
+    """Provide an XMPP server."""
     with Ejabberd() as server:
         yield server

@@ -1,6 +1,6 @@
-"""What a person needs who sees a test fail: how to play it again, the servers' logs since it began, and the last stanzas.
+"""Report of a failed test: how to repeat it, the servers' logs since it began, and the last stanzas.
 
-A plugin of pytest, which tests/conftest.py takes in. Must not know any one test or server.
+A plugin of pytest, which tests/conftest.py registers. Must not know any one test or server.
 """
 
 import logging
@@ -24,7 +24,7 @@ _MARKS: Final = ("SEND:", "RECV:")
 
 
 class FailureReport:
-    """Remembers the logs of all servers that this process starts, and what its XMPP clients send and hear."""
+    """Remembers the logs of all servers that this process starts, and the stanzas of its XMPP clients."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -35,7 +35,7 @@ class FailureReport:
         self._patch = pytest.MonkeyPatch()
 
     def pytest_configure(self) -> None:
-        """Listen to servers that start, and to slixmpp."""
+        """Register for servers that start, and for slixmpp's records."""
         begin, end = Process.__init__, Server.__exit__
 
         @wraps(begin)
@@ -46,7 +46,7 @@ class FailureReport:
         @wraps(end)
         def ended(server: Server, *fault: object) -> None:
             if any(fault):
-                # Its directory goes before the report of the test is made.
+                # Its directory is removed before the report of the test is made.
                 self._kept.update(self._said(server.directory))
             end(server, *fault)
 
@@ -56,12 +56,12 @@ class FailureReport:
         _STREAMS.addFilter(self._hear)
 
     def pytest_unconfigure(self) -> None:
-        """Listen no more."""
+        """Remove the registrations."""
         _STREAMS.removeFilter(self._hear)
         self._patch.undo()
 
     def pytest_runtest_logstart(self) -> None:
-        """Forget what belongs to the tests before."""
+        """Forget the records of earlier tests."""
         self._stanzas.clear()
         self._kept.clear()
         self._places = {place for place in self._places if place.exists()}
@@ -69,7 +69,7 @@ class FailureReport:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add to the report of what has failed."""
+        """Add to the report of a failed test."""
         report = yield
         if report.failed:
             report.sections.append(("how to play it again", _again(item)))
@@ -81,7 +81,7 @@ class FailureReport:
         return report
 
     def _hear(self, record: logging.LogRecord) -> bool:
-        """Keep stanzas as they are, to be written when they are needed; what else slixmpp says below INFO is for nobody."""
+        """Keep stanzas as they are, to be written when needed; slixmpp's other records below INFO are dropped."""
         if record.levelno > logging.DEBUG:
             return True
         mark, _, rest = str(record.msg).partition(" ")
@@ -90,7 +90,7 @@ class FailureReport:
         return False
 
     def _said(self, *places: Path) -> dict[Path, str]:
-        """Give the last lines of what servers have logged there since the test began, of each that has logged anything."""
+        """Return the last lines of each log in the directory since the test began."""
         found: dict[Path, str] = {}
         for log in _logs(*places):
             with log.open("rb") as file:
@@ -102,11 +102,11 @@ class FailureReport:
 
 
 def _logs(*places: Path) -> list[Path]:
-    """Find what servers write there: their standard output, and logs of their own."""
+    """Return the log files: standard output, and the server's own."""
     return [log for place in places for log in place.glob("*.log")]
 
 
 def _again(item: pytest.Item) -> str:
-    """Give the command that repeats a test with the same choices."""
+    """Return the command that repeats a test with the same random choices."""
     latency = f"{redis_latency.NAME}={redis_latency.SEED} " if redis_latency.SEED else ""
     return f"{latency}.venv/bin/pytest '{item.nodeid}' -n 0 -p randomly --randomly-seed={item.config.getoption('randomly_seed')}"

@@ -1,4 +1,4 @@
-"""What became of the mutants of `make mutants`, as the table of docs/mutation.md. Knows where mutmut keeps it, and no test."""
+"""The results of `make mutants`, as the table of docs/mutation.md. Knows where mutmut keeps them, and no test."""
 
 import json
 import sys
@@ -11,11 +11,11 @@ LEAST: Final = 0.85
 """The share of each module's mutants that tests have to notice."""
 
 _SURVIVED: Final = {0: "survived", 5: "survived", 33: "survived", 2: "not played", None: "not played"}
-"""Exit codes of pytest that say that no test has noticed: all passed, or there were none."""
+"""Exit codes of pytest when no test has noticed: all passed, or there were none."""
 
 
 def main() -> int:
-    """Print a row for each module; 1 when one has too few killed, or there are mutants that were not played."""
+    """Print a row for each module; return 1 when one has too few killed, or mutants were not run."""
     poor: list[str] = []
     print("| module | mutants | killed | survived | |\n|---|---|---|---|---|")  # noqa: T201
     for meta in sorted(KEPT.rglob("*.py.meta")):

@@ -15,20 +15,20 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 DURATIONS: Final = Path(__file__).with_name("durations.json")
-"""How many seconds of a worker each scope takes."""
+"""Seconds of a worker for each scope."""
 
 NEW: Final = 10
-"""And so many one that nobody has measured."""
+"""Seconds assumed for a scope that nobody has measured."""
 
 SOON: Final = ("tests/house/", "tests/lua/", "tests/unit/")
-"""What is soon done, and runs before all else."""
+"""Fast tests, which run before all others."""
 
 _DEAR: Final = re.compile(r"tests/(?:(analytics|helm)/|contract/.*(cluster|sentinels))")
-"""What needs a Spark session, the chart rendered by every Helm, a cluster, or what sentinels watch."""
+"""Fixtures that take long: a Spark session, the chart rendered by every Helm, a cluster, sentinels."""
 
 
 def scope(name: str) -> str:
-    """Give what is run in one worker with a test of this name: by what it needs, else its module."""
+    """Return the scope of a test by its name: the slow fixture that it needs, else its module."""
     dear = _DEAR.match(name)
     return dear[1] or dear[2] if dear else name.partition("::")[0]
 
@@ -41,7 +41,7 @@ class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
 
 
 class _Measured:
-    """Adds up what tests take, with what is set up for them."""
+    """Sums the times of tests, with their set-up."""
 
     def __init__(self) -> None:
         self._seconds: Counter[str] = Counter()
@@ -57,30 +57,30 @@ class _Measured:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run be measured."""
+    """Add the option to measure."""
     parser.addoption("--renew-durations", action="store_true", help="write how long each scope took")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure in the process that hears of all tests."""
+    """Measure in the process that receives all results."""
     if config.getoption("--renew-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Measured())
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Give one worker more than there are cores: tests also wait."""
+    """Return one worker more than there are cores: tests also wait."""
     return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling | None:  # noqa: ANN401  (it has no type)
-    """Take the place of `--dist loadscope`."""
+    """Replace `--dist loadscope`."""
     return _Scheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let what takes longest be first; inside a scope the order stays."""
+    """Sort the longest scopes first; inside a scope the order stays."""
     seconds = json.loads(DURATIONS.read_text())
     items.sort(key=lambda item: (not item.nodeid.startswith(SOON), -seconds.get(scope(item.nodeid), NEW)))

@@ -1,6 +1,6 @@
-"""A Redis that answers now soon and now late: a seeded random wait beside each call. Must not know what is called.
+"""A Redis with varying latency: a seeded random wait beside each call. Must not know what is called.
 
-With `REDIS_LATENCY` set to a seed, tests/conftest.py has the cores of its process wait, and frontends are run by this file.
+With `REDIS_LATENCY` set to a seed, tests/conftest.py delays the cores of its process, and this file runs frontends.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ NAME: Final = "REDIS_LATENCY"
 SEED: Final = os.environ.get(NAME, "")
 
 FRONTEND: Final = "tests.redis_latency" if SEED else "frontends.cli"
-"""The module that Python is to run as `stanzaq`."""
+"""The module that Python runs as `stanzaq`."""
 
 USUAL_SECONDS: Final = 0.02
 RARE_SECONDS: Final = 0.2
 RARELY: Final = 0.03
 
 _SHARE: Final = 0.1
-"""Of the time that an answer may take: a wait that used it up would be a Redis that is away."""
+"""The part of the time-out that a wait may take: one that used it up would be an absent Redis."""
 
 
 class Latency:
@@ -34,7 +34,7 @@ class Latency:
         self._chance = random.Random(seed)
 
     def waits(self, timeout: float | None) -> tuple[float, float]:
-        """Give the seconds before a call and after it, one of which is 0."""
+        """Return the seconds before a call and after it, one of which is 0."""
         seconds = RARE_SECONDS if self._chance.random() < RARELY else self._chance.uniform(0, USUAL_SECONDS)
         if timeout is not None:
             seconds = min(seconds, _SHARE * timeout)
@@ -43,7 +43,7 @@ class Latency:
 
 @contextmanager
 def late(seed: str) -> Iterator[None]:
-    """Have every call of this process wait."""
+    """Delay every call of this process."""
     latency, replies = Latency(seed), Connection.replies
 
     async def waited(self: Connection, lines: Sequence[Line]) -> list[Any]:
