@@ -231,21 +231,24 @@ class _Run:
         await chain(job)
 
     async def _keep(self) -> None:
-        """Renew the lock repeatedly until it is lost."""
+        """Renew the lock repeatedly until it is lost, or its time is over without an answer: another worker may have it then."""
         self._lasts = await self._transport.lock_seconds(self._delivery.lock.node)
         while not self._lost:
             await asyncio.sleep(self._lasts / _RENEWALS)
             try:
-                await self._renew()
+                async with asyncio.timeout_at(self._renewed_at + self._lasts):
+                    await self._renew()
+            except TimeoutError:
+                self.lose()
             except StanzaqError:
                 log.exception("a lock could not be renewed", extra=self._about)
 
     async def _renew(self) -> None:
+        asked = asyncio.get_running_loop().time()
         deadline = await self._transport.renew(self._delivery.lock)
         if deadline is None:
             self.lose()
             return
         # An owner may have changed the lock time. Both deadlines are by the service's clock, so ours need not agree.
-        now = asyncio.get_running_loop().time()
-        longer = (deadline - self._deadline).total_seconds() - (now - self._renewed_at)
-        self._lasts, self._deadline, self._renewed_at = max(1.0, self._lasts + longer), deadline, now
+        longer = (deadline - self._deadline).total_seconds() - (asked - self._renewed_at)
+        self._lasts, self._deadline, self._renewed_at = max(1.0, self._lasts + longer), deadline, asked

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,6 +105,12 @@ class Line:
         """Forward to a port."""
         self._port = port
         self._writers: set[asyncio.StreamWriter] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
+
+    def hold(self) -> None:
+        """Forward nothing more, and tell nobody."""
+        self._flows.clear()
 
     def cut(self) -> None:
         """Cut all connections; new ones are accepted."""
@@ -124,18 +130,16 @@ class Line:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers |= {writer, up_writer}
-        await asyncio.gather(_pump(reader, up_writer), _pump(up_reader, writer))
+        await asyncio.gather(self._pump(reader, up_writer), self._pump(up_reader, writer))
         self._writers -= {writer, up_writer}
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    writer.close()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                await self._flows.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()
 
 
 @asynccontextmanager
@@ -301,6 +305,53 @@ async def test_a_lost_lock_cancels(user: Account, join: Join) -> None:
         _first, cancelled, second = sorted(await seen.until(3), key=seen.all.index)
         assert cancelled == "cancelled" and second > first
         await eventually_empty(owner, node)
+
+
+class FencedStore:
+    """What handlers write to: it refuses a token smaller than the largest it has seen."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._token = 0
+        self.writer = ""
+
+    def write(self, writer: str, token: int) -> None:
+        """Accept a write, or refuse it."""
+        if token >= self._token:
+            self._token, self.writer = token, writer
+
+
+async def test_a_silent_line(user: Account, join: Join, door: RestFrontend, service: Service) -> None:
+    """A handler whose lock cannot be renewed is cancelled when its time is over; another worker's effect is not overwritten."""
+    seen, store, owner = Seen(), FencedStore(), await join()
+    node = await owner.queue({"stanzaq#lock_seconds": "2"})
+    line = Line(service.ejabberd.c2s_port if "address" in user else door.port)
+    async with line.open() as address, AsyncExitStack() as stack:
+        workers = {"first": Worker(grace=5, **through(user, address)), "second": Worker(grace=5, **user)}
+        for name, worker in workers.items():
+
+            @worker.task(node)
+            async def _job(job: Job[Any], name: str = name) -> None:
+                seen.add((name, job.attempt))
+                store.write(name, job.token)
+                try:
+                    while name == "first":
+                        await asyncio.sleep(0.02)
+                        store.write(name, job.token)
+                except asyncio.CancelledError:
+                    seen.add("cancelled")
+                    raise
+
+        await stack.enter_async_context(serving(workers["first"]))
+        publisher = await stack.enter_async_context(Publisher(**user))
+        await publisher.publish(node, {})
+        assert await seen.until(1) == [("first", 1)]
+        line.hold()
+        await stack.enter_async_context(serving(workers["second"]))
+        assert set(await seen.until(3)) == {("first", 1), "cancelled", ("second", 2)}
+        await eventually_empty(owner, node)
+        line.cut()
+    assert store.writer == "second"
 
 
 async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixture) -> None:

@@ -28,6 +28,7 @@ class Service:
     told: list[tuple[str, Any]] = field(default_factory=list)
     gone: set[Lock] = field(default_factory=set)
     broken: bool = False
+    silent: bool = False
 
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Play no part here."""
@@ -48,6 +49,8 @@ class Service:
     async def renew(self, lock: Lock) -> datetime | None:
         """Note it; deadlines are by its clock."""
         self.told.append(("renewed", lock.item))
+        if self.silent:
+            await asyncio.Event().wait()
         return None if lock in self.gone else EPOCH + timedelta(seconds=asyncio.get_running_loop().time() + self.lasts)
 
     async def lock_seconds(self, node: str) -> float:
@@ -194,10 +197,11 @@ async def test_renewed_at_a_third_of_its_time(monkeypatch: pytest.MonkeyPatch) -
     await until(lambda: not played.locks("jobs"))
 
 
-@pytest.mark.parametrize("how", ["told", "deleted", "renewal"])
+@pytest.mark.parametrize("how", ["told", "deleted", "renewal", "silence"])
 async def test_lost(how: str) -> None:
     """A handler whose lock has ended is cancelled, however that comes out, and the service is told nothing of its end."""
-    service, cancelled, job = Service(lasts=0.05 if how == "renewal" else 60), [], delivery()
+    service, cancelled, job = Service(lasts=60 if how in {"told", "deleted"} else 0.05), [], delivery()
+    service.silent = how == "silence"
     began = asyncio.Event()
 
     async def handler(job: Job[Any]) -> None:
@@ -217,7 +221,7 @@ async def test_lost(how: str) -> None:
     elif how == "deleted":
         played.deleted("jobs", "other")
         played.deleted("jobs", "one")
-    else:
+    elif how == "renewal":
         service.gone.add(job.lock)
     await until(lambda: not played.locks("jobs"))
     assert cancelled == [1] and set(service.told) <= {("renewed", "one")}
