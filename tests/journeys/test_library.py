@@ -385,6 +385,53 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
     assert again == {"hangs": 2, "waits": 2}
 
 
+_TEN_JOBS = """
+import asyncio, pathlib, sys
+from stanzaq import Job, Worker
+
+worker = Worker(**{user!r}, concurrency=10, grace="10m")
+
+@worker.task({node!r})
+async def work(job: Job[bool]) -> None:
+    print("running", flush=True)
+    while not (job.payload and pathlib.Path("go_on").exists()):
+        await asyncio.sleep(0.02)
+
+worker.run()
+"""
+
+
+async def test_signals(user: Account, join: Join, tmp_path: Path) -> None:
+    """SIGTERM lets ten running jobs go on and takes no new one; after the second signal the rest are others' at once."""
+    owner = await join()
+    node = await owner.queue()
+    program = _TEN_JOBS.format(user=user, node=node)
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=tmp_path
+    )
+    assert worker.stdout is not None and worker.stderr is not None
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS), Publisher(**user) as publisher:
+            await publisher.publish_many(node, [number % 2 == 0 for number in range(10)])
+            for _ in range(10):
+                assert await worker.stdout.readline() == b"running\n"
+            worker.terminate()
+            while b"waiting up to 600 s for 10 running jobs" not in await worker.stderr.readline():
+                pass
+            await publisher.publish(node, True)  # noqa: FBT003  (a payload)
+            (tmp_path / "go_on").touch()
+            while await counted(owner, node, "in_flight") > 5:  # noqa: ASYNC110  (nobody is told)
+                await asyncio.sleep(0.02)
+            worker.terminate()
+            assert (await worker.communicate())[0] == b"" and worker.returncode == 0
+            while await counted(owner, node, "in_flight"):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+    assert len(await owner.browse(node)) == 6
+
+
 async def test_reconnects(
     user: Account, join: Join, door: RestFrontend, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
