@@ -30,6 +30,10 @@ L = TypeVar("L", bound=Lifespan)
 
 MAX_CREDIT = 1_000
 
+_WATCH_SECONDS = 1.0
+_BLOCKED_SECONDS = 5.0
+"""A delay of the event loop that is worth a warning."""
+
 
 class Worker:
     """Processes the items of nodes with functions.
@@ -155,12 +159,14 @@ class Worker:
         assert self._stopping is not None
         working = asyncio.create_task(transport.run(runs, dict.fromkeys(self._tasks, self._credit)))
         stopping = asyncio.create_task(self._stopping.wait())
+        watching = asyncio.create_task(_watch_loop())
         try:
             await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
                 await runs.finish(grace)
         finally:
             stopping.cancel()
+            watching.cancel()
             runs.close()
             await transport.close()
             if not working.done():
@@ -199,3 +205,18 @@ class Worker:
             # A handler that ignores its cancellation, or a thread, is ended by the next signal.
             for name in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(name)
+
+
+async def _watch_loop() -> None:
+    """Warn when the event loop was blocked."""
+    clock = asyncio.get_running_loop().time
+    while True:
+        began = clock()
+        await asyncio.sleep(_WATCH_SECONDS)
+        late = clock() - began - _WATCH_SECONDS
+        if late > _BLOCKED_SECONDS:
+            log.warning(
+                "the event loop was blocked for %.0f s, and no lock was renewed: a coroutine must not block."
+                " Make the handler a plain function, which runs in a thread",
+                late,
+            )

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 import sys
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -306,3 +307,23 @@ async def test_metrics() -> None:
     assert [counted(each) for each in ("done", "retried", "dead", "cancelled")] == [1, 1, 2, 1]
     assert REGISTRY.get_sample_value("stanzaq_worker_job_seconds_count", {"node": "jobs"}) == 5
     assert REGISTRY.get_sample_value("stanzaq_worker_jobs_running", {"node": "jobs"}) == 0
+
+
+async def test_a_handler_that_blocks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A coroutine that never awaits is told of: it keeps the locks of all jobs from being renewed."""
+    monkeypatch.setattr("stanzaq.worker._WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("stanzaq.worker._BLOCKED_SECONDS", 0.2)
+    worker = Worker("xmpp://worker@example.org")
+
+    @worker.task("jobs")
+    async def _job(_job: Job[str]) -> None:
+        # The worker has begun to watch.
+        await asyncio.sleep(0.05)
+        time.sleep(0.3)  # noqa: ASYNC251  (the fault)
+
+    async with TestBroker(worker) as broker:
+        await broker.publish("jobs", "blocks")
+        await broker.drain()
+        while "the event loop was blocked" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
+            await asyncio.sleep(0.01)
+    assert "Make the handler a plain function" in caplog.text
