@@ -155,13 +155,13 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
         case Renew(node, _, item_id), Renewed(token, deadline_ms):
             return _renewed(node, item_id, token, deadline_ms)
         case RenewOwnership(node), OwnershipsRenewed():
-            return partition_options.kept(node, outcome)
+            return partition_options.ownerships_renewed(node, outcome)
         case Locks(node), HeldLocks(locks):
             return _held(node, locks)
         case Subscribe(node), Subscribed():
             return _subscribed(node, outcome, question.iq)
         case SetSubscriptionOptions(node), Subscribed():
-            return _adjusted(node, outcome, question.iq)
+            return _options_set(node, outcome, question.iq)
         case Options(node), Subscribed():
             return _options(node, outcome)
         case Browse(), Browsed():
@@ -248,7 +248,7 @@ def _subscribed(node: str, granted: Subscribed, iq: Iq) -> bytes:
     ).encode()
 
 
-def _adjusted(node: str, granted: Subscribed, iq: Iq) -> bytes:
+def _options_set(node: str, granted: Subscribed, iq: Iq) -> bytes:
     """Write the options in force, which may be less than requested (XEP-0004 §3.1)."""
     about = _subscription(node, granted)
     return f"<pubsub xmlns='{ns.PUBSUB}'><options {about}>{_in_force(granted, iq)}</options></pubsub>".encode()

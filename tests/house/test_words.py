@@ -31,6 +31,7 @@ RETIRED: Final = {
     "stride": "batch",
     "allotment": "grant",
     "freest": "least loaded",
+    "grip": "lock details",
 }
 """Each with its replacement."""
 

@@ -60,7 +60,7 @@ def granted(subscribed: Subscribed) -> Iterator[forms.Field]:
         yield forms.Field(FENCE, tuple(str(owned.fence) for owned in subscribed.owned))
 
 
-def kept(node: str, renewed: OwnershipsRenewed) -> bytes:
+def ownerships_renewed(node: str, renewed: OwnershipsRenewed) -> bytes:
     """Write the answer to an owner's heartbeat: everything it owns."""
     inside = "".join(_owned(node, owned) for owned in renewed.owned)
     return f"<renew xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</renew>".encode()

@@ -17,7 +17,7 @@ from frontends.xmpp.pubsub.partition_options import (
     PARTITION,
     OwnershipRequest,
     granted,
-    kept,
+    ownerships_renewed,
     wanted,
 )
 from frontends.xmpp.xml.forms import Field
@@ -91,7 +91,7 @@ def test_what_owners_are_told() -> None:
         assert message.get("to") == _WORKER
         assert message[0][0].tag == f"{{{ns.STANZAQ}}}{tag}"
         assert message[0][0].attrib == about | more
-    renewed = ET.fromstring(kept("j'", OwnershipsRenewed((_OWNED,))))
+    renewed = ET.fromstring(ownerships_renewed("j'", OwnershipsRenewed((_OWNED,))))
     assert (renewed.tag, renewed.get("node")) == (f"{{{ns.STANZAQ}}}renew", "j'")
     assert [each.attrib for each in renewed] == [about | expires]
 
