@@ -18,11 +18,13 @@ class Authority:
             " -keyout ca.key -out ca.crt"
         )
 
-    def sign(self, name: str, *domains: str) -> tuple[Path, Path]:
-        """Create a certificate for a server at 127.0.0.1 or of domains, or a client; return it and its key."""
+    def sign(self, name: str, *domains: str, client: bool = False) -> tuple[Path, Path]:
+        """Create a certificate for a server at 127.0.0.1 or of domains, or a client; return it and its key.
+
+        A certificate of domains is for servers only, as public authorities issue it, unless it is for a `client` too.
+        """
         names = [f"DNS:{domain}" for domain in domains] or ["IP:127.0.0.1"]
-        # Public authorities certify domains as servers only.
-        usage = "extendedKeyUsage=serverAuth\n" if domains else ""
+        usage = "extendedKeyUsage=serverAuth\n" if domains and not client else ""
         (self._directory / f"{name}.ext").write_text(f"subjectAltName={','.join(names)}\n{usage}")
         self._openssl(
             "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"

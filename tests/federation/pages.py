@@ -1,15 +1,16 @@
 """The blocks of the pages about XMPP servers, as tests run them. Must not know any server."""
 
 import re
+import textwrap
 from pathlib import Path
 
 _DOCS = Path(__file__).parents[2] / "docs"
 
 
-def block(page: str, language: str, number: int = 0) -> str:
-    """Give a block of a page in this language."""
+def block(page: str, language: str) -> str:
+    """Give the first block of a page in this language."""
     found: list[str] = re.findall(rf"```{language}\n(.*?)```", (_DOCS / page).read_text(), re.DOTALL)
-    return found[number]
+    return textwrap.dedent(found[0])
 
 
 def commands(page: str, program: str) -> list[list[str]]:

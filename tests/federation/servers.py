@@ -21,6 +21,7 @@ class PageServer(Protocol):
 
     page: str
     site: str
+    directory: Path
     c2s_port: int
     s2s_port: int
     component_port: int
@@ -28,8 +29,17 @@ class PageServer(Protocol):
     def add_accounts(self) -> None:
         """Register the accounts of the page."""
 
-    def __enter__(self) -> Self:
+    def start(self) -> Self:
         """Start it."""
+
+    def stop(self) -> None:
+        """Stop it in order."""
+
+    def kill(self) -> None:
+        """Kill it."""
+
+    def __enter__(self) -> Self:
+        """Start it, and end it with the block."""
 
     def __exit__(self, *_: object) -> None:
         """End it."""
@@ -40,9 +50,13 @@ class PageEjabberd(Ejabberd):
 
     page = "ejabberd.md"
 
-    def __init__(self, directory: Path, site: str, authority: Authority, dns_port: int = 0) -> None:
-        """Choose the domain of its accounts, who certifies it, and where it asks for names (0: nowhere)."""
+    def __init__(self, directory: Path, site: str, authority: Authority, dns_port: int = 0, *, more: str = "") -> None:
+        """Choose the domain of its accounts, who certifies it, and where it asks for names (0: nowhere).
+
+        `more` is added to the page's configuration.
+        """
         super().__init__(directory)
+        self._more = more
         directory.mkdir(parents=True)
         self.site, self.s2s_port, self._commands_port = site, free_port(), free_port()
         certificate, key = authority.sign(site, site, f"queue.{site}")
@@ -57,7 +71,7 @@ class PageEjabberd(Ejabberd):
         of_commands = f"{{port: {self._commands_port}, ip: 127.0.0.1, module: ejabberd_http"
         commands = f"{of_commands}, request_handlers: {{/api: mod_http_api}}}}"
         allowed = "api_permissions: {test: {from: [mod_http_api], who: all, what: '*'}}"
-        return pages.replaced(
+        return self._more + pages.replaced(
             pages.block("ejabberd.md", "yaml"),
             ("example.org", self.site),
             ("/etc/ejabberd/certs/*.pem", f"{self.directory}/site.pem"),
