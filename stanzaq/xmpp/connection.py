@@ -5,7 +5,6 @@ beyond its addresses.
 """
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import secrets
@@ -17,7 +16,6 @@ from xml.sax.saxutils import quoteattr
 
 from slixmpp import ClientXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
-from slixmpp.xmlstream.xmlstream import NotConnectedError
 
 from stanzaq.account import Account
 from stanzaq.backoff import Backoff
@@ -147,10 +145,10 @@ class Connection:
     def _flush(self) -> None:
         text = "".join(self._unsent)
         self._unsent.clear()
-        # The stream may have ended, or broken without having been told.
-        with contextlib.suppress(NotConnectedError):
-            if self._stream is not None:
-                self._stream.send_raw(text)
+        transport = None if self._stream is None else self._stream.transport
+        # The stream may have ended, or broken without having been told: with TLS a write to it raises AttributeError.
+        if self._stream is not None and transport is not None and not transport.is_closing():
+            self._stream.send_raw(text)
 
     async def close(self) -> None:
         """Disconnect gracefully."""
