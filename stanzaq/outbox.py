@@ -86,9 +86,14 @@ class Outbox:
             self._db = None
 
     async def _run(self, what: str, work: Callable[[], T]) -> T:
+        fault: Exception
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as error:
-            remedy = _REMEDIES.get(error.sqlite_errorname, "check the file and its disk")
-            msg = f"the outbox {self._path} cannot be {what} ({error}): {remedy}"
-            raise StanzaqError(msg) from error
+            # Errors of Python's module itself have no name.
+            name = getattr(error, "sqlite_errorname", "")
+            fault, remedy = error, _REMEDIES.get(name, "check the file and its disk")
+        except msgspec.MsgspecError as error:
+            fault, remedy = error, _REMEDIES["SQLITE_CORRUPT"]
+        msg = f"the outbox {self._path} cannot be {what} ({fault}): {remedy}"
+        raise StanzaqError(msg) from fault

@@ -30,6 +30,24 @@ _LEAVE_SECONDS: Final = 5.0
 """How long a publisher that is closed goes on sending items of an earlier run."""
 
 
+def made(  # noqa: PLR0913  (what a publisher may ask for)
+    node: str,
+    payload: Any,  # noqa: ANN401
+    *,
+    id: str | None,  # noqa: A002
+    key: str,
+    delay: Duration,
+    priority: int | None,
+    ttl: Duration | None,
+    headers: Mapping[str, str] | None,
+) -> Outgoing:
+    """Make an item from the arguments of `publish`; raises TypeError and ValueError."""
+    hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
+    told = {**traceparent.current(), **(headers or {})}
+    item = secrets.token_hex(16) if id is None or id == "" else id
+    return Outgoing(secrets.token_hex(16), node, item, payloads.encoded(payload), told, hints)
+
+
 @dataclass(slots=True)
 class _Wait:
     """A call of `publish`: whether its item is in the outbox, and whether its caller has gone."""
@@ -125,19 +143,17 @@ class Publisher:
 
         A dict, a list, a dataclass and the like are sent as JSON, an Element as XML, a str as text, bytes unchanged. `key` is
         the group key. The item is not handed out before `delay` nor after `ttl`, which the service counts in whole seconds.
-        `priority` is 0 to 9, 4 by default. Raises StanzaqError if the service refuses, TypeError for an unsuitable payload.
+        `priority` is 0 to 9, 4 by default. Raises StanzaqError if the service refuses, TypeError for an unsuitable argument.
         """
         if self._sender is None or self._running is None:
             msg = "the publisher is not open: use it as `async with Publisher(...) as publisher`"
             raise StanzaqError(msg)
-        hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
-        item = id or secrets.token_hex(16)
+        outgoing = made(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers)
+        item = outgoing.item
         if len(self._sending) >= _MOST:
             msg = f"{_MOST} items wait for the service already: publish {item} later"
             raise StanzaqError(msg, "resource-constraint")
         running = self._running
-        told = {**traceparent.current(), **(headers or {})}
-        outgoing = Outgoing(secrets.token_hex(16), node, item, payloads.encoded(payload), told, hints)
         wait = _Wait()
         sending = asyncio.create_task(self._send(self._sender, outgoing, wait))
         self._sending.add(sending)

@@ -70,6 +70,19 @@ class Outgoing:
     since: float = 0.0
     sender: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse what no transport can send; raises TypeError."""
+        texts: list[tuple[str, object]] = [("node", self.node), ("id", self.item), ("key", self.hints.key)]
+        texts += [("headers", text) for pair in self.headers.items() for text in pair]
+        for name, text in texts:
+            if not isinstance(text, str):
+                msg = f"{name}: {text!r} is a {type(text).__name__}; give a str"
+                raise TypeError(msg)
+        priority: object = self.hints.priority
+        if not isinstance(priority, int | None):
+            msg = f"priority: {priority!r} is a {type(priority).__name__}; give an int from 0 to 9"
+            raise TypeError(msg)
+
 
 Save = Callable[[Outgoing], Awaitable[None]]
 

@@ -6,7 +6,6 @@ missing, and the clock is set ahead where the service would wait. Must not know 
 
 import asyncio
 import atexit
-import secrets
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +27,12 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Line, Value
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer
-from stanzaq import payloads, traceparent
+from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
 from stanzaq.hooks import Run
 from stanzaq.job import Job
+from stanzaq.publisher import made
 from stanzaq.testing.core import OWNER, CoreTransport, asked, content, publish
-from stanzaq.transport import Hints
 from stanzaq.worker import Worker
 
 _DATABASES: Final = 64
@@ -112,9 +111,8 @@ class TestBroker:
         headers: Mapping[str, str] | None = None,
     ) -> str:
         """Publish an item as `stanzaq.Publisher.publish` does, and return its id. Raises StanzaqError and TypeError."""
-        hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
-        told = {**traceparent.current(), **(headers or {})}
-        return await publish(self._core, node, id or secrets.token_hex(16), payloads.encoded(payload), told, hints)
+        outgoing = made(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers)
+        return await publish(self._core, outgoing)
 
     async def drain(self, *, timeout: Duration = "30s", raises: bool = False) -> None:  # noqa: ASYNC109
         """Run jobs until nothing waits, is delayed or in flight in the nodes of the worker's tasks.

@@ -19,7 +19,7 @@ from frontends.xmpp.errors import WIRE, wire
 from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock, Receiver
+from stanzaq.transport import Content, Delivery, Lock, Outgoing, Receiver
 
 OWNER: Final = Jid("owner@localhost/test")
 """The owner of all nodes, who publishes."""
@@ -38,12 +38,11 @@ async def asked(core: Core, what: str, command: Command) -> Result:
     return result
 
 
-async def publish(  # noqa: PLR0913, PLR0917  (what a publisher may ask for)
-    core: Core, node: str, item: str, content: Content, headers: Mapping[str, str], asks: Hints
-) -> str:
+async def publish(core: Core, outgoing: Outgoing) -> str:
     """Publish an item and return its id. Durations are whole seconds, as on every wire. Raises StanzaqError."""
+    node, content, asks = outgoing.node, outgoing.content, outgoing.hints
     what = f"publish to {node}"
-    traced, others = traceparent.split(headers)
+    traced, others = traceparent.split(outgoing.headers)
     lives = None if asks.ttl is None else max(1, round(asks.ttl)) * 1_000
     try:
         told = {**named(others.items()), **trace.headers(traced.get("traceparent"), traced.get("tracestate"))}
@@ -51,7 +50,7 @@ async def publish(  # noqa: PLR0913, PLR0917  (what a publisher may ask for)
         hints = broker_hints.Hints.judged(round(asks.delay) * 1_000, asks.priority, lives)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
-    command = Publish(node, OWNER, item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)
+    command = Publish(node, OWNER, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)
     published = await asked(core, what, command)
     assert isinstance(published, Published)
     return published.item_id

@@ -221,6 +221,29 @@ async def test_broken(content: bytes | None, told: str, path: Path, service: Ser
     assert service.sent == []
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"id": 7}, {"id": 0}, {"key": 7}, {"headers": {"a": 7}}, {"headers": {7: "a"}}, {"priority": "9"}]
+)
+async def test_arguments(wrong: dict[str, Any], path: Path, service: Service) -> None:
+    """What no transport can send is refused, and not kept: an item that cannot be read would block the whole file."""
+    async with made(path) as publisher:
+        with pytest.raises(TypeError, match=f"{next(iter(wrong))}.* is a (int|str); give an? "):
+            await publisher.publish("jobs", {}, **wrong)
+    assert await left(path) == [] and service.sent == []
+
+
+async def test_unreadable(path: Path, service: Service) -> None:
+    """An item that cannot be read is told as a damaged file."""
+    async with made(path):
+        pass
+    with sqlite3.connect(path) as db:
+        db.execute("INSERT INTO items VALUES ('a', X'00')")
+    db.close()
+    with pytest.raises(StanzaqError, match=r"cannot be opened .*: it is damaged: move it away"):
+        async with made(path):
+            pass
+
+
 async def test_used_by_another(path: Path, service: Service) -> None:
     """Two publishers cannot use one file; and one of a newer version is left alone."""
     async with made(path):
