@@ -79,6 +79,15 @@ def test_json_names_them() -> None:
     assert decoded(type(content)((json.text or "").encode(), content.type), Any) == {"a": "\uffff\ufffe ü\0"}
 
 
+@pytest.mark.parametrize("text", ["<a t=' xmlns='/>", "<a t='x'><b xmlns='urn:x'/></a>", "<a xmlns='urn:x'/>"])
+def test_namespaces(text: str) -> None:
+    """An element keeps its namespace in a stanza, also if an attribute has a text like a declaration."""
+    payload = ET.fromstring(text)
+    stanza = ET.fromstring(publish("node", "one", encoded(payload), {}, Hints()))
+    (item,) = stanza.iter("{http://jabber.org/protocol/pubsub}item")
+    assert item[0].tag == payload.tag
+
+
 def test_comments() -> None:
     """Elements with comments, which end a stream, are refused."""
     element = ET.Element("{urn:x}a")
