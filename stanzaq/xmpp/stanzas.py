@@ -34,7 +34,7 @@ DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 
 UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot contain: a server ends the stream that has one."""
-_BARE_ROOT: Final = re.compile(r"<[^\s/>]+(?![^>]*\sxmlns=)(?=[\s/>])")
+_BARE_ROOT: Final = re.compile(r"""<[^\s/>]+(?!(?:[^>"']|"[^"]*"|'[^']*')*\sxmlns=)(?=[\s/>])""")
 """A root element that declares no default namespace."""
 
 _REASON_BYTES: Final = 1_024
