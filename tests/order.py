@@ -69,8 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: tests also wait."""
-    return (os.cpu_count() or 1) + 1
+    """Return two workers more than there are cores: tests wait about as long as they work."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
