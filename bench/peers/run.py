@@ -24,7 +24,7 @@ from rich.table import Table
 
 from frontends.tools import dev
 from frontends.tools.bench.report import machine
-from frontends.tools.servers.process import free_port
+from frontends.tools.servers.process import free_ports
 from frontends.tools.servers.redis import RedisServer
 
 HERE: Final = Path(__file__).parent
@@ -52,7 +52,7 @@ def main() -> int:
     """Measure all and print a table; with `--json` one object."""
     with ExitStack() as stack:
         status = stack.enter_context(Console(stderr=True).status("starting servers"))
-        service = dev.start(stack, None, http_port=free_port(), amqp_port=free_port())
+        service = dev.start(stack, None, free_ports(3))
         other = stack.enter_context(RedisServer(port=0, options={"appendonly": "yes"}))
         peers = [*_ours(service), *_others(other.url)]
         for _ in range(REPEATS):
