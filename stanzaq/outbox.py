@@ -1,8 +1,11 @@
 """Items that a publisher has still to send, in a SQLite file: they survive its restarts. Must not know how they are sent."""
 
 import asyncio
+import ctypes
+import os
 import secrets
 import sqlite3
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +62,7 @@ class Outbox:
         self._thread.shutdown(wait=False)
 
     def _open(self) -> list[Outgoing]:
+        _outboxes.add(self)
         self._db = sqlite3.connect(self._path, timeout=1.0, isolation_level=None, check_same_thread=False)
         # On disk with each statement, and nobody else's meanwhile.
         for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
@@ -85,6 +89,11 @@ class Outbox:
             self._db.close()
             self._db = None
 
+    def leave_open(self) -> None:
+        """Never close the file in this process, a fork of the one that uses it: closing would delete items of its log."""
+        if self._db is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+
     async def _run(self, what: str, work: Callable[[], T]) -> T:
         fault: Exception
         try:
@@ -97,3 +106,14 @@ class Outbox:
             fault, remedy = error, _REMEDIES["SQLITE_CORRUPT"]
         msg = f"the outbox {self._path} cannot be {what} ({fault}): {remedy}"
         raise StanzaqError(msg) from fault
+
+
+_outboxes: weakref.WeakSet[Outbox] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for each in _outboxes:
+        each.leave_open()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -6,8 +6,11 @@ It runs the other one in its own thread. Must not know what it sends.
 import asyncio
 import os
 import threading
+import weakref
 from collections.abc import Coroutine, Iterable, Mapping
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotInTime
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,7 +22,7 @@ T = TypeVar("T")
 
 
 class Publisher:
-    """Sends items from any thread. The first publish connects; `close`, or the end of a `with`, disconnects."""
+    """Sends items from any thread. The first publish in each process connects; `close`, or the end of a `with`, disconnects."""
 
     def __init__(  # noqa: PLR0913  (what users may say)
         self,
@@ -33,10 +36,17 @@ class Publisher:
     ) -> None:
         """Check the arguments as a worker does; raises ValueError. Does not connect yet."""
         given: dict[str, Any] = {"service": service, "password": password, "address": address, "tls": tls}
-        self._publisher = publisher.Publisher(url, **given, outbox=outbox)
+        self._make = partial(publisher.Publisher, url, **given, outbox=outbox)
+        self._begin()
+        _publishers.add(self)
+
+    def _begin(self) -> None:
+        """Have no connection yet: when made, and in a forked process, where the parent's thread does not run."""
+        self._publisher = self._make()
         self._opening = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._calls: set[Future[Any]] = set()
 
     def publish(  # noqa: PLR0913  (what a publisher may ask for)
         self,
@@ -68,8 +78,12 @@ class Publisher:
         with self._opening:
             if self._loop is None or self._thread is None:
                 return
-            asyncio.run_coroutine_threadsafe(self._publisher.__aexit__(None, None, None), self._loop).result()
-            self._stop(self._loop, self._thread)
+            try:
+                asyncio.run_coroutine_threadsafe(self._publisher.__aexit__(None, None, None), self._loop).result()
+                # Without the loop they would never be answered.
+                wait(tuple(self._calls))
+            finally:
+                self._stop(self._loop, self._thread)
 
     def __enter__(self) -> Self:
         """Return this publisher."""
@@ -82,17 +96,16 @@ class Publisher:
         self.close()
 
     def _opened(self) -> asyncio.AbstractEventLoop:
-        with self._opening:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="stanzaq-publisher", daemon=True)
-                self._thread.start()
-                try:
-                    asyncio.run_coroutine_threadsafe(self._publisher.__aenter__(), self._loop).result()
-                except BaseException:
-                    self._stop(self._loop, self._thread)
-                    raise
-            return self._loop
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="stanzaq-publisher", daemon=True)
+            self._thread.start()
+            try:
+                asyncio.run_coroutine_threadsafe(self._publisher.__aenter__(), self._loop).result()
+            except BaseException:
+                self._stop(self._loop, self._thread)
+                raise
+        return self._loop
 
     def _stop(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         loop.call_soon_threadsafe(loop.stop)
@@ -101,14 +114,28 @@ class Publisher:
         self._loop = self._thread = None
 
     def _wait(self, sending: Coroutine[Any, Any, T], timeout: Duration | None) -> T:
-        try:
-            loop = self._opened()
-        except BaseException:
-            sending.close()
-            raise
-        future = asyncio.run_coroutine_threadsafe(sending, loop)
+        with self._opening:
+            try:
+                loop = self._opened()
+            except BaseException:
+                sending.close()
+                raise
+            future = asyncio.run_coroutine_threadsafe(sending, loop)
+            self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
         try:
             return future.result(None if timeout is None else seconds(timeout))
         except NotInTime:
             future.cancel()
             raise
+
+
+_publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for each in _publishers:
+        each._begin()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_after_fork)

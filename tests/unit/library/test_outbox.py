@@ -3,7 +3,10 @@
 import asyncio
 import logging
 import sqlite3
+import subprocess
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -256,6 +259,52 @@ async def test_used_by_another(path: Path, service: Service) -> None:
     with pytest.raises(StanzaqError, match="is of a newer version"):
         async with made(path):
             pass
+
+
+FORKED = """
+import asyncio, os, sys
+from pathlib import Path
+from stanzaq import sync, transports
+
+class Service:
+    async def run(self): await asyncio.Event().wait()
+    async def publish(self, outgoing): pass
+    async def publish_once(self, outgoing, save): pass
+    async def close(self): pass
+
+transports.sender = lambda account: Service()
+kept = sync.Publisher("xmpp://p@example.org", password="x", outbox="outbox.db")
+kept.publish("jobs", 1)
+plain = sync.Publisher("xmpp://p@example.org", password="x")
+plain.publish("jobs", 1)
+child = os.fork()
+if not child:
+    plain.publish("jobs", 1, timeout="20s")
+    plain.close()
+    sys.exit()
+assert os.waitpid(child, 0)[1] == 0
+assert Path("outbox.db-wal").exists()
+kept.close()
+plain.close()
+"""
+
+
+def test_forked(tmp_path: Path) -> None:
+    """A forked process has a connection of its own, and its end does not remove what SQLite keeps for its parent's outbox."""
+    done = subprocess.run([sys.executable, "-c", FORKED], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_closed_meanwhile(service: Service) -> None:
+    """A call that waits in another thread ends when the blocking publisher is closed."""
+    publisher = sync.Publisher("xmpp://p@example.org", password="x")
+    with ThreadPoolExecutor(1) as thread:
+        waits = thread.submit(publisher.publish_many, "jobs", range(100))
+        while not service.sent:
+            time.sleep(0.001)
+        publisher.close()
+        with pytest.raises(StanzaqError, match=r"the publisher was closed|is not open"):
+            waits.result(timeout=20)
 
 
 class Stream:
