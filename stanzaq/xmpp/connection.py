@@ -30,6 +30,9 @@ _ANSWER_SECONDS: Final = 15.0
 
 _LEAVE_SECONDS: Final = 2.0
 
+_SURE_BYTES: Final = 10_000
+"""Every XMPP server takes stanzas of this size (RFC 6120 §13.12)."""
+
 
 class Listener(Protocol):
     """The events that a connection reports."""
@@ -54,6 +57,7 @@ class Connection:
         self._numbers = itertools.count(1)
         self._run = secrets.token_hex(4)
         self._asked: dict[str, asyncio.Future[Element]] = {}
+        self._sizes: dict[str, int] = {}
         self._stream: ClientXMPP | None = None
         self._unsent: list[str] = []
         self._up = asyncio.Event()
@@ -106,7 +110,7 @@ class Connection:
         """Send a request once and return its answer; None when that is lost."""
         await self._up.wait()
         answer: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
-        self._asked[name] = answer
+        self._asked[name], self._sizes[name] = answer, len(payload.encode())
         try:
             self.send(f"<iq type='{kind}' id='{name}' to={quoteattr(self._account.service)}>{payload}</iq>")
             async with asyncio.timeout(_ANSWER_SECONDS):
@@ -115,6 +119,7 @@ class Connection:
             return None
         finally:
             self._asked.pop(name, None)
+            self._sizes.pop(name, None)
 
     async def _service_is_away(self, told: Refusal) -> bool:
         """Return whether the server answered for a service that is not connected, by forbidding to look for it elsewhere.
@@ -180,10 +185,23 @@ class Connection:
             self._stream = None
             if work is not None:
                 work.cancel()
+            if stream.is_violated:
+                self._refuse_largest()
             for answer in self._asked.values():
                 if not answer.done():
                     answer.set_exception(_StreamLostError())
             await stream.drop()
+
+    def _refuse_largest(self) -> None:
+        """Refuse the request at which the server ended the stream: it would end each further one."""
+        name = max(self._sizes, key=self._sizes.__getitem__, default="")
+        size, answer = self._sizes.get(name, 0), self._asked.get(name)
+        if size > _SURE_BYTES and answer is not None and not answer.done():
+            msg = (
+                f"the XMPP server takes no stanza of {size} bytes: make the payload smaller, or raise the server's"
+                " limit (max_stanza_size in ejabberd)"
+            )
+            answer.set_exception(StanzaqError(msg, "not-acceptable"))
 
     def _hear(self, stanza: Element) -> bool:
         """Handle a stanza from the service; False for any other."""
@@ -214,6 +232,8 @@ class _Stream:
         self._up = asyncio.Event()
         self._fault = ""
         self._final = False
+        self.is_violated = False
+        """The server ended the stream with `policy-violation`, as servers do when a stanza is too large."""
         self.xmpp = ClientXMPP(account.jid, account.password(), plugin_config=mechanisms)
         self.xmpp.enable_direct_tls = self.xmpp.enable_starttls = not plain
         self.xmpp.enable_plaintext = plain
@@ -222,6 +242,7 @@ class _Stream:
         self.xmpp.add_event_handler(
             "disconnected", lambda reason: self._end(str(reason or "the server ended the stream"))
         )
+        self.xmpp.add_event_handler("stream_error", self._broken)
         self.xmpp.add_event_handler("connection_failed", lambda reason: self._note(str(reason)))
         self.xmpp.add_event_handler("ssl_invalid_chain", self._untrusted)
         self.xmpp.add_event_handler("failed_auth", self._denied)
@@ -268,6 +289,9 @@ class _Stream:
     def _end(self, reason: str) -> None:
         if not self._ended.done():
             self._ended.set_result(reason)
+
+    def _broken(self, error: StanzaBase) -> None:
+        self.is_violated = error["condition"] == "policy-violation"
 
     def _note(self, reason: str) -> None:
         self._fault = f"the server cannot be reached ({reason})"

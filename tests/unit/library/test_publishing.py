@@ -1,6 +1,7 @@
 """Publishing without a server: what ends while it waits, and what no server would take."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -10,6 +11,7 @@ from stanzaq import Publisher, StanzaqError
 from stanzaq.account import Account
 from stanzaq.payloads import decoded, encoded
 from stanzaq.transport import Hints
+from stanzaq.xmpp import connection
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender
 from stanzaq.xmpp.stanzas import publish
@@ -68,6 +70,53 @@ async def test_unsayable(publisher: Publisher, hints: dict[str, Any]) -> None:
             await publisher.publish("node", {}, **hints)
         with pytest.raises(StanzaqError, match="which XML cannot contain"):
             await Connection(Account.read("xmpp://a@b", None, "x", None, "required")).ask("say", "get", "\ud800")
+
+
+class TooBig:
+    """Simulates streams of a server that ends each one at a stanza over 10,000 bytes, and does not answer others."""
+
+    def __init__(self, account: Account, _hear: object) -> None:
+        """Open it."""
+        self.xmpp = self.transport = self
+        self.boundjid, self.is_violated = SimpleNamespace(full=account.jid), False
+        self._gone = asyncio.Event()
+
+    def is_closing(self) -> bool:
+        """Return whether it ends."""
+        return self._gone.is_set()
+
+    def send_raw(self, text: str) -> None:
+        """Receive stanzas."""
+        if len(text) > 10_000:
+            self.is_violated = True
+            self._gone.set()
+
+    async def opened(self) -> str:
+        """Connect."""
+        return ""
+
+    async def ended(self) -> str:
+        """Wait for the end."""
+        await self._gone.wait()
+        return "End of stream"
+
+    async def disconnect(self, **_: float) -> None:
+        """Leave."""
+        self._gone.set()
+
+    async def drop(self) -> None:
+        """End."""
+
+
+async def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that the XMPP server does not take is refused, and does not end each further stream with all that waits."""
+    monkeypatch.setattr(connection, "_Stream", TooBig)
+    async with Publisher("xmpp://publisher@example.org", password="x") as publisher, asyncio.timeout(20):
+        small = asyncio.create_task(publisher.publish("node", "small"))
+        with pytest.raises(StanzaqError, match=r"takes no stanza of \d+ bytes: make the payload smaller") as refused:
+            await publisher.publish("node", "x" * 20_000)
+        assert refused.value.condition == "not-acceptable" and not small.done()
+        small.cancel()
 
 
 def test_json_names_them() -> None:
