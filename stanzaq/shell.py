@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from stanzaq.durations import seconds
+from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.payloads import JSON, XML
 from stanzaq.publisher import Publisher
@@ -86,9 +86,9 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
     told = "read the payload from standard input, as text or bytes"
     payload.add_argument("stdin", nargs="?", choices=[_STDIN], metavar=_STDIN, help=told)
     publish.add_argument("--key", default="", help="the group key")
-    publish.add_argument("--delay", default="0s", help="hand it out after this time, e.g. 10m")
+    publish.add_argument("--delay", type=_time, default="0s", help="hand it out after this time, e.g. 10m; or seconds")
     publish.add_argument("--priority", type=int, help="0 to 9; default: 4")
-    publish.add_argument("--ttl", help="hand it out no later than this, e.g. 1h")
+    publish.add_argument("--ttl", type=_time, help="hand it out no later than this, e.g. 1h; or seconds")
     publish.add_argument("--count", type=int, default=1, help="publish this many items, each with the same payload")
     publish.add_argument("--url", default=os.environ.get(URL), help=f"the account; default: {URL}")
     publish.add_argument("--service", help="the queue's domain, over XMPP; default: queue. and the account's domain")
@@ -97,6 +97,11 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
         "--tls", choices=["required", "disabled"], default="required", help="disabled: on loopback only"
     )
     publish.set_defaults(run=_publish)
+
+
+def _time(text: str) -> Duration:
+    """Read seconds, or leave a text with a unit for the publisher to read."""
+    return float(text) if text.isdecimal() else text
 
 
 def _work(asked: argparse.Namespace) -> None:

@@ -42,7 +42,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_published(sent: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     """JSON goes out as it was written, as often as is asked, with its hints; the ids are printed."""
-    asked = ["--json", '{"a": 1}', "--key", "k", "--delay", "10m", "--priority", "7", "--ttl", "1h", "--count", "2"]
+    asked = ["--json", '{"a": 1}', "--key", "k", "--delay", "600", "--priority", "7", "--ttl", "1h", "--count", "2"]
     shell.main(["publish", "orders", *asked])
     hints = {"key": "k", "delay": 600.0, "priority": 7, "ttl": "1h"}
     assert sent == [("orders", Content(b'{"a": 1}', JSON), hints)] * 2
