@@ -29,6 +29,7 @@ def _rows(tmp_path: Path, what: str, *options: str, first: str = "") -> dict[str
         timeout=250,
     )
     assert done.returncode in {0, 1}, done.stderr
+    assert done.stdout, done.stderr
     report = json.loads(done.stdout)
     assert report["machine"]["cores"] == os.cpu_count()
     rows = {row["name"]: row for row in report["rows"]}

@@ -295,7 +295,8 @@ class Runner:
             except redis.exceptions.ResponseError as error:
                 if "Function not found" not in str(error):
                     raise
-                self.client.function_load(whole.text)
+                # Of a cluster some masters may have it.
+                self.client.function_load(whole.text, replace=True)
                 return self.client.fcall(whole.function(found.name), len(names), *names, *values)
         made = script(FOLDER, found.name)
         if self.plain:
