@@ -8,7 +8,6 @@ last job. Every measurement is repeated, in turns, and the best counts.
 import json
 import os
 import select
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import BinaryIO, Final
+from typing import Final
 
 import redis
 from rich.console import Console
@@ -24,7 +23,7 @@ from rich.table import Table
 
 from frontends.tools import dev
 from frontends.tools.bench.report import machine
-from frontends.tools.servers.process import free_ports
+from frontends.tools.servers.process import Process, free_ports
 from frontends.tools.servers.redis import RedisServer
 
 HERE: Final = Path(__file__).parent
@@ -89,9 +88,9 @@ def _measure(peer: Peer) -> None:
         told = os.open(pipe, os.O_RDWR)
         environment = {**os.environ, **peer.environment, "PEERS_REDIS": peer.redis_url, "PEERS_PIPE": str(pipe)}
         try:
-            with log.open("wb") as said, _running([*peer.command, "work"], environment, said):
-                _published(peer, WARM_UP, told, environment, said)
-                seconds, redis_seconds = _published(peer, JOBS, told, environment, said)
+            with _running([*peer.command, "work"], environment, log):
+                _published(peer, WARM_UP, told, environment, log)
+                seconds, redis_seconds = _published(peer, JOBS, told, environment, log)
         except TimeoutError:
             sys.exit(f"{peer.name} did nothing for {PATIENCE_SECONDS:.0f} s; it said:\n{log.read_text()[-3_000:]}")
         finally:
@@ -100,17 +99,15 @@ def _measure(peer: Peer) -> None:
         peer.jobs_per_second, peer.redis_us = JOBS / seconds, redis_seconds / JOBS * 1e6
 
 
-def _published(peer: Peer, count: int, told: int, environment: dict[str, str], said: BinaryIO) -> tuple[float, float]:
+def _published(peer: Peer, count: int, told: int, environment: dict[str, str], log: Path) -> tuple[float, float]:
     """Publish so many jobs; returns the seconds until all were done, and those of Redis's processor time. Raises TimeoutError."""
-    with _running([*peer.command, "publish", str(count)], environment, said) as publisher:
+    with _running([*peer.command, "publish", str(count)], environment, log):
         assert _read(told, 1) == b"b"
         began, busy = perf_counter(), _busy(peer.redis_url)
         done = 0
         while done < count:
             done += len(_read(told, 65_536))
-        ended = perf_counter() - began, _busy(peer.redis_url) - busy
-        assert publisher.wait(PATIENCE_SECONDS) == 0, f"{peer.name}: the publisher failed"
-    return ended
+        return perf_counter() - began, _busy(peer.redis_url) - busy
 
 
 def _read(told: int, most: int) -> bytes:
@@ -126,18 +123,13 @@ def _busy(url: str) -> float:
 
 
 @contextmanager
-def _running(command: list[str], environment: dict[str, str], said: BinaryIO) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program and end it."""
-    program = subprocess.Popen(command, cwd=HERE, env=environment, stdout=said, stderr=said)
+def _running(command: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
+    """Run a program and end it; it also ends with this one."""
+    program = Process(command, directory=HERE, log=log, environment=environment)
     try:
-        yield program
+        yield
     finally:
-        program.terminate()
-        try:
-            program.wait(20)
-        except subprocess.TimeoutExpired:
-            program.kill()
-            program.wait()
+        program.stop()
 
 
 def _show(peers: list[Peer], *, as_json: bool) -> None:

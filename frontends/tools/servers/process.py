@@ -46,7 +46,7 @@ class Process:
         self._log = log
         with log.open("ab") as output:
             # In a session of its own, so that Ctrl-C reaches only this program, which then ends its servers in order.
-            self._child = subprocess.Popen(  # noqa: S603  (In a session of its own, so that Ctrl-C reaches only this program, which then ends its servers in order.)
+            self._child = subprocess.Popen(  # noqa: S603  (a command of ours)
                 [setpriv, "--pdeathsig", "KILL", "--", *command],
                 cwd=directory,
                 env=environment,
