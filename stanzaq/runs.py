@@ -55,10 +55,11 @@ class Runs:
     def deliver(self, delivery: Delivery) -> None:
         """Start the run of an item; a lock that is delivered again starts none."""
         lock = delivery.lock
-        task = self._tasks.get(lock.node)
+        node = lock.node if lock.node in self._tasks else delivery.collection
+        task = self._tasks.get(node)
         if lock in self._runs or task is None:
             return
-        run = self._runs[lock] = _Run(self._transport, self._room, task, delivery, self._chains[lock.node], self._state)
+        run = self._runs[lock] = _Run(self._transport, self._room, task, delivery, self._chains[node], self._state)
         self._of_item[lock.node, lock.item].add(run)
         run.task.add_done_callback(lambda _: self._forget(lock))
         if self._leaving:
@@ -89,8 +90,8 @@ class Runs:
             run.lose()
 
     def locks(self, node: str) -> set[Lock]:
-        """Return the locks of the runs on a node."""
-        return {lock for lock in self._runs if lock.node == node}
+        """Return the locks of the runs of a node's task; those of a collection are on the nodes below it."""
+        return {lock for lock, run in self._runs.items() if run.node == node}
 
     async def finish(self, grace: float) -> None:
         """Receive no more; return items not started yet at once, and those of jobs that do not end within `grace` seconds."""
@@ -127,6 +128,7 @@ class _Run:
     def __init__(  # noqa: PLR0913, PLR0917  (what a run is)
         self, transport: Transport, room: asyncio.Semaphore, task: Task, delivery: Delivery, chain: Run, state: object
     ) -> None:
+        self.node = task.node
         self._transport = transport
         self._room = room
         self._task = task

@@ -30,7 +30,7 @@ class Lock:
 class Delivery:
     """An item delivered to this worker, under a lock that ends at `deadline` by the service's clock.
 
-    `max_attempts` 0 is no limit.
+    `max_attempts` 0 is no limit. `collection` is the collection that it came through; empty if there is none.
     """
 
     lock: Lock
@@ -41,6 +41,7 @@ class Delivery:
     headers: Mapping[str, str]
     key: str
     published: datetime
+    collection: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -151,12 +152,12 @@ class HttpTransport:
     def _deliver(self, subscription: _Subscription, message: Mapping[str, Any]) -> None:
         """Report a message to the worker, once under each lock."""
         assert self._receiver is not None
-        delivery = messages.delivery(message)
+        delivery = replace(messages.delivery(message), collection=subscription.node)
         lock = delivery.lock
         if not subscription.is_new(lock):
             return
-        for earlier in self._receiver.locks(lock.node):
-            if (earlier.item, earlier.partition) == (lock.item, lock.partition):
+        for earlier in self._receiver.locks(subscription.node):
+            if (earlier.node, earlier.item, earlier.partition) == (lock.node, lock.item, lock.partition):
                 # Its lock has ended, or this one would not exist.
                 self._lose(earlier)
         self._addresses[lock] = Addresses.of(message)
@@ -168,9 +169,9 @@ class HttpTransport:
         del self._subscriptions[subscription.node]
         if not self._paused.is_set():
             log.warning("the subscription to %s has ended: subscribing again", subscription.node)
-            for lock in list(self._addresses):
-                if lock.node == subscription.node:
-                    self._lose(lock)
+            assert self._receiver is not None
+            for lock in self._receiver.locks(subscription.node):
+                self._lose(lock)
 
     def _lose(self, lock: Lock) -> None:
         assert self._receiver is not None

@@ -167,7 +167,8 @@ def delivery(message: Element) -> Delivery | None:
     headers = {each.get("name", ""): each.text or "" for each in told} if told is not None else {}
     of, attempt = int(lock.get("of", "1")), int(lock.get("attempt", "1"))
     published = _moment(lock.get("published", ""))
-    return Delivery(_lock(lock), attempt, of, deadline, _content(item), headers, lock.get("key", ""), published)
+    key, collection = lock.get("key", ""), headers.get("Collection", "")
+    return Delivery(_lock(lock), attempt, of, deadline, _content(item), headers, key, published, collection)
 
 
 def ended(message: Element) -> list[Lock]:

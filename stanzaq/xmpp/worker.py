@@ -92,7 +92,10 @@ class XmppTransport:
         return None if answer is None else stanzas.deadline(answer)
 
     async def lock_seconds(self, node: str) -> float:
-        """Return the lock time of a node, which is read with each subscription."""
+        """Return the lock time of a node, which is read with each subscription; below a collection with the first item."""
+        if node not in self._lock_seconds:
+            found = await self._connection.ask(f"find {node}", "get", stanzas.describe(node))
+            self._lock_seconds[node] = float(stanzas.field(found, "stanzaq#lock_seconds"))
         return self._lock_seconds[node]
 
     async def pause(self) -> None:
@@ -137,9 +140,11 @@ class XmppTransport:
         assert self._receiver is not None
         # Only locks known before the request: one delivered meanwhile may be missing in the answer.
         known = self._receiver.locks(node)
-        listed = stanzas.held(await self._connection.ask(f"list the locks at {node}", "get", stanzas.locks(node)))
-        for lock in known - listed:
-            self._receiver.lost(lock)
+        for each in {lock.node for lock in known}:
+            listed = stanzas.held(await self._connection.ask(f"list the locks at {each}", "get", stanzas.locks(each)))
+            for lock in known - listed:
+                if lock.node == each:
+                    self._receiver.lost(lock)
 
     async def _make(self, node: str) -> None:
         """Create a node, unless somebody else has just created it; raises StanzaqError."""

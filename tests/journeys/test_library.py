@@ -232,6 +232,28 @@ async def test_a_long_job_is_run_once(user: Account, join: Join) -> None:
     assert seen.all == [1, "done"]
 
 
+async def test_a_collection(user: Account, join: Join) -> None:
+    """H5: a task of a collection works the items of all queues below it."""
+    seen, owner = Seen(), await join()
+    above = f"above-{secrets.token_hex(4)}"
+    options = {"pubsub#node_type": "collection", "pubsub#access_model": "open"}
+    assert (await owner.create(above, options)).error == ""
+    below = sorted([await owner.queue({"pubsub#collection": above}) for _ in range(2)])
+    worker = Worker(grace=5, **user)
+
+    @worker.task(above)
+    async def _job(job: Job[Any]) -> None:
+        await job.renew()
+        seen.add(job.node)
+
+    async with serving(worker), Publisher(**user) as publisher:
+        for node in below:
+            await publisher.publish(node, {})
+        assert sorted(await seen.until(2)) == below
+        for node in below:
+            await eventually_empty(owner, node)
+
+
 async def test_failures(user: Account, join: Join) -> None:
     """A failed job is tried again until its attempts are used up; Reject and an unfit payload are dead-lettered at once."""
     seen, owner, reader = Seen(), await join(), await join()
