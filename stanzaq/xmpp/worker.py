@@ -94,8 +94,7 @@ class XmppTransport:
     async def lock_seconds(self, node: str) -> float:
         """Return the lock time of a node, which is read with each subscription; below a collection with the first item."""
         if node not in self._lock_seconds:
-            found = await self._connection.ask(f"find {node}", "get", stanzas.describe(node))
-            self._lock_seconds[node] = float(stanzas.field(found, "stanzaq#lock_seconds"))
+            await self._read_lock_seconds(node)
         return self._lock_seconds[node]
 
     async def pause(self) -> None:
@@ -115,9 +114,8 @@ class XmppTransport:
 
     async def _find(self, node: str) -> None:
         """Read a node's lock time before its first lock, or create the node if it is missing. Raises StanzaqError."""
-        ask, what = stanzas.describe(node), f"find {node}"
         try:
-            found = await self._connection.ask(what, "get", ask)
+            await self._read_lock_seconds(node)
         except StanzaqError as error:
             if error.condition != _NO_NODE:
                 raise
@@ -125,7 +123,10 @@ class XmppTransport:
                 msg = f"{error}: create the node, or give create=True"
                 raise StanzaqError(msg, error.condition) from None
             await self._make(node)
-            found = await self._connection.ask(what, "get", ask)
+            await self._read_lock_seconds(node)
+
+    async def _read_lock_seconds(self, node: str) -> None:
+        found = await self._connection.ask(f"find {node}", "get", stanzas.describe(node))
         self._lock_seconds[node] = float(stanzas.field(found, "stanzaq#lock_seconds"))
 
     async def _subscribe(self, node: str, credit: int) -> None:
