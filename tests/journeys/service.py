@@ -6,14 +6,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import Process, Server, free_port
-from frontends.tools.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.redis_latency import FRONTEND
 
 DOMAIN: Final = "journeys.localhost"
@@ -108,6 +109,25 @@ class Service:
             for path in ("/livez", "/readyz")
             if (status := frontend.get(path)) != 200 or not frontend.alive
         ]
+
+    def revive(self) -> None:
+        """Start again the frontends that have ended."""
+        for frontend in self.frontends:
+            if not frontend.alive:
+                frontend.start()
+
+
+@contextmanager
+def durable(**settings: str) -> Iterator[Service]:
+    """Run servers of one module's own: a Redis that writes each change to disk at once, ejabberd, and two frontends."""
+    with ExitStack() as stack:
+        options = {"appendonly": "yes", "appendfsync": "always"}
+        redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
+        server = stack.enter_context(Ejabberd())
+        pair = [
+            stack.enter_context(Frontend(redis.url, server.component_port, server.secret, **settings)) for _ in range(2)
+        ]
+        yield Service(server, redis, tuple(pair))
 
 
 async def eventually(holds: Callable[[], bool], what: str) -> None:

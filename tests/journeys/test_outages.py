@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from frontends.tools.servers.ejabberd import Ejabberd
-from frontends.tools.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.redis import RedisServer
 from stanzaq import Job, Publisher, Retry, Worker
 from tests.journeys.client import PUBSUB, STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, eventually
+from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, durable, eventually
 
 REDIS_TIMEOUT = 2.0
 """Long enough that a busy machine adds less than this again. A frontend without a heartbeat for 3 s is dead."""
@@ -42,19 +41,13 @@ def starter() -> Iterator[ThreadPoolExecutor]:
 @pytest.fixture(scope="module")
 def service(starter: ThreadPoolExecutor) -> Iterator[Service]:
     """Provide a service of this module's own, with a Redis that writes every change to disk at once."""
-    with contextlib.ExitStack() as stack:
-        options = {"appendonly": "yes", "appendfsync": "always"}
-        redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
-        server = stack.enter_context(Ejabberd())
-        settings = {
-            "REDIS_TIMEOUT": str(REDIS_TIMEOUT),
-            "WATCHDOG_SECONDS": str(WATCHDOG_SECONDS),
-            "DRAIN_SECONDS": str(DRAIN_SECONDS),
-        }
-        pair = [
-            stack.enter_context(Frontend(redis.url, server.component_port, server.secret, **settings)) for _ in range(2)
-        ]
-        yield Service(server, redis, tuple(pair))
+    settings = {
+        "REDIS_TIMEOUT": str(REDIS_TIMEOUT),
+        "WATCHDOG_SECONDS": str(WATCHDOG_SECONDS),
+        "DRAIN_SECONDS": str(DRAIN_SECONDS),
+    }
+    with durable(**settings) as service:
+        yield service
 
 
 @pytest.fixture(autouse=True)
@@ -62,9 +55,7 @@ async def whole(service: Service) -> AsyncIterator[None]:
     """Begin and end each test with a complete service."""
     await eventually(lambda: not service.faults(), "the service is not whole")
     yield
-    for frontend in service.frontends:
-        if not frontend.alive:
-            frontend.start()
+    service.revive()
     await eventually(lambda: not service.faults(), "the service did not become whole again")
 
 

@@ -1,7 +1,6 @@
 """Quality of service through a whole service (urn:xmpp:qos): three levels, two frontends, deaths between two steps."""
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
@@ -10,10 +9,9 @@ from xml.sax.saxutils import quoteattr
 import pytest
 
 from frontends.tools.servers.ejabberd import Ejabberd
-from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import CLIENT, PUBSUB, Answer, Client, Delivery
 from tests.journeys.conftest import Join
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, eventually
+from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service, durable, eventually
 
 QOS = "urn:xmpp:qos"
 JOB = "<job xmlns='urn:x'/>"
@@ -22,24 +20,15 @@ JOB = "<job xmlns='urn:x'/>"
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     """Provide a service of this module's own, whose messages outlive its Redis."""
-    with contextlib.ExitStack() as stack:
-        options = {"appendonly": "yes", "appendfsync": "always"}
-        redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
-        server = stack.enter_context(Ejabberd())
-        settings = {"EVENT_LOG": f"watch@{server.accounts}"}
-        pair = [
-            stack.enter_context(Frontend(redis.url, server.component_port, server.secret, **settings)) for _ in range(2)
-        ]
-        yield Service(server, redis, tuple(pair))
+    with durable(EVENT_LOG=f"watch@{Ejabberd.accounts}") as service:
+        yield service
 
 
 @pytest.fixture(autouse=True)
 async def whole(service: Service) -> AsyncIterator[None]:
     """End each test with a complete service."""
     yield
-    for frontend in service.frontends:
-        if not frontend.alive:
-            frontend.start()
+    service.revive()
     await eventually(lambda: not service.faults(), "the service did not become whole again")
 
 

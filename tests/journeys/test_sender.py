@@ -10,13 +10,11 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from frontends.tools.servers.ejabberd import Ejabberd
-from frontends.tools.servers.redis import RedisServer, redis_binary
 from frontends.xep_qos import MemoryOutbox, Outbox, Outstanding, Refused, Step
 from tests.journeys.client import Client
 from tests.journeys.conftest import Join
 from tests.journeys.sender import Sender
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service
+from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service, durable
 
 Enter = Callable[..., Awaitable[Sender]]
 
@@ -26,21 +24,15 @@ _AGAIN_SECONDS = 3.0
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     """Give a service of this module's own, whose frontends may be killed."""
-    with contextlib.ExitStack() as stack:
-        options = {"appendonly": "yes", "appendfsync": "always"}
-        redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
-        server = stack.enter_context(Ejabberd())
-        pair = [stack.enter_context(Frontend(redis.url, server.component_port, server.secret)) for _ in range(2)]
-        yield Service(server, redis, tuple(pair))
+    with durable() as service:
+        yield service
 
 
 @pytest.fixture(autouse=True)
 def whole(service: Service) -> Iterator[None]:
     """Start again what a test has killed."""
     yield
-    for frontend in service.frontends:
-        if not frontend.alive:
-            frontend.start()
+    service.revive()
 
 
 @pytest.fixture
