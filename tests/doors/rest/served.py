@@ -15,6 +15,10 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 PATIENCE_SECONDS = 30.0
 """How long a client waits for an answer: httpx's own five seconds are too short on a busy machine."""
 
+_KEEP_ALL = httpx.Limits(max_keepalive_connections=None, keepalive_expiry=None)
+"""A pool that closes idle connections may close one that another thread has begun to use, whose request then never gets an
+answer (httpcore 1.0.9). A pool that keeps all of them has nothing to close."""
+
 
 class RestFrontend(DoorFrontend):
     """One `stanzaq serve rest`."""
@@ -40,6 +44,7 @@ def client(frontend: RestFrontend, jid: str = ALICE, **headers: str) -> Iterator
         headers={"Authorization": basic_words(jid), **headers},
         verify=NO_TLS,
         timeout=PATIENCE_SECONDS,
+        limits=_KEEP_ALL,
     ) as opened:
         yield opened
 
