@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Browse, Command, Locks, Publish, Renew, RenewOwnership, Retract, Unlock
+from broker.model.commands import Browse, Command, Locks, Publish, RenewOwnership, Retract, Unlock
 from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import disco, software, stanzas
@@ -15,10 +15,10 @@ from frontends.xmpp.errors import Unserved
 from frontends.xmpp.messages import publishing
 from frontends.xmpp.pubsub import (
     attributes,
+    item_requests,
     log_options,
     owner_requests,
     paging,
-    payloads,
     subscription_lists,
     subscriptions,
 )
@@ -29,9 +29,6 @@ _ITEM: Final = f"{{{ns.PUBSUB}}}item"
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
 _DEFAULT: Final = f"{{{ns.PUBSUB}}}default"
 _PUBLISH_OPTIONS: Final = f"{{{ns.PUBSUB}}}publish-options"
-
-REQUEST_CHARACTERS: Final = 256
-"""The longest IQ id that identifies a request for replay (Q27); libraries use shorter ones, and each is stored for a while."""
 
 BROWSE_DEFAULT: Final = 50
 BROWSE_MOST: Final = 500
@@ -94,24 +91,8 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
         publish, options = pubsub[0], _options(pubsub[1])
     else:
         publish = only(iq, pubsub, "set")
-    node = attributes.node(publish)
-    item = _one_item(publish)
-    name = None if item.get("id") is None else attributes.item_id(item)
-    hint = publish.find(attributes.HINT)
-    if hint is None and len(item.attrib) == (name is not None):
-        # Fast path for an item with no attribute but its id.
-        return Publish(node, iq.sender, name, *payloads.taken(item), options=options)
-    envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
-    return Publish(
-        node,
-        iq.sender,
-        name,
-        envelope,
-        body_bytes,
-        partition=attributes.partition(item, hint),
-        key=attributes.group_key(item, hint),
-        options=options,
-        hints=attributes.hints(item, hint),
+    return item_requests.publish(
+        iq, attributes.node(publish), _one_item(publish), publish.find(attributes.HINT), options
     )
 
 
@@ -124,45 +105,15 @@ def _options(wanted: Element) -> Mapping[str, tuple[str, ...]] | None:
 
 def _retract(iq: Iq, pubsub: Element) -> Retract:
     retract = only(iq, pubsub, iq.kind)
-    node = attributes.node(retract)
-    item = _one_item(retract)
-    return Retract(
-        node,
-        iq.sender,
-        attributes.item_id(item),
-        attributes.token(item),
-        _request(iq),
-        attributes.partition(item, retract.find(attributes.HINT)),
-    )
+    node, item = attributes.node(retract), _one_item(retract)
+    return item_requests.retract(iq, node, item, retract.find(attributes.HINT))
 
 
 def _unlock(iq: Iq, pubsub: Element) -> Unlock:
     unlock = only(iq, pubsub, iq.kind)
-    node = attributes.node(unlock)
-    item = _one_item(unlock)
+    node, item = attributes.node(unlock), _one_item(unlock)
     hint = unlock.find(attributes.HINT)
-    if hint is None:
-        hint = item.find(attributes.HINT)
-    if hint is None:
-        return Unlock(
-            node,
-            iq.sender,
-            attributes.item_id(item),
-            attributes.token(item),
-            request=_request(iq),
-            partition=attributes.partition(item),
-        )
-    return Unlock(
-        node,
-        iq.sender,
-        attributes.item_id(item),
-        attributes.token(item),
-        attributes.delay_ms(hint),
-        attributes.reason(hint),
-        attributes.dead_letter(hint),
-        _request(iq),
-        attributes.partition(item, hint),
-    )
+    return item_requests.unlock(iq, node, item, item.find(attributes.HINT) if hint is None else hint)
 
 
 def _browse(iq: Iq, pubsub: Element) -> Browse:
@@ -204,9 +155,7 @@ def _renew(iq: Iq, renew: Element) -> Question:
     if not len(renew):
         # Without an item it is an owner's heartbeat (EX16).
         return Question(iq, RenewOwnership(node, iq.sender))
-    item = _one_item(renew)
-    partition = attributes.partition(item, renew.find(attributes.HINT))
-    return Question(iq, Renew(node, iq.sender, attributes.item_id(item), attributes.token(item), partition))
+    return Question(iq, item_requests.renew(iq, node, _one_item(renew), renew.find(attributes.HINT)))
 
 
 def _locks(iq: Iq, locks: Element) -> Question:
@@ -228,10 +177,6 @@ def _one_item(action: Element) -> Element:
     if found is None:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the request names no item")
     return found
-
-
-def _request(iq: Iq) -> str:
-    return iq.id if len(iq.id) <= REQUEST_CHARACTERS else ""
 
 
 _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
