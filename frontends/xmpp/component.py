@@ -1,6 +1,6 @@
 """The component: passes stanzas to the core, and results and deliveries to the stream. Must not know Redis or slixmpp.
 
-Its only state is which requests wait for an answer.
+Its only state is which requests wait for an answer, and the notifications of batches that wait for the last row.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from frontends.xmpp.adhoc import commands
 from frontends.xmpp.adhoc.move_batches import MoveBatches
 from frontends.xmpp.messages import deliveries, notifications, presence, publishing, qos
 from frontends.xmpp.messages.misuse_log import EventLog
-from frontends.xmpp.pubsub import approvals
-from frontends.xmpp.stanzas import Answer, DescribedNode, Iq, MoveBatch, Question, View
+from frontends.xmpp.pubsub import approvals, batches
+from frontends.xmpp.stanzas import Answer, Batch, DescribedNode, Iq, MoveBatch, Question, View
 from frontends.xmpp.stream import Stream
 
 _log = structlog.get_logger("stanzaq.xmpp")
@@ -67,6 +67,7 @@ class Component:
         self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
         self._core: Core
         self._link: Callable[[bool], None]
+        self._ended_locks: list[tuple[Retract | Unlock, Retracted | Unlocked]] = []
         self._waiting = 0
         self._waiting_of: dict[Jid, int] = {}
         self._draining = False
@@ -86,6 +87,7 @@ class Component:
 
     def deliver(self, delivery: Delivery) -> None:
         """Send an item to the subscriber that holds it."""
+        self._write_ended()
         try:
             self._stream.write(deliveries.written(self._domain, delivery))
         except CorruptRecord as fault:
@@ -95,6 +97,7 @@ class Component:
 
     def notify(self, notice: Notice) -> None:
         """Send a subscriber a notice that it did not request."""
+        self._write_ended()
         self._stream.write(self._events.notice(notice))
 
     def congested(self) -> bool:
@@ -161,7 +164,7 @@ class Component:
     def _read(self, iq: Iq) -> None:
         # QoS is below all other protocols (S1), and also works at a node's address.
         if iq.element.find(qos.ANY) is not None:
-            asked: Question | Answer = qos.read(iq, self._domain)
+            asked: Question | Answer | Batch = qos.read(iq, self._domain)
         elif iq.service == self._domain:
             asked = requests.read(iq, self._adhoc_context)
         else:
@@ -169,12 +172,15 @@ class Component:
         if isinstance(asked, Answer):
             self._stream.write(replies.result(iq, asked.content))
             return
-        if requests.is_get_for_set(asked):
+        if isinstance(asked, Question) and requests.is_get_for_set(asked):
             self.gets_for_sets += 1
             if self._strict_iq_type:
                 raise MalformedRequest(Problem.BAD_REQUEST, "a change must be a set")
         if self._draining:
             raise MalformedRequest(Problem.UNAVAILABLE, _STOPPING)
+        if isinstance(asked, Batch):
+            self._submit_batch(asked)
+            return
         rate = asked.rate if isinstance(asked, MoveBatch) else None
         self._submit(iq.sender, asked.command, partial(self._answer, asked), rate)
 
@@ -183,10 +189,8 @@ class Component:
         try:
             match outcome:
                 # The holder is notified before the sender gets the result: one stream and one write keep this order (QX17).
-                case Retracted() if isinstance(question.command, Retract):
-                    self._stream.write(self._events.retracted(question.command, outcome))
-                case Unlocked() if isinstance(question.command, Unlock):
-                    self._stream.write(self._events.unlocked(question.command, outcome))
+                case Retracted() | Unlocked() if isinstance(question.command, Retract | Unlock):
+                    self._stream.write(self._events.ended((question.command, outcome)))
                 case Described(record) if question.view is View.INFO:
                     counts = DescribedNode(iq, Stats(record.name, iq.sender), record=record)
                     self._submit(iq.sender, counts.command, partial(self._answer, counts))
@@ -197,6 +201,42 @@ class Component:
                 self._report(iq, outcome.problem, outcome.detail)
         except Exception as failure:  # noqa: BLE001  (reported to the sender, and logged if it is our fault)
             self._fail(iq, failure)
+
+    def _submit_batch(self, batch: Batch) -> None:
+        """Submit all commands of a batch in this turn of the event loop, in which the core gathers them into script calls."""
+        outcomes = batches.Outcomes(batch)
+        for number in batches.order(batch):
+            command, reply = batch.rows[number][1], partial(self._answer_row, outcomes, number)
+            if isinstance(command, Refused):
+                reply(command)
+                continue
+            try:
+                self._submit(batch.iq.sender, command, reply)
+            except MalformedRequest as fault:
+                reply(Refused(fault.problem, fault.detail))
+            except Exception as failure:  # noqa: BLE001  (the other rows go on)
+                _log.error("a request failed", exc_info=failure, **refusal_log.of_stanza(batch.iq.element))
+                reply(Refused(Problem.UNAVAILABLE))
+
+    def _answer_row(self, outcomes: batches.Outcomes, number: int, outcome: Result) -> None:
+        iq, command = outcomes.batch.iq, outcomes.batch.rows[number][1]
+        if isinstance(outcome, Refused):
+            given = None if isinstance(command, Refused) else command
+            refusal_log.log(iq.element, outcome.problem, outcome.detail, given)
+        elif isinstance(outcome, Retracted | Unlocked) and isinstance(command, Retract | Unlock):
+            self._ended_locks.append((command, outcome))
+        if outcomes.add(number, outcome):
+            try:
+                self._write_ended()
+                self._stream.write(replies.result(iq, outcomes.written()))
+            except Exception as failure:  # noqa: BLE001  (likewise)
+                self._fail(iq, failure)
+
+    def _write_ended(self) -> None:
+        """Write the notifications of batches before anything that may come after the end of those locks."""
+        if self._ended_locks:
+            ended, self._ended_locks = self._ended_locks, []
+            self._stream.write(self._events.ended(*ended))
 
     def _report(self, iq: Iq, problem: Problem, detail: str) -> None:
         """Report a misuse of QoS to the service's observer (S21)."""

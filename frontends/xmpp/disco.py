@@ -9,7 +9,7 @@ from broker.model.options import NodeConfig
 from broker.model.results import Counted, Listing
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, offered
-from frontends.xmpp.pubsub import attributes, paging
+from frontends.xmpp.pubsub import attributes, batches, paging
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect
 from frontends.xmpp.xml import forms
 from frontends.xmpp.xml.text import escaped, moment
@@ -22,6 +22,7 @@ _FEATURES: Final = (
     ns.QOS,
     ns.STANZAQ,
     ns.STREAMS,
+    ns.BATCH,
     ns.RSM,
     ns.SHIM,
     ns.COMMANDS,
@@ -72,8 +73,12 @@ NODES_MOST: Final = 500
 _META_DATA: Final = ("title", "description", "type", "access_model", "publish_model", "max_items")
 
 _ADDRESS_FEATURES: Final = (ns.DISCO_INFO, ns.QOS)
+_BATCH_BOUNDS: Final = (
+    forms.Field("stanzaq#batch_max", (str(batches.MOST),), "text-single"),
+    forms.Field("stanzaq#batch_bytes", (str(batches.BYTES),), "text-single"),
+)
 _COLLECTION_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.PUBSUB)
-_NODE_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QUEUEING, ns.STANZAQ, ns.STREAMS, ns.PUBSUB)
+_NODE_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QUEUEING, ns.STANZAQ, ns.STREAMS, ns.BATCH, ns.PUBSUB)
 
 
 def read_info(iq: Iq, query: Element) -> Question | Answer:
@@ -124,6 +129,7 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
             *(forms.Field(name, (value,), "text-single") for name, value in _told(record).items() if value),
             forms.Field("pubsub#owner", owners, "jid-multi"),
             forms.Field("pubsub#num_subscribers", (str(counted.subscribers),), "text-single"),
+            *(() if record.config.collects else _BATCH_BOUNDS),
             # A worker renews its locks in time whatever its own clock says.
             forms.Field("stanzaq#lock_seconds", (str(record.config.lock_seconds),), "text-single"),
             forms.Field("stanzaq#waiting", (str(counted.waiting),), "text-single"),

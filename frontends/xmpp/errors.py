@@ -112,10 +112,11 @@ def wire(fault: MalformedRequest) -> Wire:
     return fault.wire if isinstance(fault, Unserved | BadCommand) else WIRE[fault.problem]
 
 
-def written(error: Wire, detail: str) -> str:
-    """Write `<error/>`, with a text for people."""
+def written(error: Wire, detail: str, *, nested: bool = False) -> str:
+    """Write `<error/>`, with a text for people; `nested`: not as a child of its stanza, where it needs a namespace."""
     text = f"<text xmlns='{ns.STANZAS}' xml:lang='en'>{escaped(detail)}</text>" if detail else ""
     feature = f" feature='{error.feature}'" if error.feature else ""
     pubsub = f"<{error.pubsub} xmlns='{ns.PUBSUB_ERRORS}'{feature}/>" if error.pubsub else ""
     command = f"<{error.command} xmlns='{ns.COMMANDS}'/>" if error.command else ""
-    return f"<error type='{error.kind}'><{error.condition} xmlns='{ns.STANZAS}'/>{text}{pubsub}{command}</error>"
+    space = f" xmlns='{ns.CLIENT}'" if nested else ""
+    return f"<error{space} type='{error.kind}'><{error.condition} xmlns='{ns.STANZAS}'/>{text}{pubsub}{command}</error>"

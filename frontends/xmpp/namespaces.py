@@ -59,5 +59,8 @@ ADMIN_RELEASE: Final = f"{STANZAQ}#release"
 ADMIN_REDRIVE: Final = f"{STANZAQ}#redrive"
 ADMIN_MOVE: Final = f"{STANZAQ}#move"
 ADMIN_DISCONNECT: Final = f"{STANZAQ}#disconnect"
+BATCH: Final = f"{STANZAQ}#batch"
+"""A feature, not a namespace: nodes take several items in one request."""
+
 STREAMS: Final = f"{STANZAQ}#streams"
 """A feature, not a namespace: nodes can be read as logs (EX18)."""

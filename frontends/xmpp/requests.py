@@ -15,6 +15,7 @@ from frontends.xmpp.errors import Unserved
 from frontends.xmpp.messages import publishing
 from frontends.xmpp.pubsub import (
     attributes,
+    batches,
     item_requests,
     log_options,
     owner_requests,
@@ -22,7 +23,7 @@ from frontends.xmpp.pubsub import (
     subscription_lists,
     subscriptions,
 )
-from frontends.xmpp.stanzas import Answer, Iq, Question, expect, only
+from frontends.xmpp.stanzas import Answer, Batch, Iq, Question, expect, only
 from frontends.xmpp.xml import forms
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
@@ -34,7 +35,7 @@ BROWSE_DEFAULT: Final = 50
 BROWSE_MOST: Final = 500
 
 
-def read(iq: Iq, context: commands.AdhocContext = commands.NOBODY) -> Question | Answer:
+def read(iq: Iq, context: commands.AdhocContext = commands.NOBODY) -> Question | Answer | Batch:
     """Translate an IQ; raises MalformedRequest."""
     if iq.kind not in {"get", "set"}:
         raise MalformedRequest(Problem.BAD_REQUEST, "an IQ is a get or a set")
@@ -191,7 +192,9 @@ _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
     f"{{{ns.PUBSUB}}}subscriptions": subscription_lists.subscriptions,
     f"{{{ns.PUBSUB}}}affiliations": subscription_lists.affiliations,
 }
-_PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
+_PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer | Batch]]] = {
+    f"{{{ns.STANZAQ}}}publish": batches.publish,
+    f"{{{ns.STANZAQ}}}settle": batches.settle,
     f"{{{ns.STANZAQ}}}renew": _renew,
     f"{{{ns.STANZAQ}}}locks": _locks,
     f"{{{ns.STANZAQ}}}commit": log_options.commit,

@@ -9,6 +9,7 @@ from broker.model.commands import Command, MoveItems
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Refused
 from frontends.xmpp import namespaces as ns
 
 _ERROR_NAMES: Final = (f"{{{ns.COMPONENT}}}error", f"{{{ns.CLIENT}}}error")
@@ -64,6 +65,15 @@ class DescribedNode(Question):
     """A request for a node's counts when its record is known."""
 
     record: NodeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A request about several items of a node, one in each row; a row that is malformed in itself is refused already."""
+
+    iq: Iq
+    node: str
+    rows: tuple[tuple[Element, Command | Refused], ...]
 
 
 @dataclass(frozen=True, slots=True)

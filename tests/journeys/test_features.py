@@ -312,6 +312,18 @@ async def _retract_told(owner: Client, other: Client) -> None:
     assert (await other.next(Ended)).item == "i1"
 
 
+async def _batches(owner: Client, other: Client) -> None:
+    node = await owner.queue()
+    await other.subscribe(node, 2)
+    items = "".join(f"<item id='{name}'>{JOB}</item>" for name in ("i1", "i2"))
+    answer = await owner.ask(f"<publish xmlns='{STANZAQ}' node='{node}'>{items}</publish>")
+    assert [item.get("id") for item in answer.find(f"{{{STANZAQ}}}publish")] == ["i1", "i2"]
+    held = [await other.next(Delivery) for _ in range(2)]
+    rows = "".join(f"<ack id='{each.item}' token='{each.token}'/>" for each in held)
+    answer = await other.ask(f"<settle xmlns='{STANZAQ}' node='{node}'>{rows}</settle>")
+    assert answer.error == "" and len(answer.element) == 0 and await owner.browse(node) == []
+
+
 EXERCISES: Final[dict[str, Exercise]] = {
     DISCO_INFO: _info,
     DISCO_ITEMS: _items,
@@ -319,6 +331,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "urn:xmpp:qos": _qos,
     STANZAQ: _stanzaq,
     f"{STANZAQ}#streams": _streams,
+    f"{STANZAQ}#batch": _batches,
     SHIM: _headers,
     COMMANDS: _commands,
     "urn:xmpp:ping": _ping,

@@ -235,7 +235,8 @@ def _moved(play: Play) -> None:
 
 
 PREPARED: Final[dict[str, Callable[[Play], None]]] = {
-    **dict.fromkeys(("r1", "u1", "u2", "n1", "l1"), Play.held),
+    **dict.fromkeys(("r1", "u1", "u2", "n1", "l1", "bs1"), Play.held),
+    "bp1": lambda play: play.node(),
     "sq:a:42:1795232955075-0:jobs@8e71964d/0": _acknowledged,
     "sq:s:43:1795232955075-1:jobs@8e71964d/0": _assured,
     "o1": lambda play: play.node(stanzaq__partitions="4"),

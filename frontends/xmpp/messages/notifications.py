@@ -36,17 +36,24 @@ class Events:
         self._configured: tuple[NodeRecord | None, str] = None, ""
         self._unlock_ns = ns.QUEUEING_TYPO if legacy_unlock_ns else ns.QUEUEING
 
-    def retracted(self, command: Retract, outcome: Retracted) -> bytes:
-        """Write the notification to the holder, the only subscriber to be notified (Q20); empty if nobody held the item."""
-        if outcome.holder is None:
-            return b""
-        inside = f"<retract id='{escaped(command.item_id)}'/>"
-        return self._items(outcome.holder, command.node, inside, deliveries.through(outcome.collection, outcome.subid))
+    def ended(self, *ended: tuple[Retract | Unlock, Retracted | Unlocked]) -> bytes:
+        """Write that locks were ended on request, one notification for each holder's subscription (Q20, Q29).
 
-    def unlocked(self, command: Unlock, outcome: Unlocked) -> bytes:
-        """Write the notification to the holder whose lock was ended (Q29)."""
-        inside = self._unlock(command.item_id, command.token)
-        return self._items(outcome.holder, command.node, inside, deliveries.through(outcome.collection, outcome.subid))
+        Only the holder is notified; empty if nobody held the items.
+        """
+        whose: dict[tuple[Jid, str, str, str], list[str]] = {}
+        for command, outcome in ended:
+            if outcome.holder is None:
+                continue
+            inside = whose.setdefault((outcome.holder, command.node, outcome.collection, outcome.subid), [])
+            if isinstance(command, Retract):
+                inside.append(f"<retract id='{escaped(command.item_id)}'/>")
+            else:
+                inside.append(self._unlock(command.item_id, command.token))
+        return b"".join(
+            self._items(holder, node, "".join(inside), deliveries.through(collection, subid))
+            for (holder, node, collection, subid), inside in whose.items()
+        )
 
     def notice(self, notice: Notice) -> bytes:  # noqa: PLR0911  (a table of cases)
         """Write a notice that a subscriber did not request (Q35, P24, P25)."""

@@ -22,8 +22,10 @@ from broker.model.commands import (
     PrepareMessage,
     Presence,
     Publish,
+    Renew,
     Retract,
     Stats,
+    Unlock,
 )
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, Envelope, NodeEvent
@@ -32,7 +34,18 @@ from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import Problem
 from broker.model.qos import Stage
-from broker.model.results import Counted, Described, Done, MovedItems, Published, Refused, Result, Retracted, Unlocked
+from broker.model.results import (
+    Counted,
+    Described,
+    Done,
+    MovedItems,
+    Published,
+    Refused,
+    Renewed,
+    Result,
+    Retracted,
+    Unlocked,
+)
 from frontends.xmpp import component as module
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
@@ -467,6 +480,94 @@ async def test_drain_does_not_wait_for_ever(door: Door) -> None:
         door.component._stream.connection_lost(None)
         await drained
     assert "closing with requests unanswered" in [entry["event"] for entry in logs]
+
+
+# Batches (urn:stanzaq:0#batch).
+
+
+def _settle(rows: str) -> str:
+    return _iq(f"<settle xmlns='{ns.STANZAQ}' node='jobs'>{rows}</settle>")
+
+
+def _ended(message: ET.Element) -> list[tuple[str, str | None]]:
+    return [(end.tag.rpartition("}")[2], end.get("id")) for end in message[0][0]]
+
+
+async def test_the_holders_hear_before_the_batch_s_result(door: Door) -> None:
+    """QX17: one notification for each holder's subscription, then the one result, in one write, when all is known."""
+    rows = "<ack id='a' token='1'/><release id='b' token='2'/><ack id='c' token='3'/><renew id='d' token='4'/>"
+    door.feed(_settle(f"{rows}<ack id='e'/><release id='f' token='6'/>"))
+    assert [type(command) for command in door.core.commands] == [Renew, Retract, Retract, Unlock, Unlock]
+    other = Jid("w@example.org")
+    outcomes = (Renewed(4, 0), Retracted(_WORKER), Retracted(other), Unlocked(_WORKER))
+    for outcome in outcomes:
+        door.core.answer(outcome)
+    assert await door.heard() == []
+    with capture_logs() as logs:
+        door.core.answer(Refused(Problem.FORBIDDEN))
+    assert [entry["item"] for entry in logs] == ["f"]
+    await asyncio.sleep(0)
+    assert len(door.wire.writes) == 1
+    mine, theirs, reply = await door.heard()
+    assert (mine.get("to"), _ended(mine)) == (_WORKER, [("retract", "a"), ("unlock", "b")])
+    assert (theirs.get("to"), _ended(theirs)) == (other, [("retract", "c")])
+    assert (reply.get("id"), reply.get("type")) == ("r1", "result")
+    assert [(row.get("id"), row[0][0].tag.rpartition("}")[2]) for row in reply[0]] == [
+        ("e", "bad-request"),
+        ("f", "forbidden"),
+    ]
+
+
+async def test_a_delivery_never_overtakes_a_notification(door: Door) -> None:
+    """While a batch waits for other partitions, a lock that follows an ended one is sent after the end of that one."""
+    door.feed(_settle("<release id='j1' token='1' partition='0'/><release id='b' token='2' partition='1'/>"))
+    door.core.answer(Unlocked(_WORKER))
+    door.component.deliver(replace(_DELIVERY, token=2))
+    end, delivery = await door.heard()
+    assert _ended(end) == [("unlock", "j1")] and delivery.find(f"{{{ns.STANZAQ}}}lock") is not None
+    door.core.answer(Unlocked(_WORKER))
+    end, reply = await door.heard()
+    assert (_ended(end), reply.get("type"), len(reply)) == ([("unlock", "b")], "result", 0)
+
+
+async def test_each_row_of_a_batch_waits(narrow: None, door: Door) -> None:
+    """Limits of waiting requests count each row; rows above them are refused, and every row ends its waiting."""
+    door.feed(_settle("".join(f"<ack id='{n}' token='1'/>" for n in range(5))))
+    assert len(door.core.commands) == 3
+    for _ in range(3):
+        door.core.answer(Retracted(None))
+    (reply,) = await door.heard()
+    assert [(row.get("id"), row[0][0].tag) for row in reply[0]] == [
+        (name, f"{{{ns.STANZAS}}}resource-constraint") for name in "34"
+    ]
+    assert (door.component._waiting, door.component._waiting_of) == (0, {})
+
+
+async def test_a_batch_survives_a_fault_of_ours(door: Door) -> None:
+    """Rows that the core cannot take, and a batch of malformed rows alone, are answered at once."""
+    door.core.broken = True
+    with capture_logs() as logs:
+        door.feed(_settle("<ack id='a' token='1'/><ack id='b'/>"))
+    (reply,) = await door.heard()
+    assert [row[0][0].tag.rpartition("}")[2] for row in reply[0]] == ["internal-server-error", "bad-request"]
+    assert [entry["log_level"] for entry in logs].count("error") == 1
+    assert door.component._waiting == 0
+
+
+async def test_a_draining_frontend_takes_no_batch(door: Door) -> None:
+    """X11: a batch that was taken is answered whole, a later one is refused whole."""
+    door.feed(_settle("<ack id='a' token='1'/><ack id='b' token='2'/>"))
+    drained = asyncio.create_task(door.component.drain(5))
+    await asyncio.sleep(0)
+    door.feed(_settle("<ack id='c' token='3'/>").replace("r1", "later"))
+    (refused,) = await door.heard()
+    assert (refused.get("id"), _condition(refused)) == ("later", "internal-server-error")
+    for _ in range(2):
+        door.core.answer(Retracted(None))
+    await door.wire.ended.wait()
+    assert b"<iq type='result' id='r1'" in b"".join(door.wire.writes)
+    door.component._stream.connection_lost(None)
+    await drained
 
 
 # Messages and promises (urn:xmpp:qos).

@@ -157,7 +157,7 @@ def test_the_end_of_a_lock_says_which() -> None:
     unlock = message[0][0][0]
     assert (unlock.tag, unlock.get("id")) == (f"{{{ns.QUEUEING}}}unlock", "j1")
     assert unlock.get(f"{{{ns.STANZAQ}}}token") == "7"
-    asked = ET.fromstring(_events().unlocked(Unlock("jobs", _WORKER, "j1", 7), Unlocked(_WORKER)))
+    asked = ET.fromstring(_events().ended((Unlock("jobs", _WORKER, "j1", 7), Unlocked(_WORKER))))
     assert ET.tostring(asked[0]) == ET.tostring(message[0])
 
 
@@ -200,7 +200,7 @@ def test_a_configuration_is_told() -> None:
 
 def test_nobody_held_it() -> None:
     """An item that nobody held is deleted without a notification (Q20, row 10 of the decision table)."""
-    assert _events().retracted(Retract("jobs", _WORKER, "j1"), Retracted(None)) == b""
+    assert _events().ended((Retract("jobs", _WORKER, "j1"), Retracted(None))) == b""
 
 
 def test_a_corrupt_item_is_not_sent() -> None:
@@ -228,8 +228,8 @@ def test_which_of_several() -> None:
     retract, unlock = Retract("jobs", _WORKER, "a"), Unlock("jobs", _WORKER, "a")
     for message in (
         written("q.x", replace(_DELIVERY, subid="7")),
-        events.retracted(retract, Retracted(_WORKER, subid="7")),
-        events.unlocked(unlock, Unlocked(_WORKER, subid="7")),
+        events.ended((retract, Retracted(_WORKER, subid="7"))),
+        events.ended((unlock, Unlocked(_WORKER, subid="7"))),
         events.notice(LockEnded("jobs", _WORKER, "a", 5, subid="7")),
     ):
         (said,) = ET.fromstring(message).iterfind(header)
@@ -250,8 +250,8 @@ def test_the_end_of_a_lock_through_a_collection() -> None:
     """H6: a notice about a lock through a collection names that beside the leaf, whoever ended the lock."""
     events = _events()
     ends = [
-        events.retracted(Retract("jobs", _WORKER, "j1"), Retracted(_WORKER, collection="all")),
-        events.unlocked(Unlock("jobs", _WORKER, "j1"), Unlocked(_WORKER, collection="all")),
+        events.ended((Retract("jobs", _WORKER, "j1"), Retracted(_WORKER, collection="all"))),
+        events.ended((Unlock("jobs", _WORKER, "j1"), Unlocked(_WORKER, collection="all"))),
         events.notice(LockEnded("jobs", _WORKER, "j1", 7, "all")),
     ]
     for end in map(ET.fromstring, ends):

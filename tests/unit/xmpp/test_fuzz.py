@@ -22,6 +22,9 @@ _NAMES = (
         "renew",
         "locks",
         "publish",
+        "settle",
+        "ack",
+        "release",
         "publish-options",
         "retract",
         "unlock",
@@ -85,6 +88,8 @@ _SOUND = [
     f"<pubsub xmlns='{ns.PUBSUB}'><create node='n'/><configure><x xmlns='{ns.FORM}' type='submit'/></configure></pubsub>",
     f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='n'>{_OWNER}</affiliations></pubsub>",
     f"<renew xmlns='{ns.STANZAQ}' node='n'><item id='i' token='5'/></renew>",
+    f"<publish xmlns='{ns.STANZAQ}' node='n'><item id='i'><a xmlns='urn:x'/></item><item><a/></item>{_HINT}</publish>",
+    f"<settle xmlns='{ns.STANZAQ}' node='n'><ack id='i' token='5'/><renew id='j' token='6'/><release id='k'/></settle>",
     *(
         _PROMISES := [
             f"<acknowledged xmlns='{ns.QOS}'><message id='m'><body>b</body></message></acknowledged>",

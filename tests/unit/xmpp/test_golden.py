@@ -135,7 +135,7 @@ def test_06_and_10_ending_a_lock(name: str) -> None:
 def test_07_retract_notice() -> None:
     """The worker is told that its item is deleted (Q20)."""
     example = _example("07_retract_notice")
-    written = _events().retracted(Retract(_NODE, _FOO, _ITEM), Retracted(_BEE))
+    written = _events().ended((Retract(_NODE, _FOO, _ITEM), Retracted(_BEE)))
     assert _same(_message(written, example), example)
 
 
@@ -154,7 +154,7 @@ def test_11_unlock_notice(legacy: bool, change: Callable[[ET.Element], None]) ->
     """The worker is told that its lock is ended (Q29), in the namespace that is registered, or in the typo if asked (QX4)."""
     example = _example("11_unlock_notice")
     change(example)
-    written = _events(legacy_unlock_ns=legacy).unlocked(Unlock(_NODE, _FOO, _ITEM), Unlocked(_BEE))
+    written = _events(legacy_unlock_ns=legacy).ended((Unlock(_NODE, _FOO, _ITEM), Unlocked(_BEE)))
     assert _same(_message(written, example), example)
 
 

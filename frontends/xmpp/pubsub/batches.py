@@ -1,0 +1,162 @@
+"""Batches: one request with several items, each with its own outcome, and one answer.
+
+The frame is judged as a whole: no rows, too many, an unknown row or an item twice refuse all. Each row is read as a request of
+its own. Must not know the core, or how notifications are written.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.commands import Command, Renew, Retract, Unlock
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Published, Refused, Renewed, Result
+from frontends.xmpp import errors
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.pubsub import attributes, item_requests
+from frontends.xmpp.stanzas import Batch, Iq, expect
+from frontends.xmpp.xml.text import escaped, escaped_name, moment
+
+MOST: Final = 100
+"""The most rows of a batch."""
+
+BYTES: Final = 524_288
+"""The largest batch that clients should send, which XMPP servers pass; the service itself accepts what arrives."""
+
+_OURS: Final = f"{{{ns.STANZAQ}}}"
+_PUBLISH: Final = f"{_OURS}publish"
+
+ReadRow = Callable[[Iq, str, Element], Command]
+
+
+class Outcomes:
+    """The outcomes of a batch, as far as they are known."""
+
+    def __init__(self, batch: Batch) -> None:
+        """Wait for the outcome of each row."""
+        self.batch = batch
+        self._of: dict[int, Result] = {}
+
+    def add(self, number: int, outcome: Result) -> bool:
+        """Note a row's outcome; returns whether it was the last one."""
+        self._of[number] = outcome
+        return len(self._of) == len(self.batch.rows)
+
+    def written(self) -> bytes:
+        """Write the content of the result, when all outcomes are known."""
+        outcomes = [self._of[number] for number in range(len(self.batch.rows))]
+        published = self.batch.iq.element[0].tag == _PUBLISH
+        return (_published if published else _settled)(self.batch, outcomes).encode()
+
+
+def publish(iq: Iq, element: Element) -> Batch:
+    """Translate `<publish/>`; a `<hint/>` beside the items holds for all of them."""
+    hint = element.find(attributes.HINT)
+
+    def item(iq: Iq, node: str, row: Element) -> Command:
+        return item_requests.publish(iq, node, row, hint)
+
+    readers = {f"{_OURS}item": item, f"{{{ns.PUBSUB}}}item": item}
+    return _read(iq, element, readers, beside=attributes.HINT)
+
+
+def settle(iq: Iq, element: Element) -> Batch:
+    """Translate `<settle/>`."""
+    return _read(iq, element, _SETTLED)
+
+
+def order(batch: Batch) -> list[int]:
+    """Return the numbers of the rows with those of one kind together, which then share a script call."""
+    return sorted(range(len(batch.rows)), key=lambda number: type(batch.rows[number][1]).__name__)
+
+
+def _read(iq: Iq, element: Element, readers: Mapping[str, ReadRow], beside: str = "") -> Batch:
+    expect(iq, "set")
+    node = attributes.node(element)
+    rows = [each for each in element if each.tag in readers]
+    # Other protocols' elements are ignored (RFC 6120 §8.4).
+    unknown = [each.tag for each in element if each.tag.startswith(_OURS) and each.tag not in {beside, *readers}]
+    if unknown:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"a batch has no <{unknown[0].removeprefix(_OURS)[:80]}/>")
+    if not rows:
+        raise MalformedRequest(Problem.ITEM_REQUIRED, "the batch names no item")
+    if len(rows) > MOST:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"a batch has at most {MOST} items, this one {len(rows)}")
+    batch = Batch(iq, node, tuple((row, _command(partial(readers[row.tag], iq, node, row))) for row in rows))
+    _refuse_repeats(batch)
+    return batch
+
+
+def _command(read: Callable[[], Command]) -> Command | Refused:
+    try:
+        return read()
+    except MalformedRequest as fault:
+        return Refused(fault.problem, fault.detail)
+
+
+def _refuse_repeats(batch: Batch) -> None:
+    """Refuse an item that is there twice: an id names an item within its partition, which a key chooses."""
+    seen = set()
+    for _, command in batch.rows:
+        if name := getattr(command, "item_id", None):
+            item = name, getattr(command, "partition", None), getattr(command, "key", "")
+            if item in seen:
+                raise MalformedRequest(Problem.BAD_REQUEST, f"the batch has the item {name[:80]} twice")
+            seen.add(item)
+
+
+def _ack(iq: Iq, node: str, row: Element) -> Retract:
+    return item_requests.retract(iq, node, _fenced(row), None)
+
+
+def _release(iq: Iq, node: str, row: Element) -> Unlock:
+    return item_requests.unlock(iq, node, _fenced(row), row)
+
+
+def _renew(iq: Iq, node: str, row: Element) -> Renew:
+    return item_requests.renew(iq, node, _fenced(row), None)
+
+
+def _fenced(row: Element) -> Element:
+    if attributes.token(row) is None:
+        raise MalformedRequest(Problem.BAD_REQUEST, "each item needs the token of its lock")
+    return row
+
+
+_SETTLED: Final[Mapping[str, ReadRow]] = {f"{_OURS}ack": _ack, f"{_OURS}release": _release, f"{_OURS}renew": _renew}
+
+
+def _published(batch: Batch, outcomes: Sequence[Result]) -> str:
+    rows: list[str] = []
+    for (row, _), outcome in zip(batch.rows, outcomes, strict=True):
+        if isinstance(outcome, Published):
+            mark = " duplicate='true'" if outcome.duplicate else ""
+            rows.append(f"<item id='{escaped(outcome.item_id)}'{mark}/>")
+        else:
+            rows.append(f"<item{_about(row, 'id')}>{_error(outcome)}</item>")
+    return f"<publish xmlns='{ns.STANZAQ}' node='{escaped_name(batch.node)}'>{''.join(rows)}</publish>"
+
+
+def _settled(batch: Batch, outcomes: Sequence[Result]) -> str:
+    """Write what did not succeed, and the earliest new deadline."""
+    renewed = [outcome.deadline_ms for outcome in outcomes if isinstance(outcome, Renewed)]
+    rows: list[str] = []
+    for (row, _), outcome in zip(batch.rows, outcomes, strict=True):
+        if isinstance(outcome, Refused):
+            name = row.tag.removeprefix(_OURS)
+            rows.append(f"<{name}{_about(row, 'id', 'token')}>{_error(outcome)}</{name}>")
+    if not rows and not renewed:
+        return ""
+    expires = f" expires='{moment(min(renewed))}'" if renewed else ""
+    return f"<settle xmlns='{ns.STANZAQ}' node='{escaped_name(batch.node)}'{expires}>{''.join(rows)}</settle>"
+
+
+def _about(row: Element, *names: str) -> str:
+    said = ((name, row.get(name)) for name in names)
+    return "".join(f" {name}='{escaped(value)}'" for name, value in said if value is not None)
+
+
+def _error(outcome: Result) -> str:
+    assert isinstance(outcome, Refused), outcome
+    return errors.written(errors.WIRE[outcome.problem], outcome.detail, nested=True)

@@ -1,0 +1,167 @@
+"""Batches through ejabberd and two frontends: each row is done or refused as a single request would be."""
+
+import asyncio
+from xml.etree.ElementTree import Element
+
+from tests.journeys.client import (
+    EVENT,
+    PATIENCE_SECONDS,
+    RETRACTED,
+    STANZAQ,
+    STANZAS,
+    UNLOCKED,
+    Answer,
+    Client,
+    Delivery,
+    Ended,
+)
+from tests.journeys.conftest import Join
+
+JOB = "<job xmlns='urn:x'/>"
+
+
+async def _publish(client: Client, node: str, *items: str) -> Answer:
+    return await client.ask(f"<publish xmlns='{STANZAQ}' node='{node}'>{''.join(items)}</publish>")
+
+
+async def _settle(client: Client, node: str, *rows: str, request: str = "") -> Answer:
+    return await client.ask(f"<settle xmlns='{STANZAQ}' node='{node}'>{''.join(rows)}</settle>", request=request)
+
+
+def _row(name: str, held: Delivery, more: str = "") -> str:
+    return f"<{name} id='{held.item}' token='{held.token}' {more}/>"
+
+
+def _problems(answer: Answer) -> list[tuple[str, str | None, str]]:
+    """Return the rows of a result: their names, ids, and the conditions of their errors."""
+    rows: list[Element] = list(answer.element[0]) if len(answer.element) else []
+    return [
+        (
+            row.tag.partition("}")[2],
+            row.get("id"),
+            " ".join(
+                each.tag.partition("}")[2]
+                for each in row.iterfind("{jabber:client}error/*")
+                if each.tag != f"{{{STANZAS}}}text"
+            ),
+        )
+        for row in rows
+    ]
+
+
+async def test_partitions_and_keys(join: Join) -> None:
+    """A batch for several partitions keeps the order of each key (E8), and a settle finds locks in all of them (E14)."""
+    publisher, worker = await join(), await join()
+    node = await publisher.queue({"stanzaq#partitions": "4"})
+    names = [f"i{number}-k{number % 5}" for number in range(40)]
+    items = [f"<item id='{name}' key='{name[-2:]}'>{JOB}</item>" for name in names]
+    answer = await _publish(publisher, node, *items)
+    assert _problems(answer) == [("item", name, "") for name in names]
+    assert (await worker.subscribe(node, 100)).error == ""
+    held = [await worker.next(Delivery) for _ in names]
+    for key in range(5):
+        assert [each.item for each in held if each.item.endswith(f"k{key}")] == [
+            name for name in names if name.endswith(f"k{key}")
+        ]
+    rows = [_row("ack", each, _where(each) if number % 2 else "") for number, each in enumerate(held)]
+    answer = await _settle(worker, node, *rows)
+    assert (answer.error, len(answer.element)) == ("", 0)
+    assert await publisher.browse(node) == []
+    told = [ended.item for ended in worker.left(Ended)]
+    assert sorted(told) == sorted(names)
+
+
+def _where(held: Delivery) -> str:
+    lock = held.message.find(f"{{{STANZAQ}}}lock")
+    assert lock is not None
+    return f"partition='{lock.get('partition')}'"
+
+
+async def test_one_bad_among_twenty(join: Join) -> None:
+    """A bad payload, a repeat and the node's limits are told about their items; all others are stored, in order."""
+    client = await join()
+    node = await client.queue({"pubsub#max_items": "15", "pubsub#max_payload_size": "100", "stanzaq#dedupe": "ignore"})
+    assert (await client.publish(node, "i4")).error == ""
+    items = [f"<item id='i{number}'>{JOB}</item>" for number in range(20)]
+    items[2] = "<item id='i2'><a/><b/></item>"
+    items[3] = f"<item id='i3'><a>{'x' * 101}</a></item>"
+    answer = await _publish(client, node, *items)
+    assert answer.error == ""
+    problems = {2: "bad-request invalid-payload", 3: "not-acceptable payload-too-big"}
+    problems |= dict.fromkeys(range(17, 20), "conflict node-full")
+    assert _problems(answer) == [("item", f"i{number}", problems.get(number, "")) for number in range(20)]
+    repeats = [row.get("id") for row in answer.element[0] if row.get("duplicate") == "true"]
+    assert repeats == ["i4"]
+    stored = [item.get("id") for item in await client.browse(node)]
+    assert stored == ["i4", *(f"i{number}" for number in range(17) if number not in {2, 3, 4})]
+
+
+async def test_half_of_a_settle_fails(join: Join) -> None:
+    """Each row is judged alone, notifications come first (QX17), and the same request again has the same answer (Q27)."""
+    publisher, worker, other = await join(), await join(), await join()
+    node = await publisher.queue()
+    await worker.subscribe(node, 4)
+    await _publish(publisher, node, *(f"<item id='i{number}'>{JOB}</item>" for number in range(4)))
+    a, b, c, d = [await worker.next(Delivery) for _ in range(4)]
+    await other.subscribe(node)
+    await publisher.publish(node, "other")
+    theirs = await other.next(Delivery)
+    rows = (
+        _row("renew", a),
+        _row("ack", theirs),
+        _row("ack", b),
+        _row("release", c, "delay='3600' reason='later'"),
+        f"<ack id='{d.item}' token='{d.token + 1000}'/>",
+        "<renew id='nothing' token='1'/>",
+        f"<release id='{d.item}x' token='y'/>",
+    )
+    wanted = [
+        ("ack", "other", "forbidden"),
+        ("ack", d.item, "unexpected-request"),
+        ("renew", "nothing", "item-not-found"),
+        ("release", f"{d.item}x", "bad-request"),
+    ]
+    # Often enough that both frontends answer.
+    for _ in range(6):
+        heard = len(worker.heard)
+        answer = await _settle(worker, node, *rows, request="settled")
+        assert _problems(answer) == wanted and answer.element[0].get("expires", "") > "2026"
+        ends = [_ends(each) for each in worker.heard[heard : worker.heard.index(answer.element)]]
+        assert [end for each in ends for end in each] == [(RETRACTED, b.item), (UNLOCKED, c.item)]
+    assert [item.get("id") for item in await publisher.browse(node)] == [a.item, c.item, d.item, "other"]
+    answer = await _settle(worker, node, _row("ack", a), _row("ack", d))
+    assert (answer.error, _problems(answer)) == ("", [])
+    # Nothing of another's was touched.
+    assert (await other.retract(node, "other", theirs.token)).error == ""
+
+
+def _ends(message: Element) -> list[tuple[str, str | None]]:
+    items = message.find(f"{{{EVENT}}}event/{{{EVENT}}}items")
+    return [] if items is None else [(each.tag, each.get("id")) for each in items]
+
+
+async def test_a_worker_settles_half_and_dies(join: Join) -> None:
+    """What was settled stays settled; the rest is returned when the worker is gone, and the next one gets just that."""
+    publisher, worker, heir = await join(), await join(), await join()
+    node = await publisher.queue({"stanzaq#partitions": "2"})
+    worker.present()
+    names = [f"i{number}" for number in range(6)]
+    await _publish(publisher, node, *(f"<item id='{name}'>{JOB}</item>" for name in names))
+    await worker.subscribe(node, 6)
+    held = [await worker.next(Delivery) for _ in names]
+    settled, left = held[::2], held[1::2]
+    # The answer may be lost with the worker.
+    dying = asyncio.create_task(_settle(worker, node, *(_row("ack", each) for each in settled)))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while {item.get("id") for item in await publisher.browse(node)} != {each.item for each in left}:
+            pass
+    worker.vanish()
+    dying.cancel()
+    await heir.subscribe(node, 6)
+    again = [await heir.next(Delivery) for _ in left]
+    assert {each.item for each in again} == {each.item for each in left}
+    assert {each.attempt for each in again} == {2}
+    answer = await _settle(heir, node, *(_row("ack", each) for each in again))
+    assert (answer.error, len(answer.element)) == ("", 0)
+    await heir.settle()
+    assert heir.left(Delivery) == [] and await publisher.browse(node) == []
