@@ -21,10 +21,10 @@ from stanzaq.xmpp.connection import Connection
 from tests.certificates import Authority
 from tests.federation import pages
 from tests.federation.forger import Forger
-from tests.federation.link import Link, network
 from tests.federation.names import Names
 from tests.federation.servers import SECRET, PageEjabberd, PageProsody, PageServer
 from tests.journeys.service import PATIENCE_SECONDS, Frontend, eventually
+from tests.network import Link, network
 
 SERVICE = "queue.example.org"
 LOCK_SECONDS = 3

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from tests.doors.rest.served import RestFrontend
 from tests.journeys.client import COMMANDS, DISCO_INFO, STANZAQ, Client, Delivery, form_values, submitted
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
+from tests.network import network
 
 Account = dict[str, Any]
 
@@ -96,50 +97,6 @@ def over_http(port: int) -> Account:
 def through(user: Account, address: str) -> Account:
     """Change the address of a worker or publisher."""
     return {**user, "address": address} if "address" in user else over_http(int(address.rpartition(":")[2]))
-
-
-class Line:
-    """A proxy to a server on loopback whose connections can be cut."""
-
-    def __init__(self, port: int) -> None:
-        """Forward to a port."""
-        self._port = port
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._flows = asyncio.Event()
-        self._flows.set()
-
-    def hold(self) -> None:
-        """Forward nothing more, and tell nobody."""
-        self._flows.clear()
-
-    def cut(self) -> None:
-        """Cut all connections; new ones are accepted."""
-        for writer in self._writers:
-            writer.transport.abort()
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[str]:
-        """Return the address of the proxy."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        try:
-            yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        finally:
-            server.close()
-            self.cut()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        self._writers |= {writer, up_writer}
-        await asyncio.gather(self._pump(reader, up_writer), self._pump(up_reader, writer))
-        self._writers -= {writer, up_writer}
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65_536):
-                await self._flows.wait()
-                writer.write(data)
-                await writer.drain()
-        writer.close()
 
 
 @asynccontextmanager
@@ -347,8 +304,9 @@ async def test_a_silent_line(user: Account, join: Join, door: RestFrontend, serv
     """A handler whose lock cannot be renewed is cancelled when its time is over; another worker's effect is not overwritten."""
     seen, store, owner = Seen(), FencedStore(), await join()
     node = await owner.queue({"stanzaq#lock_seconds": "2"})
-    line = Line(service.ejabberd.c2s_port if "address" in user else door.port)
-    async with line.open() as address, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        (link,) = stack.enter_context(network(1))
+        address = f"127.0.0.1:{link.lead(service.ejabberd.c2s_port if 'address' in user else door.port)}"
         workers = {"first": Worker(grace=5, **through(user, address)), "second": Worker(grace=5, **user)}
         for name, worker in workers.items():
 
@@ -368,11 +326,11 @@ async def test_a_silent_line(user: Account, join: Join, door: RestFrontend, serv
         publisher = await stack.enter_async_context(Publisher(**user))
         await publisher.publish(node, {})
         assert await seen.until(1) == [("first", 1)]
-        line.hold()
+        link.hang()
         await stack.enter_async_context(serving(workers["second"]))
         assert set(await seen.until(3)) == {("first", 1), "cancelled", ("second", 2)}
         await eventually_empty(owner, node)
-        line.cut()
+        link.cut()
     assert store.writer == "second"
 
 
@@ -461,9 +419,8 @@ async def test_reconnects(
     caplog.set_level(logging.WARNING, "stanzaq")
     seen, owner = Seen(), await join()
     node = await owner.queue({"stanzaq#dedupe": "ignore"})
-    line = Line(service.ejabberd.c2s_port if "address" in user else door.port)
-    async with line.open() as address:
-        over = through(user, address)
+    with network(1) as (link,):
+        over = through(user, f"127.0.0.1:{link.lead(service.ejabberd.c2s_port if 'address' in user else door.port)}")
         worker = Worker(grace=5, **over, concurrency=4)
 
         @worker.task(node)
@@ -473,7 +430,7 @@ async def test_reconnects(
         async with serving(worker), Publisher(**over) as publisher:
             for number in range(60):
                 if number % 20 == 10:
-                    line.cut()
+                    link.cut()
                 await publisher.publish(node, {}, id=f"job-{number}")
             await eventually_empty(owner, node)
     assert {name for name, _token in seen.all} == {f"job-{number}" for number in range(60)}

@@ -1,4 +1,4 @@
-"""A network between servers that can hang silently, be slow, and be cut: TCP proxies in a thread. Knows bytes only."""
+"""A network that can hang silently, be slow, and be cut: TCP proxies in a thread. Knows bytes only."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Link:
-    """One way between two servers; what is set holds for both directions and for all its connections."""
+    """One way between two peers; what is set holds for both directions and for all its connections."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Be run by a loop in another thread."""
@@ -17,6 +17,7 @@ class Link:
         self._forwarding.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._servers: list[asyncio.Server] = []
+        self._serving: set[asyncio.Task[None] | None] = set()
         self._delay = 0.0
         self.held = threading.Event()
         """Something was kept back while the link hung."""
@@ -52,14 +53,25 @@ class Link:
         for writer in tuple(self._writers):
             self._loop.call_soon_threadsafe(writer.transport.abort)
 
-    def close(self) -> None:
-        """Lead nowhere any more; called by the loop."""
+    async def close(self) -> None:
+        """Lead nowhere any more; run by the loop."""
         for server in self._servers:
             server.close()
         for writer in self._writers:
             writer.transport.abort()
+        # What a hanging link has kept back is dropped, since its way is closed.
+        self._forwarding.set()
+        await asyncio.gather(*filter(None, self._serving))
 
     async def _serve(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._serving.add(task)
+        try:
+            await self._forward(port, reader, writer)
+        finally:
+            self._serving.discard(task)
+
+    async def _forward(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
@@ -91,13 +103,16 @@ def network(count: int) -> Iterator[list[Link]]:
     async def forward() -> None:
         await ending.wait()
         for link in links:
-            link.close()
+            await link.close()
 
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        thread = threading.Thread(target=runner.run, args=[forward()])
-        thread.start()
-        try:
-            yield links
-        finally:
-            loop.call_soon_threadsafe(ending.set)
-            thread.join()
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(forward())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield links
+    finally:
+        loop.call_soon_threadsafe(ending.set)
+        thread.join()
