@@ -16,6 +16,11 @@ def begin() -> None:
     os.write(_PIPE, b"b")
 
 
+def published() -> None:
+    """Tell that all jobs are published."""
+    os.write(_PIPE, b"e")
+
+
 def end() -> None:
     """Tell that a handler has done a job."""
     os.write(_PIPE, b".")
@@ -33,3 +38,4 @@ async def publish(count: int, one: Callable[[str], Awaitable[object]]) -> None:
     async with asyncio.TaskGroup() as group:
         for _ in range(UNDER_WAY):
             group.create_task(some())
+    published()

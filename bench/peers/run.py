@@ -1,29 +1,33 @@
 """`make bench-peers`: whole jobs a second of other queues and of stanzaq, on this machine, in the same run.
 
 Each job has 200 bytes, and its handler does nothing. One process publishes, one works (Celery: two), and Redis writes an
-append-only file once a second. A job counts when its handler has run. The measurement goes from the first publish to the
-last job. Every measurement is repeated, in turns, and the best counts.
+append-only file once a second; with `--always` before each answer, as RabbitMQ does. A job counts when its handler has run.
+Whole jobs are measured from the first publish to the last job, and consumption from the first to the last job of a backlog.
+Every measurement is repeated, in turns, and the best counts.
 """
 
 import json
 import os
+import re
 import select
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Final
 
 import redis
+from rabbitmq import RabbitMQ
 from rich.console import Console
 from rich.table import Table
 
 from frontends.tools import dev
 from frontends.tools.bench.report import machine
-from frontends.tools.servers.process import Process, free_ports
+from frontends.tools.servers.process import Process, ServerError, free_ports
 from frontends.tools.servers.redis import RedisServer
 
 HERE: Final = Path(__file__).parent
@@ -32,6 +36,24 @@ JOBS: Final = 5_000
 WARM_UP: Final = 500
 REPEATS: Final = 3
 PATIENCE_SECONDS: Final = 20.0
+_HEADS: Final = ("an answered publish is in", "acknowledgement", "a repeated publish is", "against a late worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What a queue promises for its figures."""
+
+    stored: str
+    """What has happened to an item whose publish is answered."""
+
+    acknowledgement: str
+    """What an acknowledgement names, and when an unacknowledged item returns."""
+
+    repeats: str
+    """What becomes of a second publish with the same id."""
+
+    late_worker: str
+    """What is done about a worker whose item was given to another."""
 
 
 @dataclass(slots=True)
@@ -40,20 +62,37 @@ class Peer:
 
     name: str
     command: list[str]
-    redis_url: str
+    server_seconds: Callable[[], float]
+    """Returns the processor time of Redis or the broker."""
+
+    promises: Promises
     environment: dict[str, str] = field(default_factory=dict)
-    jobs_per_second: float = 0.0
-    redis_us: float = 0.0
-    """Processor time of Redis for a job."""
+    jobs: float = 0.0
+    """Whole jobs per second."""
+
+    consumed: float = 0.0
+    """Jobs of a backlog per second."""
+
+    server_us: float = 0.0
+    """Processor time of Redis or the broker for a whole job."""
 
 
 def main() -> int:
     """Measure all and print a table; with `--json` one object."""
+    console = Console(stderr=True)
+    always = "--always" in sys.argv
     with ExitStack() as stack:
-        status = stack.enter_context(Console(stderr=True).status("starting servers"))
+        status = stack.enter_context(console.status("starting servers"))
         service = dev.start(stack, None, free_ports(3))
         other = stack.enter_context(RedisServer(port=0, options={"appendonly": "yes"}))
-        peers = [*_ours(service), *_others(other.url)]
+        for url in (f"unix://{service.redis}", other.url):
+            _sync(url, "always" if always else "everysec")
+        stored = "Redis, file synced" if always else "Redis, file synced each second"
+        peers = [*_ours(service, other.url, stored), *_over_redis(other.url, stored)]
+        try:
+            peers += _over_rabbitmq(stack.enter_context(RabbitMQ()))
+        except ServerError as fault:
+            console.print(f"without RabbitMQ: {fault}", highlight=False, soft_wrap=True)
         for _ in range(REPEATS):
             for peer in peers:
                 status.update(f"measuring {peer.name}")
@@ -62,86 +101,173 @@ def main() -> int:
     return 0
 
 
-def _ours(service: dev.Service) -> Iterator[Peer]:
-    url = f"unix://{service.redis}"
+def _ours(service: dev.Service, core_url: str, stored: str) -> Iterator[Peer]:
+    promises = Promises(
+        stored,
+        "by item and token; returns when the lock ends, the worker goes offline, or its frontend dies",
+        "ignored, also after completion (an option of the queue)",
+        "its acknowledgement is refused; the token grows with each delivery, so the worker's own store can refuse it too",
+    )
+    busy = partial(_redis_seconds, core_url)
+    yield Peer("stanzaq core", [sys.executable, "with_core.py"], busy, promises, {"PEERS_REDIS": core_url})
     over_http = {
         "url": service.http.replace("http://", f"http://{service.jid('admin')}@"),
         "password": service.password,
     }
+    busy = partial(_redis_seconds, f"unix://{service.redis}")
     for name, account in (("XMPP", service.account("admin")), ("HTTP", over_http)):
         environment = {"PEERS_ACCOUNT": json.dumps(account), "PEERS_QUEUE": service.queue}
-        yield Peer(f"stanzaq over {name}", [sys.executable, "with_stanzaq.py"], url, environment)
+        yield Peer(f"stanzaq over {name}", [sys.executable, "with_stanzaq.py"], busy, promises, environment)
 
 
-def _others(url: str) -> Iterator[Peer]:
-    yield Peer("BullMQ", ["node", "with_bullmq.mjs"], url)
-    for name in ("Celery", "Dramatiq", "streaq"):
-        yield Peer(name, [str(PYTHON), f"with_{name.lower()}.py"], url)
+def _over_redis(url: str, stored: str) -> Iterator[Peer]:
+    busy, environment = partial(_redis_seconds, url), {"PEERS_REDIS": url}
+    bullmq: str = json.loads((HERE / "package.json").read_text())["dependencies"]["bullmq"]
+    promises = Promises(
+        stored,
+        "by job and lock; returns when the lock is found to have ended",
+        "ignored while the job is kept",
+        "its acknowledgement is refused, by a random token",
+    )
+    yield Peer(f"BullMQ {bullmq}", ["node", "with_bullmq.mjs"], busy, promises, environment)
+    for name, acknowledgement in (
+        ("Celery", "by message; returns after a visibility timeout (an hour)"),
+        ("Dramatiq", "by message; returns a minute after the worker's last heartbeat"),
+        ("streaq", "by stream entry; returns when its worker stops renewing"),
+    ):
+        version = re.search(rf"^{name.lower()}\b.*==(.+)$", (HERE / "requirements.txt").read_text(), re.MULTILINE)
+        assert version is not None, "each is pinned"
+        promises = Promises(
+            stored, acknowledgement, "ignored while the task is kept" if name == "streaq" else "a second job", "nothing"
+        )
+        program = f"with_{name.lower()}.py"
+        yield Peer(f"{name} {version[1]}", [str(PYTHON), program], busy, promises, environment)
+
+
+def _over_rabbitmq(server: RabbitMQ) -> Iterator[Peer]:
+    for kind, stored in (
+        ("quorum", "log of a majority (here: of one), synced"),
+        ("classic", "file of one node, synced"),
+    ):
+        promises = Promises(
+            stored,
+            "by delivery of a channel; returns when the channel ends, or after 30 minutes",
+            "a second message",
+            "its channel is closed; no token",
+        )
+        environment = {"PEERS_AMQP": server.url, "PEERS_QUEUE_TYPE": kind}
+        name = f"RabbitMQ {server.version}, {kind}"
+        yield Peer(name, [str(PYTHON), "with_rabbitmq.py"], server.process.cpu_seconds, promises, environment)
 
 
 def _measure(peer: Peer) -> None:
-    """Time jobs from the first publish to the last handler; the best repetition stays."""
+    """Time whole jobs and those of a backlog; the best repetition of each stays."""
     with tempfile.TemporaryDirectory() as directory:
         pipe, log = Path(directory) / "jobs", Path(directory) / "log"
         os.mkfifo(pipe)
         # Opened for both, so that it has always a writer.
         told = os.open(pipe, os.O_RDWR)
-        environment = {**os.environ, **peer.environment, "PEERS_REDIS": peer.redis_url, "PEERS_PIPE": str(pipe)}
+        run = _Run(peer, told, {**os.environ, **peer.environment, "PEERS_PIPE": str(pipe)}, log)
         try:
-            with _running([*peer.command, "work"], environment, log):
-                _published(peer, WARM_UP, told, environment, log)
-                seconds, redis_seconds = _published(peer, JOBS, told, environment, log)
+            with run.program("work"):
+                run.whole(WARM_UP)
+                rate, server_seconds = run.whole(JOBS)
+            consumed = run.consumed()
         except TimeoutError:
             sys.exit(f"{peer.name} did nothing for {PATIENCE_SECONDS:.0f} s; it said:\n{log.read_text()[-3_000:]}")
         finally:
             os.close(told)
-    if JOBS / seconds > peer.jobs_per_second:
-        peer.jobs_per_second, peer.redis_us = JOBS / seconds, redis_seconds / JOBS * 1e6
+    peer.consumed = max(peer.consumed, consumed)
+    if rate > peer.jobs:
+        peer.jobs, peer.server_us = rate, server_seconds / JOBS * 1e6
 
 
-def _published(peer: Peer, count: int, told: int, environment: dict[str, str], log: Path) -> tuple[float, float]:
-    """Publish so many jobs; returns the seconds until all were done, and those of Redis's processor time. Raises TimeoutError."""
-    with _running([*peer.command, "publish", str(count)], environment, log):
-        assert _read(told, 1) == b"b"
-        began, busy = perf_counter(), _busy(peer.redis_url)
-        done = 0
-        while done < count:
-            done += len(_read(told, 65_536))
-        return perf_counter() - began, _busy(peer.redis_url) - busy
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The programs of a measurement, and the pipe through which they report: `b`, `e` and `.` as in `jobs.py`."""
+
+    peer: Peer
+    told: int
+    environment: dict[str, str]
+    log: Path
+
+    @contextmanager
+    def program(self, *arguments: str) -> Iterator[None]:
+        """Run a program and end it; it also ends with this one."""
+        command = [*self.peer.command, *arguments]
+        program = Process(command, directory=HERE, log=self.log, environment=self.environment)
+        try:
+            yield
+        finally:
+            program.stop()
+
+    def whole(self, count: int) -> tuple[float, float]:
+        """Publish jobs and wait until all are done; returns jobs a second and the server's seconds. Raises TimeoutError."""
+        with self.program("publish", str(count)):
+            assert self._read(1) == b"b"
+            began, busy = perf_counter(), self.peer.server_seconds()
+            done, published = 0, False
+            while done < count or not published:
+                told = self._read()
+                done, published = done + told.count(b"."), published or b"e" in told
+            return count / (perf_counter() - began), self.peer.server_seconds() - busy
+
+    def consumed(self) -> float:
+        """Publish jobs, then work; returns jobs a second. Raises TimeoutError."""
+        with self.program("publish", str(JOBS)):
+            while b"e" not in self._read():
+                pass
+        with self.program("work"):
+            done = self._read().count(b".")
+            began, first = perf_counter(), done
+            while done < JOBS:
+                done += self._read().count(b".")
+            return (JOBS - first) / (perf_counter() - began)
+
+    def _read(self, most: int = 65_536) -> bytes:
+        if not select.select([self.told], [], [], PATIENCE_SECONDS)[0]:
+            raise TimeoutError
+        return os.read(self.told, most)
 
 
-def _read(told: int, most: int) -> bytes:
-    if not select.select([told], [], [], PATIENCE_SECONDS)[0]:
-        raise TimeoutError
-    return os.read(told, most)
-
-
-def _busy(url: str) -> float:
+def _redis_seconds(url: str) -> float:
     with redis.Redis.from_url(url) as client:
         told = client.info("cpu")
     return float(told["used_cpu_user"] + told["used_cpu_sys"])
 
 
-@contextmanager
-def _running(command: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
-    """Run a program and end it; it also ends with this one."""
-    program = Process(command, directory=HERE, log=log, environment=environment)
-    try:
-        yield
-    finally:
-        program.stop()
+def _sync(url: str, when: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        client.config_set("appendfsync", when)
 
 
 def _show(peers: list[Peer], *, as_json: bool) -> None:
-    rows = [(peer.name, round(peer.jobs_per_second), round(peer.redis_us)) for peer in peers]
     if as_json:
-        named = [dict(zip(("name", "jobs_per_second", "redis_us"), row, strict=True)) for row in rows]
+        named = [
+            {
+                "name": peer.name,
+                "jobs_per_second": round(peer.jobs),
+                "consumed_per_second": round(peer.consumed),
+                "server_us": round(peer.server_us),
+                **asdict(peer.promises),
+            }
+            for peer in peers
+        ]
         print(json.dumps({"machine": machine(), "rows": named}))
         return
-    table = Table("queue", "jobs/s", "µs of Redis a job")
-    for name, *figures in rows:
-        table.add_row(name, *(f"{figure:,}" for figure in figures))
-    Console().print(table)
+    console = Console()
+    figures = Table("queue", "jobs/s", "of a backlog/s", "µs of Redis or the broker a job")
+    for peer in peers:
+        figures.add_row(peer.name, *(f"{round(figure):,}" for figure in (peer.jobs, peer.consumed, peer.server_us)))
+    promised = Table("queue", *_HEADS, show_lines=True)
+    for promises in dict.fromkeys(peer.promises for peer in peers):
+        names = "\n".join(peer.name for peer in peers if peer.promises == promises)
+        promised.add_row(names, *asdict(promises).values())
+    console.print(figures, promised)
+    core, bullmq = peers[0], next(peer for peer in peers if peer.name.startswith("BullMQ"))
+    print(
+        f"whole jobs/s of the core / BullMQ's consumption of a backlog: {core.jobs / bullmq.consumed:.2f} (wanted: 1.5)"
+    )
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ if (process.argv[2] === "work") {
   await Promise.all(Array.from({ length: 50 }, async () => {
     while (left-- > 0) await queue.add("work", payload);
   }));
+  fs.writeSync(pipe, "e");
   await queue.close();
   connection.disconnect();
 }

@@ -22,3 +22,4 @@ else:
     jobs.begin()
     for _ in range(int(sys.argv[2])):
         work.delay(jobs.PAYLOAD)
+    jobs.published()

@@ -27,3 +27,4 @@ else:
     jobs.begin()
     for _ in range(int(sys.argv[2])):
         work.send(jobs.PAYLOAD)
+    jobs.published()

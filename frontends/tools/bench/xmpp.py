@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import redis.asyncio as aioredis
@@ -21,6 +20,7 @@ from frontends.tools.bench.report import Row, at_least, at_most, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.demo.tally import percentile
 from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.process import Process
 from frontends.tools.servers.redis import RedisServer
 
 _ROUNDS: Final = 3
@@ -38,8 +38,8 @@ def main(*, as_json: bool, quick: bool) -> int:
         frontend = stack.enter_context(Frontend(settings))
         status.update("measuring ejabberd's pubsub, one frontend and two, in turns")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            pids = frontend.process.pid, redis.process.pid
-            found = runner.run(_measured(ejabberd, *pids, settings, seconds))
+            processes = frontend.process, redis.process
+            found = runner.run(_measured(ejabberd, *processes, settings, seconds))
     return show(_rows(found), as_json=as_json)
 
 
@@ -68,7 +68,7 @@ def _rows(found: Found) -> list[Row]:
 
 
 async def _measured(
-    ejabberd: Ejabberd, frontend: int, redis: int, settings: Mapping[str, str], seconds: float
+    ejabberd: Ejabberd, frontend: Process, redis: Process, settings: Mapping[str, str], seconds: float
 ) -> Found:
     """Measure all rates, alternating, so that noise hits them alike; the best repetition of each counts."""
     pubsub = await Pubsub.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.pubsub, "ceiling")
@@ -77,14 +77,14 @@ async def _measured(
     count = native = 0
     for _ in range(_ROUNDS):
         publishes = max(publishes, (await pubsub.loop.rate(seconds))[1])
-        before, redis_before = _cpu_seconds(frontend), _cpu_seconds(redis)
+        before, redis_before = frontend.cpu_seconds(), redis.cpu_seconds()
         done, rate = await jobs.loop.rate(seconds)
-        cpu += _cpu_seconds(frontend) - before
-        redis_cpu += _cpu_seconds(redis) - redis_before
+        cpu += frontend.cpu_seconds() - before
+        redis_cpu += redis.cpu_seconds() - redis_before
         count += done
-        redis_before = _cpu_seconds(redis)
+        redis_before = redis.cpu_seconds()
         native += await _native_jobs(settings["REDIS_URL"], seconds / 2)
-        native_cpu += _cpu_seconds(redis) - redis_before
+        native_cpu += redis.cpu_seconds() - redis_before
         of_one = max(of_one, rate)
         with Frontend(settings) as second:
             of_two = max(of_two, (await jobs.loop.rate(seconds))[1])
@@ -111,8 +111,3 @@ async def _native_jobs(url: str, seconds: float) -> int:
             done += 1
         await client.delete("native")
     return done
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process with all its threads, to the nanosecond: the ticks of `stat` are 10 ms."""
-    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9

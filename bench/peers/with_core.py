@@ -1,0 +1,69 @@
+"""stanzaq's core without a door: one process with credit for 50, which acknowledges each item of one partition."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import jobs
+import uvloop
+from pydantic import SecretStr
+
+from broker.model.commands import Declare, Publish, Retract, Subscribe, Unsubscribe
+from broker.model.items import Delivery, Notice
+from broker.model.names import Jid
+from broker.redis_core.core import RedisCore
+from broker.settings import Settings
+
+OWNER = Jid("bench@localhost/1")
+NODE = "work"
+
+
+class Worker:
+    """An outlet whose handler does nothing."""
+
+    def __init__(self) -> None:
+        """Start without a core."""
+        self.core: RedisCore
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Do a job and acknowledge it."""
+        jobs.end()
+        self.core.submit(Retract(NODE, OWNER, delivery.item_id, delivery.token, str(delivery.token)), lambda _: None)
+
+    def notify(self, notice: Notice) -> None:
+        """Ignore notices."""
+
+    def congested(self) -> bool:
+        """Return False: nothing waits here."""
+        return False
+
+    def flushed(self) -> bool:
+        """Return True: everything is written at once."""
+        return True
+
+
+async def main() -> None:
+    """Publish jobs, or work until SIGTERM."""
+    settings = Settings(
+        redis_url=os.environ["PEERS_REDIS"], xmpp_domain="queue.localhost", xmpp_secret=SecretStr("none")
+    )
+    outlet = Worker()
+    core = outlet.core = RedisCore(settings, outlet)
+    await core.start()
+    await core.ask(Declare(NODE, OWNER, {}))
+    if sys.argv[1] == "work":
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+        await core.ask(Subscribe(NODE, OWNER, OWNER, jobs.UNDER_WAY))
+        await ended.wait()
+        await core.ask(Unsubscribe(NODE, OWNER, OWNER, ""))
+    else:
+        body = jobs.PAYLOAD.encode()
+        await jobs.publish(int(sys.argv[2]), lambda _: core.ask(Publish(NODE, OWNER, None, body, len(body))))
+    await core.drain(5)
+    await core.stop()
+
+
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(main())
