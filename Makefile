@@ -46,7 +46,7 @@ durations: .venv/.tools ## Measure the time of tests, to run them in a better or
 retry: .venv/.tools ## Run the tests that failed last
 	$(PYTEST) --last-failed --last-failed-no-failures none $(ARGS)
 
-check: lint ## Run lint, types, import rules and the tests that start no server
+check: lint ## Run lint, types, import rules, licences and the tests that start no server
 	$(PYTEST) tests/house tests/unit $(ARGS)
 
 bench: .venv/.dev ## Measure the core, the doors and reports against native ceilings, into bench/results
@@ -85,6 +85,7 @@ lint: .venv/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/pip-licenses > /dev/null
 
 # pyproject.toml decides what is installed: if it is newer than the mark, install again.
 .venv/.embedded: pyproject.toml
