@@ -52,7 +52,7 @@ check: lint ## Run lint, types, import rules, licences and the tests that start 
 bench: .venv/.dev ## Measure the core, the doors and reports against native ceilings, into bench/results
 	@$(SETUP) packages ejabberd java
 	@mkdir -p bench/results
-	@missed=0; for what in core "core --partitions 8" scale bounds promptness xmpp "xmpp --qos" worker rest amqp spark; do \
+	@missed=0; for what in core "core --partitions 8" scale bounds promptness xmpp "xmpp --batch 20" "xmpp --qos" worker rest amqp spark; do \
 	  file="bench/results/$$(echo $$what | tr -d ' -').json"; \
 	  echo "stanzaq bench $$what --json $(ARGS) > $$file"; \
 	  $(BIN)/stanzaq bench $$what --json $(ARGS) > $$file || missed=1; \

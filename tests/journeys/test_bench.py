@@ -47,6 +47,14 @@ def test_rows(tmp_path: Path) -> None:
     assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "two_frontends"))
 
 
+def test_batches(tmp_path: Path) -> None:
+    """Whole jobs in batches stand next to the same without, and to ejabberd's pubsub."""
+    rows = _rows(tmp_path, "xmpp", "--batch", "20")
+    of_both = ["jobs", "cpu_per_job", "redis_per_job", "two_frontends"]
+    assert set(rows) == {*of_both, *(f"single_{name}" for name in of_both), "latency_p50", "latency_p99"}
+    assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "single_jobs", "two_frontends", "single_cpu_per_job"))
+
+
 def test_worker(tmp_path: Path) -> None:
     """The rate and the processor time of the library's worker stand next to those of workers that write raw stanzas."""
     rows = _rows(tmp_path, "worker")

@@ -85,16 +85,21 @@ def bench_xmpp(
     qos: Annotated[
         bool, typer.Option("--qos", help="Measure the cost of each QoS level for a sender instead.")
     ] = False,
+    batch: Annotated[
+        int | None, typer.Option(help="Also measure with up to this many items in a stanza.", min=2, max=100)
+    ] = None,
     as_json: Json = False,
     quick: Quick = False,
 ) -> None:
     """Measure through XMPP, against ejabberd's own pubsub.
 
-    Example: stanzaq bench xmpp --json
+    Example: stanzaq bench xmpp --batch 20
     """
     from frontends.tools.bench import levels, xmpp  # noqa: PLC0415
 
-    measure = levels.main if qos else xmpp.main
+    if qos and batch is not None:
+        refuse("The benchmark cannot run", "give --qos or --batch")
+    measure = levels.main if qos else partial(xmpp.main, batch)
     raise typer.Exit(served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 

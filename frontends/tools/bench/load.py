@@ -42,9 +42,10 @@ def publication(service: str, node: str) -> bytes:
 class Loop:
     """Calls `begin(number)` within a window; the caller calls `end` for each one that is done."""
 
-    def __init__(self, begin: Callable[[int], None]) -> None:
+    def __init__(self, begin: Callable[[int], None], window: int = WINDOW) -> None:
         """Prepare; nothing runs yet."""
         self._begin = begin
+        self._window = window
         self._number = 0
         self._open = 0
         self._running = False
@@ -52,12 +53,13 @@ class Loop:
         self._idle = asyncio.Event()
         self.failure = ""
 
-    def end(self) -> None:
-        """Count one as done."""
-        self._done += 1
-        self._open -= 1
+    def end(self, count: int = 1) -> None:
+        """Count so many as done."""
+        self._done += count
+        self._open -= count
         if self._running:
-            self.next()
+            for _ in range(count):
+                self.next()
         elif not self._open:
             self._idle.set()
 
@@ -71,7 +73,7 @@ class Loop:
         """Run for `seconds`, then wait until none is open; returns how many were done, and how many a second."""
         done, began = self._done, time.perf_counter()
         self._running = True
-        for _ in range(WINDOW):
+        for _ in range(self._window):
             self.next()
         await asyncio.sleep(seconds)
         self._running = False
@@ -120,15 +122,18 @@ class Jobs:
     async def open(cls, port: int, accounts: str, service: str, node: str, workers: int = WORKERS) -> Self:
         """Create the node; log in and subscribe all clients. Without `workers` the caller ends each job of the loop."""
         jobs = cls(service, node)
+        await jobs._connect(port, accounts, workers, WINDOW)
+        return jobs
+
+    async def _connect(self, port: int, accounts: str, workers: int, window: int, batch: int = 1) -> None:
         owner = Session.open(port, accounts)
-        owner.ask(service, stanzas.create(node, {}))
-        jobs._publisher = await Wire.over(owner, cls.answers, lambda found: jobs._answered(found[1]))
+        owner.ask(self._service, stanzas.create(self._node, {}))
+        self._publisher = await Wire.over(owner, self.answers, lambda found: self._answered(found[1]))
         for _ in range(workers):
             worker = Session.open(port, accounts)
-            worker.tell(f"<presence to='{service}'/>")
-            worker.ask(service, stanzas.subscribe(node, worker.jid, -(-WINDOW // WORKERS)))
-            jobs._workers.append(await jobs._worker(worker))
-        return jobs
+            worker.tell(f"<presence to='{self._service}'/>")
+            worker.ask(self._service, stanzas.subscribe(self._node, worker.jid, -(-window // WORKERS), batch))
+            self._workers.append(await self._worker(worker))
 
     def close(self) -> None:
         """Disconnect all clients."""

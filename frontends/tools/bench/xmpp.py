@@ -14,9 +14,10 @@ import redis.asyncio as aioredis
 import uvloop
 from rich.console import Console
 
+from frontends.tools.bench.batches import Batches
 from frontends.tools.bench.core import BODY
 from frontends.tools.bench.load import STANZAS_PER_JOB, Jobs, Pubsub
-from frontends.tools.bench.report import Row, at_least, at_most, show
+from frontends.tools.bench.report import Row, at_least, at_most, show, told
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.demo.tally import percentile
 from frontends.tools.servers.ejabberd import Ejabberd
@@ -27,8 +28,11 @@ _ROUNDS: Final = 3
 _PACE: Final = 100
 
 
-def main(*, as_json: bool, quick: bool) -> int:
-    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot start."""
+def main(batch: int | None, *, as_json: bool, quick: bool) -> int:
+    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot start.
+
+    With a `batch` all is measured also with up to so many items in a stanza.
+    """
     seconds = 0.2 if quick else 4.0
     with ExitStack() as stack:
         status = stack.enter_context(Console(stderr=True).status("starting Redis, ejabberd and a frontend"))
@@ -37,64 +41,126 @@ def main(*, as_json: bool, quick: bool) -> int:
         settings = ejabberd.settings(redis.url)
         frontend = stack.enter_context(Frontend(settings))
         status.update("measuring ejabberd's pubsub, one frontend and two, in turns")
+        bench = _Bench(ejabberd, frontend.process, redis.process, settings, seconds)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            processes = frontend.process, redis.process
-            found = runner.run(_measured(ejabberd, *processes, settings, seconds))
-    return show(_rows(found), as_json=as_json)
+            rows = runner.run(_single(bench) if batch is None else _batched(bench, batch))
+    return show(rows, as_json=as_json)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
-    """The measurements: rates a second, times in seconds."""
+    """The measurements of a load: rates a second, times in seconds."""
 
-    publishes: float
-    jobs: float
-    jobs_of_two: float
-    cpu_per_stanza: float
-    redis_per_job: float
-    redis_per_native: float
-    waits: list[float]
+    load: Jobs
+    count: int = 0
+    rate: float = 0.0
+    rate_of_two: float = 0.0
+    cpu: float = 0.0
+    redis_cpu: float = 0.0
+
+    @property
+    def cpu_per_job(self) -> float:
+        """Processor time of the frontend for a job, in µs."""
+        return self.cpu / self.count * 1e6
+
+    @property
+    def redis_per_job(self) -> float:
+        """Processor time of Redis for a job, in µs."""
+        return self.redis_cpu / self.count * 1e6
+
+    def latencies(self) -> list[Row]:
+        """Return the rows of the jobs that began at a fixed rate."""
+        return [
+            at_most("latency_p50", "ms", percentile(self.load.waits, 0.5), 5),
+            at_most("latency_p99", "ms", percentile(self.load.waits, 0.99), 25),
+        ]
 
 
-def _rows(found: Found) -> list[Row]:
+async def _single(bench: "_Bench") -> list[Row]:
+    jobs = Found(await bench.jobs())
+    publishes, native = await bench.measure(jobs)
+    await bench.end(jobs)
     return [
-        at_least("jobs", "jobs/s", found.jobs, found.publishes, 1.0),
-        at_most("cpu_per_stanza", "µs", found.cpu_per_stanza * 1e6, 40),
-        at_most("redis_per_job", "µs", found.redis_per_job * 1e6, 0.53, found.redis_per_native * 1e6),
-        at_most("latency_p50", "ms", percentile(found.waits, 0.5), 5),
-        at_most("latency_p99", "ms", percentile(found.waits, 0.99), 25),
-        at_least("two_frontends", "jobs/s", found.jobs_of_two, found.jobs, 0.9),
+        at_least("jobs", "jobs/s", jobs.rate, publishes, 1.0),
+        at_most("cpu_per_stanza", "µs", jobs.cpu_per_job / STANZAS_PER_JOB, 40),
+        at_most("redis_per_job", "µs", jobs.redis_per_job, 0.53, native),
+        *jobs.latencies(),
+        at_least("two_frontends", "jobs/s", jobs.rate_of_two, jobs.rate, 0.9),
     ]
 
 
-async def _measured(
-    ejabberd: Ejabberd, frontend: Process, redis: Process, settings: Mapping[str, str], seconds: float
-) -> Found:
-    """Measure all rates, alternating, so that noise hits them alike; the best repetition of each counts."""
-    pubsub = await Pubsub.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.pubsub, "ceiling")
-    jobs = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "jobs")
-    publishes = of_one = of_two = cpu = redis_cpu = native_cpu = 0.0
-    count = native = 0
-    for _ in range(_ROUNDS):
-        publishes = max(publishes, (await pubsub.loop.rate(seconds))[1])
-        before, redis_before = frontend.cpu_seconds(), redis.cpu_seconds()
-        done, rate = await jobs.loop.rate(seconds)
-        cpu += frontend.cpu_seconds() - before
-        redis_cpu += redis.cpu_seconds() - redis_before
-        count += done
-        redis_before = redis.cpu_seconds()
-        native += await _native_jobs(settings["REDIS_URL"], seconds / 2)
-        native_cpu += redis.cpu_seconds() - redis_before
-        of_one = max(of_one, rate)
-        with Frontend(settings) as second:
-            of_two = max(of_two, (await jobs.loop.rate(seconds))[1])
-            # Graceful, so that nothing is left for the next repetition.
-            second.stop()
-    await jobs.paced(_PACE, _ROUNDS * seconds)
-    pubsub.close()
-    jobs.close()
-    per_stanza = cpu / (count * STANZAS_PER_JOB)
-    return Found(publishes, of_one, of_two, per_stanza, redis_cpu / count, native_cpu / native, jobs.waits)
+async def _batched(bench: "_Bench", batch: int) -> list[Row]:
+    jobs, single = Found(await bench.batches(batch)), Found(await bench.jobs())
+    publishes, native = await bench.measure(jobs, single)
+    await bench.end(jobs, single)
+    return [
+        at_least("jobs", "jobs/s", jobs.rate, publishes, 4.0),
+        at_most("cpu_per_job", "µs", jobs.cpu_per_job, 60),
+        at_most("redis_per_job", "µs", jobs.redis_per_job, 50),
+        *jobs.latencies(),
+        told("two_frontends", "jobs/s", jobs.rate_of_two, jobs.rate),
+        at_least("single_jobs", "jobs/s", single.rate, publishes, 1.0),
+        told("single_cpu_per_job", "µs", single.cpu_per_job, jobs.cpu_per_job),
+        told("single_redis_per_job", "µs", single.redis_per_job, native),
+        told("single_two_frontends", "jobs/s", single.rate_of_two, single.rate),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """The servers of a measurement."""
+
+    ejabberd: Ejabberd
+    frontend: Process
+    redis: Process
+    settings: Mapping[str, str]
+    seconds: float
+
+    async def jobs(self) -> Jobs:
+        """Connect the clients of single items."""
+        return await Jobs.open(self.ejabberd.c2s_port, self.ejabberd.anonymous, self.ejabberd.domain, "jobs")
+
+    async def batches(self, batch: int) -> Jobs:
+        """Connect the clients of batches."""
+        accounts, domain = self.ejabberd.anonymous, self.ejabberd.domain
+        return await Batches.open_with(self.ejabberd.c2s_port, accounts, domain, "batches", batch)
+
+    async def measure(self, *loads: Found) -> tuple[float, float]:
+        """Measure all rates, alternating, so that noise hits them alike; the best repetition of each counts.
+
+        Returns publishes a second of ejabberd's own pubsub, and µs of Redis for a job by native commands.
+        """
+        pubsub = await Pubsub.open(self.ejabberd.c2s_port, self.ejabberd.anonymous, self.ejabberd.pubsub, "ceiling")
+        publishes = native_cpu = 0.0
+        native = 0
+        for _ in range(_ROUNDS):
+            publishes = max(publishes, (await pubsub.loop.rate(self.seconds))[1])
+            for found in loads:
+                await self._measure(found)
+            before = self.redis.cpu_seconds()
+            native += await _native_jobs(self.settings["REDIS_URL"], self.seconds / 2)
+            native_cpu += self.redis.cpu_seconds() - before
+            with Frontend(self.settings) as second:
+                for found in loads:
+                    found.rate_of_two = max(found.rate_of_two, (await found.load.loop.rate(self.seconds))[1])
+                # Graceful, so that nothing is left for the next repetition.
+                second.stop()
+        pubsub.close()
+        return publishes, native_cpu / native * 1e6
+
+    async def _measure(self, found: Found) -> None:
+        cpu, redis_cpu = self.frontend.cpu_seconds(), self.redis.cpu_seconds()
+        done, rate = await found.load.loop.rate(self.seconds)
+        found.cpu += self.frontend.cpu_seconds() - cpu
+        found.redis_cpu += self.redis.cpu_seconds() - redis_cpu
+        found.count += done
+        found.rate = max(found.rate, rate)
+
+    async def end(self, timed: Found, *others: Found) -> None:
+        """Time jobs that begin at a fixed rate, and disconnect all clients."""
+        await timed.load.paced(_PACE, _ROUNDS * self.seconds)
+        for found in (timed, *others):
+            found.load.close()
 
 
 async def _native_jobs(url: str, seconds: float) -> int:

@@ -39,9 +39,10 @@ def publish(node: str, item_id: str, payload: str) -> str:
     )
 
 
-def subscribe(node: str, jid: str, credit: int) -> str:
-    """Return a subscription with credit for this many items."""
-    form = _form(ns.PUBSUB_SUBSCRIBE_OPTIONS, {"pubsub#queue_requests": str(credit)})
+def subscribe(node: str, jid: str, credit: int, batch: int = 1) -> str:
+    """Return a subscription with credit for this many items, of which a message may bring a batch."""
+    options = {"pubsub#queue_requests": str(credit), **({"stanzaq#batch": str(batch)} if batch > 1 else {})}
+    form = _form(ns.PUBSUB_SUBSCRIBE_OPTIONS, options)
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><subscribe node={quoteattr(node)} jid={quoteattr(jid)}/>"
         f"<options>{form}</options></pubsub>"
