@@ -1,6 +1,6 @@
 """The component: passes stanzas to the core, and results and deliveries to the stream. Must not know Redis or slixmpp.
 
-Its only state is which requests wait for an answer, and the notifications of batches that wait for the last row.
+Its only state is which requests wait for an answer.
 """
 
 import asyncio
@@ -67,7 +67,6 @@ class Component:
         self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
         self._core: Core
         self._link: Callable[[bool], None]
-        self._ended_locks: list[tuple[Retract | Unlock, Retracted | Unlocked]] = []
         self._waiting = 0
         self._waiting_of: dict[Jid, int] = {}
         self._draining = False
@@ -87,7 +86,6 @@ class Component:
 
     def deliver(self, delivery: Delivery) -> None:
         """Send an item to the subscriber that holds it."""
-        self._write_ended()
         try:
             self._stream.write(deliveries.written(self._domain, delivery))
         except CorruptRecord as fault:
@@ -97,7 +95,6 @@ class Component:
 
     def notify(self, notice: Notice) -> None:
         """Send a subscriber a notice that it did not request."""
-        self._write_ended()
         self._stream.write(self._events.notice(notice))
 
     def congested(self) -> bool:
@@ -220,23 +217,22 @@ class Component:
 
     def _answer_row(self, outcomes: batches.Outcomes, number: int, outcome: Result) -> None:
         iq, command = outcomes.batch.iq, outcomes.batch.rows[number][1]
+        last = outcomes.add(number, outcome)
         if isinstance(outcome, Refused):
             given = None if isinstance(command, Refused) else command
             refusal_log.log(iq.element, outcome.problem, outcome.detail, given)
-        elif isinstance(outcome, Retracted | Unlocked) and isinstance(command, Retract | Unlock):
-            self._ended_locks.append((command, outcome))
-        if outcomes.add(number, outcome):
+        # The result tells the sender that its own locks have ended.
+        elif (
+            isinstance(outcome, Retracted | Unlocked)
+            and isinstance(command, Retract | Unlock)
+            and outcome.holder != iq.sender
+        ):
+            self._stream.write(self._events.ended((command, outcome)))
+        if last:
             try:
-                self._write_ended()
                 self._stream.write(replies.result(iq, outcomes.written()))
             except Exception as failure:  # noqa: BLE001  (likewise)
                 self._fail(iq, failure)
-
-    def _write_ended(self) -> None:
-        """Write the notifications of batches before anything that may come after the end of those locks."""
-        if self._ended_locks:
-            ended, self._ended_locks = self._ended_locks, []
-            self._stream.write(self._events.ended(*ended))
 
     def _report(self, iq: Iq, problem: Problem, detail: str) -> None:
         """Report a misuse of QoS to the service's observer (S21)."""
