@@ -1,5 +1,6 @@
 """Configuration fields: how each kind of value is read and shown. Pure; must not know any one field."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -8,6 +9,7 @@ from typing import Final
 from broker.model.tree import NodeType
 
 DIGITS: Final = 18
+DECIMAL: Final = re.compile(r"[0-9]{1,14}(?:\.[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Option:
             return str(value.value)
         if isinstance(value, bool):
             return "1" if value else "0"
+        if isinstance(value, float):
+            return decimal(value)
         return "" if value is None else str(value)
 
 
@@ -62,6 +66,28 @@ class Whole:
             msg = f"must be a whole number from {self.low} to {self.high}"
             raise ValueError(msg)
         return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """Reads numbers between two bounds, with at most three decimals."""
+
+    low: int
+    high: int
+
+    def __call__(self, text: str) -> float:
+        """Read one number."""
+        # Bounded before float(): a form may hold megabytes of digits.
+        plain = len(text) <= DIGITS and DECIMAL.fullmatch(text)
+        if not (plain and self.low <= float(text) <= self.high):
+            msg = f"must be a number from {self.low} to {self.high} with at most three decimals"
+            raise ValueError(msg)
+        return float(text)
+
+
+def decimal(value: float) -> str:
+    """Write a number in the shortest form that `Decimal` reads."""
+    return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)

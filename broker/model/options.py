@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from broker.model import destinations
-from broker.model.fields import Option, Text, Whole, boolean, lines, values
+from broker.model.fields import Decimal, Option, Text, Whole, boolean, decimal, lines, values
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.tree import MAX_CHILDREN, Association, NodeType
 
@@ -20,6 +20,7 @@ MAX_CREDIT: Final = 1_000
 STREAM_CREDIT: Final = 100
 """The default credit of a log reader in each partition."""
 MAX_LOCK_SECONDS: Final = 43_200
+MAX_RETRY_SECONDS: Final = 7 * 86_400
 MAX_PARTITIONS: Final = 1_024
 MAX_RETENTION_SECONDS: Final = 10 * 365 * 86_400
 MAX_RETENTION_BYTES: Final = 2**40
@@ -74,6 +75,10 @@ class NodeConfig:
     type: str = ""
     lock_seconds: int = 60
     max_deliveries: int = 20
+    retry_delay: float = 0.0
+    retry_backoff: float = 1.0
+    retry_limit: float = 3600.0
+    retry_jitter: float = 0.0
     dead_letter_node: str | None = None
     dedupe: Dedupe = Dedupe.OVERWRITE
     dedupe_seconds: int = 600
@@ -113,6 +118,14 @@ class NodeConfig:
         """
         limits = self.retention_seconds + self.retention_items + self.retention_bytes
         return self.retention_items if self.queueing or limits else self.max_items
+
+    @property
+    def retry_rule(self) -> str:
+        """How long an item that came back rests, as scripts read it: two times in ms, factor, share; empty for no rest."""
+        if not self.retry_delay:
+            return ""
+        first, longest = round(self.retry_delay * 1000), round(self.retry_limit * 1000)
+        return f"{first} {longest} {decimal(self.retry_backoff)} {decimal(self.retry_jitter)}"
 
     def admits(self, group: str) -> bool:
         """Return whether a consumer group is allowed; without a list any is (E26)."""
@@ -159,6 +172,34 @@ OPTIONS: Final = (
         "text-single",
         "Deliveries of an item before it is a dead letter (0: no limit)",
         Whole(0, 1_000),
+    ),
+    Option(
+        "stanzaq#retry_delay",
+        "retry_delay",
+        "text-single",
+        "Seconds that an item rests before its second attempt (0: none)",
+        Decimal(0, MAX_RETRY_SECONDS),
+    ),
+    Option(
+        "stanzaq#retry_backoff",
+        "retry_backoff",
+        "text-single",
+        "Factor by which each further rest is longer",
+        Decimal(1, 100),
+    ),
+    Option(
+        "stanzaq#retry_limit",
+        "retry_limit",
+        "text-single",
+        "Longest rest in seconds",
+        Decimal(0, MAX_RETRY_SECONDS),
+    ),
+    Option(
+        "stanzaq#retry_jitter",
+        "retry_jitter",
+        "text-single",
+        "Share of a rest by which chance may shorten it (0 to 1)",
+        Decimal(0, 1),
     ),
     Option(
         "stanzaq#dead_letter_node",

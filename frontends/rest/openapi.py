@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from broker.model import destinations
 from broker.model.core import Core
-from broker.model.fields import DIGITS, Option, Text, Whole
+from broker.model.fields import DECIMAL, DIGITS, Decimal, Option, Text, Whole
 from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import Affiliation
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
@@ -205,6 +205,9 @@ def _value(option: Option) -> dict[str, Any]:
         case Whole(low, high, words):
             digits = {**_TEXT, "pattern": "^(?:" + "|".join((f"[0-9]{{1,{DIGITS}}}", *words)) + ")$"}
             return {"anyOf": [{**_WHOLE, "minimum": low, "maximum": high}, digits]}
+        case Decimal(low, high):
+            digits = {**_TEXT, "pattern": f"^{DECIMAL.pattern}$"}
+            return {"anyOf": [{"type": "number", "minimum": low, "maximum": high}, digits]}
         case Text(limit):
             return {**_TEXT, "maxLength": limit}
     if option.choices:
@@ -362,7 +365,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
             selector=_TEXT,
         ),
     },
-    Body.GIVE_BACK: _form(delay=_from(0, MAX_LOCK_SECONDS, 0), reason=_REASON),
+    Body.GIVE_BACK: _form(delay={**_WHOLE, "minimum": 0, "maximum": MAX_LOCK_SECONDS}, reason=_REASON),
     Body.REASON: _form(reason=_REASON),
     Body.RENEW: _form(seconds={**_WHOLE, "minimum": 1, "maximum": MAX_LOCK_SECONDS}),
     Body.ADDRESSES: {

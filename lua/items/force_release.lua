@@ -25,7 +25,7 @@ for _, flight in ipairs(inflight.get_many(places)) do
   -- Once each, even if a row repeats an id.
   if flight and (arg.subid ~= '' or wanted[flight.item]) then
     wanted[flight.item] = nil
-    lock_end.release(flight, 'released', {reason = 'forced'})
+    lock_end.release(flight, 'released', {reason = 'forced', delay_ms = 0})
     notices[#notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)}
   end
 end

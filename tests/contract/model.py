@@ -4,6 +4,7 @@ Must not know Redis or how any script works. From the design it takes only names
 the bounds.
 """
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -119,6 +120,28 @@ class Outcome:
     notices: list[tuple[object, ...]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How long an item that came back rests, in ms (stanzaq#retry_delay)."""
+
+    delay: int
+    backoff: float = 1
+    longest: int = 3_600_000
+    jitter: float = 0
+
+    @property
+    def rule(self) -> str:
+        """The rule as a partition has it."""
+        return f"{self.delay} {self.longest} {self.backoff} {self.jitter}"
+
+    def after(self, position: str, tries: int) -> int:
+        """Return the rest after so many tries of the item at this position."""
+        ms, seq = map(int, position.split("-"))
+        chance = ms % 1_000_000 * 0.6180339887498949 + seq * 0.7548776662466927 + tries * 0.5698402909980532
+        delay = min(self.delay * self.backoff ** (tries - 1), self.longest)
+        return math.floor(delay * (1 - self.jitter * (chance - math.floor(chance))))
+
+
 @dataclass(slots=True)
 class Options:
     """The options of the node."""
@@ -134,6 +157,7 @@ class Options:
     keep_ms: int = 0
     keep_items: int = 0
     keep_bytes: int = 0
+    retry: Retry | None = None
 
 
 class Model:
@@ -215,7 +239,7 @@ class Model:
         token: str,
         request: str,
         *,
-        delay_ms: int,
+        delay_ms: int | None,
         dead_letter: bool,
         untried: bool,
     ) -> Outcome:
@@ -591,7 +615,7 @@ class Model:
         kind: str,
         *,
         reason: str = "",
-        delay_ms: int = 0,
+        delay_ms: int | None = None,
         dead_letter: bool = False,
         untried: bool = False,
     ) -> None:
@@ -609,6 +633,8 @@ class Model:
             item.attempts = lock.attempt
             item.untried += untried
             item.holders = [lock.jid, *(jid for jid in item.holders if jid != lock.jid)][:REMEMBERED_HOLDERS]
+            if delay_ms is None and self.options.retry and not untried:
+                delay_ms = self.options.retry.after(written(item.position), lock.attempt - item.untried)
             item.state, item.due = ("delayed", self.now + delay_ms) if delay_ms else ("ready", 0)
 
     def _die(self, item: Item, attempts: int, jid: str, reason: str) -> None:

@@ -26,7 +26,7 @@ from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid, subids
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
-from tests.contract.model import Model, Options, Outcome, written
+from tests.contract.model import Model, Options, Outcome, Retry, written
 from tests.contract.structure import Snapshots, compared, expected
 from tests.lua.driver import T0, Answer, Queue, Runner
 
@@ -47,6 +47,8 @@ KEPT: tuple[dict[str, int], ...] = (
     {"keep_bytes": 20},
     {"keep_ms": 30_000, "keep_items": 5},
 )
+
+RETRIES = (Retry(5_000), Retry(20_000, backoff=3, longest=70_000, jitter=0.5), Retry(500, backoff=1.5, jitter=1))
 
 workers = st.sampled_from(WORKERS)
 frontends = st.integers(0, 1)
@@ -73,6 +75,7 @@ class QueueMachine(RuleBasedStateMachine):
         max_items=st.sampled_from((3, 8, 100)),
         ordered=st.booleans(),
         keep=st.sampled_from(KEPT),
+        retry=st.sampled_from((None, None, *RETRIES)),
     )
     def begin(
         self,
@@ -84,6 +87,7 @@ class QueueMachine(RuleBasedStateMachine):
         max_items: int,
         ordered: bool,
         keep: dict[str, int],
+        retry: Retry | None,
     ) -> None:
         """Open a queue, and the one for its dead letters."""
         self.options = Options(
@@ -93,6 +97,7 @@ class QueueMachine(RuleBasedStateMachine):
             node_full=node_full,
             max_items=max_items,
             ordered=ordered,
+            retry=retry,
             **keep,
         )
         self.model = Model(self.options, T0)
@@ -105,6 +110,7 @@ class QueueMachine(RuleBasedStateMachine):
             dead_letters="1" if dead_letters else "0",
             lock_ms=60_000,
             ordered="1" if ordered else "0",
+            retry_delay=retry.rule if retry else "",
             **keep,
         )
         self.grave.open(max_deliveries=0, dead_letters="0")
@@ -193,7 +199,7 @@ class QueueMachine(RuleBasedStateMachine):
         which=st.integers(0, 20),
         token=tokens,
         request=requests,
-        delay=st.sampled_from((0, 0, 20_000)),
+        delay=st.sampled_from((None, None, 0, 20_000)),
         dead_letter=st.sampled_from((False, False, True)),
         untried=st.booleans(),
         frontend=frontends,
@@ -206,7 +212,7 @@ class QueueMachine(RuleBasedStateMachine):
         which: int,
         token: str,
         request: str,
-        delay: int,
+        delay: int | None,
         dead_letter: bool,
         untried: bool,
         frontend: int,
@@ -215,7 +221,8 @@ class QueueMachine(RuleBasedStateMachine):
         """Give back, with hints or without."""
         name, jid = self.pick(worker, which)
         given = self.token(name, token)
-        hints = {"delay_ms": delay, "dead_letter": "1" if dead_letter else "", "untried": "1" if untried else ""}
+        hints = {"dead_letter": "1" if dead_letter else "", "untried": "1" if untried else ""}
+        hints["delay_ms"] = "" if delay is None else str(delay)
         answer = self.call(frontend, "unlock", [self.queue.given_back(jid, name, given, request=request, **hints)])
         outcome = self.model.unlock(
             self.frontends[frontend],

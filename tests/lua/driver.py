@@ -382,6 +382,7 @@ class Queue:
             "keep_items": 0,
             "keep_bytes": 0,
             "paused": "0",
+            "retry_delay": "",
         }
         return self.run("open_partition", **{**options, **fixed})
 
@@ -548,7 +549,7 @@ class Queue:
         """Return the row of an unlock."""
         hints = {
             name: more.pop(name, default)
-            for name, default in (("delay_ms", 0), ("reason", ""), ("dead_letter", ""), ("untried", ""))
+            for name, default in (("delay_ms", ""), ("reason", ""), ("dead_letter", ""), ("untried", ""))
         }
         return {**self.asked(jid, item, token, **more), **hints}
 

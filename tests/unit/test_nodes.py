@@ -20,6 +20,10 @@ configs = st.builds(
     notify_config=st.booleans(),
     lock_seconds=st.integers(1, 43_200),
     max_deliveries=st.integers(0, 1_000),
+    retry_delay=st.integers(0, 604_800_000).map(lambda ms: ms / 1000),
+    retry_backoff=st.integers(1_000, 100_000).map(lambda part: part / 1000),
+    retry_limit=st.integers(0, 604_800_000).map(lambda ms: ms / 1000),
+    retry_jitter=st.integers(0, 1_000).map(lambda part: part / 1000),
     dead_letter_node=st.sampled_from([None, "", "n/dead", "elsewhere"]),
     dedupe=st.sampled_from(Dedupe),
     dedupe_seconds=st.integers(1, 604_800),
@@ -68,6 +72,18 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
         ("pubsub#deliver_payloads", (), Problem.NOT_ACCEPTABLE),
         ("pubsub#queueing", ("no",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_items", ("-1",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_delay", ("-1",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_delay", ("604800.001",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_delay", ("0.0001",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_delay", ("1" * 1_000_000,), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_delay", ("5s",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_delay", ("٣",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_delay", ("5\n",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_backoff", ("0.999",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_backoff", ("nan",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_limit", ("inf",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_jitter", ("1.001",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retry_jitter", ("1e-3",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_seconds", ("1e3",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_bytes", ("9" * 19,), Problem.NOT_ACCEPTABLE),
     ],
@@ -77,6 +93,17 @@ def test_refused(name: str, values: tuple[str, ...], problem: Problem) -> None:
     with pytest.raises(MalformedRequest) as refused:
         configured(NodeConfig(), {name: values})
     assert refused.value.problem is problem and (name.split("#")[1] in str(refused.value) or "queueing" in name)
+
+
+def test_decimals() -> None:
+    """stanzaq#retry_delay: a rest may have a fraction of a second; a refusal names the bounds."""
+    given = {"stanzaq#retry_delay": ("0.5",), "stanzaq#retry_backoff": ("2.0",), "stanzaq#retry_jitter": ("1",)}
+    config = configured(NodeConfig(), given)
+    assert config == NodeConfig(retry_delay=0.5, retry_backoff=2.0, retry_jitter=1.0)
+    assert stored(config) == {"stanzaq#retry_delay": "0.5", "stanzaq#retry_backoff": "2", "stanzaq#retry_jitter": "1"}
+    with pytest.raises(MalformedRequest) as refused:
+        configured(NodeConfig(), {"stanzaq#retry_backoff": ("0.5",)})
+    assert refused.value.detail == "stanzaq#retry_backoff must be a number from 1 to 100 with at most three decimals"
 
 
 def test_accepted() -> None:

@@ -111,6 +111,7 @@ class Retract:
 class Unlock:
     """Release an item without acknowledging it; the hints delay it, give a reason, or make it a dead letter at once (Q32).
 
+    Without a `delay_ms`, also of 0, it rests as its node asks (`stanzaq#retry_delay`).
     `untried`: nobody has worked on it, so it does not count as an attempt.
     """
 
@@ -118,7 +119,7 @@ class Unlock:
     sender: Jid
     item_id: str
     token: int | None = None
-    delay_ms: int = 0
+    delay_ms: int | None = None
     reason: str = ""
     dead_letter: bool = False
     request: str = ""

@@ -123,7 +123,7 @@ def _request_row(command: Retract | Unlock | FindItem, record: NodeRecord) -> di
 
 def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
     return _request_row(command, record) | {
-        "delay_ms": command.delay_ms,
+        "delay_ms": "" if command.delay_ms is None else command.delay_ms,
         "reason": command.reason,
         "dead_letter": "1" if command.dead_letter else "",
         "untried": "1" if command.untried else "",

@@ -45,7 +45,7 @@ class LockRef:
         """Return the command that acknowledges the item."""
         return Retract(self.partition.node, self.jid, self.item_id, self.token, partition=self.partition.number)
 
-    def give_back(self, *, untried: bool, delay_ms: int = 0) -> Unlock:
+    def give_back(self, *, untried: bool, delay_ms: int | None = None) -> Unlock:
         """Return the command that makes the item available to others."""
         return Unlock(
             self.partition.node,

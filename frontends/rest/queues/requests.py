@@ -9,7 +9,7 @@ from typing import Final
 from broker import codec, payloads
 from broker.model import headers, trace
 from broker.model.commands import Browse, Configure, Declare, Nodes, Publish, Redeem
-from broker.model.fields import Whole
+from broker.model.fields import Decimal, Whole
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import ITEM_ID_BYTES, is_printable
 from broker.model.nodes import configured
@@ -234,8 +234,9 @@ def _value(name: str, value: object) -> str:
             return value
         case bool() if option is None or option.kind == "boolean":
             return "1" if value else "0"
-    if number is not None and (option is None or isinstance(option.read, Whole)):
+        case float() if option is not None and isinstance(option.read, Decimal):
+            # To milliseconds: JSON has no decimals, and 0.1 + 0.2 is meant as 0.3.
+            return f"{value:.3f}"
+    if number is not None and (option is None or isinstance(option.read, Whole | Decimal)):
         return str(number)
-    raise MalformedRequest(
-        Problem.BAD_REQUEST, f"{name[:80]}: a value must be a string, a whole number, or true or false"
-    )
+    raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]}: a value must be a string, a number, or true or false")

@@ -126,7 +126,7 @@ class LockRef:
         if not isinstance(reason, str) or not (is_printable(reason) and len(reason) <= REASON_LONGEST):
             raise MalformedRequest(Problem.BAD_REQUEST, f"reason must be a line of at most {REASON_LONGEST} characters")
         repeat_key = f"{'dead-letter' if dead_letter else 'release'} {self.text}"
-        delay = _whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000
+        delay = _whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000 if "delay" in said else None
         return Unlock(
             self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, repeat_key, self.partition
         )

@@ -82,6 +82,7 @@ class Bench:
             "keep_items": 0,
             "keep_bytes": 0,
             "paused": "0",
+            "retry_delay": "",
         }
         await self.run("open_partition", {"revision": 1, **options})
 

@@ -142,9 +142,11 @@ def uri(element: Element) -> str:
     return text
 
 
-def delay_ms(hint: Element) -> int:
-    """Read the delay of a released item; in seconds on the wire."""
-    seconds = number_of(hint.get("delay", "0"))
+def delay_ms(hint: Element) -> int | None:
+    """Read the delay of a released item, in seconds on the wire; None for that of its node."""
+    if "delay" not in hint.attrib:
+        return None
+    seconds = number_of(hint.get("delay", ""))
     if seconds is None or seconds > MAX_LOCK_SECONDS:
         raise MalformedRequest(Problem.BAD_REQUEST, f"a delay must be 0 to {MAX_LOCK_SECONDS} seconds")
     return seconds * 1000

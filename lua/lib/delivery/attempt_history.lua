@@ -1,5 +1,7 @@
 -- Holders of an item that came back: `attempts-untried subid subid …`, the last holder first. Other items have no record. The second
--- number counts attempts that do not count as tries; it is left out while it is 0.
+-- number counts attempts that do not count as tries; it is left out while it is 0. And how long such an item rests before its next
+-- attempt, where the node asks for it: `retry_delay` of the partition has the first and the longest delay in ms, the factor of each
+-- further one, and the share by which each may be shorter.
 local attempt_history = {DEPTH = 8, NONE = {attempts = 0, untried = 0, holders = {}}}
 
 function attempt_history.read(line)
@@ -33,4 +35,22 @@ end
 -- Whether the tries are used up; a `most` of 0 is no limit.
 function attempt_history.exhausted(position, attempt, most)
   return most > 0 and attempt >= most and attempt_history.count(position, attempt) >= most
+end
+
+-- Returns a number from 0 to below 1 that depends only on the item and its attempt: every replica and every repeat finds the same one.
+-- The multiples of these irrational numbers spread evenly.
+local function chance(position, tries)
+  local ms, seq = positions.split(position)
+  local sum = ms % 1000000 * 0.6180339887498949 + seq * 0.7548776662466927 + tries * 0.5698402909980532
+  return sum - math.floor(sum)
+end
+
+-- Returns in ms how long an item rests after this attempt: 0 where the node does not ask for it. Attempts that do not count as tries do
+-- not lengthen it.
+function attempt_history.rest_after(position, attempt)
+  local rule = call.partition_before.retry_delay
+  if not rule then return 0 end
+  local tries, first, longest, backoff, jitter = attempt_history.count(position, attempt), string.match(rule, '^(%S+) (%S+) (%S+) (%S+)$')
+  local delay = math.min(first * backoff ^ (tries - 1), tonumber(longest))
+  return math.floor(delay * (1 - jitter * chance(position, tries)))
 end

@@ -52,12 +52,14 @@ function lock_end.acknowledge(flight)
 end
 
 -- `kind` is released, expired or bounced; `request` may have delay_ms, reason, dead_letter, and untried (the attempt does not count). An
--- unfetched item goes back as if it had never been reserved: nobody received it, so there was no attempt.
+-- unfetched item goes back as if it had never been reserved: nobody received it, so there was no attempt. Without a delay_ms, also of 0,
+-- an item whose attempt counts rests as its node asks.
 function lock_end.release(flight, kind, request)
   unlock(flight)
   local successor, unfetched = parked(flight), inflight.is_unfetched(flight)
   local attempt = tonumber(flight.attempt) - (unfetched and 1 or 0)
-  local tried = not (request.untried or unfetched) and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
+  local counts = not (request.untried or unfetched)
+  local tried = counts and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
   local reason = request.reason or ''
   if successor then
     finish(flight, successor, false)
@@ -66,7 +68,8 @@ function lock_end.release(flight, kind, request)
     handovers.start(flight.position, log_entries.get(flight.log_id), attempt, flight.jid, reason)
   else
     if not unfetched then attempt_history.add(flight.position, flight.attempt, flight.subid, request.untried) end
-    local delay, over = request.delay_ms or 0, call.partition_hinted and expiry.expire_or_wait(flight, attempt)
+    local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, attempt)
+    delay = delay or counts and attempt_history.rest_after(flight.position, attempt) or 0
     if delay > 0 and not over then
       call.seldom_any = true
       write_buffer.add('ZADD', key.delayed, call.partition_now + delay, flight.position)

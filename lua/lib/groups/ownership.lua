@@ -20,7 +20,7 @@ function ownership.clear(reason)
   for i, flight in ipairs(inflight.get_many(places)) do
     if i > 1 and budget.exhausted() then break end
     if flight then
-      lock_end.release(flight, 'released', {reason = reason})
+      lock_end.release(flight, 'released', {reason = reason, delay_ms = 0})
       if not told[flight.jid] then
         call.ownership_loss_notices[#call.ownership_loss_notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
           pools.describe(flight.subid)}

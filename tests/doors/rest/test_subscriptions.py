@@ -163,6 +163,31 @@ def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert dead[0]["headers"]["stanzaq-dead-reason"] == "wrong"
 
 
+def test_rests(alice: httpx.Client, queue: str) -> None:
+    """stanzaq#retry_delay: a released message rests as its queue says; a delay of 0 returns it at once."""
+    options = {"stanzaq#retry_delay": 0.5, "stanzaq#retry_backoff": 7200, "stanzaq#retry_limit": "600000"}
+    answer = alice.patch(queue, json={"options": options})
+    assert problem(answer) == (422, "not-acceptable") and "stanzaq#retry_backoff" in answer.json()["detail"]
+    assert alice.patch(queue, json={"options": options | {"stanzaq#retry_backoff": 100}}).status_code == 200
+    shown = alice.get(queue, headers=JSON).json()["options"]
+    assert (shown["stanzaq#retry_delay"], shown["stanzaq#retry_backoff"]) == ("0.5", "100")
+    path = subscribed(alice, queue, prefetch=1)
+    sent(alice, queue, "a")
+    (first,) = held(alice, path)
+    assert alice.post(first["release"], json={"delay": 0}).status_code == 200
+    (second,) = held(alice, path)
+    assert alice.post(second["release"], json={"reason": "busy"}).status_code == 200
+    # The second rest is that after two attempts: 50 s.
+    (found,) = alice.get(queue.replace("queues", "surveys")).json()["items"]
+    assert (found["state"], found["attempts"]) == ("delayed", 2)
+    assert alice.patch(queue, json={"options": {"stanzaq#retry_backoff": 1}}).status_code == 200
+    sent(alice, queue, "b")
+    (other,) = held(alice, path)
+    assert alice.post(other["release"]).status_code == 200
+    (again,) = held(alice, path, wait=10)
+    assert (again["id"], again["attempt"]) == (other["id"], 2)
+
+
 def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
     """R16: several messages are acknowledged at once, each with its own result."""
     sent(alice, queue, *"abc")

@@ -124,6 +124,13 @@ def test_unlock_hints(read: Read, inside: str) -> None:
     assert unlock == Unlock("jobs", _WORKER, "j1", None, 30_000, "disk full", dead_letter=True, request="r1")
 
 
+@pytest.mark.parametrize(("hint", "delay_ms"), [("delay='0'", 0), ("", None)])
+def test_whose_delay(read: Read, hint: str, delay_ms: int | None) -> None:
+    """stanzaq#retry_delay: a delay of 0 is one; a hint without a delay leaves it to the node."""
+    unlock = read(_ending("unlock", f"<item id='j1'/><hint xmlns='{ns.STANZAQ}' {hint}/>")).command
+    assert unlock == Unlock("jobs", _WORKER, "j1", delay_ms=delay_ms, request="r1")
+
+
 @pytest.mark.parametrize(
     "hint", ["delay='-1'", "delay='abc'", "delay='43201'", "delay=''", f"reason='{'x' * 1025}'", "dead-letter='maybe'"]
 )
