@@ -22,7 +22,7 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.qos import Stage
-from broker.model.results import Refused, Result
+from broker.model.results import Refused, Result, RetractedBatch
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.admin_parts import Handover
 from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
@@ -126,7 +126,7 @@ class RedisCore:
             self._waiting_bytes -= size
             self.metrics.turn.observe(time.monotonic() - began)
             if name := ROWS.get(type(command), UNKNOWN).metric(result):
-                self.metrics.counters[name].inc()
+                self.metrics.counters[name].inc(len(result.ended) if isinstance(result, RetractedBatch) else 1)
             reply(result)
 
         once = Answer(answer)

@@ -13,13 +13,13 @@ from xml.etree.ElementTree import Element
 
 import structlog
 
-from broker.model.commands import Bounce, Command, Confirm, MoveItems, Presence, Retract, Stats, Unlock
+from broker.model.commands import Bounce, Command, Confirm, MoveItems, Presence, Retract, RetractBatch, Stats, Unlock
 from broker.model.core import Core, Reply
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.model.options import NodeConfig
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from broker.model.results import Described, Refused, Result, Retracted, Unlocked
+from broker.model.results import Described, Refused, Result, Retracted, RetractedBatch, Unlocked
 from frontends.xmpp import refusal_log, replies, requests, stanzas
 from frontends.xmpp.adhoc import commands
 from frontends.xmpp.adhoc.move_batches import MoveBatches
@@ -188,6 +188,9 @@ class Component:
                 # The holder is notified before the sender gets the result: one stream and one write keep this order (QX17).
                 case Retracted() | Unlocked() if isinstance(question.command, Retract | Unlock):
                     self._stream.write(self._events.ended((question.command, outcome)))
+                case RetractedBatch() if isinstance(question.command, RetractBatch):
+                    ended = zip(question.command.items, outcome.ended, strict=True)
+                    self._stream.write(self._events.ended(*ended))
                 case Described(record) if question.view is View.INFO:
                     counts = DescribedNode(iq, Stats(record.name, iq.sender), record=record)
                     self._submit(iq.sender, counts.command, partial(self._answer, counts))

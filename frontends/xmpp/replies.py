@@ -35,6 +35,7 @@ from broker.model.commands import (
     Renew,
     RenewOwnership,
     Retract,
+    RetractBatch,
     SendPending,
     SetSubscriptionOptions,
     Stats,
@@ -71,6 +72,7 @@ from broker.model.results import (
     Replay,
     Result,
     Retracted,
+    RetractedBatch,
     Subscribed,
     SubscriptionList,
     Unaffiliated,
@@ -142,7 +144,7 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
     match question.command, outcome:
         case Stats(), Counted() if isinstance(question, DescribedNode):
             return disco.node_info(question.record, outcome)
-        case (Retract() | Unlock(), Retracted() | Unlocked()):
+        case (Retract() | RetractBatch() | Unlock(), Retracted() | RetractedBatch() | Unlocked()):
             return b""
         case PrepareMessage(_, msg_id), Done():
             return qos.received(msg_id)

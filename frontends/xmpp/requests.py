@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Browse, Command, Locks, Publish, RenewOwnership, Retract, Unlock
+from broker.model.commands import Browse, Command, Locks, Publish, Renew, RenewOwnership, Retract, RetractBatch, Unlock
 from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import disco, software, stanzas
@@ -16,10 +16,10 @@ from frontends.xmpp.messages import publishing
 from frontends.xmpp.pubsub import (
     attributes,
     batches,
-    item_requests,
     log_options,
     owner_requests,
     paging,
+    payloads,
     subscription_lists,
     subscriptions,
 )
@@ -30,6 +30,9 @@ _ITEM: Final = f"{{{ns.PUBSUB}}}item"
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
 _DEFAULT: Final = f"{{{ns.PUBSUB}}}default"
 _PUBLISH_OPTIONS: Final = f"{{{ns.PUBSUB}}}publish-options"
+
+REQUEST_CHARACTERS: Final = 256
+"""The longest IQ id that identifies a request for replay (Q27); libraries use shorter ones, and each is stored for a while."""
 
 BROWSE_DEFAULT: Final = 50
 BROWSE_MOST: Final = 500
@@ -64,7 +67,7 @@ def elsewhere(iq: Iq, service: str) -> Question:
 
 def is_get_for_set(question: Question) -> bool:
     """Tell whether a change came in a get: XEP-0254's examples do that, against RFC 6120 (QX1)."""
-    return question.iq.kind == "get" and isinstance(question.command, Retract | Unlock)
+    return question.iq.kind == "get" and isinstance(question.command, Retract | RetractBatch | Unlock)
 
 
 def _pubsub(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question | Answer:
@@ -92,8 +95,27 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
         publish, options = pubsub[0], _options(pubsub[1])
     else:
         publish = only(iq, pubsub, "set")
-    return item_requests.publish(
-        iq, attributes.node(publish), _one_item(publish), publish.find(attributes.HINT), options
+    return _publish_item(iq, attributes.node(publish), _one_item(publish), publish.find(attributes.HINT), options)
+
+
+def _publish_item(
+    iq: Iq, node: str, item: Element, hint: Element | None, options: Mapping[str, tuple[str, ...]] | None = None
+) -> Publish:
+    name = None if item.get("id") is None else attributes.item_id(item)
+    if hint is None and len(item.attrib) == (name is not None):
+        # Fast path for an item with no attribute but its id.
+        return Publish(node, iq.sender, name, *payloads.taken(item), options=options)
+    envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
+    return Publish(
+        node,
+        iq.sender,
+        name,
+        envelope,
+        body_bytes,
+        partition=attributes.partition(item, hint),
+        key=attributes.group_key(item, hint),
+        options=options,
+        hints=attributes.hints(item, hint),
     )
 
 
@@ -104,17 +126,55 @@ def _options(wanted: Element) -> Mapping[str, tuple[str, ...]] | None:
     return fields or None
 
 
-def _retract(iq: Iq, pubsub: Element) -> Retract:
+def _retract(iq: Iq, pubsub: Element) -> Retract | RetractBatch:
     retract = only(iq, pubsub, iq.kind)
-    node, item = attributes.node(retract), _one_item(retract)
-    return item_requests.retract(iq, node, item, retract.find(attributes.HINT))
+    node, hint = attributes.node(retract), retract.find(attributes.HINT)
+    if len(retract) > 1:
+        items = [child for child in retract if child.tag.endswith("}item")]
+        if len(items) > 1:
+            return RetractBatch(node, iq.sender, batches.whole(items, lambda item: _retract_item(iq, node, item, hint)))
+    return _retract_item(iq, node, _one_item(retract), hint)
+
+
+def _retract_item(iq: Iq, node: str, item: Element, hint: Element | None) -> Retract:
+    return Retract(
+        node,
+        iq.sender,
+        attributes.item_id(item),
+        attributes.token(item),
+        _request(iq),
+        attributes.partition(item, hint),
+    )
 
 
 def _unlock(iq: Iq, pubsub: Element) -> Unlock:
     unlock = only(iq, pubsub, iq.kind)
     node, item = attributes.node(unlock), _one_item(unlock)
     hint = unlock.find(attributes.HINT)
-    return item_requests.unlock(iq, node, item, item.find(attributes.HINT) if hint is None else hint)
+    return _unlock_item(iq, node, item, item.find(attributes.HINT) if hint is None else hint)
+
+
+def _unlock_item(iq: Iq, node: str, item: Element, hint: Element | None) -> Unlock:
+    if hint is None:
+        return Unlock(
+            node,
+            iq.sender,
+            attributes.item_id(item),
+            attributes.token(item),
+            request=_request(iq),
+            partition=attributes.partition(item),
+        )
+    return Unlock(
+        node,
+        iq.sender,
+        attributes.item_id(item),
+        attributes.token(item),
+        attributes.delay_ms(hint),
+        attributes.reason(hint),
+        attributes.dead_letter(hint),
+        _request(iq),
+        attributes.partition(item, hint),
+    )
 
 
 def _browse(iq: Iq, pubsub: Element) -> Browse:
@@ -156,7 +216,45 @@ def _renew(iq: Iq, renew: Element) -> Question:
     if not len(renew):
         # Without an item it is an owner's heartbeat (EX16).
         return Question(iq, RenewOwnership(node, iq.sender))
-    return Question(iq, item_requests.renew(iq, node, _one_item(renew), renew.find(attributes.HINT)))
+    return Question(iq, _renew_item(iq, node, _one_item(renew), renew.find(attributes.HINT)))
+
+
+def _renew_item(iq: Iq, node: str, item: Element, hint: Element | None) -> Renew:
+    partition = attributes.partition(item, hint)
+    return Renew(node, iq.sender, attributes.item_id(item), attributes.token(item), partition)
+
+
+def _publish_batch(iq: Iq, publish: Element) -> Batch:
+    # A hint beside the items holds for all of them.
+    hint = publish.find(attributes.HINT)
+
+    def item(iq: Iq, node: str, row: Element) -> Publish:
+        return _publish_item(iq, node, row, hint)
+
+    readers = {f"{{{ns.STANZAQ}}}item": item, _ITEM: item}
+    return batches.read(iq, publish, readers, beside=attributes.HINT)
+
+
+def _settle(iq: Iq, settle: Element) -> Batch:
+    return batches.read(iq, settle, _SETTLED)
+
+
+def _ack(iq: Iq, node: str, row: Element) -> Retract:
+    return _retract_item(iq, node, _fenced(row), None)
+
+
+def _release(iq: Iq, node: str, row: Element) -> Unlock:
+    return _unlock_item(iq, node, _fenced(row), row)
+
+
+def _renew_row(iq: Iq, node: str, row: Element) -> Renew:
+    return _renew_item(iq, node, _fenced(row), None)
+
+
+def _fenced(row: Element) -> Element:
+    if attributes.token(row) is None:
+        raise MalformedRequest(Problem.BAD_REQUEST, "each item needs the token of its lock")
+    return row
 
 
 def _locks(iq: Iq, locks: Element) -> Question:
@@ -180,6 +278,15 @@ def _one_item(action: Element) -> Element:
     return found
 
 
+def _request(iq: Iq) -> str:
+    return iq.id if len(iq.id) <= REQUEST_CHARACTERS else ""
+
+
+_SETTLED: Final[Mapping[str, batches.ReadRow]] = {
+    f"{{{ns.STANZAQ}}}ack": _ack,
+    f"{{{ns.STANZAQ}}}release": _release,
+    f"{{{ns.STANZAQ}}}renew": _renew_row,
+}
 _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
     f"{{{ns.PUBSUB}}}publish": _publish,
     f"{{{ns.PUBSUB}}}retract": _retract,
@@ -193,8 +300,8 @@ _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
     f"{{{ns.PUBSUB}}}affiliations": subscription_lists.affiliations,
 }
 _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer | Batch]]] = {
-    f"{{{ns.STANZAQ}}}publish": batches.publish,
-    f"{{{ns.STANZAQ}}}settle": batches.settle,
+    f"{{{ns.STANZAQ}}}publish": _publish_batch,
+    f"{{{ns.STANZAQ}}}settle": _settle,
     f"{{{ns.STANZAQ}}}renew": _renew,
     f"{{{ns.STANZAQ}}}locks": _locks,
     f"{{{ns.STANZAQ}}}commit": log_options.commit,

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Acknowledge items for their holders, or delete them for owners and publishers, and hand out items with the freed credit.
--- ARGV: now revision frontend sent number retry | sender subids owner item token request
--- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
+-- Acknowledge items for their holders, or delete them for owners and publishers, and hand out items with the freed credit. With
+-- `together` all rows or none take effect: the first refusal is the one answer, with its row's number.
+-- ARGV: now revision frontend sent number retry together | sender subids owner item token request
+-- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost not-acceptable
 local refusal = partition.load()
 if refusal then return refusal end
 replay_cache.rotate()
@@ -11,7 +12,8 @@ local function answer(row, holder, pool, subid)
   return pool and {'ok', holder, pool, subid} or holder
 end
 
-local results = ack_rules.each(rows, function(row, verdict)
+local decide = arg.together == '' and ack_rules.each or ack_rules.all_or_none
+local results = decide(rows, function(row, verdict)
   partition_owner.renew_when_seen(row.subids)
   if verdict == 'held' then
     lock_end.acknowledge(row.flight)

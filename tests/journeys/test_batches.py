@@ -137,6 +137,34 @@ def _ends(message: Element) -> list[Element]:
     return message.findall(f"{{{EVENT}}}event/{{{EVENT}}}items/{RETRACTED}") + message.findall(f".//{UNLOCKED}")
 
 
+async def test_retracted_together(join: Join) -> None:
+    """XEP-0060 §12: several items are retracted or none, by one request, with the notifications before the result."""
+    publisher, worker = await join(), await join()
+    node = await publisher.queue({"stanzaq#partitions": "2"})
+    await worker.subscribe(node, 8)
+    for name in "abcd":
+        await _publish(publisher, node, *(f"<item id='{name}{part}' partition='{part}'>{JOB}</item>" for part in "01"))
+    held = {each.item: each for each in [await worker.next(Delivery) for _ in range(8)]}
+
+    async def retract(*names: str, where: str = "", request: str = "") -> Answer:
+        items = "".join(f"<item id='{name}' token='{held[name].token}' {where}/>" for name in names)
+        return await worker.pubsub(f"<retract node='{node}'>{items}</retract>", request=request)
+
+    first = "partition='0'"
+    assert (await retract("a0", "b0", "c1", where=first)).error == "cancel item-not-found"
+    assert (await retract("a0", where=first)).error == ""
+    # Often enough that both frontends answer.
+    for _ in range(6):
+        heard = len(worker.heard)
+        answer = await retract("b0", "c0", where=first, request="together")
+        assert answer.error == ""
+        (message,) = (each for each in worker.heard[heard : worker.heard.index(answer.element)] if _ends(each))
+        assert [(end.tag, end.get("id")) for end in _ends(message)] == [(RETRACTED, "b0"), (RETRACTED, "c0")]
+    mixed = "".join(f"<item id='{name}' token='{held[name].token}' partition='{name[1]}'/>" for name in ("d0", "a1"))
+    assert (await worker.pubsub(f"<retract node='{node}'>{mixed}</retract>")).error == "modify not-acceptable"
+    assert {item.get("id") for item in await publisher.browse(node)} == {"d0", "a1", "b1", "c1", "d1"}
+
+
 async def test_a_worker_settles_half_and_dies(join: Join) -> None:
     """What was settled stays settled; the rest is returned when the worker is gone, and the next one gets just that."""
     publisher, worker, heir = await join(), await join(), await join()

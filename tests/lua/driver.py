@@ -80,6 +80,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "parent_life": "",
     "group": "",
     "fence": "",
+    "together": "",
 }
 
 # Every key of the holder as text that does not depend on Redis's encoding.
@@ -348,7 +349,7 @@ class Queue:
             Report.read(told[0]) if told else None,
         )
         self._check(found, answer)
-        if found.row_returns and len(answer.rows) < len(rows):
+        if found.row_returns and len(answer.rows) < len(rows) and not wanted.get("together"):
             # Rows without room in the budget are sent again, as pipelines do.
             assert answer.rows
             rest = self.run(name, *rows[len(answer.rows) :], **fixed)

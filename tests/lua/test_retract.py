@@ -76,6 +76,41 @@ def test_twice_in_one_batch(queue: Queue) -> None:
     assert len(queue.journal()) == 1
 
 
+def test_together(queue: Queue) -> None:
+    """XEP-0060 §12: held and waiting items go in one call, the freed credit hands out others, and a repeat is replayed (Q27)."""
+    queue.publish("a", "b", "c", by=ALICE)
+    queue.subscribe(ALICE, 1)
+    rows = [queue.asked(ALICE, name, request="r") for name in ("a", "b")]
+    answer = queue.run("retract", *rows, together="1")
+    assert (answer.rows, answer.given) == ([["ok", ALICE], ["ok", ""]], [(ALICE, "c")])
+    assert queue.run("retract", *rows, together="1").words == ["replayed", "replayed"]
+    assert queue.browse() == {"c": "locked"}
+
+
+def test_together_or_not_at_all(queue: Queue) -> None:
+    """XEP-0060 §12: one refused row leaves all items as they were; the answer says which row, and why."""
+    queue.publish("a", "b", "c", by=ALICE)
+    token = queue.subscribe(W1, 2).deliveries[0].token
+    before = queue.browse()
+    rows = [queue.asked(W1, "a", token, request="r"), queue.asked(W1, "b", token, request="r"), queue.asked(W1, "c")]
+    assert queue.run("retract", *rows, together="1").rows == [["lock-lost", 2]]
+    assert queue.run("retract", rows[0], rows[2], together="1").rows == [["forbidden", 2]]
+    assert queue.browse() == before and "replays" not in queue.kept()
+    assert queue.retract(W1, "a", token, request="r").words == ["ok"]
+
+
+def test_together_has_an_end(queue: Queue) -> None:
+    """Guarantee 6: items whose entries are too large to be read in one call are not deleted together."""
+    names = [f"i{number}" for number in range(60)]
+    for name in names:
+        queue.publish(name, body="x" * 200_000)
+    rows = [queue.asked("boss@x/1", name, owner="1") for name in names]
+    ((word, number),) = queue.run("retract", *rows, together="1").rows
+    assert word == "not-acceptable" and 30 < number < 60
+    assert queue.journal() == []
+    assert len(queue.run("retract", *rows[:30], together="1").rows) == 30
+
+
 def test_owner_deletes_wherever_it_waits(queue: Queue) -> None:
     """P3: any waiting item is deleted, new, released, replaced or delayed, and nothing of it stays."""
     queue.publish("came back", "later")

@@ -74,6 +74,7 @@ RECORD = NodeRecord("n", "i1", 3, NodeConfig(), {Jid("me@x"): Affiliation.OWNER}
 SAMPLES: tuple[Any, ...] = (
     Publish("n", ME, "i", b"e", 1),
     Retract("n", ME, "i", 5, "r"),
+    commands.RetractBatch("n", ME, (Retract("n", ME, "i", 5, "r"), Retract("n", ME, "j"))),
     Unlock("n", ME, "i", None, 10, "why", dead_letter=True, request="r"),
     commands.Renew("n", ME, "i"),
     commands.Locks("n", ME),

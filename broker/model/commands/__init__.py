@@ -28,6 +28,7 @@ from broker.model.commands.items import (
     Renew,
     Reserve,
     Retract,
+    RetractBatch,
     Unlock,
 )
 from broker.model.commands.log import Bind, Commit, LogCommand, Partitions, Read, Reading, Unbind
@@ -105,6 +106,7 @@ __all__ = [
     "RenewOwnership",
     "Reserve",
     "Retract",
+    "RetractBatch",
     "SendPending",
     "SetSubscriptionOptions",
     "ShowHistory",

@@ -108,6 +108,15 @@ class Retract:
 
 
 @dataclass(frozen=True, slots=True)
+class RetractBatch:
+    """Retract several items of one partition, all or none of them (XEP-0060 §12)."""
+
+    node: str
+    sender: Jid
+    items: tuple[Retract, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unlock:
     """Release an item without acknowledging it; the hints delay it, give a reason, or make it a dead letter at once (Q32).
 
@@ -205,6 +214,7 @@ ItemCommand = (
     | Reserve
     | Redeem
     | Retract
+    | RetractBatch
     | Unlock
     | Renew
     | Locks

@@ -23,6 +23,7 @@ from broker.model.results.items import (
     Renewed,
     Reserved,
     Retracted,
+    RetractedBatch,
     Unlocked,
 )
 from broker.model.results.log import Bound, Event, Extents, LogResult, Replay, Stream
@@ -71,6 +72,7 @@ __all__ = [
     "Reserved",
     "Result",
     "Retracted",
+    "RetractedBatch",
     "Sample",
     "Stream",
     "Subscribed",

@@ -33,6 +33,13 @@ class Retracted:
 
 
 @dataclass(frozen=True, slots=True)
+class RetractedBatch:
+    """All items are gone: what became of each, in the order of the command."""
+
+    ended: tuple[Retracted, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unlocked:
     """The lock is ended; `holder` is to be notified (Q29); `collection` and `subid` as in `Retracted`."""
 
@@ -111,5 +118,5 @@ class Browsed:
     reached: Place | None = None
 
 
-ItemResult = Published | Reserved | Retracted | Unlocked | Renewed | HeldLocks | Fetched | Browsed
+ItemResult = Published | Reserved | Retracted | RetractedBatch | Unlocked | Renewed | HeldLocks | Fetched | Browsed
 """Outcomes of commands on items."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from broker.model.commands import Bounce, Browse, Confirm, Publish, Renew, Retract, Unlock
+from broker.model.commands import Bounce, Browse, Confirm, Publish, Renew, Retract, RetractBatch, Unlock
 from broker.model.hints import NO_HINTS
 from broker.model.items import Listed
 from broker.model.names import Jid, bare
@@ -11,9 +11,18 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, PublishModel
 from broker.model.positions import Place
 from broker.model.problems import Problem
-from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
+from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, RetractedBatch, Unlocked
 from broker.redis_core.commands.internal import FindItem, Found, Outcome, Unknown
-from broker.redis_core.operations.operation import Call, Reply, Values, refused, subids, subscription, token_text
+from broker.redis_core.operations.operation import (
+    Call,
+    Reply,
+    Values,
+    answered,
+    refused,
+    subids,
+    subscription,
+    token_text,
+)
 
 WHICH = {
     b"subid-required": "you have several subscriptions here: name one by its subid",
@@ -29,12 +38,15 @@ MAX_BOUNCES = 3
 BROWSE_BYTES = 262_144
 """Payload bytes in the answer to one browse: a stanza must pass the XMPP server."""
 
+_GONE = (b"ok", b"replayed")
+
 DETAILS = {
     b"item-not-found": "there is no such item: it was acknowledged, deleted, or never published",
     b"forbidden": "the item was never handed to you",
     b"locked-by-another": "another subscriber holds the item now",
     b"lock-lost": "you no longer hold the item: its lock expired, was given back, or the token is an older one's",
     b"item-id-invalid": "ids of this form are reserved for the service",
+    b"not-acceptable": "the items are too large to be deleted together: name fewer",
     b"node-full": "the node holds as many items as it may",
 }
 
@@ -131,10 +143,26 @@ def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
 
 
 def _retracted(command: Retract, reply: list[bytes], record: NodeRecord) -> Result:
-    if reply[0] in {b"ok", b"replayed"}:
-        replayed = reply[0] == b"replayed"
-        return Retracted(Jid(reply[1].decode()) or None, replayed, *subscription(*reply[2:]))
-    return _denied(command, reply[0], record)
+    return _gone(reply) if reply[0] in _GONE else _denied(command, reply[0], record)
+
+
+def _gone(reply: list[bytes]) -> Retracted:
+    return Retracted(Jid(reply[1].decode()) or None, reply[0] == b"replayed", *subscription(*reply[2:]))
+
+
+def _retract_rows(command: RetractBatch, record: NodeRecord) -> list[Values]:
+    return [_request_row(each, record) for each in command.items]
+
+
+def _retracted_batch(command: RetractBatch, reply: Reply, record: NodeRecord) -> Result:
+    parts = list(map(answered, reply.rows))
+    if parts[0][0] in _GONE:
+        return RetractedBatch(tuple(map(_gone, parts)))
+    # The only row says why which item was refused.
+    code, number = parts[0]
+    item = command.items[number - 1]
+    why = _denied(item, code, record)
+    return Refused(why.problem, f"{item.item_id}: {why.detail}")
 
 
 def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
@@ -205,7 +233,8 @@ def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
 
 publish = Call("publish", published, _publish_intake, _publish_row)
 publish_if_known = in_former(publish)
-retract = Call("retract", _retracted, row=_request_row)
+retract = Call("retract", _retracted, lambda _command, _record: {"together": ""}, _request_row)
+retract_batch = Call("retract", _retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
 unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_renew_row)
 bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)

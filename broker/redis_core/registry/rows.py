@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from broker.model.commands import admin, items, log, nodes, subscriptions
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.results import Done, Published, Refused, Result, Retracted, Unaffiliated, Unlocked
+from broker.model.problems import Problem
+from broker.model.results import Done, Published, Refused, Result, Retracted, RetractedBatch, Unaffiliated, Unlocked
 from broker.redis_core.commands import admin_parts, credit, internal
 from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.operations import admin as admin_scripts
@@ -28,6 +29,8 @@ from broker.redis_core.registry.partitioner import COORDINATOR, Place, hashed, h
 
 if TYPE_CHECKING:
     from broker.redis_core.handlers import Handlers
+
+_SEVERAL = Refused(Problem.NOT_ACCEPTABLE, "the items are in several partitions: retract those of one at a time")
 
 Handler = Callable[[Any], Coroutine[Any, Any, Result]]
 """Carries out a command that needs more than one script."""
@@ -50,7 +53,10 @@ def _redeemed(result: Result) -> str | None:
 
 
 def _acknowledged(result: Result) -> str | None:
-    return "acknowledged" if isinstance(result, Retracted) and not result.replayed else _refused(result)
+    match result:
+        case Retracted(replayed=replayed) | RetractedBatch((Retracted(replayed=replayed), *_)):
+            return None if replayed else "acknowledged"
+    return _refused(result)
 
 
 def _unlocked(result: Result) -> str | None:
@@ -86,6 +92,17 @@ def of_publish(command: items.Publish, count: int) -> int | Place:
 def of_item(command: items.Retract | items.Unlock | items.Renew, count: int) -> int:
     """Return the partition where an item is looked for first."""
     return home(command.item_id, count) if command.partition is None else command.partition
+
+
+def of_batch(command: items.RetractBatch, count: int) -> int:
+    """Return the partition of the first item of a batch."""
+    return of_item(command.items[0], count)
+
+
+def in_one_partition(command: items.RetractBatch, record: NodeRecord, _standing: Affiliation) -> Refused | None:
+    """Refuse a batch whose items may be in several partitions: no script could retract all of them or none."""
+    places = {of_item(each, record.config.partitions) for each in command.items}
+    return _SEVERAL if len(places) > 1 else None
 
 
 def unnamed(command: items.Retract | items.Unlock | items.Renew) -> bool:
@@ -161,6 +178,14 @@ ROWS: Final[Mapping[type, Row]] = {
         leaf_only=may.NO_RETRACT,
         place=of_item,
         searched=unnamed,
+        metric=_acknowledged,
+    ),
+    items.RetractBatch: Row(
+        script=item_scripts.retract_batch,
+        judge=in_one_partition,
+        leaf_only=may.NO_RETRACT,
+        place=of_batch,
+        hands_out=True,
         metric=_acknowledged,
     ),
     items.Unlock: Row(

@@ -35,6 +35,7 @@ BASE: Final = {
     "sent": "",
     "number": 0,
     "retry": "5000 20000 3",
+    "together": "",
 }
 _ALTERNATIONS: Final = 25
 """How often each side of a comparison is measured, alternating; the best counts."""

@@ -50,10 +50,10 @@ class Events:
                 inside.append(f"<retract id='{escaped(command.item_id)}'/>")
             else:
                 inside.append(self._unlock(command.item_id, command.token))
-        return b"".join(
-            self._items(holder, node, "".join(inside), deliveries.through(collection, subid))
-            for (holder, node, collection, subid), inside in whose.items()
-        )
+        written = b""
+        for (holder, node, collection, subid), inside in whose.items():
+            written += self._items(holder, node, "".join(inside), deliveries.through(collection, subid))
+        return written
 
     def notice(self, notice: Notice) -> bytes:  # noqa: PLR0911  (a table of cases)
         """Write a notice that a subscriber did not request (Q35, P24, P25)."""

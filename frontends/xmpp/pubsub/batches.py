@@ -1,20 +1,20 @@
 """Batches: one request with several items, each with its own outcome, and one answer.
 
-The frame is judged as a whole: no rows, too many, an unknown row or an item twice refuse all. Each row is read as a request of
-its own. Must not know the core, or how notifications are written.
+The frame is judged as a whole: no rows, too many, an unknown row or an item twice refuse all. Each row is
+read as a request of its own, by the reader that `requests` gives. Must not know the core, or how notifications are written.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Command, Renew, Retract, Unlock
+from broker.model.commands import Command, Retract
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Published, Refused, Renewed, Result
 from frontends.xmpp import errors
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.pubsub import attributes, item_requests
+from frontends.xmpp.pubsub import attributes
 from frontends.xmpp.stanzas import Batch, Iq, expect
 from frontends.xmpp.xml.text import escaped, escaped_name, moment
 
@@ -50,28 +50,13 @@ class Outcomes:
         return (_published if published else _settled)(self.batch, outcomes).encode()
 
 
-def publish(iq: Iq, element: Element) -> Batch:
-    """Translate `<publish/>`; a `<hint/>` beside the items holds for all of them."""
-    hint = element.find(attributes.HINT)
-
-    def item(iq: Iq, node: str, row: Element) -> Command:
-        return item_requests.publish(iq, node, row, hint)
-
-    readers = {f"{_OURS}item": item, f"{{{ns.PUBSUB}}}item": item}
-    return _read(iq, element, readers, beside=attributes.HINT)
-
-
-def settle(iq: Iq, element: Element) -> Batch:
-    """Translate `<settle/>`."""
-    return _read(iq, element, _SETTLED)
-
-
 def order(batch: Batch) -> list[int]:
     """Return the numbers of the rows with those of one kind together, which then share a script call."""
     return sorted(range(len(batch.rows)), key=lambda number: type(batch.rows[number][1]).__name__)
 
 
-def _read(iq: Iq, element: Element, readers: Mapping[str, ReadRow], beside: str = "") -> Batch:
+def read(iq: Iq, element: Element, readers: Mapping[str, ReadRow], beside: str = "") -> Batch:
+    """Translate a batch, each row by the reader of its tag; `beside` is the tag of what may stand beside the rows."""
     expect(iq, "set")
     node = attributes.node(element)
     rows = [each for each in element if each.tag in readers]
@@ -81,11 +66,18 @@ def _read(iq: Iq, element: Element, readers: Mapping[str, ReadRow], beside: str 
         raise MalformedRequest(Problem.BAD_REQUEST, f"a batch has no <{unknown[0].removeprefix(_OURS)[:80]}/>")
     if not rows:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the batch names no item")
-    if len(rows) > MOST:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"a batch has at most {MOST} items, this one {len(rows)}")
+    _refuse_excess(rows)
     batch = Batch(iq, node, tuple((row, _command(partial(readers[row.tag], iq, node, row))) for row in rows))
-    _refuse_repeats(batch)
+    _refuse_repeats(command for _, command in batch.rows)
     return batch
+
+
+def whole(items: Sequence[Element], read: Callable[[Element], Retract]) -> tuple[Retract, ...]:
+    """Translate items that are done or refused together; one that is malformed refuses all."""
+    _refuse_excess(items)
+    commands = tuple(map(read, items))
+    _refuse_repeats(commands)
+    return commands
 
 
 def _command(read: Callable[[], Command]) -> Command | Refused:
@@ -95,36 +87,20 @@ def _command(read: Callable[[], Command]) -> Command | Refused:
         return Refused(fault.problem, fault.detail)
 
 
-def _refuse_repeats(batch: Batch) -> None:
+def _refuse_excess(rows: Sequence[Element]) -> None:
+    if len(rows) > MOST:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"a batch has at most {MOST} items, this one {len(rows)}")
+
+
+def _refuse_repeats(commands: Iterable[Command | Refused]) -> None:
     """Refuse an item that is there twice: an id names an item within its partition, which a key chooses."""
     seen = set()
-    for _, command in batch.rows:
+    for command in commands:
         if name := getattr(command, "item_id", None):
             item = name, getattr(command, "partition", None), getattr(command, "key", "")
             if item in seen:
                 raise MalformedRequest(Problem.BAD_REQUEST, f"the batch has the item {name[:80]} twice")
             seen.add(item)
-
-
-def _ack(iq: Iq, node: str, row: Element) -> Retract:
-    return item_requests.retract(iq, node, _fenced(row), None)
-
-
-def _release(iq: Iq, node: str, row: Element) -> Unlock:
-    return item_requests.unlock(iq, node, _fenced(row), row)
-
-
-def _renew(iq: Iq, node: str, row: Element) -> Renew:
-    return item_requests.renew(iq, node, _fenced(row), None)
-
-
-def _fenced(row: Element) -> Element:
-    if attributes.token(row) is None:
-        raise MalformedRequest(Problem.BAD_REQUEST, "each item needs the token of its lock")
-    return row
-
-
-_SETTLED: Final[Mapping[str, ReadRow]] = {f"{_OURS}ack": _ack, f"{_OURS}release": _release, f"{_OURS}renew": _renew}
 
 
 def _published(batch: Batch, outcomes: Sequence[Result]) -> str:

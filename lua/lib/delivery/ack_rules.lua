@@ -67,3 +67,18 @@ function ack_rules.each(rows, act)
     return act(row, ack_rules.verdict(row))
   end)
 end
+
+-- Decides rows about different items, and acts only if none is refused. The verdicts alone may cost too much: large entries are read.
+function ack_rules.all_or_none(rows, act)
+  local verdicts = {}
+  ack_rules.prepare(rows)
+  for i, row in ipairs(rows) do
+    if budget.exhausted() then return {{'not-acceptable', i}} end
+    local verdict = ack_rules.verdict(row)
+    if not (verdict == 'held' or verdict == 'waiting' or verdict == 'replayed') then return {{verdict, i}} end
+    verdicts[i] = verdict
+  end
+  local results = {}
+  for i, row in ipairs(rows) do results[i] = act(row, verdicts[i]) end
+  return results
+end

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Browse, Locks, Publish, Renew, RenewOwnership, Retract, Unlock
+from broker.model.commands import Browse, Locks, Publish, Renew, RenewOwnership, Retract, RetractBatch, Unlock
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.positions import Place
@@ -101,7 +101,7 @@ def test_ending_a_lock(read: Read, kind: str, item: str, token: int | None) -> N
         ("", "node='jobs'", Problem.ITEM_REQUIRED),
         ("<item/>", "node='jobs'", Problem.ITEM_REQUIRED),
         ("<item id=''/>", "node='jobs'", Problem.ITEM_ID_INVALID),
-        ("<item id='1'/><item id='2'/>", "node='jobs'", Problem.ONE_ITEM_ONLY),
+        ("<item id='1'/><item id='1'/>", "node='jobs'", None),
         (f"<item id='{'x' * 1_000_000}'/>", "node='jobs'", Problem.ITEM_ID_INVALID),
         ("<item id='1' token='0'/>", "node='jobs'", Problem.BAD_REQUEST),
         ("<item id='1' token='-1'/>", "node='jobs'", Problem.BAD_REQUEST),
@@ -111,9 +111,27 @@ def test_ending_a_lock(read: Read, kind: str, item: str, token: int | None) -> N
         (f"<item id='1' token='{'9' * 100_000}'/>", "node='jobs'", Problem.BAD_REQUEST),
     ],
 )
-def test_bad_endings(fault: Fault, name: str, inside: str, about: str, problem: Problem) -> None:
-    """Row 1 of the decision table, and tokens that no delivery ever had."""
-    assert fault(_ending(name, inside, about)).problem is problem
+def test_bad_endings(fault: Fault, name: str, inside: str, about: str, problem: Problem | None) -> None:
+    """Row 1 of the decision table, tokens that no delivery ever had, and an item twice."""
+    twice = Problem.BAD_REQUEST if name == "retract" else Problem.ONE_ITEM_ONLY
+    assert fault(_ending(name, inside, about)).problem is (problem or twice)
+
+
+@pytest.mark.parametrize(
+    ("inside", "problem"),
+    [
+        ("<item id='a'/><item token='1'/>", Problem.ITEM_REQUIRED),
+        ("<item id='a'/><item id='b' token='x'/>", Problem.BAD_REQUEST),
+        ("".join(f"<item id='{number}'/>" for number in range(101)), Problem.BAD_REQUEST),
+    ],
+)
+def test_several_are_retracted_or_none(read: Read, fault: Fault, inside: str, problem: Problem) -> None:
+    """XEP-0060 §12: several items are one command; one that is malformed, or too many, refuse all."""
+    items = "<item id='a' token='7'/><item id='b' partition='2'/>"
+    asked = read(_ending("retract", items), "get")
+    singles = (Retract("jobs", _WORKER, "a", 7, "r1"), Retract("jobs", _WORKER, "b", None, "r1", 2))
+    assert asked.command == RetractBatch("jobs", _WORKER, singles) and requests.is_get_for_set(asked)
+    assert fault(_ending("retract", inside)).problem is problem
 
 
 @pytest.mark.parametrize("inside", ["<item id='j1'>{}</item>", "<item id='j1'/>{}", "{}<item id='j1'/>"])
