@@ -65,7 +65,7 @@ TABLE: Final = (
         "token and position of locked items; score is the holder's subid",
         "sum of credit",
     ),
-    Key("subscribers", "hash", "partition", "subid -> credit, bounces, qos, jid, pool", "100,000 subscribers"),
+    Key("subscribers", "hash", "partition", "subid -> credit, bounces, sending, jid, pool", "100,000 subscribers"),
     Key(
         "ready_subscribers",
         "zset",
@@ -108,7 +108,13 @@ TABLE: Final = (
         "dedupe window, QOS_WINDOW_SECONDS",
     ),
     Key("journal", "stream", "partition", "one record per closed delivery attempt", "JOURNAL_RECORDS, a week"),
-    Key("confirmations", "hash", "partition", "position -> stage and tries of a delivery to confirm", "sum of credit"),
+    Key(
+        "confirmations",
+        "hash",
+        "partition",
+        "position -> stage, tries and message of a delivery to confirm",
+        "sum of credit",
+    ),
     Key("retries", "zset", "partition", "positions of these; score is when to try again, in ms", "sum of credit"),
     Key(
         "readers",
@@ -269,7 +275,7 @@ TABLE: Final = (
         "members",
         "hash",
         "node",
-        "subid -> group, credit, share, qos, jid of a member that names no partitions",
+        "subid -> group, credit, share, sending, jid of a member that names no partitions",
         "100,000 members",
     ),
     Key(

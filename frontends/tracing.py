@@ -7,7 +7,7 @@ no attribute of a span contains any payload.
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -157,14 +157,12 @@ class _TracedOutlet:
         self.congested = door.congested
         self.flushed = door.flushed
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Send an item; the notice that an assured item may be started is no second delivery."""
-        if delivery.stage is Stage.DELIVER:
-            self._door.deliver(delivery)
-            return
-        span = self._traces.handed(delivery)
-        self._door.deliver(delivery)
-        span.end()
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Send items; the notice that an assured item may be started is no second delivery."""
+        spans = [self._traces.handed(delivery) for delivery in batch if delivery.stage is not Stage.DELIVER]
+        self._door.deliver(batch)
+        for span in spans:
+            span.end()
 
     def notify(self, notice: Notice) -> None:
         """Send a notice, which may say that a lock has ended."""

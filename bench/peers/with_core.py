@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 import jobs
 import uvloop
@@ -26,10 +27,12 @@ class Worker:
         """Start without a core."""
         self.core: RedisCore
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Do a job and acknowledge it."""
-        jobs.end()
-        self.core.submit(Retract(NODE, OWNER, delivery.item_id, delivery.token, str(delivery.token)), lambda _: None)
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Do jobs and acknowledge them."""
+        for delivery in batch:
+            jobs.end()
+            done = Retract(NODE, OWNER, delivery.item_id, delivery.token, str(delivery.token))
+            self.core.submit(done, lambda _: None)
 
     def notify(self, notice: Notice) -> None:
         """Ignore notices."""

@@ -1,6 +1,6 @@
 """Interfaces between a door and the core."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from broker.model.commands import Command
@@ -32,8 +32,8 @@ class Core(Protocol):
 class Outlet(Protocol):
     """A door as the core sees it: sends deliveries and notices."""
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Send an item to the subscriber that now holds it."""
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Send items of one partition to the subscriber that now holds them, together if the door can."""
 
     def notify(self, notice: Notice) -> None:
         """Send a notice to a subscriber."""

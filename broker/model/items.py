@@ -30,7 +30,8 @@ class Delivery:
     `partitioned`: the node has several partitions. At the stage `DELIVER` the receiver has the item already, so publisher,
     envelope and group key are empty; before that, the deadline of an assured item is the earliest possible one. An
     entry of a log has no lock, and its token is 0. `collection` names the collection that the subscription is to (H6), and
-    `subid` the subscription where the subscriber may have several.
+    `subid` the subscription where the subscriber may have several. At most `batch` items share a stanza. At the stage `DELIVER`,
+    `message` is the name of the stanza that brought the item together with others.
     """
 
     partition: Partition
@@ -49,6 +50,8 @@ class Delivery:
     partitioned: bool = False
     collection: str = ""
     subid: str = ""
+    batch: int = 1
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

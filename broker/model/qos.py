@@ -1,5 +1,6 @@
 """Quality of service (urn:xmpp:qos) of deliveries. Values only; must not know any stanza."""
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -15,6 +16,28 @@ class Qos(Enum):
 
 SENT: Final = (Qos.UNACKNOWLEDGED, Qos.ACKNOWLEDGED, Qos.ASSURED)
 """Levels at which items are pushed."""
+
+
+MAX_BATCH: Final = 100
+"""The most items in one stanza."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How items are sent to a subscriber: at which level, and at most how many in one stanza."""
+
+    qos: Qos = Qos.UNACKNOWLEDGED
+    batch: int = 1
+
+    def __str__(self) -> str:
+        """Return the word that stands for it in Redis, which for a batch of one is the level alone."""
+        return self.qos.value if self.batch == 1 else f"{self.qos.value}{self.batch}"
+
+    @staticmethod
+    def parse(word: str) -> "Sending":
+        """Read what `str` wrote."""
+        level = word.rstrip("0123456789")
+        return Sending(Qos(level), int(word[len(level) :] or 1))
 
 
 class Stage(Enum):

@@ -238,11 +238,11 @@ class RedisCore:
 
     # Used by pipelines.
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Hand a delivery to the door."""
-        if delivery.stage is not Stage.DELIVER:
-            self.metrics.counters["delivered"].inc()
-        self._outlet.deliver(delivery)
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Hand a batch of deliveries to the door."""
+        if batch[0].stage is not Stage.DELIVER:
+            self.metrics.counters["delivered"].inc(len(batch))
+        self._outlet.deliver(batch)
 
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door; a lost partition is assigned to others."""

@@ -27,8 +27,8 @@ class CorePort(Protocol):
     once_ms: int
     retry: str
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Hand a delivery to the door."""
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Hand a batch of deliveries to the door."""
 
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""

@@ -6,7 +6,7 @@ Its only state is which requests wait for an answer.
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -84,14 +84,9 @@ class Component:
         """Tell whether the stream to the XMPP server is up."""
         return self._stream.connected
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Send an item to the subscriber that holds it."""
-        try:
-            self._stream.write(deliveries.written(self._domain, delivery))
-        except CorruptRecord as fault:
-            # Its lock expires like any other; after its last attempt it becomes a dead letter.
-            where = {"node": delivery.partition.node, "item": delivery.item_id, "subscriber": delivery.subscriber}
-            _log.error("an item cannot be read", **where, error=str(fault))
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Send items to the subscriber that holds them."""
+        self._stream.write(deliveries.written_batch(self._domain, batch, _log_unreadable))
 
     def notify(self, notice: Notice) -> None:
         """Send a subscriber a notice that it did not request."""
@@ -341,3 +336,9 @@ class Component:
 
 def _ignore(_: Result) -> None:
     pass
+
+
+def _log_unreadable(delivery: Delivery, fault: CorruptRecord) -> None:
+    # Its lock expires like any other; after its last attempt it becomes a dead letter.
+    where = {"node": delivery.partition.node, "item": delivery.item_id, "subscriber": delivery.subscriber}
+    _log.error("an item cannot be read", **where, error=str(fault))

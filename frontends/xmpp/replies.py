@@ -95,6 +95,7 @@ from frontends.xmpp.pubsub import (
     subscription_lists,
 )
 from frontends.xmpp.pubsub.subscriptions import (
+    BATCH,
     CREDIT,
     DELIVERED,
     DEPTH_FIELD,
@@ -264,6 +265,8 @@ def _in_force(granted: Subscribed, iq: Iq) -> str:
     # A subscriber that requested no QoS gets the answer that XEP-0254 shows.
     if granted.qos is not Qos.UNACKNOWLEDGED:
         fields.append(forms.Field(QOS, (granted.qos.value,)))
+    if granted.batch > 1:
+        fields.append(forms.Field(BATCH, (str(granted.batch),)))
     # A reader is told its partitions (E11), its start, and whether older entries are lost (EX7).
     if granted.streams:
         fields.append(
@@ -283,6 +286,7 @@ def _options(node: str, granted: Subscribed) -> bytes:
         forms.Field(CREDIT, (str(granted.credit),), "text-single", required=True),
         forms.Field(QOS, (granted.qos.value,), "list-single", choices=choices),
         forms.Field(EXPIRE, (moment(granted.until_ms) if granted.until_ms else PRESENCE,), "text-single"),
+        forms.Field(BATCH, (str(granted.batch),), "text-single"),
         DELIVERED,
         *selectors.offered(granted),
         *partition_options.granted(granted),

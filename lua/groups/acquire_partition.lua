@@ -2,7 +2,7 @@
 -- Make subscribers owners of the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). The former
 -- owner gets a notice, and every earlier lock ends. `expected`, when given, is the fence that must be in force; `dry` only asks whether
 -- the request would succeed.
--- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos group epoch expected reason dry
+-- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit sending group epoch expected reason dry
 -- RETURNS: ok stale gone deleted | ok stale partition-owned too-many-subscriptions
 local refusal = partition.load()
 if refusal then return refusal end
@@ -16,7 +16,8 @@ end
 -- The owned partition keeps its owner's credit; no other partition is granted any of it.
 local function assign(row)
   local new = not subscribing.known(row.subid)
-  subscribing.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
+  local qos, batch = subscriptions.parse_sending(row.sending)
+  subscribing.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = qos, batch = batch}, new)
   -- An owner has no selector: nobody else would get what it does not select.
   skipped_items.set_selector(row.subid, '')
   lock_end.touch(row.subid)

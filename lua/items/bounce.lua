@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Deliveries bounced: end their locks at once, count the failures, and end subscriptions that can no longer be reached. A delivery that
--- its receiver has confirmed does not bounce.
--- ARGV: now revision frontend sent number retry max_bounces | sender subids position token gone stage
+-- its receiver has confirmed does not bounce. One of several items counts as one.
+-- ARGV: now revision frontend sent number retry max_bounces | sender subids position token gone stage others
 -- RETURNS: ok stale gone deleted | ok lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
@@ -15,17 +15,17 @@ end
 
 local results = budget.each(rows, function(row)
   local reader = (row.stage == 'stream' or row.stage == 'gap') and log_readers.by_sender(row.subids)
-  local flight = inflight.get_many({row.position})[1]
-  -- A sender that forges an error message gives back at most its own locks.
   if reader and reader_window.is_outstanding(reader, row.position) then
     come_back(reader, row.gone == '1')
     return {'ok'}
-  elseif flight and row.token == flight.token and jids.covers(flight.jid, row.sender)
-    and row.stage == confirmations.of(row.position) then
-    delivery_failures.end_lock(flight, '', row.gone == '1')
-    return {'ok'}
   end
-  return {'lock-lost'}
+  -- A sender that forges an error message gives back at most its own locks.
+  local held = inflight.named(row, function(flight)
+    return jids.covers(flight.jid, row.sender) and row.stage == confirmations.of(flight.position)
+  end)
+  if #held == 0 then return {'lock-lost'} end
+  delivery_failures.end_locks(held, '', row.gone == '1')
+  return {'ok'}
 end)
 local reply = respond.make(results, call.ownership_loss_notices, math.max(call.lock_end_freed, 1))
 if call.unsubscribing_more then reply[7] = 1 end

@@ -1,15 +1,17 @@
 #!lua flags=allow-oom
 -- Receivers have confirmed deliveries (urn:xmpp:qos): an assured delivery goes on to `deliver`, which starts the lock's time; any other
--- is complete. Late or repeated confirmations, and those of others, change nothing.
--- ARGV: now revision frontend sent retry | sender position token stage
+-- is complete. Late or repeated confirmations, and those of others, change nothing. One that names several locks confirms those that it
+-- can. An assured message of several items counts only as a whole: a later message may have brought some of them, and no item is started
+-- by two messages.
+-- ARGV: now revision frontend sent retry | sender position token stage others message
 -- RETURNS: ok stale gone deleted | ok replayed lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
 send_marks.record()
-local results, deliveries = {}, {}
+local deliveries = {}
 
-local function advance(flight)
-  retry_schedule.put(flight.position, 'deliver', 1)
+local function advance(flight, message)
+  retry_schedule.put(flight.position, 'deliver', 1, message)
   write_buffer.add('ZADD', key.lock_deadlines, call.partition_deadline_text, flight.position)
   write_buffer.flush()
   redelivery.add(deliveries, flight)
@@ -25,16 +27,18 @@ local function conclude(flight)
   if subscriber then subscriptions.reached(subscriber) end
 end
 
-for i, row in ipairs(rows) do
-  local flight = inflight.get_many({row.position})[1]
-  if not flight or row.token ~= flight.token or row.sender ~= flight.jid then
-    results[i] = {'lock-lost'}
-  elseif row.stage == 'unacknowledged' or row.stage ~= confirmations.of(row.position) then
-    results[i] = {'replayed'}
-  else
-    if row.stage == 'assured' then advance(flight) else conclude(flight) end
-    results[i] = {'ok'}
+local results = budget.each(rows, function(row)
+  local held, count = inflight.named(row, function(flight) return row.sender == flight.jid end)
+  local waiting = {}
+  for _, flight in ipairs(held) do
+    if row.stage ~= 'unacknowledged' and row.stage == confirmations.of(flight.position) then waiting[#waiting + 1] = flight end
   end
-end
+  if #held == 0 then return {'lock-lost'} end
+  if #waiting == 0 or row.stage == 'assured' and #waiting < count then return {'replayed'} end
+  for _, flight in ipairs(waiting) do
+    if row.stage == 'assured' then advance(flight, row.message) else conclude(flight) end
+  end
+  return {'ok'}
+end)
 partition.save()
 return {'ok', results, deliveries, false, false, next_due.time(), 0, call.partition_token}

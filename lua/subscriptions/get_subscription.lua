@@ -11,7 +11,7 @@ for i, row in ipairs(rows) do
   if subid then
     local subscriber = subscriptions.get(subid)
     local scope, said = usage.read(subid).scope, selectors.said(subid)
-    results[i] = {'ok', subscriber.limit, subscriber.qos, subscription_expiry.of(subid), subid,
+    results[i] = {'ok', subscriber.limit, subscriptions.sending(subscriber), subscription_expiry.of(subid), subid,
       (scope ~= '' or said) and scope or nil, said}
   end
 end

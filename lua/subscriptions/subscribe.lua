@@ -1,10 +1,10 @@
 #!lua
--- Add subscriptions, or change their options. With `must` the subscription has to exist, and an empty `qos` keeps the old one, so that a
--- log reader reads on. With `several` a JID may have more than one subscription, and gets a new one. A partition owner that subscribes
+-- Add subscriptions, or change their options. With `must` the subscription has to exist, and an empty `qos` or `batch` keeps the old
+-- one, so that a log reader reads on. With `several` a JID may have more than one subscription, and gets a new one. A partition owner that subscribes
 -- for shared use loses its partition. In a node of several partitions, and in a collection, only the coordinator runs this. It returns
 -- the number of a registration if the other partitions must learn of the change, else `0`; an empty `credit` only asks for a
 -- registration. A `selector` of `=` keeps the old one.
--- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos must lease scope named several selector
+-- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos batch must lease scope named several selector
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over subid-required subid-invalid
 local refusal = partition.load()
 if refusal then return refusal end
@@ -41,7 +41,7 @@ local function register(row, before, subscriber, owned)
   local chooses = row.selector ~= '=' and (selectors.said(row.subid) or '') ~= row.selector
   local new = not before.jid or owned or known.registering ~= '0'
   local told = new or chooses or row.credit == '' or row.scope ~= '' or subscriber.qos ~= before.qos
-    or subscriber.limit < before.limit
+    or subscriber.batch ~= before.batch or subscriber.limit < before.limit
   local registration = told and string.format('%d', partition.next_number()) or '0'
   if new then known.registering = registration end
   usage.write(row.subid, known)
@@ -55,15 +55,16 @@ end
 -- An owner's credit ends with its ownership: a former owner begins anew.
 local function work(row, subscriber, owned)
   local before, total = subscriber or {}, tonumber(row.credit)
+  local batch = row.batch ~= '' and row.batch or before.batch
   subscriber = {subid = row.subid, jid = before.jid or row.jid, limit = total or before.limit,
-    bounces = total and 0 or before.bounces, qos = row.qos ~= '' and row.qos or before.qos}
+    bounces = total and 0 or before.bounces, qos = row.qos ~= '' and row.qos or before.qos, batch = batch ~= '1' and batch or nil}
   local registration, scope = '0', nil
   if call.partition_several then registration, scope = register(row, before, subscriber, owned) end
   subscribing.put(subscriber, not before.jid)
   if row.selector ~= '=' then skipped_items.set_selector(row.subid, row.selector) end
   lock_end.touch(row.subid)
   local said = selectors.said(row.subid)
-  return {'ok', subscriber.limit, subscriber.qos, registration, subscriber.jid, subscription_expiry.put(row.subid, row.lease), row.subid,
+  return {'ok', subscriber.limit, subscriptions.sending(subscriber), registration, subscriber.jid, subscription_expiry.put(row.subid, row.lease), row.subid,
     scope or said and '', said}
 end
 

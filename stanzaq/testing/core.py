@@ -1,7 +1,7 @@
 """The transport of workers in the service's own process: commands to its core, and deliveries from it. Must not know Redis."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -143,8 +143,12 @@ class CoreTransport:
 
     # Used by the core.
 
-    def deliver(self, delivery: items.Delivery) -> None:
-        """Hand an item to the worker."""
+    def deliver(self, batch: Sequence[items.Delivery]) -> None:
+        """Hand items to the worker."""
+        for delivery in batch:
+            self._deliver(delivery)
+
+    def _deliver(self, delivery: items.Delivery) -> None:
         assert self._receiver is not None
         envelope = codec.unpack(delivery.envelope)
         node, number = delivery.partition.node, delivery.partition.number if delivery.partitioned else None

@@ -4,7 +4,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,14 +25,16 @@ class Door:
     def __init__(self) -> None:
         """Start with nothing recorded."""
         self.deliveries: list[Delivery] = []
+        self.batches: list[Sequence[Delivery]] = []
         self.notices: list[Notice] = []
         self.writes = True
         self.slow = False
         self._changed = asyncio.Event()
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Record a delivery."""
-        self.deliveries.append(delivery)
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Record deliveries."""
+        self.deliveries += batch
+        self.batches.append(batch)
         self._changed.set()
 
     def notify(self, notice: Notice) -> None:

@@ -118,11 +118,11 @@ async def test_a_delivery_that_cannot_be_sent(make_core: MakeCore, node: str, mo
     await core.ask(Subscribe(node, W1, W1, 10))
     deliver = door.deliver
 
-    def failing(delivery: Delivery) -> None:
-        if delivery.item_id == "bad":
+    def failing(batch: Sequence[Delivery]) -> None:
+        if batch[0].item_id == "bad":
             msg = "not this one"
             raise RuntimeError(msg)
-        deliver(delivery)
+        deliver(batch)
 
     monkeypatch.setattr(core._outlet, "deliver", failing)
     asked = Asked(core)

@@ -27,7 +27,7 @@ from broker.model.commands import (
 from broker.model.items import Delivery, NodeEvent, Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid, Partition, bare
 from broker.model.problems import Problem
-from broker.model.qos import Qos
+from broker.model.qos import Sending
 from broker.model.results import Counted, Declared, Done, OwnershipsRenewed, Published, Refused, Retracted, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.redis_core.groups import ownership
@@ -444,7 +444,7 @@ async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:
     await declared(one, node)
     record = await one._store.read_with_admins(node)
     assert record is not None
-    await one.owners._members.join(record, Member("g", 100, 25, Qos.UNACKNOWLEDGED, A))
+    await one.owners._members.join(record, Member("g", 100, 25, Sending(), A))
     await spread_so(one, node, a=4)
 
 

@@ -95,9 +95,9 @@ class Telling(Door):
         self.ledger = ledger
         self.deaf = False
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Record a delivery."""
-        if not self.deaf:
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Record deliveries."""
+        for delivery in () if self.deaf else batch:
             self.ledger.hear(partial(self.ledger.delivered, delivery))
 
     def notify(self, notice: Notice) -> None:

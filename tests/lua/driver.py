@@ -415,10 +415,19 @@ class Queue:
         selector: str = "",
         named: str = "",
         several: str = "",
+        batch: int | str = "",
         **fixed: Any,
     ) -> Answer:
         """Subscribe a JID, or change its options."""
-        row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": must, "lease": lease}
+        row = {
+            "subid": subid(jid),
+            "jid": jid,
+            "credit": credit,
+            "qos": qos,
+            "batch": batch,
+            "must": must,
+            "lease": lease,
+        }
         row |= {"scope": scope, "named": named, "several": several}
         row["selector"] = selector if selector == "=" else said(selector)
         return self.run("subscribe", row, **fixed)
@@ -450,7 +459,7 @@ class Queue:
         **fixed: Any,
     ) -> Answer:
         """Attach a JID as the owner of the partition."""
-        row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": "unacknowledged", "group": group}
+        row = {"subid": subid(jid), "jid": jid, "credit": credit, "sending": "unacknowledged", "group": group}
         return self.run(
             "acquire_partition", {**row, "epoch": epoch, "expected": expected, "reason": "stolen", "dry": dry}, **fixed
         )
@@ -466,11 +475,18 @@ class Queue:
         return str(self.run("subscribe", row).rows[0][3])
 
     def register(
-        self, jid: str, registration: Any, qos: str = "unacknowledged", *, pool: str = "", selector: str = ""
+        self, jid: str, registration: Any, sending: str = "unacknowledged", *, pool: str = "", selector: str = ""
     ) -> list[Any]:
         """Register a subscription, of a `pool` if named; return the answer."""
         whose = below(pool, subid(jid)) if pool else subid(jid)
-        row = {"subid": whose, "jid": jid, "qos": qos, "registration": registration, "pool": pool, "several": ""}
+        row = {
+            "subid": whose,
+            "jid": jid,
+            "sending": sending,
+            "registration": registration,
+            "pool": pool,
+            "several": "",
+        }
         row["selector"] = said(selector)
         found: list[Any] = self.run("register_subscription", row).rows[0]
         return found
@@ -524,19 +540,20 @@ class Queue:
         """Sweep."""
         return self.run("sweep", **fixed)
 
-    def bounce(self, jid: str, delivery: Delivered, *, gone: str = "", token: int | None = None) -> Answer:
+    def bounce(self, jid: str, *batch: Delivered, gone: str = "", token: int | None = None) -> Answer:
         """Bounce a delivery."""
-        row = self.confirmed(jid, delivery, token)
+        row = self.confirmed(jid, *batch, token=token)
         return self.run("bounce", {**row, "subids": subids(jid), "gone": gone})
 
-    def confirm(self, jid: str, delivery: Delivered, *, token: int | None = None) -> Answer:
+    def confirm(self, jid: str, *batch: Delivered, token: int | None = None, message: str = "") -> Answer:
         """Confirm a delivery."""
-        return self.run("confirm", self.confirmed(jid, delivery, token))
+        return self.run("confirm", {**self.confirmed(jid, *batch, token=token), "message": message})
 
-    def confirmed(self, jid: str, delivery: Delivered, token: int | None = None) -> dict[str, Any]:
-        """Return the row of a confirmation."""
-        token = delivery.token if token is None else token
-        return {"sender": jid, "position": delivery.position, "token": token, "stage": delivery.stage}
+    def confirmed(self, jid: str, delivery: Delivered, *others: Delivered, token: int | None = None) -> dict[str, Any]:
+        """Return what the rows of a confirmation and a bounce have in common."""
+        row = {"sender": jid, "position": delivery.position, "token": delivery.token if token is None else token}
+        stage = delivery.stage.rstrip("0123456789")
+        return {**row, "stage": stage, "others": " ".join(f"{each.position} {each.token}" for each in others)}
 
     def holder(self, jid: str, item: str, token: Any = "", *, owner: str = "") -> dict[str, Any]:
         """Return the row of a possible holder of an item."""

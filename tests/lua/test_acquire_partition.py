@@ -288,7 +288,7 @@ def test_batch(queue: Queue) -> None:
             "subid": str(number),
             "jid": jid,
             "credit": 1,
-            "qos": "unacknowledged",
+            "sending": "unacknowledged",
             "group": "g",
             "epoch": epoch,
             "expected": "",

@@ -73,6 +73,7 @@ def test_twice_in_one_batch(queue: Queue) -> None:
         "token": delivery.token,
         "gone": "",
         "stage": "unacknowledged",
+        "others": "",
     }
     assert queue.run("bounce", row, row).words == ["ok", "lock-lost"]
     assert queue.client.hvals(queue.key("subscribers")) == [b"1 1 unacknowledged w@x"]

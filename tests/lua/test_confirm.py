@@ -130,7 +130,7 @@ def test_rescue(queue: Queue, qos: str) -> None:
 def test_repeated(queue: Queue) -> None:
     """Received twice, or late, changes nothing: one deliver follows one confirmation (SX13)."""
     (delivery,) = taken(queue, "assured", "a")
-    row = queue.confirmed(W1, delivery)
+    row = queue.confirmed(W1, delivery) | {"message": ""}
     answer = queue.run("confirm", row, row)
     assert (answer.words, len(answer.deliveries)) == (["ok", "replayed"], 1)
     assert queue.confirm(W1, delivery).words == ["replayed"]
@@ -273,5 +273,5 @@ def test_lost_by_hand(queue: Queue) -> None:
 def test_marks(queue: Queue) -> None:
     """A call with a sent mark stores it."""
     (delivery,) = taken(queue, "acknowledged", "a")
-    queue.run("confirm", queue.confirmed(W1, delivery), sent=17)
+    queue.run("confirm", queue.confirmed(W1, delivery) | {"message": ""}, sent=17)
     assert queue.client.hget(queue.key("send_marks"), "f1") == b"17"

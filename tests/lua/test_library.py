@@ -133,7 +133,7 @@ class Scene:
         """Return the row of a registered subscription."""
         jid = self.jid()
         row = dict.fromkeys(SCRIPTS["register_subscription"].columns, "")
-        known = {"subid": subid(jid), "jid": jid, "registration": queue.now, "qos": "unacknowledged"}
+        known = {"subid": subid(jid), "jid": jid, "registration": queue.now, "sending": "unacknowledged"}
         return {name: known.get(name, value) for name, value in row.items()}
 
     def pass_time(self, queue: Queue) -> Answer:

@@ -44,7 +44,14 @@ def test_who_shares_owns_nothing(parts: Parts) -> None:
     _, one, _ = parts
     one.attach(W1, credit=5)
     one.publish("a")
-    row = {"subid": subid(W1), "jid": W1, "qos": "unacknowledged", "registration": 10**16, "pool": "", "several": ""}
+    row = {
+        "subid": subid(W1),
+        "jid": W1,
+        "sending": "unacknowledged",
+        "registration": 10**16,
+        "pool": "",
+        "several": "",
+    }
     answer = one.run("register_subscription", {**row, "selector": ""})
     assert (answer.rows[0][1], answer.more) == (1, 1)
     assert one.publish("b").given == []
@@ -53,5 +60,5 @@ def test_who_shares_owns_nothing(parts: Parts) -> None:
 def test_too_old_and_closed(parts: Parts) -> None:
     """A caller with another revision is refused."""
     _, one, _ = parts
-    row = {"subid": subid(W2), "jid": W2, "qos": "unacknowledged", "registration": 7, "pool": "", "several": ""}
+    row = {"subid": subid(W2), "jid": W2, "sending": "unacknowledged", "registration": 7, "pool": "", "several": ""}
     assert one.run("register_subscription", {**row, "selector": ""}, revision=9).code == "stale"

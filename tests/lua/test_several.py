@@ -115,7 +115,7 @@ def test_through_a_collection(queue: Queue) -> None:
     """H5, H6: below a collection each has a subid of its own in the leaf, besides that of a direct subscription."""
     names = [below(POOL, name) for name in (FIRST, SECOND)]
     for name in names:
-        row = {"subid": name, "jid": W1, "qos": "unacknowledged", "registration": "5", "pool": POOL}
+        row = {"subid": name, "jid": W1, "sending": "unacknowledged", "registration": "5", "pool": POOL}
         assert queue.run("register_subscription", {**row, "several": "1", "selector": ""}).words == ["ok"]
     queue.subscribe(W1, 1)
     out = queue.publish("a", "b", "c").deliveries

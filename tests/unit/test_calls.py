@@ -13,7 +13,7 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import Problem, ScriptDefect
-from broker.model.qos import Qos, Stage
+from broker.model.qos import Qos, Sending, Stage
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.commands.admin_parts import (
     AcceptHandover,
@@ -83,7 +83,7 @@ SAMPLES: tuple[Any, ...] = (
     commands.Options("n", ME, ME, ""),
     commands.Unsubscribe("n", ME, ME, ""),
     commands.Bounce(ME, Partition("n", "i1"), "1-0", 5, gone=True),
-    commands.Confirm(ME, Partition("n", "i1"), "1-0", 5, Stage.ASSURED),
+    commands.Confirm(ME, Partition("n", "i1"), "1-0", 5, Stage.ASSURED, (("1-1", 6),), "5.a"),
     commands.Browse("n", ME, ("i",), 5),
     commands.Purge("n", ME),
     commands.Stats("n", ME),
@@ -99,16 +99,18 @@ SAMPLES: tuple[Any, ...] = (
     EndHandover("n", "i1", "1-0", 0, arrived=True),
     ExpireTickets("n", "t", 0),
     Leave("n", ME),
-    RegisterPoolSubscription("n", ME, "1", ME, Qos.ASSURED, "7", pool="5:all@i", several=False, incarnation="i"),
+    RegisterPoolSubscription(
+        "n", ME, "1", ME, Sending(Qos.ASSURED, 5), "7", pool="5:all@i", several=False, incarnation="i"
+    ),
     RegisterPoolPartitions("n", (Partition("n", "i", 0),), ()),
-    AcquirePartition("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "g", EPOCH_NEXT, 0, 7, "moved"),
+    AcquirePartition("n", ME, ME, 5, Sending(), "g", EPOCH_NEXT, 0, 7, "moved"),
     ReleasePartition("n", ME, 0),
     RenewPartition("n", ME, 0),
     Sweep("n"),
     TakeOver("n", "f"),
     ScanSubscribers("n"),
     ReregisterSubscription("n", "1"),
-    RegisterSubscription("n", "1", ME, Qos.ASSURED, "7", several=False),
+    RegisterSubscription("n", "1", ME, Sending(Qos.ASSURED), "7", several=False),
     GrantCredit("n", (Holding(1, "1", 7, 2, 5),), Demand(2, 9, 3, "A -"), ("1", "7"), ((3, "1"),)),
     HandOut("n", "1", 7, 3),
     ListHoldings("n", ("1",)),

@@ -1,7 +1,7 @@
 """Traces: the spans of an item, and that they change nothing else."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pytest
@@ -58,9 +58,9 @@ class Scene:
         """Nobody asks the core in this way."""
         raise AssertionError(command)
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Take a delivery as a door does."""
-        self.delivered.append(delivery)
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Take deliveries as a door does."""
+        self.delivered += batch
 
     def notify(self, notice: Notice) -> None:
         """Take a notice as a door does."""
@@ -160,9 +160,9 @@ def test_handed_out_and_settled_here(scene: Scene) -> None:
     """A delivery is a span below the publish, and the end of its lock one below the delivery; nothing is looked up for it."""
     envelope = record({"traceparent": PARENT})
     for number, item in enumerate(("a", "b", "c"), 1):
-        scene.outlet.deliver(delivery(item, number, envelope))
+        scene.outlet.deliver([delivery(item, number, envelope)])
     # The stage deliver of an assured item is no second delivery.
-    scene.outlet.deliver(delivery("a", 1, b"", Stage.DELIVER))
+    scene.outlet.deliver([delivery("a", 1, b"", Stage.DELIVER)])
     assert len(scene.delivered) == 4
     scene.send(Retract("jobs", WORKER, "a", 1), Unlock("jobs", WORKER, "b", 2, dead_letter=True))
     scene.answer(Retracted(WORKER))
@@ -224,7 +224,7 @@ def test_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bounded number of deliveries is remembered, and an unreadable envelope is delivered all the same."""
     monkeypatch.setattr(tracing, "REMEMBERED", 2)
     for number, envelope in enumerate((record(), record(), b"torn"), 1):
-        scene.outlet.deliver(delivery(f"i{number}", number, envelope))
+        scene.outlet.deliver([delivery(f"i{number}", number, envelope)])
     scene.send(Retract("jobs", WORKER, "i3", 3), Retract("jobs", WORKER, "i1", 1))
     assert [type(command) for command, _reply in scene.asked] == [Retract, Browse]
     assert len(scene.delivered) == 3

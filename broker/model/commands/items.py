@@ -158,7 +158,10 @@ class Locks:
 
 @dataclass(frozen=True, slots=True)
 class Bounce:
-    """Report that a delivery came back undelivered from `sender`; `gone`: no later one can succeed (P30)."""
+    """Report that a delivery came back undelivered from `sender`; `gone`: no later one can succeed (P30).
+
+    `others` are the position and token of each further item in it.
+    """
 
     sender: Jid
     partition: Partition
@@ -166,6 +169,7 @@ class Bounce:
     token: int
     gone: bool
     stage: Stage = Stage.UNACKNOWLEDGED
+    others: tuple[tuple[str, int], ...] = ()
 
     @property
     def node(self) -> str:
@@ -175,13 +179,18 @@ class Bounce:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Report that `sender` has confirmed a delivery (urn:xmpp:qos)."""
+    """Report that `sender` has confirmed a delivery (urn:xmpp:qos); with `others` as in `Bounce`.
+
+    An assured message of several items is confirmed as a whole, or not at all; `message` is its name.
+    """
 
     sender: Jid
     partition: Partition
     position: str
     token: int
     stage: Stage
+    others: tuple[tuple[str, int], ...] = ()
+    message: str = ""
 
     @property
     def node(self) -> str:

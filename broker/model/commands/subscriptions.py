@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from broker.model.names import Jid
 from broker.model.pages import Page
-from broker.model.qos import Qos
+from broker.model.qos import Qos, Sending
 from broker.model.subscriptions import Change
 from broker.model.tree import Scope
 
@@ -17,7 +17,7 @@ class Subscribe:
     `partitions` limits it to these (none: all). `group` or `epoch` makes the subscriber own them, so others are excluded (E26 to
     E28); `start` makes it read the log from there without consuming anything (E2). It expires (P31) at `until_ms`, 0 for
     never, or after `lease_ms`. `scope` is for a collection; with a `selector` it receives the items that this selects.
-    `again`: where a JID may have several subscriptions, change the present one.
+    At most `batch` items share a stanza. `again`: where a JID may have several subscriptions, change the present one.
     """
 
     node: str
@@ -34,6 +34,12 @@ class Subscribe:
     selector: str = ""
     again: bool = False
     lease_ms: int = 0
+    batch: int = 1
+
+    @property
+    def sending(self) -> Sending:
+        """How items are to be sent."""
+        return Sending(self.qos, self.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class SetSubscriptionOptions:
     until_ms: int | None = None
     scope: Scope | None = None
     selector: str | None = None
+    batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

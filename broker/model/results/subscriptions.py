@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
-from broker.model.qos import Qos
+from broker.model.qos import Qos, Sending
 from broker.model.results.log import Stream
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Scope
@@ -17,7 +17,8 @@ class Subscribed:
 
     `reads`: it is a log reader's, and `streams` say where it has begun. One to a collection has a `scope`. With a `group` it is
     an owner's, with the partitions that it owns (E11, E27); none while it waits for one (EX19). It expires at `until_ms` of
-    Redis's clock unless it is renewed (P31); 0 is never. With a `selector` it receives the items that this selects.
+    Redis's clock unless it is renewed (P31); 0 is never. With a `selector` it receives the items that this selects. At most
+    `batch` items share a stanza.
     """
 
     jid: Jid
@@ -32,6 +33,12 @@ class Subscribed:
     until_ms: int = 0
     state: State = State.SUBSCRIBED
     selector: str = ""
+    batch: int = 1
+
+    @property
+    def sending(self) -> Sending:
+        """How items are sent."""
+        return Sending(self.qos, self.batch)
 
 
 @dataclass(frozen=True, slots=True)

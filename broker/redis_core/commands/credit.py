@@ -7,7 +7,7 @@ have items for it; scripts report the use of it (`CreditReport`).
 from dataclasses import dataclass
 
 from broker.model.names import Jid, Partition
-from broker.model.qos import Qos
+from broker.model.qos import Sending
 from broker.model.tree import Scope
 
 
@@ -29,7 +29,7 @@ class RegisterSubscription:
     node: str
     subid: str
     jid: Jid
-    qos: Qos
+    sending: Sending
     registration: str
     several: bool
     scope: Scope | None = None
@@ -44,7 +44,7 @@ class RegisterPoolSubscription:
     sender: Jid
     subid: str
     jid: Jid
-    qos: Qos
+    sending: Sending
     registration: str
     pool: str
     several: bool

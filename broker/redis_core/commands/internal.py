@@ -10,7 +10,7 @@ from broker.model.commands import Fetch, Publish
 from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.qos import Qos
+from broker.model.qos import Qos, Sending
 from broker.model.results import Refused, Result, Subscribed
 from broker.model.tree import Scope
 from broker.redis_core.commands.admin_parts import (
@@ -164,7 +164,7 @@ class AcquirePartition:
     sender: Jid
     jid: Jid
     credit: int
-    qos: Qos
+    sending: Sending
     group: str
     epoch: int | None
     partition: int

@@ -215,7 +215,7 @@ class CollectionCredit:
                 register.jid,
                 below(self._pool, register.subid),
                 register.jid,
-                register.qos,
+                register.sending,
                 register.registration,
                 self._pool,
                 register.several,

@@ -60,9 +60,9 @@ class Relay:
         self._due: dict[Partition, int] = {}
         self._notices: list[Notice] = []
 
-    def deliver(self, delivery: Delivery) -> None:
+    def deliver(self, batch: Sequence[Delivery]) -> None:
         """Fail: scripts hand out nothing to a process without a name."""
-        msg = f"{delivery.partition} handed {delivery.item_id} to a process that cannot send"
+        msg = f"{batch[0].partition} handed {batch[0].item_id} to a process that cannot send"
         raise AssertionError(msg)
 
     def notify(self, notice: Notice) -> None:

@@ -243,7 +243,7 @@ class Ownership:
                 command.sender,
                 command.jid,
                 credit,
-                command.qos,
+                command.sending,
                 command.group or DEFAULT_GROUP,
                 command.epoch,
                 number,
@@ -283,7 +283,7 @@ class Ownership:
     async def _join_group(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         credit = _credit(command)
         each = share(credit, record.config.partitions)
-        member = Member(command.group, credit, each, command.qos, command.jid)
+        member = Member(command.group, credit, each, command.sending, command.jid)
         before = await self._members.member(command.node, command.jid)
         if not await self._members.join(record, member):
             return _FULL
@@ -297,7 +297,14 @@ class Ownership:
         # Without an epoch: a partition that the member already owns keeps its epoch and gets the new credit.
         acquisitions = [
             AcquirePartition(
-                command.node, command.sender, command.jid, each, command.qos, command.group, None, ownership.partition
+                command.node,
+                command.sender,
+                command.jid,
+                each,
+                command.sending,
+                command.group,
+                None,
+                ownership.partition,
             )
             for ownership in mine
             if ownership.group == command.group
@@ -316,7 +323,8 @@ class Ownership:
 
     def _subscribed(self, command: Subscribe, owned: tuple[Owned, ...]) -> Subscribed:
         group = command.group or DEFAULT_GROUP
-        return Subscribed(command.jid, subid(command.jid), _credit(command), command.qos, group=group, owned=owned)
+        granted = (command.jid, subid(command.jid), _credit(command), command.qos)
+        return Subscribed(*granted, group=group, owned=owned, batch=command.batch)
 
 
 def _credit(command: Subscribe) -> int:

@@ -46,7 +46,7 @@ def acquisition(node: str, move: Move) -> AcquirePartition:
         member.jid,
         member.jid,
         member.share,
-        member.qos,
+        member.sending,
         member.group,
         EPOCH_NEXT,
         ownership.partition,

@@ -179,17 +179,22 @@ def _renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
     return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _denied(command, reply[0], record)
 
 
-def _confirm_row(command: Bounce | Confirm, _record: NodeRecord) -> dict[str, str | int | bytes]:
+def _answer_row(command: Bounce | Confirm, _record: NodeRecord) -> dict[str, str | int | bytes]:
     return {
         "sender": command.sender,
         "position": command.position,
         "token": str(command.token),
         "stage": command.stage.value,
+        "others": " ".join(f"{position} {token}" for position, token in command.others),
     }
 
 
+def _confirm_row(command: Confirm, record: NodeRecord) -> Values:
+    return _answer_row(command, record) | {"message": command.message}
+
+
 def _bounce_row(command: Bounce, record: NodeRecord) -> Values:
-    return _confirm_row(command, record) | {"subids": subids(command.sender), "gone": "1" if command.gone else ""}
+    return _answer_row(command, record) | {"subids": subids(command.sender), "gone": "1" if command.gone else ""}
 
 
 def _done(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:

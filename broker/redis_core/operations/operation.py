@@ -13,7 +13,7 @@ from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import Problem, ScriptDefect
-from broker.model.qos import Stage
+from broker.model.qos import MAX_BATCH, Stage
 from broker.model.results import Refused
 from broker.redis_core.commands.admin_parts import Handover
 from broker.redis_core.commands.credit import CreditReport, Grant, HeldCredit
@@ -41,7 +41,12 @@ class Call:
     rows: Callable[[Any, NodeRecord], list[Values]] | None = None
 
 
-_STAGES = {stage.value.encode(): stage for stage in Stage}
+_STAGES = {stage.value.encode(): (stage, 1) for stage in Stage} | {
+    f"{stage.value}{batch}".encode(): (stage, batch)
+    for stage in (Stage.UNACKNOWLEDGED, Stage.ACKNOWLEDGED, Stage.ASSURED)
+    for batch in range(2, MAX_BATCH + 1)
+}
+"""The words of scripts for a stage, followed by the most items in one stanza."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,11 @@ def answered(part: list[Any] | bytes) -> list[Any]:
 def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
     jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, told = row
     through, whose = subscription(*told.split(b" ")) if told else ("", "")
+    at, batch = _STAGES[stage]
+    message = ""
+    if body and at is Stage.DELIVER:
+        # One notice begins all that one message brought.
+        message, body, batch = body.decode(), b"", MAX_BATCH
     return Delivery(
         partition,
         position.decode(),
@@ -151,11 +161,13 @@ def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Deliv
         Jid(by.decode()),
         body,
         sequence,
-        _STAGES[stage],
+        at,
         key.decode(),
         partitioned=config.partitions > 1,
         collection=through,
         subid=whose,
+        batch=batch,
+        message=message,
     )
 
 

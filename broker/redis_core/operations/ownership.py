@@ -22,7 +22,7 @@ def _row(command: AcquirePartition, _record: NodeRecord) -> Values:
         "subid": subid(command.jid),
         "jid": command.jid,
         "credit": command.credit,
-        "qos": command.qos.value,
+        "sending": str(command.sending),
         "group": command.group,
         "epoch": _epoch_text(command.epoch),
         "expected": "" if command.expected is None else command.expected,

@@ -6,7 +6,7 @@ from broker.model.commands import Browse, Locks, Options, SetSubscriptionOptions
 from broker.model.items import Lock
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
-from broker.model.qos import Qos
+from broker.model.qos import Sending
 from broker.model.results import Fetched, HeldItem, HeldLocks, Refused, Result, Subscribed
 from broker.model.tree import Kind, Scope
 from broker.redis_core.commands.credit import (
@@ -73,6 +73,7 @@ def _row(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> Val
         # Without credit, a subscription gets no work.
         "credit": command.credit or 0,
         "qos": "" if command.qos is None else command.qos.value,
+        "batch": "" if command.batch is None else command.batch,
         "must": "1" if isinstance(command, SetSubscriptionOptions) else "",
         "scope": _scope(command, record),
         "lease": _lease(command),
@@ -99,7 +100,7 @@ def _lease(command: Subscribe | SetSubscriptionOptions) -> str | int:
 
 
 def _reregister_row(command: ReregisterSubscription, _record: NodeRecord) -> Values:
-    nothing = dict.fromkeys(("jid", "credit", "qos", "lease", "scope", "several"), "")
+    nothing = dict.fromkeys(("jid", "credit", "qos", "batch", "lease", "scope", "several"), "")
     return {"subid": command.subid, "named": command.subid, "must": "1", "selector": _AS_IT_IS} | nothing
 
 
@@ -115,21 +116,28 @@ def _scope(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> s
 def _subscribed(_command: object, reply: list[Any], record: NodeRecord) -> Result | Begun:
     if reply[0] != b"ok":
         return refused(reply[0], _OF_SELECTORS[reply[0]] if reply[1:] else DETAILS.get(reply[0], ""))
-    _code, credit, qos, registration, jid, *rest = reply
-    subscribed = _granted(Jid(jid.decode()), [credit, qos, *rest])
+    _code, credit, sending, registration, jid, *rest = reply
+    subscribed = _granted(Jid(jid.decode()), [credit, sending, *rest])
     alone = record.config.partitions == 1 and not record.config.collects
     return subscribed if registration == b"0" or alone else Begun(subscribed, registration.decode())
 
 
 def _granted(jid: Jid, values: list[Any]) -> Subscribed:
-    credit, qos, until_ms, whose, *more = values
-    if qos == b"stream":
+    credit, word, until_ms, whose, *more = values
+    if word == b"stream":
         return Subscribed(jid, whose.decode(), credit, reads=True, until_ms=until_ms)
     scope, selector = (*more, b"", b"")[:2]
     within = Scope.parse(scope.decode()) if scope else None
     length, _, text = selector.partition(b" ")
     chosen = text[: int(length)].decode() if selector else ""
-    return Subscribed(jid, whose.decode(), credit, Qos(qos.decode()), scope=within, until_ms=until_ms, selector=chosen)
+    sending = Sending.parse(word.decode())
+    return Subscribed(
+        *(jid, whose.decode(), credit, sending.qos),
+        scope=within,
+        until_ms=until_ms,
+        selector=chosen,
+        batch=sending.batch,
+    )
 
 
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
@@ -208,7 +216,7 @@ def _register_row(command: RegisterSubscription | RegisterPoolSubscription, _rec
     return {
         "subid": command.subid,
         "jid": command.jid,
-        "qos": command.qos.value,
+        "sending": str(command.sending),
         "registration": command.registration,
         "pool": command.pool if isinstance(command, RegisterPoolSubscription) else "",
         "selector": said(command.selector),

@@ -34,6 +34,7 @@ from broker.redis_core.operations.operation import (
     Values,
     answered,
 )
+from broker.redis_core.partitions import delivery_batches
 from broker.redis_core.partitions.batching import Batch, batched, postponed
 from broker.redis_core.partitions.send_marks import SendMarks
 from broker.redis_core.ports import CorePort, NodePort
@@ -376,11 +377,13 @@ class PartitionPipeline:
             self._handle_notice(notice)
         for made in read.deliveries:
             self._marks.received = max(self._marks.received, made.sequence)
+        handed = read.deliveries
+        for batch in (handed,) if len(handed) == 1 else delivery_batches.batched(handed) if handed else ():
             try:
-                self._core.deliver(made)
+                self._core.deliver(batch)
             except Exception:
-                # Send the other deliveries of the reply; the lock of this one expires.
-                log.exception("a delivery could not be sent", node=self.node, item=made.item_id)
+                # Send the other deliveries of the reply; the locks of these expire.
+                log.exception("a delivery could not be sent", node=self.node, item=batch[0].item_id)
         if read.credit is not None:
             self._router.on_credit_report(partition, record.config.partitions, read.credit)
         if read.handovers:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from broker import keys
 from broker.model.names import Jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
-from broker.model.qos import Qos
+from broker.model.qos import Sending
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.redis_client.client import Server, Value
 
@@ -17,7 +17,7 @@ class Member:
     group: str
     credit: int
     share: int
-    qos: Qos
+    sending: Sending
     jid: Jid
 
     @property
@@ -27,13 +27,13 @@ class Member:
 
     def __str__(self) -> str:
         """Return the member's line in Redis."""
-        return f"{self.group} {self.credit} {self.share} {self.qos.value} {self.jid}"
+        return f"{self.group} {self.credit} {self.share} {self.sending} {self.jid}"
 
     @staticmethod
     def parse(line: str) -> "Member":
         """Read what `str` wrote."""
-        group, credit, share, qos, jid = line.split(" ", 4)
-        return Member(group, int(credit), int(share), Qos(qos), Jid(jid))
+        group, credit, share, sending, jid = line.split(" ", 4)
+        return Member(group, int(credit), int(share), Sending.parse(sending), Jid(jid))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from broker.model.commands import Subscribe
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
-from broker.model.qos import Qos
+from broker.model.qos import Sending
 from broker.model.results import Refused
 from broker.model.tree import Scope
 from broker.redis_core.records import jid_indexes
@@ -48,7 +48,16 @@ def encode(command: Subscribe) -> str:
     credit, epoch = ("-" if number is None else str(number) for number in (command.credit, command.epoch))
     partitions = ",".join(map(str, command.partitions))
     scope = str(command.scope).replace(" ", ":") if command.scope else ""
-    words = [credit, command.qos.value, command.group, epoch, command.start, partitions, str(command.until_ms), scope]
+    words = [
+        credit,
+        str(command.sending),
+        command.group,
+        epoch,
+        command.start,
+        partitions,
+        str(command.until_ms),
+        scope,
+    ]
     if command.selector:
         words.append(quote(command.selector))
     return " ".join(word or "-" for word in words)
@@ -58,14 +67,15 @@ def decode(node: str, jid: Jid, request: str) -> Subscribe:
     """Decode what `encode` wrote, as the subscriber's own request."""
     words = ("" if word == "-" else word for word in request.split(" "))
     # Scope and selector are missing in requests from before these existed.
-    credit, qos, group, epoch, start, partitions, until, *later = words
+    credit, word, group, epoch, start, partitions, until, *later = words
     scope, selector = (*later, "", "")[:2]
+    sending = Sending.parse(word)
     return Subscribe(
         node,
         jid,
         jid,
         int(credit) if credit else None,
-        Qos(qos),
+        sending.qos,
         tuple(map(int, partitions.split(","))) if partitions else (),
         group,
         int(epoch) if epoch else None,
@@ -75,6 +85,7 @@ def decode(node: str, jid: Jid, request: str) -> Subscribe:
         unquote(selector),
         # Made once, however often it is claimed.
         again=True,
+        batch=sending.batch,
     )
 
 

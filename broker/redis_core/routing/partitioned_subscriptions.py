@@ -136,7 +136,7 @@ class PartitionedSubscriptions:
             node,
             subscribed.subid,
             subscribed.jid,
-            subscribed.qos,
+            subscribed.sending,
             begun.registration,
             several,
             subscribed.scope,

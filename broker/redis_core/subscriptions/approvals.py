@@ -84,7 +84,8 @@ class Approvals:
         await self.settle(command.node)
         if not await self._pending.waits(command.node, command.jid):
             return await self._subscribers.make(replace(command, again=True))
-        return Subscribed(command.jid, asked.subid, command.credit or 0, command.qos, state=State.PENDING)
+        asks = (command.jid, asked.subid, command.credit or 0, command.qos)
+        return Subscribed(*asks, state=State.PENDING, batch=command.batch)
 
     async def unsubscribe(self, command: Unsubscribe, begun: Callable[[], Awaitable[Result]]) -> Result:
         """Finish an unsubscribe; a request that waits for approval is withdrawn."""

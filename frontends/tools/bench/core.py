@@ -5,7 +5,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import redis.asyncio as aioredis
@@ -194,9 +194,10 @@ class Sink:
         """Start empty."""
         self.deliveries: asyncio.Queue[Delivery] = asyncio.Queue()
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Queue a delivery."""
-        self.deliveries.put_nowait(delivery)
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Queue deliveries."""
+        for delivery in batch:
+            self.deliveries.put_nowait(delivery)
 
     def notify(self, notice: Notice) -> None:
         """Ignore notices."""

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -51,7 +51,7 @@ class _Watch(Sink):
         self.count = 0
         self.last = 0.0
 
-    def deliver(self, _delivery: Delivery) -> None:
+    def deliver(self, _batch: Sequence[Delivery]) -> None:
         """Count a delivery."""
         self.count += 1
         self.last = time.time()

@@ -1,21 +1,26 @@
-"""Deliveries: the stanza of an item, and what its receiver answers. Must not know requests, replies or notices.
+"""Deliveries: the stanza of an item or several, and what its receiver answers. Must not know requests, replies or notices.
 
 A delivery is a message, or an IQ where its receiver confirms (urn:xmpp:qos): an acknowledged item is one IQ, an assured item is
 two, and its receiver may start after the second. A message has no `type`: a `headline` to an offline peer would vanish, while
 this kind bounces and frees its item (Q18). An answer may reach any frontend (SX13), so the id of the stanza, the only part that
-the receiver must repeat, contains everything that is needed.
+the receiver must repeat, contains everything that is needed: the locks of all its items.
 """
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from hashlib import blake2b
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Bounce, Confirm
 from broker.model.items import Delivery, Lock
 from broker.model.names import Jid, Partition
-from broker.model.qos import Stage
+from broker.model.problems import CorruptRecord
+from broker.model.qos import MAX_BATCH, Stage
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import stanzas
 from frontends.xmpp.pubsub import log_options, payloads
@@ -37,6 +42,7 @@ _CLOSING: Final = {
 }
 """The end of an IQ that `_opening` begins."""
 
+_ANOTHER: Final = b"</item><item id='%b'>%b"
 _MESSAGE: Final = f"<message xmlns='{ns.CLIENT}'>"
 _ITEM_NOT_FOUND: Final = f"{{{ns.STANZAS}}}item-not-found"
 _MSG_IDS: Final = ("msgId", f"{{{ns.QOS}}}msgId")
@@ -51,40 +57,105 @@ _LETTERS: Final = {
 }
 _STAGES: Final = {letter: stage for stage, letter in _LETTERS.items()}
 
+_NUMBER: Final = "[0-9]{1,20}"
 # The partition is last: a node's name may contain any character.
-_ID: Final = re.compile(r"sq:([asdrg]:|)([0-9]{1,19}):([0-9]{1,20}-[0-9]{1,20}):(.{1,2100})", re.ASCII | re.DOTALL)
+_ID: Final = re.compile(
+    rf"sq:([asdrg]:|)([0-9]{{1,19}}):({_NUMBER}-{_NUMBER})"
+    rf"((?:,-?{_NUMBER}(?:\.-?{_NUMBER}){{1,2}}){{0,{MAX_BATCH - 1}}}):(.{{1,2100}})",
+    re.ASCII | re.DOTALL,
+)
+
+DIFFERENCES_BYTES: Final = 2_900
+"""The most bytes of an id that name further locks: with the longest name of a node it has fewer than 4,000 bytes."""
+
+_SURELY_WITHIN: Final = DIFFERENCES_BYTES // 66
+"""So many locks fit whatever their numbers are."""
+
+_Lock = tuple[str, int]
+"""The position and the token of a lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The lock of a delivery, and its stage."""
+    """The lock of a delivery, its stage, and the position and token of each `others` item in it."""
 
     partition: Partition
     position: str
     token: int
     stage: Stage
+    others: tuple[_Lock, ...] = ()
+
+
+class _Shown(NamedTuple):
+    """A delivery with its payload and headers as they are written."""
+
+    delivery: Delivery
+    payload: bytes
+    headers: bytes
 
 
 def written(service: str, delivery: Delivery) -> bytes:
-    """Write an item with its lock (Q16), or a log entry with its position, and its headers.
-
-    Raises CorruptRecord when the envelope cannot be read. The second delivery of an assured item is the notice to start.
-    """
+    """Write one delivery; raises CorruptRecord. The second one of an assured item is the notice to start."""
     if delivery.stage is Stage.DELIVER:
-        return _start(service, delivery)
+        return _started(service, (delivery,))
+    shown = payloads.told(delivery.envelope, through(delivery.collection, delivery.subid))
+    return _together(service, (_Shown(delivery, *shown),))
+
+
+def written_batch(
+    service: str, batch: Sequence[Delivery], unreadable: Callable[[Delivery, CorruptRecord], None]
+) -> bytes:
+    """Write deliveries to one subscriber in one stanza, without those that cannot be read.
+
+    In several where items differ in their headers, because these are beside the items, and where the id would be too long.
+    """
+    if len(batch) > _SURELY_WITHIN and len(_differences(batch)) > DIFFERENCES_BYTES:
+        half = len(batch) // 2
+        return written_batch(service, batch[:half], unreadable) + written_batch(service, batch[half:], unreadable)
+    if batch[0].stage is Stage.DELIVER:
+        return _started(service, batch)
+    readable = []
+    for delivery in batch:
+        try:
+            shown = payloads.told(delivery.envelope, through(delivery.collection, delivery.subid))
+            readable.append(_Shown(delivery, *shown))
+        except CorruptRecord as fault:
+            unreadable(delivery, fault)
+    if len(readable) == 1:
+        return _together(service, readable)
+    alike = groupby(readable, attrgetter("headers"))
+    return b"".join([_together(service, list(items)) for _headers, items in alike])
+
+
+def _together(service: str, batch: Sequence[_Shown]) -> bytes:
+    """Write items with their locks (Q16), or one log entry with its position, and the headers that all have in common."""
+    delivery, payload, headers = batch[0]
+    named = _id([each.delivery for each in batch]) if len(batch) > 1 else _id((delivery,))
     if delivery.stage in _PLAIN:
-        opening = (
-            f"<message from='{escaped_name(service)}' to='{escaped_name(delivery.subscriber)}' id='{_id(delivery)}'>"
-        )
+        opening = f"<message from='{escaped_name(service)}' to='{escaped_name(delivery.subscriber)}' id='{named}'>"
         closing = _ALONE_BYTES
     else:
-        opening, closing = _opening(service, delivery), _CLOSING[delivery.stage]
-    body, headers = payloads.told(delivery.envelope, through(delivery.collection, delivery.subid))
-    node, item = escaped_name(delivery.partition.node), escaped(delivery.item_id)
-    head = f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{node}'><item id='{item}'>"
-    where = log_options.position(delivery) if delivery.stage in _STREAMED else lock(delivery.partition.node, delivery)
+        opening = f"{_request(service, delivery, named)}{_level([each.delivery for each in batch])}{_MESSAGE}"
+        closing = _CLOSING[delivery.stage]
+    name = delivery.partition.node
+    head = f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped_name(name)}'><item id='{escaped(delivery.item_id)}'>"
+    where = log_options.position(delivery) if delivery.stage in _STREAMED else lock(name, delivery)
+    more = b""
+    if len(batch) > 1:
+        where = "".join([lock(name, each.delivery) for each in batch])
+        more = b"".join([_ANOTHER % (escaped(each.delivery.item_id).encode(), each.payload) for each in batch[1:]])
     tail = f"</item></items></event>{where}".encode()
-    return b"%b%b%b%b%b" % (head.encode(), body, tail, headers, closing)
+    return b"%b%b%b%b%b%b" % (head.encode(), payload, more, tail, headers, closing)
+
+
+def _started(service: str, batch: Sequence[Delivery]) -> bytes:
+    """Write the IQ that lets the receiver of an assured message start; it contains the first of the locks' expiries."""
+    first = batch[0]
+    name = first.message or str(first.token)
+    until = moment(min([each.deadline_ms for each in batch]))
+    expires = f"xmlns:q='{ns.STANZAQ}' q:expires='{until}'"
+    request = _request(service, first, _id(batch))
+    return f"{request}<deliver xmlns='{ns.QOS}' {expires} msgId='{_message_id(first.partition, name)}'/></iq>".encode()
 
 
 def lock(node: str, held: Lock | Delivery) -> str:
@@ -108,9 +179,44 @@ def through(collection: str, subid: str) -> dict[str, str]:
     return said | {"SubID": subid} if subid else said
 
 
-def _id(delivery: Delivery) -> str:
-    """Write the id of a delivery's stanza, escaped for an attribute."""
-    return f"sq:{_LETTERS[delivery.stage]}{delivery.token}:{delivery.position}:{_partition(delivery.partition)}"
+def _id(batch: Sequence[Delivery]) -> str:
+    """Write the id of a stanza, escaped for an attribute."""
+    first = batch[0]
+    more = _differences(batch) if len(batch) > 1 else ""
+    return f"sq:{_LETTERS[first.stage]}{first.token}:{first.position}{more}:{_partition(first.partition)}"
+
+
+def _differences(batch: Sequence[Delivery]) -> str:
+    """Write the locks after the first one, each as the difference to the one before: `,TOKEN.MS.SEQUENCE` or `,TOKEN.SEQUENCE`.
+
+    The second form, in which the sequence is a difference too, is for positions of the same millisecond.
+    """
+    written = []
+    for before, after in pairwise(batch):
+        (ms, sequence), (next_ms, next_sequence) = _numbers(before.position), _numbers(after.position)
+        place = f"{next_ms - ms}.{next_sequence}" if next_ms != ms else str(next_sequence - sequence)
+        written.append(f",{after.token - before.token}.{place}")
+    return "".join(written)
+
+
+def _others(position: str, token: int, text: str) -> tuple[_Lock, ...]:
+    """Read what `_differences` wrote; raises ValueError for numbers below 0."""
+    found = []
+    ms, sequence = _numbers(position)
+    for each in text.split(",")[1:]:
+        step, *place = map(int, each.split("."))
+        token += step
+        ms, sequence = (ms, sequence + place[0]) if len(place) == 1 else (ms + place[0], place[1])
+        if min(token, ms, sequence) < 0:
+            msg = "no position or token is below 0"
+            raise ValueError(msg)
+        found.append((f"{ms}-{sequence}", token))
+    return tuple(found)
+
+
+def _numbers(position: str) -> tuple[int, int]:
+    ms, _, sequence = position.partition("-")
+    return int(ms), int(sequence)
 
 
 @lru_cache(maxsize=1_024)
@@ -126,26 +232,22 @@ def read_id(text: str) -> Named | None:
     found = _ID.fullmatch(text)
     if found is None:
         return None
+    letter, token, position, others, partition = found.groups()
     try:
-        partition = Partition.parse(found[4])
+        return Named(
+            Partition.parse(partition), position, int(token), _STAGES[letter], _others(position, int(token), others)
+        )
     except ValueError:
         return None
-    return Named(partition, found[3], int(found[2]), _STAGES[found[1]])
 
 
-def _opening(service: str, delivery: Delivery) -> str:
-    """Write the IQ up to the content of its message, which has no addresses of its own (S7)."""
-    if delivery.stage is Stage.ASSURED:
-        named = _message_id(delivery.partition, delivery.token)
-        return f"{_request(service, delivery)}<assured xmlns='{ns.QOS}' msgId='{named}'>{_MESSAGE}"
-    return f"{_request(service, delivery)}<acknowledged xmlns='{ns.QOS}'>{_MESSAGE}"
-
-
-def _start(service: str, delivery: Delivery) -> bytes:
-    """Write the IQ that lets the receiver of an assured item start; it contains the lock's expiry."""
-    named = _message_id(delivery.partition, delivery.token)
-    expires = f"xmlns:q='{ns.STANZAQ}' q:expires='{moment(delivery.deadline_ms)}'"
-    return f"{_request(service, delivery)}<deliver xmlns='{ns.QOS}' {expires} msgId='{named}'/></iq>".encode()
+def _level(batch: Sequence[Delivery]) -> str:
+    """Write the beginning of the level around a message, which has no addresses of its own (S7)."""
+    first = batch[0]
+    if first.stage is Stage.ASSURED:
+        name = _message_name([(each.position, each.token) for each in batch])
+        return f"<assured xmlns='{ns.QOS}' msgId='{_message_id(first.partition, name)}'>"
+    return f"<acknowledged xmlns='{ns.QOS}'>"
 
 
 def answered(iq: Element) -> Confirm | Bounce | None:
@@ -156,19 +258,28 @@ def answered(iq: Element) -> Confirm | Bounce | None:
         return None
     held = (Jid(sender), named.partition, named.position, named.token)
     if iq.get("type") == "error":
-        return Bounce(*held, gone=_is_gone(iq), stage=named.stage)
-    if named.stage is Stage.ASSURED and not _received(iq, _message_id(named.partition, named.token)):
+        return Bounce(*held, _is_gone(iq), named.stage, named.others)
+    name = _message_name([(named.position, named.token), *named.others])
+    if named.stage is Stage.ASSURED and not _received(iq, _message_id(named.partition, name)):
         return None
-    return Confirm(*held, named.stage)
+    return Confirm(*held, named.stage, named.others, name if named.others else "")
 
 
-def _request(service: str, delivery: Delivery) -> str:
-    return f"<iq type='set' from='{escaped(service)}' to='{escaped(delivery.subscriber)}' id='{_id(delivery)}'>"
+def _request(service: str, delivery: Delivery, named: str) -> str:
+    return f"<iq type='set' from='{escaped(service)}' to='{escaped(delivery.subscriber)}' id='{named}'>"
 
 
-def _message_id(partition: Partition, token: int) -> str:
-    """Return the msgId of a lock, unique in the service and across incarnations of a node (S14)."""
-    return f"{partition.incarnation}-{partition.number}-{token}"
+def _message_id(partition: Partition, name: str) -> str:
+    """Return the msgId of a message, unique in the service and across incarnations of a node (S14)."""
+    return f"{partition.incarnation}-{partition.number}-{name}"
+
+
+def _message_name(locks: Sequence[_Lock]) -> str:
+    """Return what identifies a message in its partition: its token, with a digest if it has several."""
+    if len(locks) == 1:
+        return str(locks[0][1])
+    digest = blake2b(repr(locks).encode(), digest_size=8).hexdigest()
+    return f"{locks[0][1]}.{digest}"
 
 
 def _received(iq: Element, message_id: str) -> bool:
@@ -192,4 +303,4 @@ def bounced(message: Element) -> Bounce | None:
         return None
     error = stanzas.error(message)
     gone = error is not None and (error.get("type") == "cancel" or error.find(_GONE) is not None)
-    return Bounce(Jid(sender), named.partition, named.position, named.token, gone, named.stage)
+    return Bounce(Jid(sender), named.partition, named.position, named.token, gone, named.stage, named.others)

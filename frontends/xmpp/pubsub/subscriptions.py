@@ -1,8 +1,8 @@
 """Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
 
-Options are: credit, QoS level (urn:xmpp:qos), partitions to read or own, start in the log, what to receive of a collection,
-selector, and expiry. Credit up to MAX_CREDIT is granted; up to a million, MAX_CREDIT is granted and the result says so (Q9);
-more is refused as a mistake (Q11).
+Options are: credit, QoS level (urn:xmpp:qos), items in one message, partitions to read or own, start in the log, what to
+receive of a collection, selector, and expiry. Credit up to MAX_CREDIT is granted; up to a million, MAX_CREDIT is granted and
+the result says so (Q9); more is refused as a mistake (Q11).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from broker.model.commands import Describe, Options, SetSubscriptionOptions, Sub
 from broker.model.names import Jid, resource
 from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import SENT, Qos
+from broker.model.qos import MAX_BATCH, SENT, Qos
 from broker.model.tree import DEPTH, Kind, Scope
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, log_options, partition_options, selectors
@@ -25,6 +25,7 @@ from frontends.xmpp.xml.text import escaped, since_1970_ms
 
 CREDIT: Final = "pubsub#queue_requests"
 QOS: Final = "stanzaq#qos"
+BATCH: Final = "stanzaq#batch"
 START: Final = "stanzaq#start"
 KIND: Final = "pubsub#subscription_type"
 DEPTH_FIELD: Final = "pubsub#subscription_depth"
@@ -81,6 +82,7 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
         until_ms,
         wanted.scope,
         selector,
+        batch=wanted.batch or 1,
     )
 
 
@@ -106,7 +108,8 @@ def options(iq: Iq, pubsub: Element) -> Options | SetSubscriptionOptions:
     if wanted.own != partition_options.OwnershipRequest() or wanted.start:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "partitions and start can only be chosen by subscribing again")
     return SetSubscriptionOptions(
-        node, iq.sender, jid, subid, wanted.credit, wanted.qos, wanted.until_ms, wanted.scope, wanted.selector
+        *(node, iq.sender, jid, subid, wanted.credit, wanted.qos),
+        *(wanted.until_ms, wanted.scope, wanted.selector, wanted.batch),
     )
 
 
@@ -122,11 +125,16 @@ def defaults(node: str | None, config: NodeConfig) -> bytes:
     """Write the default options; a queue has no default credit (Q5)."""
     if config.queueing:
         credit = forms.Field(CREDIT, (), "text-single", "Items that are held at once", required=True)
-        last = forms.Field(QOS, (Qos.UNACKNOWLEDGED.value,), "list-single", choices=tuple(each.value for each in SENT))
+        qos = forms.Field(QOS, (Qos.UNACKNOWLEDGED.value,), "list-single", choices=tuple(each.value for each in SENT))
+        own: tuple[forms.Field, ...] = (
+            credit,
+            qos,
+            forms.Field(BATCH, ("1",), "text-single", "Most items in one message"),
+        )
     else:
         credit = forms.Field(CREDIT, (str(STREAM_CREDIT),), "text-single", "Entries that are not committed at once")
-        last = forms.Field(START, (offsets.LATEST,), "text-single", "Where the stream starts")
-    form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, (credit, last, DELIVERED))
+        own = (credit, forms.Field(START, (offsets.LATEST,), "text-single", "Where the stream starts"))
+    form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, (*own, DELIVERED))
     about = "" if node is None else f" node='{escaped(node)}'"
     return f"<pubsub xmlns='{ns.PUBSUB}'><default{about}>{form}</default></pubsub>".encode()
 
@@ -142,6 +150,7 @@ class _Chosen:
     until_ms: int | None
     scope: Scope | None
     selector: str | None
+    batch: int | None
 
 
 def _chosen(chosen: Element, jid: Jid) -> _Chosen:
@@ -163,6 +172,7 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
         _until(fields[EXPIRE]) if EXPIRE in fields else None,
         _scope(fields, credit),
         selectors.wanted(fields[selectors.SELECTOR]) if selectors.SELECTOR in fields else None,
+        _batch(fields[BATCH]) if BATCH in fields else None,
     )
 
 
@@ -211,6 +221,10 @@ def _until(values: tuple[str, ...]) -> int:
         )
     # A time at the beginning of 1970 has passed, but 0 would mean no expiry.
     return ms or int(text != PRESENCE)
+
+
+def _batch(values: tuple[str, ...]) -> int:
+    return attributes.whole(values[0] if len(values) == 1 else "", MAX_BATCH, Problem.OPTIONS_INVALID, BATCH)
 
 
 def _qos(values: tuple[str, ...], jid: Jid) -> Qos:

@@ -19,8 +19,9 @@ function delivery_failures.count(subid, gone)
   end
 end
 
-function delivery_failures.end_lock(flight, reason, gone)
-  lock_end.release(flight, 'bounced', {reason = reason})
+-- Ends the locks of one delivery, which counts as one however many items it has.
+function delivery_failures.end_locks(flights, reason, gone)
+  for _, flight in ipairs(flights) do lock_end.release(flight, 'bounced', {reason = reason}) end
   write_buffer.flush()
-  delivery_failures.count(flight.subid, gone)
+  delivery_failures.count(flights[1].subid, gone)
 end

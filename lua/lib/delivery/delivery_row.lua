@@ -6,7 +6,7 @@ function delivery_row.list()
   return {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
 end
 
--- `whose` names the subscription, as `pools.whose` does.
+-- `stage` may be followed by the most items that share a stanza. `whose` names the subscription, as `pools.whose` does.
 function delivery_row.add(list, jid, position, item, token, attempt, deadline, by, body, sequence, stage, group, whose)
   local last = #list
   list[last + 1] = jid

@@ -35,7 +35,7 @@ local function lock(entry, subscriber, deliveries)
     call.dispatch_filled[subscriber.jid] = true
   else
     delivery_row.add(deliveries, subscriber.jid, position, item, token, attempt, call.partition_deadline, entry.by, entry.body,
-      token, subscriber.qos, entry.key, pools.whose(subscriber.pool, subscriber.subid))
+      token, subscriptions.sending(subscriber), entry.key, pools.whose(subscriber.pool, subscriber.subid))
   end
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end

@@ -62,3 +62,17 @@ function inflight.get_many(places)
   end
   return found
 end
+
+-- Returns the present locks of those that an answer to a delivery names, if they are as `admits` says, and how many it names. The first is
+-- in `position` and `token`, the others follow in `others`.
+function inflight.named(row, admits)
+  local places, tokens, held = {row.position}, {row.token}, {}
+  for position, token in string.gmatch(row.others, '(%S+) (%S+)') do
+    places[#places + 1], tokens[#tokens + 1] = position, token
+  end
+  local found = inflight.get_many(places)
+  for i = 1, #places do
+    if found[i] and found[i].token == tokens[i] and admits(found[i]) then held[#held + 1] = found[i] end
+  end
+  return held, #places
+end

@@ -9,12 +9,12 @@ function retries.send()
   local made, bytes = {}, 0
   for i, position in ipairs(due) do
     -- One by one: a subscription that ends gives back others of these.
-    local flight, stage, tried = inflight.get_many({position})[1], confirmations.of(position)
+    local flight, stage, tried, message = inflight.get_many({position})[1], confirmations.of(position)
     if flight and tried >= retry_schedule.attempts() then
-      delivery_failures.end_lock(flight, 'silent', false)
+      delivery_failures.end_locks({flight}, 'silent', false)
     elseif flight then
       bytes = bytes + (redelivery.add(made, flight) or 0)
-      retry_schedule.put(position, stage, tried + 1)
+      retry_schedule.put(position, stage, tried + 1, message)
     else
       confirmations.remove(position)
     end

@@ -10,9 +10,10 @@ function retry_schedule.attempts()
   return tonumber(string.match(arg.retry, '(%d+)$')) + 1
 end
 
--- Records the number of tries, and when the next is due.
-function retry_schedule.put(position, stage, tries)
-  write_buffer.add('HSET', key.confirmations, position, string.format('%s %d', stage, tries))
+-- Records the number of tries, and when the next is due; `message` as in `confirmations`.
+function retry_schedule.put(position, stage, tries, message)
+  local record = string.format('%s %d', stage, tries)
+  write_buffer.add('HSET', key.confirmations, position, message ~= '' and record .. ' ' .. message or record)
   write_buffer.add('ZADD', key.retries, string.format('%d', call.partition_now + pause(tries)), position)
 end
 
@@ -24,7 +25,7 @@ function retry_schedule.begin(position, stage)
   if stage == 'pulled' then
     return string.format('%d', math.min(call.partition_deadline, call.partition_now + retry_schedule.ASIDE_MS))
   end
-  retry_schedule.put(position, stage, 1)
+  retry_schedule.put(position, stage, 1, '')
   if stage == 'acknowledged' then return call.partition_deadline_text end
   local deadline = call.partition_deadline
   for tries = 1, retry_schedule.attempts() do deadline = deadline + pause(tries) end

@@ -1,12 +1,24 @@
--- Subscriptions: subid -> `credit bounces qos jid`; for one through a collection `credit bounces qos:length jid pool`, where the length
--- is the JID's (see `pools`).
+-- Subscriptions: subid -> `credit bounces sending jid`; for one through a collection `credit bounces sending:length jid pool`, where the
+-- length is the JID's (see `pools`). `sending` is the quality of service, followed by the most items in one stanza if that is not 1.
 local subscriptions = {}
 
 function subscriptions.read(subid, line)
-  local limit, bounces, qos, length, jid = string.match(line, '^(%d+) (%d+) (%a+):?(%d*) (.*)$')
+  local limit, bounces, qos, batch, length, jid = string.match(line, '^(%d+) (%d+) (%a+)(%d*):?(%d*) (.*)$')
   local found = {subid = subid, limit = tonumber(limit), bounces = tonumber(bounces), qos = qos, jid = jid}
+  if batch ~= '' then found.batch = batch end
   if length ~= '' then found.jid, found.pool = string.sub(jid, 1, length), string.sub(jid, length + 2) end
   return found
+end
+
+-- Returns the quality of service and the most items in one stanza, nil for 1, of the word that contains both.
+function subscriptions.parse_sending(word)
+  local qos, batch = string.match(word, '^(%a+)(%d*)$')
+  return qos, batch ~= '' and batch or nil
+end
+
+-- Returns the word.
+function subscriptions.sending(subscriber)
+  return subscriber.batch and subscriber.qos .. subscriber.batch or subscriber.qos
 end
 
 -- Whether it is a log reader's, which gets no items to work on: its quality of service is `stream`.
@@ -52,8 +64,8 @@ end
 
 -- Stores a subscription; `bounces` are those since a delivery last reached it.
 function subscriptions.put(subscriber)
-  local qos, whose = subscriber.qos, subscriber.jid
-  if subscriber.pool then qos, whose = qos .. ':' .. #whose, whose .. ' ' .. subscriber.pool end
+  local sending, whose = subscriptions.sending(subscriber), subscriber.jid
+  if subscriber.pool then sending, whose = sending .. ':' .. #whose, whose .. ' ' .. subscriber.pool end
   redis.call('HSET', key.subscribers, subscriber.subid,
-    string.format('%d %d %s ', subscriber.limit, subscriber.bounces, qos) .. whose)
+    string.format('%d %d %s ', subscriber.limit, subscriber.bounces, sending) .. whose)
 end

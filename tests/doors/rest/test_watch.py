@@ -6,7 +6,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
@@ -36,9 +36,9 @@ class Outlet:
         """Start with nothing recorded."""
         self.deliveries: list[Delivery] = []
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Record a delivery."""
-        self.deliveries.append(delivery)
+    def deliver(self, batch: Sequence[Delivery]) -> None:
+        """Record deliveries."""
+        self.deliveries += batch
 
     def notify(self, _notice: Notice) -> None:
         """Record a notice."""

@@ -239,7 +239,7 @@ async def test_one_write_per_turn(door: Door) -> None:
     door.feed("".join(_iq(_PUBLISH, request=f"r{n}") for n in range(50)))
     for n in range(50):
         door.core.answer(Published(str(n)))
-    door.component.deliver(_DELIVERY)
+    door.component.deliver([_DELIVERY])
     assert not door.component.flushed()
     await asyncio.sleep(0)
     assert len(door.wire.writes) == 1
@@ -262,7 +262,7 @@ async def test_flushed_means_gone(door: Door) -> None:
 async def test_while_down_nothing_is_kept(door: Door) -> None:
     """Output while the stream is down is dropped and never counted as flushed: others send it (X8, X11)."""
     door.component._stream.connection_lost(None)
-    door.component.deliver(_DELIVERY)
+    door.component.deliver([_DELIVERY])
     door.component.notify(NodeEvent("jobs", _WORKER, "purge"))
     assert await door.heard() == []
     assert not door.component.flushed()
@@ -350,7 +350,7 @@ async def test_a_fault_of_ours_is_told_and_survived(door: Door) -> None:
 
 async def test_presence_and_bounces_reach_the_core(door: Door) -> None:
     """Coming, going and a delivery that came back are commands of their own, and nobody is answered (Q18, Q33)."""
-    door.component.deliver(_DELIVERY)
+    door.component.deliver([_DELIVERY])
     (message,) = await door.heard()
     door.feed(
         f"<presence from='{_WORKER}' to='{_DOMAIN}'/><presence from='{_WORKER}' to='{_DOMAIN}' type='unavailable'/>"
@@ -370,7 +370,7 @@ async def test_presence_and_bounces_reach_the_core(door: Door) -> None:
 
 async def test_confirmations_reach_the_core(door: Door) -> None:
     """The reply to an IQ of ours is a command, whichever frontend sent that IQ, and nobody is answered (SX13)."""
-    door.component.deliver(replace(_DELIVERY, stage=Stage.ACKNOWLEDGED))
+    door.component.deliver([replace(_DELIVERY, stage=Stage.ACKNOWLEDGED)])
     (iq,) = await door.heard()
     door.feed(f"<iq from='{_WORKER}' to='{_DOMAIN}' type='result' id='{iq.get('id')}'/>")
     door.feed(f"<iq from='{_WORKER}' to='{_DOMAIN}' type='error' id='{iq.get('id')}'><error type='wait'/></iq>")
@@ -449,7 +449,7 @@ async def test_a_flood_is_refused_and_its_neighbours_are_not(narrow: None, door:
 async def test_a_corrupt_item_is_logged(door: Door) -> None:
     """An item that cannot be read is not sent, and the core that handed it over goes on."""
     with capture_logs() as logs:
-        door.component.deliver(replace(_DELIVERY, envelope=b"?"))
+        door.component.deliver([replace(_DELIVERY, envelope=b"?")])
     assert await door.heard() == []
     assert [entry["event"] for entry in logs] == ["an item cannot be read"]
 

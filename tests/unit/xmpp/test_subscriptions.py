@@ -241,6 +241,17 @@ def test_bad_quality_of_service(fault: Fault, value: str) -> None:
     assert wrong.problem is Problem.OPTIONS_INVALID and "unacknowledged, acknowledged, assured" in wrong.detail
 
 
+def test_batch(read: Read, fault: Fault) -> None:
+    """How many items may share a message is chosen at once or later, and is one unless it is chosen."""
+    form = _form(("pubsub#queue_requests", "5"), ("stanzaq#batch", "100"))
+    assert read(_subscribe(_options(form))).command == Subscribe("jobs", _FULL, _FULL, 5, batch=100)
+    changed = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{form}</options></pubsub>"
+    assert read(changed).command == SetSubscriptionOptions("jobs", _FULL, _FULL, "", 5, batch=100)
+    for value in ("", "0", "101", "-1", "1.5", "1</value><value>2"):
+        wrong = fault(_subscribe(_options(_form(("pubsub#queue_requests", "5"), ("stanzaq#batch", value)))))
+        assert wrong.problem is Problem.OPTIONS_INVALID and "from 1 to 100" in wrong.detail, value
+
+
 @pytest.mark.parametrize("qos", [Qos.ACKNOWLEDGED, Qos.ASSURED])
 def test_iqs_need_a_full_jid(read: Read, fault: Fault, qos: Qos) -> None:
     """Deliveries that need confirmation go to one resource: a bare JID is told to subscribe a full one."""
@@ -265,6 +276,7 @@ def test_defaults(read: Callable[..., Question | Answer], fault: Fault) -> None:
         "FORM_TYPE": ns.PUBSUB_SUBSCRIBE_OPTIONS,
         "pubsub#queue_requests": None,
         "stanzaq#qos": "unacknowledged",
+        "stanzaq#batch": "1",
         "pubsub#deliver": "1",
     }
     asked = read(f"<pubsub xmlns='{ns.PUBSUB}'><default node='jobs'/></pubsub>", "get")
