@@ -106,6 +106,14 @@ class Connection:
             waiting = True
             await asyncio.sleep(backoff.delay())
 
+    async def up(self) -> None:
+        """Wait until there is a stream."""
+        await self._up.wait()
+
+    async def ask_once(self, kind: str, payload: str) -> Element | None:
+        """Send a request once and return its answer; None when that is lost."""
+        return await self._once(self._name(), kind, payload)
+
     async def _once(self, name: str, kind: str, payload: str) -> Element | None:
         """Send a request once and return its answer; None when that is lost."""
         await self._up.wait()

@@ -1,5 +1,6 @@
 """Sends items over XMPP. Must not look into payloads."""
 
+import logging
 import time
 from dataclasses import replace
 from typing import Final
@@ -10,6 +11,9 @@ from stanzaq.errors import StanzaqError
 from stanzaq.transport import Outgoing, Save
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.gatherer import Gatherer
+
+log = logging.getLogger("stanzaq")
 
 _REMEMBERED_SECONDS: Final = 3_600.0
 """For at least so long a service knows what it has delivered; half of what this one does, for clocks and queues on the way."""
@@ -21,6 +25,8 @@ class XmppSender:
     def __init__(self, account: Account) -> None:
         """Use an account."""
         self._connection = Connection(account)
+        self._takes_batches = False
+        self._gatherer = Gatherer(self._send)
 
     async def run(self) -> None:
         """Stay connected until `close`; raises StanzaqError if no further attempt can succeed."""
@@ -28,7 +34,22 @@ class XmppSender:
 
     async def publish(self, outgoing: Outgoing) -> None:
         """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
-        await self._connection.ask(f"publish to {outgoing.node}", "set", _publish(outgoing))
+        what, item = f"publish to {outgoing.node}", _item(outgoing)
+        # What would break the stream is refused below, alone.
+        if not stanzas.UNSAYABLE.search(item):
+            await self._connection.up()
+            told = await self._gatherer.ask(outgoing.node, outgoing.item, item) if self._takes_batches else None
+            refused = None if told is None else told.refusals.get(outgoing.item)
+            if refused is not None and not refused.passing:
+                raise refused.fault(what)
+            if told is not None and refused is None:
+                return
+        await self._connection.ask(what, "set", stanzas.publish(outgoing.node, item))
+
+    async def _send(self, node: str, items: str) -> stanzas.Outcomes | None:
+        """Send items once: if the answer is lost, or the service refuses them together, each is sent by itself."""
+        answer = await self._connection.ask_once("set", stanzas.publish_all(node, items))
+        return None if answer is None or stanzas.refusal(answer) else stanzas.outcomes(answer)
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item as assured (`urn:xmpp:qos`); raises StanzaqError if it is refused, or cannot be told from a second one."""
@@ -36,7 +57,9 @@ class XmppSender:
         again = False
         while True:
             if not outgoing.since:
-                await self._connection.ask(what, "set", stanzas.assured(outgoing.name, _publish(outgoing)))
+                await self._connection.ask(
+                    what, "set", stanzas.assured(outgoing.name, stanzas.publish(outgoing.node, _item(outgoing)))
+                )
                 outgoing = replace(outgoing, since=time.time(), sender=self._connection.jid)
                 await save(outgoing)
             try:
@@ -62,11 +85,18 @@ class XmppSender:
         await self._connection.close()
 
     async def connected(self) -> None:
-        """Do nothing: a publisher needs no set-up on a new stream."""
+        """Learn whether the service takes batches; until then each item is sent by itself."""
+        self._takes_batches = False
+        try:
+            self._takes_batches = stanzas.takes_batches(
+                await self._connection.ask("find the service", "get", stanzas.describe())
+            )
+        except StanzaqError as error:
+            log.debug("%s", error)
 
     def message(self, message: Element) -> None:
         """Ignore messages: a publisher expects none."""
 
 
-def _publish(outgoing: Outgoing) -> str:
-    return stanzas.publish(outgoing.node, outgoing.item, outgoing.content, outgoing.headers, outgoing.hints)
+def _item(outgoing: Outgoing) -> str:
+    return stanzas.item(outgoing.item, outgoing.content, outgoing.headers, outgoing.hints)

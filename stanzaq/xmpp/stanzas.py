@@ -31,6 +31,7 @@ FORM: Final = "jabber:x:data"
 HEADERS: Final = "http://jabber.org/protocol/shim"
 JSON_ELEMENT: Final = "urn:xmpp:json:0"
 DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
+BATCH: Final = f"{STANZAQ}#batch"
 
 UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot contain: a server ends the stream that has one."""
@@ -64,11 +65,32 @@ class Refusal:
         return StanzaqError(f"cannot {what}: {self.condition}{f' ({self.text})' if self.text else ''}", self.condition)
 
 
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """The answer to a batch: refusals by item, and the earliest of the new deadlines."""
+
+    refusals: Mapping[str, Refusal]
+    expires: str
+
+
 def refusal(iq: Element) -> Refusal | None:
     """Read the error of an answer; None for a result."""
-    if iq.get("type") != "error":
-        return None
-    error = iq.find(f"{{{CLIENT}}}error")
+    return _refusal(iq.find(f"{{{CLIENT}}}error")) if iq.get("type") == "error" else None
+
+
+def outcomes(iq: Element) -> Outcomes:
+    """Read the result of a batch: of a row that has an error, the refusal."""
+    rows = ((row, row.find(f"{{{CLIENT}}}error")) for batch in iq for row in batch)
+    refusals = {row.get("id", ""): _refusal(error) for row, error in rows if error is not None}
+    return Outcomes(refusals, next((batch.get("expires", "") for batch in iq), ""))
+
+
+def takes_batches(iq: Element) -> bool:
+    """Read from a description of the service whether it takes several items in one request."""
+    return any(feature.get("var") == BATCH for feature in iq.iter(f"{{{DISCO_INFO}}}feature"))
+
+
+def _refusal(error: Element | None) -> Refusal:
     if error is None:
         return Refusal("undefined-condition", "cancel", "")
     conditions = [child.tag.rpartition("}")[2] for child in error if child.tag.startswith(f"{{{STANZAS}}}")]
@@ -76,9 +98,10 @@ def refusal(iq: Element) -> Refusal | None:
     return Refusal(condition, error.get("type", "cancel"), error.findtext(f"{{{STANZAS}}}text", ""))
 
 
-def subscribe(node: str, jid: str, credit: int) -> str:
-    """Request items, at most `credit` at once."""
-    form = _form(f"{PUBSUB}#subscribe_options", {"pubsub#queue_requests": str(credit)})
+def subscribe(node: str, jid: str, credit: int, batch: int = 1) -> str:
+    """Request items, at most `credit` at once and `batch` in a message."""
+    several = {"stanzaq#batch": str(batch)} if batch > 1 else {}
+    form = _form(f"{PUBSUB}#subscribe_options", {"pubsub#queue_requests": str(credit), **several})
     return (
         f"<pubsub xmlns='{PUBSUB}'><subscribe node={quoteattr(node)} jid={quoteattr(jid)}/>"
         f"<options>{form}</options></pubsub>"
@@ -101,17 +124,36 @@ def acknowledge(lock: Lock) -> str:
     return f"<pubsub xmlns='{PUBSUB}'><retract node={quoteattr(lock.node)}>{_item(lock)}</retract></pubsub>"
 
 
+def ack(lock: Lock) -> str:
+    """Acknowledge an item of a batch."""
+    return f"<ack{_named(lock)}/>"
+
+
 def release(lock: Lock, how: Release) -> str:
     """Return an item. Delays are whole seconds on the wire."""
-    dead = " dead-letter='true'" if how.dead else ""
-    hint = f"<hint xmlns='{STANZAQ}' delay='{round(how.delay)}' reason={quoteattr(_sayable(how.reason))}{dead}/>"
+    hint = f"<hint xmlns='{STANZAQ}'{_hints(how)}/>"
     inside = f"<unlock xmlns='{QUEUEING}' node={quoteattr(lock.node)}>{_item(lock)}{hint}</unlock>"
     return f"<pubsub xmlns='{PUBSUB}'>{inside}</pubsub>"
+
+
+def release_one(lock: Lock, how: Release) -> str:
+    """Return an item of a batch."""
+    return f"<release{_named(lock)}{_hints(how)}/>"
 
 
 def renew(lock: Lock) -> str:
     """Restart the time of a lock."""
     return f"<renew xmlns='{STANZAQ}' node={quoteattr(lock.node)}>{_item(lock)}</renew>"
+
+
+def renew_one(lock: Lock) -> str:
+    """Restart the time of a lock of a batch."""
+    return f"<renew{_named(lock)}/>"
+
+
+def settle(node: str, rows: str) -> str:
+    """Acknowledge, return and renew items of a node."""
+    return f"<settle xmlns='{STANZAQ}' node={quoteattr(node)}>{rows}</settle>"
 
 
 def locks(node: str) -> str:
@@ -125,8 +167,18 @@ def describe(node: str = "") -> str:
     return f"<query xmlns='{DISCO_INFO}'{about}/>"
 
 
-def publish(node: str, item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
+def publish(node: str, item: str) -> str:
     """Send an item."""
+    return f"<pubsub xmlns='{PUBSUB}'><publish node={quoteattr(node)}>{item}</publish></pubsub>"
+
+
+def publish_all(node: str, items: str) -> str:
+    """Send several items."""
+    return f"<publish xmlns='{STANZAQ}' node={quoteattr(node)}>{items}</publish>"
+
+
+def item(name: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
+    """Write an item, alone or of a batch."""
     traced, headers = traceparent.split(headers)
     asked = {
         "key": hints.key,
@@ -138,10 +190,8 @@ def publish(node: str, item: str, content: Content, headers: Mapping[str, str], 
     attributes = "".join(f" q:{name}={quoteattr(text)}" for name, text in asked.items() if text)
     inside = "".join(f"<header name={quoteattr(name)}>{escape(text)}</header>" for name, text in headers.items())
     beside = f"<headers xmlns='{HEADERS}'>{inside}</headers>" if inside else ""
-    return (
-        f"<pubsub xmlns='{PUBSUB}'><publish node={quoteattr(node)}>"
-        f"<item xmlns:q='{STANZAQ}' id={quoteattr(item)}{attributes}>{_payload(content)}{beside}</item></publish></pubsub>"
-    )
+    opening = f"<item xmlns='{PUBSUB}' xmlns:q='{STANZAQ}' id={quoteattr(name)}{attributes}>"
+    return f"{opening}{_payload(content)}{beside}</item>"
 
 
 def assured(name: str, publish: str) -> str:
@@ -155,18 +205,21 @@ def deliver(name: str) -> str:
     return f"<deliver xmlns='{QOS}' msgId={quoteattr(name)}/>"
 
 
-def delivery(message: Element) -> Delivery | None:
-    """Read an item with its lock; None if the message is something else."""
-    lock = message.find(f"{{{STANZAQ}}}lock")
-    items = message.find(f"{{{EVENT}}}event/{{{EVENT}}}items")
-    item = None if items is None else items.find(f"{{{EVENT}}}item")
-    if lock is None or items is None or item is None:
-        return None
-    deadline = _moment(lock.get("expires", ""))
+def deliveries(message: Element) -> list[Delivery]:
+    """Read items with their locks, which are in the same order; none if the message is something else."""
+    items = message.iterfind(f"{{{EVENT}}}event/{{{EVENT}}}items/{{{EVENT}}}item")
+    locks = message.findall(f"{{{STANZAQ}}}lock")
+    if not locks:
+        return []
     told = message.find(f"{{{HEADERS}}}headers")
     headers = {each.get("name", ""): each.text or "" for each in told} if told is not None else {}
+    return [_delivery(item, lock, headers) for item, lock in zip(items, locks, strict=False)]
+
+
+def _delivery(item: Element, lock: Element, headers: Mapping[str, str]) -> Delivery:
+    deadline = moment(lock.get("expires", ""))
     of, attempt = int(lock.get("of", "1")), int(lock.get("attempt", "1"))
-    published = _moment(lock.get("published", ""))
+    published = moment(lock.get("published", ""))
     key, collection = lock.get("key", ""), headers.get("Collection", "")
     return Delivery(_lock(lock), attempt, of, deadline, _content(item), headers, key, published, collection)
 
@@ -208,10 +261,9 @@ def held(iq: Element) -> set[Lock]:
     return {_lock(lock) for lock in iq.iter(f"{{{STANZAQ}}}lock")}
 
 
-def deadline(iq: Element) -> datetime:
-    """Read the new deadline from the result of a renewal."""
-    (item,) = iq.iter(f"{{{STANZAQ}}}item")
-    return _moment(item.get("expires", ""))
+def renewed(iq: Element) -> str:
+    """Read the new deadline from the result of a renewal; empty in another result."""
+    return next((item.get("expires", "") for item in iq.iter(f"{{{STANZAQ}}}item")), "")
 
 
 def field(iq: Element, name: str) -> str:
@@ -229,8 +281,17 @@ def _form(kind: str, fields: Mapping[str, str]) -> str:
 
 
 def _item(lock: Lock) -> str:
+    return f"<item{_named(lock)}/>"
+
+
+def _named(lock: Lock) -> str:
     where = "" if lock.partition is None else f" partition='{lock.partition}'"
-    return f"<item id={quoteattr(lock.item)} token='{lock.token}'{where}/>"
+    return f" id={quoteattr(lock.item)} token='{lock.token}'{where}"
+
+
+def _hints(how: Release) -> str:
+    dead = " dead-letter='true'" if how.dead else ""
+    return f" delay='{round(how.delay)}' reason={quoteattr(_sayable(how.reason))}{dead}"
 
 
 def _lock(element: Element) -> Lock:
@@ -239,7 +300,8 @@ def _lock(element: Element) -> Lock:
     return Lock(element.get("node", ""), element.get("item", ""), int(element.get("token", "0")), number)
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
+    """Read a point in time."""
     return datetime.fromisoformat(text)
 
 

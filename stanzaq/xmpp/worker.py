@@ -14,6 +14,7 @@ from stanzaq.retry import Release
 from stanzaq.transport import Lock, Receiver
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.gatherer import Gatherer
 
 log = logging.getLogger("stanzaq")
 
@@ -22,6 +23,9 @@ _AGAIN_SECONDS: Final = 60.0
 
 _CREATED: Final = {"stanzaq#dedupe": "ignore"}
 """The options of a created node: a repeated publish is ignored, even if the item is already completed."""
+
+_BATCH: Final = 100
+"""The most items that the service puts in a message."""
 
 _NO_NODE: Final = "item-not-found"
 
@@ -39,6 +43,8 @@ class XmppTransport:
         self._lock_seconds: dict[str, float] = {}
         self._paused = False
         self._wakeup = asyncio.Event()
+        self._takes_batches = False
+        self._gatherer = Gatherer(self._settle)
 
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Receive items until `close`; raises StanzaqError."""
@@ -50,6 +56,8 @@ class XmppTransport:
         while not self._paused:
             for node in self._nodes:
                 await self._find(node)
+            about = await self._connection.ask("find the service", "get", stanzas.describe())
+            self._takes_batches = stanzas.takes_batches(about)
             # Items of an earlier run may follow at once, and their lock time must be known.
             self._connection.send(f"<presence to='{self._service}'/>")
             for node, credit in self._nodes.items():
@@ -66,9 +74,9 @@ class XmppTransport:
         """Receive deliveries, ends of locks and ends of subscriptions."""
         if self._receiver is None:
             return
-        delivery = stanzas.delivery(message)
-        if delivery is not None:
-            self._receiver.deliver(delivery)
+        if delivered := stanzas.deliveries(message):
+            for delivery in delivered:
+                self._receiver.deliver(delivery)
             return
         for lock in stanzas.ended(message):
             self._receiver.lost(lock)
@@ -80,16 +88,17 @@ class XmppTransport:
 
     async def acknowledge(self, lock: Lock) -> bool:
         """Acknowledge an item; False if the lock had already ended."""
-        return await self._about(lock, "acknowledge", stanzas.acknowledge(lock)) is not None
+        return await self._about(lock, "acknowledge", stanzas.ack(lock), stanzas.acknowledge(lock)) is not None
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
-        return await self._about(lock, "give back", stanzas.release(lock, how)) is not None
+        row = stanzas.release_one(lock, how)
+        return await self._about(lock, "give back", row, stanzas.release(lock, how)) is not None
 
     async def renew(self, lock: Lock) -> datetime | None:
         """Restart the lock time; returns the new deadline, or None if the lock had already ended."""
-        answer = await self._about(lock, "renew the lock of", stanzas.renew(lock))
-        return None if answer is None else stanzas.deadline(answer)
+        expires = await self._about(lock, "renew the lock of", stanzas.renew_one(lock), stanzas.renew(lock))
+        return None if expires is None else stanzas.moment(expires)
 
     async def lock_seconds(self, node: str) -> float:
         """Return the lock time of a node, which is read with each subscription; below a collection with the first item."""
@@ -131,7 +140,8 @@ class XmppTransport:
 
     async def _subscribe(self, node: str, credit: int) -> None:
         """Subscribe, or confirm the existing subscription; raises StanzaqError."""
-        ask = stanzas.subscribe(node, self._connection.jid, credit)
+        batch = min(credit, _BATCH) if self._takes_batches else 1
+        ask = stanzas.subscribe(node, self._connection.jid, credit, batch)
         answer = await self._connection.ask(f"subscribe to {node}", "set", ask)
         if any(each.get("subscription") == "pending" for each in answer.iter(f"{{{stanzas.PUBSUB}}}subscription")):
             log.warning("the subscription to %s waits for the approval of an owner", node)
@@ -155,11 +165,27 @@ class XmppTransport:
             if error.condition != "conflict":
                 raise
 
-    async def _about(self, lock: Lock, what: str, payload: str) -> Element | None:
-        """Send a request about a lock; returns its result, or None if the lock had already ended. Raises StanzaqError."""
+    async def _about(self, lock: Lock, what: str, row: str, payload: str) -> str | None:
+        """Send a request about a lock, as a row beside others or as a payload; returns the new deadline of a renewal.
+
+        None if the lock had already ended. Raises StanzaqError.
+        """
+        what = f"{what} {lock.item}"
+        told = await self._gatherer.ask(lock.node, lock.item, row) if self._takes_batches else None
+        refused = None if told is None else told.refusals.get(lock.item)
         try:
-            return await self._connection.ask(f"{what} {lock.item}", "set", payload)
+            if refused is not None and not refused.passing:
+                raise refused.fault(what)
+            if told is not None and refused is None:
+                return told.expires
+            return stanzas.renewed(await self._connection.ask(what, "set", payload))
         except StanzaqError as error:
             if error.condition in stanzas.ENDED:
                 return None
             raise
+
+    async def _settle(self, node: str, rows: str) -> stanzas.Outcomes:
+        """Send rows about locks until they are answered; raises StanzaqError if the service refuses them together."""
+        return stanzas.outcomes(
+            await self._connection.ask(f"settle items of {node}", "set", stanzas.settle(node, rows))
+        )

@@ -22,6 +22,8 @@ import pytest
 
 from frontends.tools.servers.process import free_port
 from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker, sync
+from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.publisher import XmppSender
 from tests.doors.frontend import ALICE, HASH, PASSWORD
 from tests.doors.rest.served import RestFrontend
 from tests.journeys.client import COMMANDS, DISCO_INFO, STANZAQ, Client, Delivery, form_values, submitted
@@ -148,6 +150,43 @@ async def test_payloads_and_places(user: Account, join: Join, tmp_path: Any) -> 
         for node in (pictures, texts, files, elements):
             await eventually_empty(owner, node)
     assert (tmp_path / "done").read_text() == "MainThread 1"
+
+
+async def test_batches(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is published or finished in one turn goes in one stanza, by publishers and workers that know nothing of it."""
+    said, seen, owner, ready = list[str](), Seen(), await join(), asyncio.Event()
+    send = Connection.send
+
+    def note(connection: Connection, text: str) -> None:
+        said.append(text)
+        send(connection, text)
+
+    monkeypatch.setattr(Connection, "send", note)
+    node = await owner.queue()
+    worker = Worker(grace=5, **over_xmpp, concurrency=30)
+
+    @worker.task(node)
+    async def _work(job: Job[int]) -> None:
+        seen.add((job.payload, job.attempt))
+        await ready.wait()
+
+    async with Publisher(**over_xmpp) as publisher:
+        await publisher.publish(node, 0)
+        assert isinstance(publisher._sender, XmppSender)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not publisher._sender._takes_batches:  # noqa: ASYNC110  (nobody is told)
+                await asyncio.sleep(0.01)
+        ids = await publisher.publish_many(node, range(1, 30))
+        with pytest.raises(StanzaqError, match="item-not-found"):
+            await publisher.publish_many(f"{node}-none", range(2))
+        async with serving(worker):
+            assert sorted(await seen.until(30)) == [(number, 1) for number in range(30)]
+            ready.set()
+            await eventually_empty(owner, node)
+    assert len(set(ids)) == 29 and len(seen.all) == 30
+    assert sum(text.count("<publish ") for text in said) < 30
+    assert any("<settle " in text and text.count("<ack ") > 1 for text in said)
+    assert any("stanzaq#batch" in text for text in said)
 
 
 async def release(owner: Client, node: str, item: str) -> None:

@@ -14,7 +14,7 @@ from stanzaq.transport import Hints
 from stanzaq.xmpp import connection
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender
-from stanzaq.xmpp.stanzas import publish
+from stanzaq.xmpp.stanzas import item, publish
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_json_names_them() -> None:
     """JSON text has them by their numbers."""
     content = encoded({"a": "\uffff\ufffe ü\0"})
-    stanza = ET.fromstring(publish("node", "one", content, {}, Hints()))
+    stanza = ET.fromstring(publish("node", item("one", content, {}, Hints())))
     (json,) = stanza.iter("{urn:xmpp:json:0}json")
     assert "\uffff" not in (json.text or "")
     assert decoded(type(content)((json.text or "").encode(), content.type), Any) == {"a": "\uffff\ufffe ü\0"}
@@ -132,9 +132,9 @@ def test_json_names_them() -> None:
 def test_namespaces(text: str) -> None:
     """An element keeps its namespace in a stanza, also if an attribute has a text like a declaration."""
     payload = ET.fromstring(text)
-    stanza = ET.fromstring(publish("node", "one", encoded(payload), {}, Hints()))
-    (item,) = stanza.iter("{http://jabber.org/protocol/pubsub}item")
-    assert item[0].tag == payload.tag
+    stanza = ET.fromstring(publish("node", item("one", encoded(payload), {}, Hints())))
+    (sent,) = stanza.iter("{http://jabber.org/protocol/pubsub}item")
+    assert sent[0].tag == payload.tag
 
 
 def test_comments() -> None:

@@ -157,7 +157,7 @@ def test_tasks() -> None:
 def test_payloads(payload: Any, wanted: Any) -> None:  # noqa: ANN401
     """What is published is what a handler of that type is given, through a stanza."""
     content = encoded(payload)
-    iq = ET.fromstring(stanzas.publish("jobs", "one", content, {}, Hints()))
+    iq = ET.fromstring(stanzas.publish("jobs", stanzas.item("one", content, {}, Hints())))
     (item,) = iq.iter(f"{{{stanzas.PUBSUB}}}item")
     assert decoded(stanzas._content(item), wanted) == payload
 
@@ -176,7 +176,7 @@ def test_elements(text: str) -> None:
     """An element comes as it is, in its own namespace or in none, and without what followed it in its document."""
     element = ET.fromstring(text)
     element.tail = "after it"
-    iq = ET.fromstring(stanzas.publish("jobs", "one", encoded(element), {}, Hints()))
+    iq = ET.fromstring(stanzas.publish("jobs", stanzas.item("one", encoded(element), {}, Hints())))
     (item,) = iq.iter(f"{{{stanzas.PUBSUB}}}item")
     read = decoded(stanzas._content(item), Element)
     assert (read.tag, read.attrib, [each.tag for each in read]) == (
@@ -210,7 +210,9 @@ def test_unfit(body: bytes, kind: str, wanted: Any, why: str) -> None:  # noqa: 
 
 def test_trace_headers() -> None:
     """A trace is in attributes of the item, since its headers are the publisher's."""
-    root = ET.fromstring(stanzas.publish("jobs", "one", encoded({}), {"a": "b", "traceparent": "00-1"}, Hints()))
+    root = ET.fromstring(
+        stanzas.publish("jobs", stanzas.item("one", encoded({}), {"a": "b", "traceparent": "00-1"}, Hints()))
+    )
     (sent,) = root.iter(f"{{{stanzas.PUBSUB}}}item")
     assert sent.get(f"{{{stanzas.STANZAQ}}}traceparent") == "00-1"
     assert [each.get("name") for each in root.iter(f"{{{stanzas.HEADERS}}}header")] == ["a"]
@@ -226,7 +228,9 @@ def test_no_payload() -> None:
 def test_texts_survive(node: str, item: str, key: str, header: str) -> None:
     """Whatever XML can hold comes through names, keys and headers as it was given."""
     hints = Hints(key, 1.4, 0, 0.2)
-    root = ET.fromstring(stanzas.publish(node, item, Content(b"{}", "application/json"), {"a": header}, hints))
+    root = ET.fromstring(
+        stanzas.publish(node, stanzas.item(item, Content(b"{}", "application/json"), {"a": header}, hints))
+    )
     (sent,) = root.iter(f"{{{stanzas.PUBSUB}}}item")
     told = {name.removeprefix(f"{{{stanzas.STANZAQ}}}"): value for name, value in sent.attrib.items()}
     assert told == {"id": item, **({"key": key} if key else {}), "delay": "1", "priority": "0", "ttl": "1"}
@@ -253,12 +257,11 @@ def test_a_delivery() -> None:
                 expires='2026-11-21T10:00:00.000Z' published='2026-11-21T09:00:00.000Z'/>
           <headers xmlns='http://jabber.org/protocol/shim'><header name='color'>red</header></headers>
         </message>""")
-    read = stanzas.delivery(message)
-    assert read is not None
+    (read,) = stanzas.deliveries(message)
     assert (read.lock, read.lock.partition, read.attempt, read.max_attempts) == (Lock("jobs", "one", 42), 3, 2, 20)
     assert (read.content, read.headers, read.key) == (Content(b"[1]", "application/json"), {"color": "red"}, "k")
     assert (read.deadline.hour, read.published) == (10, datetime(2026, 11, 21, 9, tzinfo=UTC))
-    assert stanzas.delivery(ET.fromstring("<message xmlns='jabber:client'><body>hello</body></message>")) is None
+    assert stanzas.deliveries(ET.fromstring("<message xmlns='jabber:client'><body>hello</body></message>")) == []
 
 
 @pytest.mark.parametrize(

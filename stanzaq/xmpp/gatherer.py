@@ -1,0 +1,92 @@
+"""Sends what is asked about a node's items in one turn of the event loop as one request. Must not know what is asked.
+
+Nothing waits for more: a turn's rows go at its end. Whoever asked alone, or gets no outcome of its own, asks again by itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from stanzaq.errors import StanzaqError
+from stanzaq.xmpp.stanzas import Outcomes
+
+_MOST: Final = 100
+"""The rows of a request that every service with batches takes."""
+
+_BYTES: Final = 65_536
+"""The characters of a request; XMPP servers take several times as much."""
+
+Send = Callable[[str, str], Awaitable[Outcomes | None]]
+"""Sends the rows of a node; None if their outcomes are not known. May raise StanzaqError."""
+
+
+class _Batch:
+    """Rows of one node and who waits for them, by the ids of their items."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, str] = {}
+        self.answers: dict[str, asyncio.Future[Outcomes | None]] = {}
+        self._size = 0
+
+    def add(self, item: str, row: str) -> bool:
+        """Add a row; False if there is no room, or one about that item."""
+        if self.rows and (item in self.rows or len(self.rows) >= _MOST or self._size + len(row) > _BYTES):
+            return False
+        self._size += len(row)
+        self.rows[item] = row
+        self.answers[item] = asyncio.get_running_loop().create_future()
+        return True
+
+
+class Gatherer:
+    """Gathers the rows of each node."""
+
+    def __init__(self, send: Send) -> None:
+        """Gather rows for `send`."""
+        self._send = send
+        self._open: dict[str, _Batch] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def ask(self, node: str, item: str, row: str) -> Outcomes | None:
+        """Ask about an item together with others; None if it must be asked alone. A cancelled row is not sent again."""
+        batch = self._open.get(node)
+        if batch is None or not batch.add(item, row):
+            batch = self._open[node] = _Batch()
+            batch.add(item, row)
+            asyncio.get_running_loop().call_soon(self._close, node, batch)
+        return await batch.answers[item]
+
+    def _close(self, node: str, batch: _Batch) -> None:
+        """Send a batch, unless one row or none is left of it."""
+        if self._open.get(node) is batch:
+            del self._open[node]
+        rows = [batch.rows[item] for item, answer in batch.answers.items() if not answer.done()]
+        if len(rows) < 2:
+            _answer(batch, None)
+            return
+        task = asyncio.create_task(self._sent(node, "".join(rows), batch))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+        def stop(_: object) -> None:
+            if all(answer.done() for answer in batch.answers.values()):
+                task.cancel()
+
+        for answer in batch.answers.values():
+            answer.add_done_callback(stop)
+
+    async def _sent(self, node: str, rows: str, batch: _Batch) -> None:
+        outcomes = None
+        try:
+            outcomes = await self._send(node, rows)
+        except StanzaqError:
+            # The service refuses the batch as such, or what is wrong with a row. Its caller will see it.
+            return
+        finally:
+            _answer(batch, outcomes)
+
+
+def _answer(batch: _Batch, outcomes: Outcomes | None) -> None:
+    for answer in batch.answers.values():
+        if not answer.done():
+            answer.set_result(outcomes)
