@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -19,7 +19,7 @@ from xml.etree.ElementTree import Element
 from slixmpp.xmlstream.xmlstream import NotConnectedError
 
 from tests.faults.facts import Fact, Notebook, What, now_ms
-from tests.journeys.client import STANZAQ, STANZAS, Answer, Client, Delivery, Ended
+from tests.journeys.client import STANZAQ, STANZAS, Answer, Client, Delivery, Ended, rows
 
 CREDIT: Final = 10
 RATE: Final = 20
@@ -42,6 +42,11 @@ _ENTER_SECONDS: Final = 1.5
 _LOOK_SECONDS: Final = 0.05
 _PAUSE_SECONDS: Final = 0.3
 _UNANSWERED_MOST: Final = 200
+_SIZES: Final = (1, 1, 5, 1, 3)
+"""How many items a publisher sends in one request, in turn."""
+
+_GATHER_SECONDS: Final = 0.05
+_ENDS: Final = {"ack": (What.ACKNOWLEDGING, What.ACKNOWLEDGED), "release": (What.RELEASING, What.RELEASED)}
 
 
 class Player:
@@ -73,12 +78,12 @@ class Player:
                 return client
 
     async def surely(self, client: Client, payload: str) -> Answer | None:
-        """Repeat a request until it has a final answer; None when the connection is gone."""
+        """Repeat a request until it and its rows have final answers; None when the connection is gone."""
         name = f"r{next(self._numbers)}"
         while client.up:
             with contextlib.suppress(TimeoutError, NotConnectedError):
                 answer = await client.ask(payload, request=name, seconds=ANSWER_SECONDS)
-                if not passing(answer):
+                if not any(map(passing, [answer, *rows(answer)])):
                     return answer
                 await asyncio.sleep(_PAUSE_SECONDS)
         return None
@@ -96,12 +101,16 @@ class Publisher(Player):
         keeper = asyncio.create_task(self._keep())
         async with asyncio.TaskGroup() as group:
             for number in count(1):
-                await room.acquire()
-                kind = POISON if number % 29 == 0 else "job"
+                many = _SIZES[number % len(_SIZES)]
+                items = [
+                    f"{POISON if (number + part) % 29 == 0 else 'job'}-{name}-{number}-{part}" for part in range(many)
+                ]
+                for _ in items:
+                    await room.acquire()
                 queue = queues[number % len(queues)]
-                group.create_task(self._publish(queue, f"{kind}-{name}-{number}", room))
+                group.create_task(self._publish(queue, items, room))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), 1 / RATE)
+                    await asyncio.wait_for(stopping.wait(), many / RATE)
                     break
         keeper.cancel()
         await _closed(self._client)
@@ -113,16 +122,19 @@ class Publisher(Player):
                 await _closed(self._client)
                 self._client = await self.connect()
 
-    async def _publish(self, node: str, item: str, room: asyncio.Semaphore) -> None:
+    async def _publish(self, node: str, items: Sequence[str], room: asyncio.Semaphore) -> None:
+        inside = "".join(f"<item id='{item}'><job xmlns='urn:x' name='{item}'/></item>" for item in items)
         payload = (
-            f"<pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='{node}'>"
-            f"<item id='{item}'><job xmlns='urn:x' name='{item}'/></item></publish></pubsub>"
+            f"<pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='{node}'>{inside}</publish></pubsub>"
+            if len(items) == 1
+            else f"<publish xmlns='{STANZAQ}' node='{node}'>{inside}</publish>"
         )
         while (answer := await self.surely(self._client, payload)) is None:  # noqa: ASYNC110  (asks again)
             await asyncio.sleep(_LOOK_SECONDS)
-        assert answer.error == "", ET.tostring(answer.element)
-        self.note(What.PUBLISHED, item=item)
-        room.release()
+        assert {each.error for each in (answer, *rows(answer))} == {""}, ET.tostring(answer.element)
+        for item in items:
+            self.note(What.PUBLISHED, item=item)
+            room.release()
 
 
 class Worker(Player):
@@ -133,6 +145,7 @@ class Worker(Player):
         self._node, self._options = node, ALL_BELOW if [node] != queues else {}
         self._lock_seconds = lock_seconds
         self._random = random.Random(seed)
+        self._batches: dict[str, dict[str, tuple[str, Delivery, str]]] = {}
         while True:
             client = await self.connect()
             async with asyncio.TaskGroup() as group:
@@ -185,13 +198,41 @@ class Worker(Player):
             await self._acknowledge(client, delivery)
 
     async def _acknowledge(self, client: Client, delivery: Delivery) -> None:
-        opening = f"<retract node='{delivery.node}'>"
-        await self._end(client, delivery, What.ACKNOWLEDGING, What.ACKNOWLEDGED, opening, "")
+        if not await self._gathered(client, delivery, "ack", ""):
+            opening = f"<retract node='{delivery.node}'>"
+            await self._end(client, delivery, *_ENDS["ack"], opening, "")
 
     async def _release(self, client: Client, delivery: Delivery, hint: str) -> None:
-        inside = f"<hint xmlns='{STANZAQ}' {hint}/>" if hint else ""
-        opening = f"<unlock xmlns='urn:xmpp:pubsub:queueing:0' node='{delivery.node}'>"
-        await self._end(client, delivery, What.RELEASING, What.RELEASED, opening, inside)
+        if not await self._gathered(client, delivery, "release", hint):
+            inside = f"<hint xmlns='{STANZAQ}' {hint}/>" if hint else ""
+            opening = f"<unlock xmlns='urn:xmpp:pubsub:queueing:0' node='{delivery.node}'>"
+            await self._end(client, delivery, *_ENDS["release"], opening, inside)
+
+    async def _gathered(self, client: Client, delivery: Delivery, row: str, hint: str) -> bool:
+        """Leave every other lock to a batch, which goes a moment after its first row; returns False for the others."""
+        batch = self._batches.setdefault(delivery.node, {})
+        if self._random.random() < 0.5 or delivery.item in batch:
+            return False
+        batch[delivery.item] = (row, delivery, hint)
+        if len(batch) == 1:
+            await asyncio.sleep(_GATHER_SECONDS)
+            await self._settle(client, delivery.node, self._batches.pop(delivery.node))
+        return True
+
+    async def _settle(self, client: Client, node: str, batch: Mapping[str, tuple[str, Delivery, str]]) -> None:
+        inside = ""
+        for item, (row, delivery, hint) in batch.items():
+            inside += f"<{row} id='{item}' token='{delivery.token}' {hint}/>"
+            self.note(_ENDS[row][0], who=client.jid, item=item, token=delivery.token)
+        answer = await self.surely(client, f"<settle xmlns='{STANZAQ}' node='{node}'>{inside}</settle>")
+        if answer is None:
+            return
+        assert answer.error == "", ET.tostring(answer.element)
+        problems = {each.element.get("id"): each.error for each in rows(answer)}
+        for item, (row, delivery, _) in batch.items():
+            error = problems.get(item, "")
+            what = What.REFUSED if error else _ENDS[row][1]
+            self.note(what, detail=error, who=client.jid, item=item, token=delivery.token)
 
     async def _end(self, client: Client, delivery: Delivery, wish: What, done: What, opening: str, hint: str) -> None:  # noqa: PLR0917
         about: dict[str, str | int] = {"who": client.jid, "item": delivery.item, "token": delivery.token}

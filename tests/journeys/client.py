@@ -290,6 +290,11 @@ class Client:
         return None
 
 
+def rows(batch: Answer) -> list[Answer]:
+    """Return the rows in the result of a batch, each with its own error."""
+    return [_answer(row) for row in batch.element[0]] if len(batch.element) else []
+
+
 def submitted(form_type: str, fields: Mapping[str, str]) -> str:
     """Write a submitted form."""
     inside = "".join(
@@ -311,10 +316,10 @@ def _mark(token: int | None) -> str:
 
 
 def _answer(element: Element) -> Answer:
-    if element.get("type") == "result":
-        return Answer(element, "")
     error = element.find(f"{{{CLIENT}}}error")
-    assert error is not None
+    if error is None:
+        assert element.get("type") in {None, "result"}
+        return Answer(element, "")
     conditions = [child.tag.partition("}")[2] for child in error if not child.tag.endswith("}text")]
     return Answer(element, " ".join([error.get("type", ""), *conditions]))
 
