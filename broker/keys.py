@@ -84,7 +84,7 @@ TABLE: Final = (
         "history",
         "hash",
         "partition",
-        "position -> attempts, those that do not count as tries, and last holders of an item that came back",
+        "position -> attempts, those that do not count, last holders; a line for each of the last attempts",
         "waiting items",
     ),
     Key("handovers", "hash", "partition", "position -> dead letter or moved item on its way", "drained by hand-over"),

@@ -63,6 +63,6 @@ _LIKE: Final = {"person": r"[^ \0]+", "hexadecimal": "[0-9a-f]+", "number": r"\d
 
 def shape(example: str) -> re.Pattern[str]:
     """Return a pattern of texts like an example: with other numbers, incarnations, nonces and people."""
-    text = example.replace("`", "").replace("\\0", "\0")
+    text = example.replace("`", "").replace("\\0", "\0").replace("\\n", "\n")
     parts = (_LIKE.get(str(part.lastgroup), re.escape(part[0])) for part in _PART.finditer(text))
     return re.compile("".join(parts), re.DOTALL)

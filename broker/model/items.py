@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from broker.model.attempts import Attempt
 from broker.model.hints import USUAL_PRIORITY
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
@@ -94,7 +95,8 @@ class ItemDetails:
     """An item as its node's owner sees it; `state` as in `Listed`, and `kept` in a log.
 
     `attempts` are its deliveries so far. A delayed item waits until `until_ms`; an item with a time to live expires at `ends_ms`.
-    `holders` are those who had it before and are still subscribed, the last one first.
+    `holders` are those who had it before and are still subscribed, the last one first. `history` has its last attempts in this
+    node that ended without an acknowledgement, the oldest first.
     """
 
     partition: int
@@ -111,6 +113,7 @@ class ItemDetails:
     holders: tuple[Jid, ...]
     priority: int = USUAL_PRIORITY
     ends_ms: int = 0
+    history: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from broker import codec, payloads
+from broker.model import attempts
 from broker.model.items import Envelope, ItemDetails
 from broker.model.nodes import NodeRecord, shown
 from broker.model.problems import CorruptRecord
@@ -96,6 +97,8 @@ def item(one: ItemDetails) -> dict[str, Any]:
         "ends": when(one.ends_ms),
         "lock": lock,
         "held_before_by": list(one.holders),
+        "history": [each.shown() for each in one.history],
+        "history_of_death": attempts.from_header(opened(one).headers.get("stanzaq-dead-history", "")),
         "headers": dict(payloads.said(opened(one))),
         "bytes": len(opened(one).body),
     }
@@ -125,7 +128,7 @@ def item_rows(told: Mapping[str, Any]) -> list[list[str]]:
         if isinstance(value, Mapping):
             rows += [[f"{name} {inner}", str(text)] for inner, text in value.items()]
         elif isinstance(value, list):
-            rows += [[name, str(text)] for text in value]
+            rows += [[name, " ".join(text.values()) if isinstance(text, Mapping) else str(text)] for text in value]
         elif value not in {"", None}:
             rows.append([name, str(value)])
     return rows

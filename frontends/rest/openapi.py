@@ -88,6 +88,7 @@ _LISTED: Final = _object(
     dead_letter=_TEXT,
 )
 _SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires=_MOMENT)
+_ATTEMPTS: Final = _array(_object({"ended": _MOMENT, **dict.fromkeys(("outcome", "holder", "reason"), _TEXT)}))
 _SEEN: Final = _object(
     {
         **dict.fromkeys(("id", "href", "content_href", "publisher", "group_key", "content_type"), _TEXT),
@@ -96,11 +97,14 @@ _SEEN: Final = _object(
         **dict.fromkeys(("partition", "attempts", "bytes", "priority"), _WHOLE),
         "headers": {"type": "object", "additionalProperties": _TEXT},
         "held_before_by": _array(_TEXT),
+        "history": _ATTEMPTS,
     },
     delayed_until=_MOMENT,
     ends=_MOMENT,
     lock=_object({"holder": _TEXT, "since": _MOMENT, "until": _MOMENT, "frontend": _TEXT}),
-    died=_object(dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT)),
+    died=_object(
+        dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT), history=_ATTEMPTS
+    ),
 )
 _LEASE: Final = _object(
     {

@@ -234,7 +234,10 @@ local function item_in(prefix, id)
   if delayed then tell('delayed until', delayed) end
   if dying then tell('dying', dying) end
   local history = redis.call('HGET', prefix .. 'history', position)
-  if history then tell('attempts and last holders', history) end
+  if history then
+    tell('attempts and last holders', string.match(history, '^[^\n]*'))
+    for attempt in string.gmatch(history, '\n([^\n]+)') do tell('ended', attempt) end
+  end
   if redis.call('HEXISTS', prefix .. 'successors', position) == 1 then tell('parked', 'a later version waits for the lock to end') end
   tell('payload', payload(found.body))
   return lines

@@ -9,6 +9,7 @@ local results = budget.each(rows, function(row)
   local line = redis.call('HGET', key.handovers, row.position)
   if line and row.arrived == '1' then
     redis.call('HDEL', key.handovers, row.position)
+    redis.call('HDEL', key.history, row.position)
     redis.call('ZREM', key.handovers_told, row.position)
     local entry = log_entries.current(row.position)
     if entry then items.erase(row.position, entry.log_id, '') end

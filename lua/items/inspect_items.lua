@@ -42,7 +42,7 @@ local function look(position, wanted)
   bytes = bytes + #entry.body
   found[#found + 1] = {position, name, how, entry.by, entry.key, tonumber((positions.split(entry.log_id))), entry.body,
     flight and tonumber(flight.attempt) or past.attempts, until_ms, flight and lock(flight) or {}, holders(past),
-    scheduling.LAST - (asks.rank or scheduling.USUAL), asks.ends}
+    scheduling.LAST - (asks.rank or scheduling.USUAL), asks.ends, attempt_history.lines(position)}
 end
 
 if #rows > 0 then

@@ -18,6 +18,7 @@ local function leave(row, entry)
     write_buffer.add('ZREM', key.delayed, position)
     if call.partition_selects then skipped_items.remove(position) end
   end
+  write_buffer.add('HDEL', key.history, row.position)
   handovers.start(position, entry, attempts, '>' .. row.to, '')
   write_buffer.flush()
 end

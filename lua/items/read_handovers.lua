@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Read hand-overs, up to `max_bytes` of payload, and store in each the destination `note`, unless it has one: the item may have arrived
--- there. Returns `position item publisher payload attempts jid reason key note` of each.
+-- there. Returns `position item publisher payload attempts jid reason key note history` of each.
 -- ARGV: now revision number note max_bytes | position
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -17,10 +17,11 @@ for _, row in ipairs(rows) do
     end
     bytes = bytes + #entry.body
     found[#found + 1] = {row.position, items.name(row.position, entry), entry.by, entry.body, attempts, jid, reason,
-      entry.key, note}
+      entry.key, note, attempt_history.lines(row.position)}
   elseif line then
     -- The item is gone: there is nothing to hand over.
     redis.call('HDEL', key.handovers, row.position)
+    redis.call('HDEL', key.history, row.position)
     redis.call('ZREM', key.handovers_told, row.position)
   end
 end

@@ -18,6 +18,7 @@ Position = tuple[int, int]
 ANSWERS_MS = 60_000
 RETRY_MS = 5_000
 REMEMBERED_HOLDERS = 8
+REMEMBERED_ATTEMPTS, REMEMBERED_BYTES = 20, 2048
 MAX_BOUNCES = 3
 TRIES_MS = (5_000, 10_000, 20_000, 20_000)
 """The time for each try of a delivery that needs confirmation."""
@@ -76,6 +77,7 @@ class Item:
     attempts: int = 0
     untried: int = 0
     holders: list[str] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)
     lock: Lock | None = None
     parked: Version | None = None
     first: str = ""
@@ -537,7 +539,7 @@ class Model:
         if item.lock:
             item.parked = version
         else:
-            item.version, item.attempts, item.untried, item.holders = version, 0, 0, []
+            item.version, item.attempts, item.untried, item.holders, item.history = version, 0, 0, [], []
 
     def _room(self) -> bool:
         if len(self.items) + len(self.dying) < self.options.max_items:
@@ -626,16 +628,24 @@ class Model:
             self._close(item, kind)
             self._finish(item)
         elif self.options.dead_letters and (tried or dead_letter):
+            self._attempted(item, kind, reason, untried=untried, lock=lock)
             self._close(item, "dead-lettered")
             self._die(item, lock.attempt, lock.jid, reason or ("max-deliveries" if tried else kind))
         else:
             self._close(item, kind)
-            item.attempts = lock.attempt
-            item.untried += untried
-            item.holders = [lock.jid, *(jid for jid in item.holders if jid != lock.jid)][:REMEMBERED_HOLDERS]
+            self._attempted(item, kind, reason, untried=untried, lock=lock)
             if delay_ms is None and self.options.retry and not untried:
                 delay_ms = self.options.retry.after(written(item.position), lock.attempt - item.untried)
             item.state, item.due = ("delayed", self.now + delay_ms) if delay_ms else ("ready", 0)
+
+    def _attempted(self, item: Item, kind: str, reason: str, *, untried: bool, lock: Lock) -> None:
+        item.attempts = lock.attempt
+        item.untried += untried
+        item.holders = [lock.jid, *(jid for jid in item.holders if jid != lock.jid)][:REMEMBERED_HOLDERS]
+        line = f"{self.now} {kind} {len(lock.jid.encode())} {lock.jid} {reason}"
+        item.history = [*item.history, line][-REMEMBERED_ATTEMPTS:]
+        while len(item.history) > 1 and sum(map(len, item.history)) >= REMEMBERED_BYTES:
+            del item.history[0]
 
     def _die(self, item: Item, attempts: int, jid: str, reason: str) -> None:
         self._gone(item)

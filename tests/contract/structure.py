@@ -95,8 +95,10 @@ def expected(model: Model) -> dict[str, Any]:
         "ready_subscribers": turns,
         "idle_subscribers": resting,
         "history": {
-            written(item.position): " ".join([_attempts(item), *(subid(jid) for jid in item.holders)])
-            for item in items
+            written(item.position): "\n".join(
+                [" ".join([_attempts(item), *(subid(jid) for jid in item.holders)]), *item.history]
+            )
+            for item in stored
             if item.holders
         },
         "handovers": set(letters),

@@ -305,6 +305,9 @@ async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> 
         ("item", "delete", node, "d", "--yes", "--json"),
     )
     assert (shown.json["payload"], shown.json["headers"]["stanzaq-dead-holder"]) == ("<x/>", W1)
+    (attempt,) = shown.json["history_of_death"]
+    assert (attempt["outcome"], attempt["holder"], attempt["reason"]) == ("released", W1, "no-disk")
+    assert shown.json["history"] == []
     assert gone.json == {"node": node, "deleted": "d"}
     assert again.code == 1 and "item-not-found" in again.err
     assert [each.json["moved"] for each in (named, of_reason, rest)] == [1, 2, 1]

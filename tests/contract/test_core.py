@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker import codec
+from broker.model.attempts import from_header
 from broker.model.commands import (
     Affiliate,
     Bounce,
@@ -426,7 +427,13 @@ async def test_dead_letter(core: RedisCore, node: str) -> None:
     await core.ask(Unlock(node, W1, "a", reason="first"))
     await core.ask(Unlock(node, W1, "a", reason="no disk"))
     await empty(core, node)
-    assert await letters_of(core, node) == [
+    (letter,) = await letters_of(core, node)
+    history = from_header(letter.pop("stanzaq-dead-history"))
+    assert [(each["outcome"], each["holder"], each["reason"]) for each in history] == [
+        ("released", W1, "first"),
+        ("released", W1, "no disk"),
+    ]
+    assert [letter] == [
         {
             "stanzaq-dead-reason": "no disk",
             "stanzaq-dead-holder": W1,

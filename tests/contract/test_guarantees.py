@@ -304,11 +304,12 @@ class QueueMachine(RuleBasedStateMachine):
         place = sorted(self.model.dying)[which % len(self.model.dying)]
         letter = self.model.dying[place]
         version = letter.item.version
-        ((_, item, by, body, attempts, jid, reason, key, note),) = self.queue.run(
+        ((_, item, by, body, attempts, jid, reason, key, note, history),) = self.queue.run(
             "read_handovers", {"position": place}
         ).rows
         letter.note = note
         assert (item, by, body, attempts) == (letter.item.name, version.by, version.body, letter.attempts)
+        assert history == "\n".join(letter.item.history)
         assert (jid, reason, key) == (letter.jid, letter.reason, version.key)
         row = {"item": f"letter {place}", "key": "", "by": by, "body": body, "ticket": place, "former": ""}
         self.accepted[place] += self.grave.run("accept_handover", row).words == ["ok"]

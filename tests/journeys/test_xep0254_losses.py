@@ -1,6 +1,7 @@
 """Other ends of locks than a plain retract or unlock (XEP-0254 §3, §4): late, lost, gone, replaced, tried too often."""
 
 import asyncio
+import json
 
 from tests.journeys.client import (
     PUBSUB,
@@ -36,6 +37,11 @@ async def test_dead_letters(join: Join) -> None:
     assert (await worker.next(Delivery)).attempt == 2
     assert (await worker.unlock(node, "i1", hint="reason='cannot be read'")).error == ""
     told = await _dead_letter(owner, f"{node}/dead")
+    history = json.loads(told.pop("stanzaq-dead-history"))
+    assert [(each["outcome"], each["holder"], each["reason"]) for each in history] == [
+        ("released", worker.jid, ""),
+        ("released", worker.jid, "cannot be read"),
+    ]
     assert told == {
         "stanzaq-dead-reason": "cannot be read",
         "stanzaq-dead-holder": worker.jid,

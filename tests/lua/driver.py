@@ -155,6 +155,7 @@ class Letter(NamedTuple):
     reason: str
     key: str
     note: str
+    history: str
 
 
 class Report(NamedTuple):

@@ -158,7 +158,8 @@ def test_time_to_live(queue: Queue) -> None:
         T0 + 1_000,
         "",
     )
-    assert not {"expirations", "by_priority", "ready", "index", "history"} & queue.kept()
+    assert not {"expirations", "by_priority", "ready", "index"} & queue.kept()
+    assert queue.client.hlen(queue.key("history")) == 1, "that of the dead letter, until it has arrived"
     assert queue.publish("waits").words == ["ok"], "its id is free"
 
 

@@ -106,6 +106,7 @@ def test_untried(unopened: Queue) -> None:
     assert unopened.unlock(W2, "a", untried="1").deliveries[0].attempt == 9
     (letter,) = unopened.letters(unopened.unlock(W1, "a"))
     assert (letter.attempts, letter.reason) == (9, "max-deliveries")
+    unopened.handed(letter.position)
     assert "history" not in unopened.kept()
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from broker.model.attempts import Attempt
 from broker.model.items import ItemDetails
 from broker.model.names import Jid
 
@@ -79,6 +80,7 @@ class HandoverItem:
     reason: str
     key: str
     note: str
+    history: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 
 from broker import codec
+from broker.model.attempts import to_header
 from broker.model.items import Envelope
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
@@ -40,6 +41,9 @@ DEAD = ("reason", "holder", "attempts", "node", "item", "publisher")
 """What a dead letter says about its death, each as header `stanzaq-dead-NAME`."""
 
 DEAD_NODE, DEAD_ITEM, DEAD_REASON = (f"stanzaq-dead-{name}" for name in ("node", "item", "reason"))
+
+DEAD_HISTORY: Final = "stanzaq-dead-history"
+"""The header with a dead letter's attempts."""
 
 MOVED_FROM, MOVED_ATTEMPTS, MOVED_TIMES = (f"stanzaq-moved-{name}" for name in ("from", "attempts", "times"))
 """What an item says about its last move: the old node, its deliveries there, and the number of its moves."""
@@ -287,6 +291,8 @@ def _with_death_headers(unpacked: Envelope, node: str, item: HandoverItem) -> En
     """Add headers that say why and where the item died."""
     values = (item.reason, item.holder.decode(), str(item.attempts), node, item.item_id, item.publisher)
     named = {f"stanzaq-dead-{name}": text for name, text in zip(DEAD, values, strict=True)}
+    # Also without an attempt, as of a full node's oldest item: the item may have the history of an earlier death.
+    named[DEAD_HISTORY] = to_header(item.history)
     return replace(unpacked, headers={**unpacked.headers, **named})
 
 

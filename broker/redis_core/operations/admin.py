@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from broker.model import attempts
 from broker.model.commands import Release
 from broker.model.items import ItemDetails, LockDetails
 from broker.model.names import Jid
@@ -33,7 +34,7 @@ def _inspect_arguments(command: InspectPartition, _record: NodeRecord) -> Values
 
 
 def _item_details(row: list[Any], partition: int) -> ItemDetails:
-    position, item, state, by, key, published_ms, body, attempts, until_ms, held, holders, priority, ends_ms = row
+    position, item, state, by, key, published_ms, body, tries, until_ms, held, holders, priority, ends_ms, lines = row
     lock = None
     if held:
         jid, token, since_ms, deadline_ms, frontend = held
@@ -47,12 +48,13 @@ def _item_details(row: list[Any], partition: int) -> ItemDetails:
         key.decode(),
         published_ms,
         body,
-        attempts,
+        tries,
         until_ms,
         lock,
         tuple(Jid(jid.decode()) for jid in holders),
         priority,
         ends_ms,
+        attempts.read(lines),
     )
 
 
@@ -95,13 +97,14 @@ def _read(_command: ReadHandovers, reply: Reply, _record: NodeRecord) -> tuple[H
             item.decode(),
             Jid(by.decode()),
             body,
-            attempts,
+            tries,
             holder,
             reason.decode(),
             key.decode(),
             note.decode(),
+            attempts.read(lines),
         )
-        for position, item, by, body, attempts, holder, reason, key, note in reply.rows
+        for position, item, by, body, tries, holder, reason, key, note, lines in reply.rows
     )
 
 

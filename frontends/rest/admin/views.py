@@ -5,6 +5,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from broker import codec, payloads
+from broker.model import attempts
 from broker.model.commands import InspectItems, Overview
 from broker.model.items import Envelope, ItemDetails
 from broker.model.names import Jid
@@ -133,6 +134,7 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
         "bytes": len(envelope.body),
         "headers": dict(payloads.said(envelope)),
         "held_before_by": list[Jid](one.holders),
+        "history": [each.shown() for each in one.history],
     }
     if one.until_ms:
         said["delayed_until"] = moment(one.until_ms)
@@ -146,7 +148,8 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
             "frontend": one.lock.frontend,
         }
     told = {name: envelope.headers.get(f"stanzaq-dead-{name}", "") for name in _DEAD}
-    return said | ({"died": told} if told["node"] else {})
+    history = {"history": attempts.from_header(envelope.headers.get("stanzaq-dead-history", ""))}
+    return said | ({"died": {**told, **history}} if told["node"] else {})
 
 
 def _opened(one: ItemDetails) -> Envelope:

@@ -35,6 +35,10 @@ async function openItem(item) {
   }
 }
 
+function listed(attempts = []) {
+  return attempts.map(({ended, outcome, holder, reason}) => `${clock(ended)} ${outcome} by ${holder}${reason && `: ${reason}`}`).join("; ");
+}
+
 function told(item) {
   const {lock, died} = item;
   return [
@@ -51,6 +55,8 @@ function told(item) {
     ["Held before by", item.held_before_by.join(", ")],
     ["Died in", died && `${died.node}, after ${died.attempts} tries`],
     ["Died of", died?.reason],
+    ["Died after", listed(died?.history)],
+    ["Came back", listed(item.history)],
     ["Partition", number(item.partition)],
   ];
 }

@@ -1,12 +1,13 @@
--- Holders of an item that came back: `attempts-untried subid subid …`, the last holder first. Other items have no record. The second
--- number counts attempts that do not count as tries; it is left out while it is 0. And how long such an item rests before its next
--- attempt, where the node asks for it: `retry_delay` of the partition has the first and the longest delay in ms, the factor of each
--- further one, and the share by which each may be shorter.
-local attempt_history = {DEPTH = 8, NONE = {attempts = 0, untried = 0, holders = {}}}
+-- The attempts of an item that came back or is to be a dead letter; other items have no record. Its first line is `attempts-untried subid
+-- subid …`, the last holder first. The second number counts attempts that do not count as tries; it is left out while it is 0. Each further
+-- line has an attempt, the oldest first: `ended outcome jid-length jid reason`.
+-- And how long such an item rests before its next attempt, where the node asks for it: `retry_delay` of the partition has the first and
+-- the longest delay in ms, the factor of each further one, and the share by which each may be shorter.
+local attempt_history = {DEPTH = 8, ATTEMPTS = 20, BYTES = 2048, NONE = {attempts = 0, untried = 0, holders = {}}}
 
 function attempt_history.read(line)
   if not line then return attempt_history.NONE end
-  local attempts, untried, rest = string.match(line, '^(%d+)%-?(%d*) (.*)$')
+  local attempts, untried, rest = string.match(line, '^(%d+)%-?(%d*) ([^\n]*)')
   local holders = {}
   for subid in string.gmatch(rest, '%S+') do holders[#holders + 1] = subid end
   return {attempts = tonumber(attempts), untried = tonumber(untried) or 0, holders = holders}
@@ -16,15 +17,37 @@ function attempt_history.of(position)
   return attempt_history.read(redis.call('HGET', key.history, position))
 end
 
--- Bounded: the last eight different holders distinguish Q23, Q24 and Q25 well enough, even for an item tried a thousand times.
-function attempt_history.add(position, attempts, holder, untried)
-  local kept, past = {holder}, attempt_history.of(position)
+-- Returns the lines of an item's last attempts, empty when there are none.
+function attempt_history.lines(position)
+  return string.match(redis.call('HGET', key.history, position) or '', '\n(.*)$') or ''
+end
+
+-- Returns earlier lines and this one: the last ones that are few and short enough.
+local function lines_with(earlier, flight, outcome, reason)
+  -- A line break in a reason would look like another attempt.
+  local text = string.gsub(flight.jid .. ' ' .. reason, '%c', ' ')
+  local found = {string.format('%s %s %d ', call.partition_stamp, outcome, #flight.jid) .. text}
+  for line in string.gmatch(earlier, '[^\n]+') do table.insert(found, #found, line) end
+  local first, bytes = #found, #found[#found]
+  while first > 1 and #found - first + 1 < attempt_history.ATTEMPTS and bytes + #found[first - 1] < attempt_history.BYTES do
+    first = first - 1
+    bytes = bytes + #found[first]
+  end
+  return table.concat(found, '\n', first)
+end
+
+-- Adds an attempt that has ended. Bounded: the last eight different holders distinguish Q23, Q24 and Q25 well enough, even for an item
+-- tried a thousand times.
+function attempt_history.add(flight, outcome, reason, untried)
+  local line = redis.call('HGET', key.history, flight.position)
+  local kept, past, attempts = {flight.subid}, attempt_history.read(line), flight.attempt
   for _, subid in ipairs(past.holders) do
-    if subid ~= holder and #kept < attempt_history.DEPTH then kept[#kept + 1] = subid end
+    if subid ~= flight.subid and #kept < attempt_history.DEPTH then kept[#kept + 1] = subid end
   end
   local none = past.untried + (untried and 1 or 0)
   if none > 0 then attempts = attempts .. '-' .. none end
-  redis.call('HSET', key.history, position, attempts .. ' ' .. table.concat(kept, ' '))
+  redis.call('HSET', key.history, flight.position, attempts .. ' ' .. table.concat(kept, ' ') .. '\n'
+    .. lines_with(line and string.match(line, '\n(.*)$') or '', flight, outcome, reason))
 end
 
 -- Returns the number of tries including this attempt, which has not ended yet.

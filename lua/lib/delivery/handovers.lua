@@ -10,10 +10,9 @@ local function tell(position, jid, note)
   call.handovers_made[#call.handovers_made + 1] = {position, string.sub(jid, 1, 1) == '>' and string.sub(jid, 2) or '', note}
 end
 
--- The item leaves the queue: from now on its id is free for a new item.
+-- The item leaves the queue: from now on its id is free for a new item. The history of its attempts stays until it has arrived.
 function handovers.start(position, entry, attempts, jid, reason)
   write_buffer.add('HSET', key.handovers, position, handover_record.write(attempts, jid, '', reason))
-  write_buffer.add('HDEL', key.history, position)
   if entry.item ~= '' then write_buffer.add('HDEL', key.index, entry.item) end
   if call.partition_hinted then scheduling.remove(position) end
   group_order.remove(position)

@@ -64,10 +64,11 @@ function lock_end.release(flight, kind, request)
   if successor then
     finish(flight, successor, false)
   elseif call.partition_dead_letters and (tried or request.dead_letter) then
+    if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handovers.start(flight.position, log_entries.get(flight.log_id), attempt, flight.jid, reason)
   else
-    if not unfetched then attempt_history.add(flight.position, flight.attempt, flight.subid, request.untried) end
+    if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
     local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, attempt)
     delay = delay or counts and attempt_history.rest_after(flight.position, attempt) or 0
     if delay > 0 and not over then

@@ -180,6 +180,7 @@ def test_rests(alice: httpx.Client, queue: str) -> None:
     # The second rest is that after two attempts: 50 s.
     (found,) = alice.get(queue.replace("queues", "surveys")).json()["items"]
     assert (found["state"], found["attempts"]) == ("delayed", 2)
+    assert [each["reason"] for each in found["history"]] == ["", "busy"]
     assert alice.patch(queue, json={"options": {"stanzaq#retry_backoff": 1}}).status_code == 200
     sent(alice, queue, "b")
     (other,) = held(alice, path)

@@ -99,6 +99,9 @@ async def test_dead_letters_go_home(core: RedisCore, alice: httpx.Client, bob: h
     letters = {each["died"]["item"]: each for each in (*page["items"], *rest["items"])}
     assert len(letters) == LETTERS and "next" not in rest
     one = letters["item-1"]
+    ended = one["died"]["history"][0].pop("ended")
+    assert one["died"].pop("history") == [{"outcome": "released", "holder": WORKER, "reason": "torn"}]
+    assert one["history"] == [] and ended <= one["published"]
     assert one["died"] | {"holder": ""} == {
         "reason": "torn", "node": name, "item": "item-1", "attempts": "1", "holder": "", "publisher": ALICE,
     }  # fmt: skip
