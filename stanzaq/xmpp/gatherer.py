@@ -13,8 +13,8 @@ from stanzaq.xmpp.stanzas import Outcomes
 _MOST: Final = 100
 """The rows of a request that every service with batches takes."""
 
-_BYTES: Final = 65_536
-"""The characters of a request; XMPP servers take several times as much."""
+_BYTES: Final = 32_768
+"""The bytes of its rows; XMPP servers take several times as much."""
 
 Send = Callable[[str, str], Awaitable[Outcomes | None]]
 """Sends the rows of a node; None if their outcomes are not known. May raise StanzaqError."""
@@ -30,9 +30,10 @@ class _Batch:
 
     def add(self, item: str, row: str) -> bool:
         """Add a row; False if there is no room, or one about that item."""
-        if self.rows and (item in self.rows or len(self.rows) >= _MOST or self._size + len(row) > _BYTES):
+        size = len(row.encode())
+        if self.rows and (item in self.rows or len(self.rows) >= _MOST or self._size + size > _BYTES):
             return False
-        self._size += len(row)
+        self._size += size
         self.rows[item] = row
         self.answers[item] = asyncio.get_running_loop().create_future()
         return True
@@ -60,19 +61,22 @@ class Gatherer:
         """Send a batch, unless one row or none is left of it."""
         if self._open.get(node) is batch:
             del self._open[node]
-        rows = [batch.rows[item] for item, answer in batch.answers.items() if not answer.done()]
-        if len(rows) < 2:
+        waiting = {item: answer for item, answer in batch.answers.items() if not answer.done()}
+        if len(waiting) < 2:
             _answer(batch, None)
             return
-        task = asyncio.create_task(self._sent(node, "".join(rows), batch))
+        task = asyncio.create_task(self._sent(node, "".join(batch.rows[item] for item in waiting), batch))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+        left = len(waiting)
 
         def stop(_: object) -> None:
-            if all(answer.done() for answer in batch.answers.values()):
+            nonlocal left
+            left -= 1
+            if not left:
                 task.cancel()
 
-        for answer in batch.answers.values():
+        for answer in waiting.values():
             answer.add_done_callback(stop)
 
     async def _sent(self, node: str, rows: str, batch: _Batch) -> None:

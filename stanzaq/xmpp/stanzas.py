@@ -178,7 +178,7 @@ def publish_all(node: str, items: str) -> str:
 
 
 def item(name: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
-    """Write an item, alone or of a batch."""
+    """Write an item, alone or of a batch: its namespace is that of the element around it."""
     traced, headers = traceparent.split(headers)
     asked = {
         "key": hints.key,
@@ -190,8 +190,7 @@ def item(name: str, content: Content, headers: Mapping[str, str], hints: Hints) 
     attributes = "".join(f" q:{name}={quoteattr(text)}" for name, text in asked.items() if text)
     inside = "".join(f"<header name={quoteattr(name)}>{escape(text)}</header>" for name, text in headers.items())
     beside = f"<headers xmlns='{HEADERS}'>{inside}</headers>" if inside else ""
-    opening = f"<item xmlns='{PUBSUB}' xmlns:q='{STANZAQ}' id={quoteattr(name)}{attributes}>"
-    return f"{opening}{_payload(content)}{beside}</item>"
+    return f"<item xmlns:q='{STANZAQ}' id={quoteattr(name)}{attributes}>{_payload(content)}{beside}</item>"
 
 
 def assured(name: str, publish: str) -> str:
