@@ -86,7 +86,13 @@ class Component:
 
     def deliver(self, batch: Sequence[Delivery]) -> None:
         """Send items to the subscriber that holds them."""
-        self._stream.write(deliveries.written_batch(self._domain, batch, _log_unreadable))
+        if len(batch) > 1:
+            self._stream.write(deliveries.written_batch(self._domain, batch, _log_unreadable))
+            return
+        try:
+            self._stream.write(deliveries.written(self._domain, batch[0]))
+        except CorruptRecord as fault:
+            _log_unreadable(batch[0], fault)
 
     def notify(self, notice: Notice) -> None:
         """Send a subscriber a notice that it did not request."""

@@ -41,11 +41,15 @@ class Version:
     key: str = ""
 
 
+Named = list[tuple[str, int]]
+"""The positions and tokens of the locks that an answer to a delivery names."""
+
+
 @dataclass(slots=True)
 class Lock:
     """The holder of an item, and the frontend that has to send it.
 
-    With confirmation received or not needed, the stage is PLAIN.
+    With confirmation received or not needed, the stage is PLAIN. `message` is the name of an assured message of several items.
     """
 
     jid: str
@@ -58,6 +62,7 @@ class Lock:
     stage: str = PLAIN
     tries: int = 1
     again: int = 0
+    message: str = ""
 
 
 @dataclass(slots=True)
@@ -103,13 +108,14 @@ class Letter:
 
 @dataclass(slots=True)
 class Subscriber:
-    """A worker; `served` is the token of its last delivery."""
+    """A worker; `served` is the token of its last delivery, `batch` the most items in one stanza if that is not 1."""
 
     jid: str
     credit: int
     bounces: int = 0
     served: int = 0
     qos: str = PLAIN
+    batch: str = ""
 
 
 @dataclass(slots=True)
@@ -195,11 +201,11 @@ class Model:
             self._outcome.words.append(self._publish(name, by, body, key))
         return self._end(frontend)
 
-    def subscribe(self, frontend: str, jid: str, credit: int, qos: str) -> Outcome:
+    def subscribe(self, frontend: str, jid: str, credit: int, qos: str, batch: str) -> Outcome:
         """Subscribe, or change the options of a subscription (Q12)."""
         self._begin()
         known = self.subscribers.get(jid)
-        self.subscribers[jid] = Subscriber(jid, credit, 0, known.served if known else 0, qos)
+        self.subscribers[jid] = Subscriber(jid, credit, 0, known.served if known else 0, qos, batch)
         self._outcome.words.append("ok")
         return self._end(frontend)
 
@@ -286,37 +292,47 @@ class Model:
         self._outcome.deliveries += repeated
         return self._outcome
 
-    def bounce(self, frontend: str, asker: str, position: str, token: int, stage: str, *, gone: bool) -> Outcome:
-        """Handle a delivery that bounced (Q18, P30)."""
+    def bounce(self, frontend: str, asker: str, named: Named, stage: str, *, gone: bool) -> Outcome:
+        """Handle a delivery that bounced (Q18, P30): all its items come back, and it counts once."""
         self._begin()
-        item = next((item for item in self.items.values() if written(item.position) == position), None)
-        lock = item.lock if item else None
-        mine = lock and lock.token == token and lock.jid in {asker, bare(asker)} and lock.stage == stage
+        found = [(item, lock) for item, lock in self._locks(named) if lock.jid in {asker, bare(asker)}]
+        mine = [item for item, lock in found if lock.stage == stage]
         self._outcome.words.append("ok" if mine else "lock-lost")
-        if item and mine:
-            self._bounce(item, "", gone=gone)
+        if mine:
+            self._bounce(mine, "", gone=gone)
         return self._end(frontend)
 
-    def confirm(self, frontend: str, asker: str, position: str, token: int, stage: str) -> Outcome:
-        """Handle a confirmation (S4, S9, S11)."""
+    def confirm(self, frontend: str, asker: str, named: Named, stage: str, message: str) -> Outcome:
+        """Handle a confirmation (S4, S9, S11); a message of several assured items is confirmed as a whole or not at all."""
         self._begin()
-        item = next((item for item in self.items.values() if written(item.position) == position), None)
-        lock = item.lock if item else None
-        if item is None or lock is None or lock.token != token or lock.jid != asker:
+        held = [(item, lock) for item, lock in self._locks(named) if lock.jid == asker]
+        waiting = [(item, lock) for item, lock in held if PLAIN != lock.stage == stage]
+        if not held:
             self._outcome.words.append("lock-lost")
-        elif stage == PLAIN or lock.stage != stage:
+        elif not waiting or (stage == "assured" and len(waiting) < len(named)):
             self._outcome.words.append("replayed")
         else:
             self._outcome.words.append("ok")
-            if stage == "assured":
-                lock.stage, lock.tries, lock.again = "deliver", 1, self.now + TRIES_MS[0]
-                lock.deadline = self.now + self.options.lock_ms
-                self._outcome.deliveries.append(self._sent_again(item, lock, frontend))
-            else:
-                lock.stage, lock.frontend = PLAIN, "-"
-                if lock.jid in self.subscribers:
-                    self.subscribers[lock.jid].bounces = 0
+            for item, lock in waiting:
+                if stage == "assured":
+                    lock.stage, lock.tries, lock.again = "deliver", 1, self.now + TRIES_MS[0]
+                    lock.deadline, lock.message = self.now + self.options.lock_ms, message
+                    self._outcome.deliveries.append(self._sent_again(item, lock, frontend))
+                else:
+                    lock.stage, lock.frontend = PLAIN, "-"
+                    if lock.jid in self.subscribers:
+                        self.subscribers[lock.jid].bounces = 0
         return self._outcome
+
+    def _locks(self, named: Named) -> list[tuple[Item, Lock]]:
+        """Return the locks that an answer names, once each."""
+        places = {written(item.position): item for item in self.items.values()}
+        found = {}
+        for position, token in named:
+            item = places.get(position)
+            if item and item.lock and item.lock.token == token:
+                found[position] = item, item.lock
+        return list(found.values())
 
     def purge(self) -> int:
         """Drop waiting items; locked items stay (P25)."""
@@ -465,7 +481,7 @@ class Model:
         version = item.version
         self._outcome.deliveries.append(
             (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1, deadline, version.by,
-             version.body, self.token, chosen.qos, version.key, "", "")
+             version.body, self.token, chosen.qos + chosen.batch, version.key, "", "")
         )  # fmt: skip
 
     def _sent_again(self, item: Item, lock: Lock, frontend: str) -> tuple[object, ...]:
@@ -473,7 +489,7 @@ class Model:
         lock.frontend, lock.sequence = frontend, self.token
         deadline = self.now + self.options.lock_ms if lock.stage == "assured" else lock.deadline
         version = item.version
-        by, body, key = ("", "", "") if lock.stage == "deliver" else (version.by, version.body, version.key)
+        by, body, key = ("", lock.message, "") if lock.stage == "deliver" else (version.by, version.body, version.key)
         return (lock.jid, written(item.position), item.name, lock.token, lock.attempt, deadline, by, body, self.token,
                 lock.stage, key, "", "")  # fmt: skip
 
@@ -487,7 +503,7 @@ class Model:
                 # It ended with a subscription just now.
                 continue
             if lock.tries == len(TRIES_MS):
-                self._bounce(item, "silent", gone=False)
+                self._bounce([item], "silent", gone=False)
                 continue
             if lock.deadline > self.now:
                 repeated.append(self._sent_again(item, lock, frontend))
@@ -495,10 +511,11 @@ class Model:
             lock.tries += 1
         return repeated
 
-    def _bounce(self, item: Item, reason: str, *, gone: bool) -> None:
-        lock = item.lock
+    def _bounce(self, items: list[Item], reason: str, *, gone: bool) -> None:
+        lock = items[0].lock
         assert lock
-        self._release(item, "bounced", reason=reason)
+        for item in items:
+            self._release(item, "bounced", reason=reason)
         subscriber = self.subscribers.get(lock.jid)
         if subscriber:
             subscriber.bounces += 1

@@ -90,7 +90,8 @@ def expected(model: Model) -> dict[str, Any]:
             f"{item.lock.token:016d} {written(item.position)}": subid(item.lock.jid) for item in locked if item.lock
         },
         "subscribers": {
-            subid(one.jid): f"{one.credit} {one.bounces} {one.qos} {one.jid}" for one in model.subscribers.values()
+            subid(one.jid): f"{one.credit} {one.bounces} {one.qos}{one.batch} {one.jid}"
+            for one in model.subscribers.values()
         },
         "ready_subscribers": turns,
         "idle_subscribers": resting,
@@ -114,7 +115,9 @@ def expected(model: Model) -> dict[str, Any]:
             for item in items
             if item.state == "blocked"
         },
-        "confirmations": {place: f"{lock.stage} {lock.tries}" for place, lock in unconfirmed.items()},
+        "confirmations": {
+            place: f"{lock.stage} {lock.tries} {lock.message}".rstrip() for place, lock in unconfirmed.items()
+        },
         "retries": {place: str(lock.again) for place, lock in unconfirmed.items()},
         "journal": sum(model.closed.values()),
     }

@@ -56,7 +56,11 @@ rarely = st.sampled_from((False, False, False, True))
 stages = st.sampled_from(("right", "right", "right", "unacknowledged", "acknowledged", "assured", "deliver"))
 lost = st.sampled_from((False, False, False, True))
 tokens = st.sampled_from(("", "right", "right", "old"))
-qualities = st.sampled_from(("unacknowledged", "unacknowledged", "acknowledged", "assured"))
+sendings = st.sampled_from(
+    (("unacknowledged", ""), ("unacknowledged", "20"), ("acknowledged", ""), ("assured", ""), ("assured", "3"))
+)
+together = st.sampled_from(((), (), (1,), (1, 2), (0,)))
+"""Which further locks an answer names, as steps from the first one; 0 is the first one again."""
 requests = st.sampled_from(("", "r1", "r2"))
 names = st.sampled_from(("", "", *NAMES, "of the service"))
 
@@ -169,12 +173,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Workers.
 
-    @rule(worker=workers, credit=st.integers(0, 4), qos=qualities, frontend=frontends, lost=lost)
-    def subscribe(self, *, worker: tuple[str, str], credit: int, qos: str, frontend: int, lost: bool) -> None:
-        """Subscribe, or change the credit or the quality of service."""
-        row = self.queue_row_subscribe(worker[1], credit, qos)
+    @rule(worker=workers, credit=st.integers(0, 4), sending=sendings, frontend=frontends, lost=lost)
+    def subscribe(
+        self, *, worker: tuple[str, str], credit: int, sending: tuple[str, str], frontend: int, lost: bool
+    ) -> None:
+        """Subscribe, or change the credit, the quality of service, or how many items share a stanza."""
+        row = self.queue_row_subscribe(worker[1], credit, *sending)
         answer = self.call(frontend, "subscribe", [row])
-        outcome = self.model.subscribe(self.frontends[frontend], worker[1], credit, qos)
+        outcome = self.model.subscribe(self.frontends[frontend], worker[1], credit, *sending)
         self.judge(frontend, answer, outcome, lost=lost)
 
     @rule(worker=workers, release=st.booleans(), frontend=frontends, lost=lost)
@@ -242,23 +248,32 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(item.lock for item in self.model.items.values()))
     @rule(
-        which=st.integers(0, 20), forged=st.booleans(), stage=stages, gone=st.booleans(), frontend=frontends, lost=lost
+        which=st.integers(0, 20),
+        more=together,
+        forged=st.booleans(),
+        stage=stages,
+        gone=st.booleans(),
+        frontend=frontends,
+        lost=lost,
     )
-    def bounce(self, *, which: int, forged: bool, stage: str, gone: bool, frontend: int, lost: bool) -> None:
+    def bounce(
+        self, *, which: int, more: tuple[int, ...], forged: bool, stage: str, gone: bool, frontend: int, lost: bool
+    ) -> None:
         """Bounce a delivery, by its subscriber or by somebody else, in time or late."""
-        what = self.sent_to(which, stage, forged=forged)
-        row = dict(zip(("sender", "position", "token", "stage"), what, strict=True))
+        row, what = self.answering(which, more, stage, forged=forged)
         answer = self.call(frontend, "bounce", [{**row, "subids": subids(what[0]), "gone": "1" if gone else ""}])
         self.judge(frontend, answer, self.model.bounce(self.frontends[frontend], *what, gone=gone), lost=lost)
 
     @precondition(lambda self: any(item.lock for item in self.model.items.values()))
-    @rule(which=st.integers(0, 20), forged=rarely, stage=stages, frontend=frontends, lost=lost)
-    def confirm(self, *, which: int, forged: bool, stage: str, frontend: int, lost: bool) -> None:
+    @rule(which=st.integers(0, 20), more=together, forged=rarely, stage=stages, frontend=frontends, lost=lost)
+    def confirm(
+        self, *, which: int, more: tuple[int, ...], forged: bool, stage: str, frontend: int, lost: bool
+    ) -> None:
         """Confirm a delivery, by its receiver or by somebody else, in time, late or once more."""
-        what = self.sent_to(which, stage, forged=forged)
-        row = dict(zip(("sender", "position", "token", "stage"), what, strict=True))
-        answer = self.call(frontend, "confirm", [row])
-        self.judge(frontend, answer, self.model.confirm(self.frontends[frontend], *what), lost=lost)
+        row, what = self.answering(which, more, stage, forged=forged)
+        message = "7.m" if more else ""
+        answer = self.call(frontend, "confirm", [{**row, "message": message}])
+        self.judge(frontend, answer, self.model.confirm(self.frontends[frontend], *what, message), lost=lost)
 
     # Time, and what becomes due.
 
@@ -361,18 +376,31 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Helpers.
 
-    def queue_row_subscribe(self, jid: str, credit: int, qos: str) -> dict[str, Any]:
+    def queue_row_subscribe(self, jid: str, credit: int, qos: str, batch: str) -> dict[str, Any]:
         """Make the row of a subscribe."""
-        row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": "", "lease": 0}
+        row = {
+            "subid": subid(jid),
+            "jid": jid,
+            "credit": credit,
+            "qos": qos,
+            "batch": batch or "1",
+            "must": "",
+            "lease": 0,
+        }
         return row | {"scope": "", "named": "", "several": "", "selector": ""}
 
-    def sent_to(self, which: int, stage: str, *, forged: bool) -> tuple[str, str, int, str]:
-        """Choose a delivery to respond to: from whom, its position, its token and the stage."""
-        locked = [item for item in self.model.items.values() if item.lock]
-        item = locked[which % len(locked)]
-        assert item.lock
-        asker = "mallory@x/1" if forged else next(sender for sender, jid in WORKERS if jid == item.lock.jid)
-        return asker, written(item.position), item.lock.token, item.lock.stage if stage == "right" else stage
+    def answering(
+        self, which: int, more: tuple[int, ...], stage: str, *, forged: bool
+    ) -> tuple[dict[str, Any], tuple[str, list[tuple[str, int]], str]]:
+        """Choose deliveries to respond to; returns the row, and from whom, the positions and tokens, and the stage."""
+        locks = [(item.position, item.lock) for item in self.model.items.values() if item.lock]
+        first = locks[which % len(locks)][1]
+        named = [(written(place), lock.token) for place, lock in (locks[(which + n) % len(locks)] for n in (0, *more))]
+        asker = "mallory@x/1" if forged else next(sender for sender, jid in WORKERS if jid == first.jid)
+        stage = first.stage if stage == "right" else stage
+        row = {"sender": asker, "position": named[0][0], "token": named[0][1], "stage": stage}
+        row["others"] = " ".join(f"{position} {token}" for position, token in named[1:])
+        return row, (asker, named, stage)
 
     def retract(
         self, worker: tuple[str, str], which: int, token: str, request: str, *, frontend: int, lost: bool, owner: bool

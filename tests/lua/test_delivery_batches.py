@@ -89,6 +89,9 @@ def test_a_bounce_counts_once(queue: Queue) -> None:
     ]
     assert queue.client.hget(queue.key("subscribers"), subid(W1)) == b"3 1 unacknowledged20 w1@x/a"
     assert queue.bounce(W1, *batch).words == ["lock-lost"]
+    forged = queue.bounce(W2, *answer.deliveries[:1] * 3)
+    assert forged.words == ["ok"] and len(queue.locks(W2)) == 2
+    assert [record["type"] for record in queue.journal()].count("bounced") == 4
     gone = queue.bounce(W2, *answer.deliveries, gone="1")
     assert gone.words == ["ok"] and not queue.client.hexists(queue.key("subscribers"), subid(W2))
     assert queue.locks(W2) == []

@@ -99,7 +99,7 @@ class Bench:
 
     async def subscribe(self, workers: tuple[str, ...], credit: int) -> list[Any]:
         """Subscribe workers; returns their first deliveries."""
-        nothing = dict.fromkeys(("must", "lease", "scope", "named", "several", "selector"), "")
+        nothing = dict.fromkeys(("batch", "must", "lease", "scope", "named", "several", "selector"), "")
         row = {"credit": credit, "qos": "unacknowledged"} | nothing
         rows = [{"subid": subid(jid), "jid": jid, **row} for jid in workers]
         reply = await self.run("subscribe", {**BASE, "max_subscribers": 1_000_000}, rows)

@@ -141,7 +141,7 @@ class _Queues:
             "number": 0,
             "retry": "5000 20000 3",
         }
-        empty = dict.fromkeys(("must", "lease", "scope", "named", "several", "selector"), "")
+        empty = dict.fromkeys(("batch", "must", "lease", "scope", "named", "several", "selector"), "")
         worker = {"subid": subid(_WORKER), "jid": _WORKER, "credit": 1, "qos": "unacknowledged", **empty}
         await self.each("subscribe", {**shared, "max_subscribers": 10}, worker)
         intake = {

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby, pairwise
-from operator import attrgetter
-from typing import Final, NamedTuple
+from operator import itemgetter
+from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Bounce, Confirm
@@ -86,20 +86,12 @@ class Named:
     others: tuple[_Lock, ...] = ()
 
 
-class _Shown(NamedTuple):
-    """A delivery with its payload and headers as they are written."""
-
-    delivery: Delivery
-    payload: bytes
-    headers: bytes
-
-
 def written(service: str, delivery: Delivery) -> bytes:
     """Write one delivery; raises CorruptRecord. The second one of an assured item is the notice to start."""
     if delivery.stage is Stage.DELIVER:
         return _started(service, (delivery,))
-    shown = payloads.told(delivery.envelope, through(delivery.collection, delivery.subid))
-    return _together(service, (_Shown(delivery, *shown),))
+    payload, headers = payloads.told(delivery.envelope, through(delivery.collection, delivery.subid))
+    return _together(service, (delivery,), payload, headers)
 
 
 def written_batch(
@@ -114,38 +106,41 @@ def written_batch(
         return written_batch(service, batch[:half], unreadable) + written_batch(service, batch[half:], unreadable)
     if batch[0].stage is Stage.DELIVER:
         return _started(service, batch)
-    readable = []
+    common = through(batch[0].collection, batch[0].subid)
+    readable: list[tuple[bytes, Delivery, bytes]] = []
     for delivery in batch:
         try:
-            shown = payloads.told(delivery.envelope, through(delivery.collection, delivery.subid))
-            readable.append(_Shown(delivery, *shown))
+            payload, headers = payloads.told(delivery.envelope, common)
         except CorruptRecord as fault:
             unreadable(delivery, fault)
-    if len(readable) == 1:
-        return _together(service, readable)
-    alike = groupby(readable, attrgetter("headers"))
-    return b"".join([_together(service, list(items)) for _headers, items in alike])
+        else:
+            readable.append((headers, delivery, payload))
+    stanzas = []
+    for headers, alike in groupby(readable, itemgetter(0)):
+        _, items, (payload, *more) = zip(*alike, strict=True)
+        stanzas.append(_together(service, items, payload, headers, more))
+    return b"".join(stanzas)
 
 
-def _together(service: str, batch: Sequence[_Shown]) -> bytes:
-    """Write items with their locks (Q16), or one log entry with its position, and the headers that all have in common."""
-    delivery, payload, headers = batch[0]
-    named = _id([each.delivery for each in batch]) if len(batch) > 1 else _id((delivery,))
+def _together(
+    service: str, batch: Sequence[Delivery], payload: bytes, headers: bytes, more: Sequence[bytes] = ()
+) -> bytes:
+    """Write items with their locks (Q16), or one log entry with its position; `more` are the payloads after the first."""
+    delivery = batch[0]
     if delivery.stage in _PLAIN:
-        opening = f"<message from='{escaped_name(service)}' to='{escaped_name(delivery.subscriber)}' id='{named}'>"
+        opening = f"<message from='{escaped_name(service)}' to='{escaped_name(delivery.subscriber)}' id='{_id(batch)}'>"
         closing = _ALONE_BYTES
     else:
-        opening = f"{_request(service, delivery, named)}{_level([each.delivery for each in batch])}{_MESSAGE}"
-        closing = _CLOSING[delivery.stage]
-    name = delivery.partition.node
-    head = f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped_name(name)}'><item id='{escaped(delivery.item_id)}'>"
+        opening, closing = _request(service, batch) + _level(batch) + _MESSAGE, _CLOSING[delivery.stage]
+    name, item = delivery.partition.node, escaped(delivery.item_id)
+    head = f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped_name(name)}'><item id='{item}'>"
     where = log_options.position(delivery) if delivery.stage in _STREAMED else lock(name, delivery)
-    more = b""
-    if len(batch) > 1:
-        where = "".join([lock(name, each.delivery) for each in batch])
-        more = b"".join([_ANOTHER % (escaped(each.delivery.item_id).encode(), each.payload) for each in batch[1:]])
+    if more:
+        others = zip(batch[1:], more, strict=True)
+        payload += b"".join([_ANOTHER % (escaped(each.item_id).encode(), body) for each, body in others])
+        where += "".join([lock(name, each) for each in batch[1:]])
     tail = f"</item></items></event>{where}".encode()
-    return b"%b%b%b%b%b%b" % (head.encode(), payload, more, tail, headers, closing)
+    return b"%b%b%b%b%b" % (head.encode(), payload, tail, headers, closing)
 
 
 def _started(service: str, batch: Sequence[Delivery]) -> bytes:
@@ -154,8 +149,8 @@ def _started(service: str, batch: Sequence[Delivery]) -> bytes:
     name = first.message or str(first.token)
     until = moment(min([each.deadline_ms for each in batch]))
     expires = f"xmlns:q='{ns.STANZAQ}' q:expires='{until}'"
-    request = _request(service, first, _id(batch))
-    return f"{request}<deliver xmlns='{ns.QOS}' {expires} msgId='{_message_id(first.partition, name)}'/></iq>".encode()
+    msg_id = _message_id(first.partition, name)
+    return f"{_request(service, batch)}<deliver xmlns='{ns.QOS}' {expires} msgId='{msg_id}'/></iq>".encode()
 
 
 def lock(node: str, held: Lock | Delivery) -> str:
@@ -265,8 +260,8 @@ def answered(iq: Element) -> Confirm | Bounce | None:
     return Confirm(*held, named.stage, named.others, name if named.others else "")
 
 
-def _request(service: str, delivery: Delivery, named: str) -> str:
-    return f"<iq type='set' from='{escaped(service)}' to='{escaped(delivery.subscriber)}' id='{named}'>"
+def _request(service: str, batch: Sequence[Delivery]) -> str:
+    return f"<iq type='set' from='{escaped(service)}' to='{escaped(batch[0].subscriber)}' id='{_id(batch)}'>"
 
 
 def _message_id(partition: Partition, name: str) -> str:

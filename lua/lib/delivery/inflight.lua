@@ -64,15 +64,18 @@ function inflight.get_many(places)
 end
 
 -- Returns the present locks of those that an answer to a delivery names, if they are as `admits` says, and how many it names. The first is
--- in `position` and `token`, the others follow in `others`.
+-- in `position` and `token`, the others follow in `others`. A forged answer may name a lock twice, which is returned once.
 function inflight.named(row, admits)
-  local places, tokens, held = {row.position}, {row.token}, {}
+  local places, tokens, held, seen = {row.position}, {row.token}, {}, {}
   for position, token in string.gmatch(row.others, '(%S+) (%S+)') do
     places[#places + 1], tokens[#tokens + 1] = position, token
   end
   local found = inflight.get_many(places)
   for i = 1, #places do
-    if found[i] and found[i].token == tokens[i] and admits(found[i]) then held[#held + 1] = found[i] end
+    local flight = found[i]
+    if flight and flight.token == tokens[i] and not seen[flight.token] and admits(flight) then
+      held[#held + 1], seen[flight.token] = flight, true
+    end
   end
   return held, #places
 end
