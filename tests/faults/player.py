@@ -43,7 +43,7 @@ _LOOK_SECONDS: Final = 0.05
 _PAUSE_SECONDS: Final = 0.3
 _UNANSWERED_MOST: Final = 200
 _SIZES: Final = (1, 1, 5, 1, 3)
-"""How many items a publisher sends in one request, in turn."""
+"""How many items go in a request of a publisher, in turn, or at most in a delivery."""
 
 _GATHER_SECONDS: Final = 0.05
 _ENDS: Final = {"ack": (What.ACKNOWLEDGING, What.ACKNOWLEDGED), "release": (What.RELEASING, What.RELEASED)}
@@ -158,10 +158,11 @@ class Worker(Player):
             await _closed(client)
 
     async def _subscribe(self, client: Client) -> None:
+        options = {**self._options, "stanzaq#batch": str(self._random.choice(_SIZES))}
         while client.up:
             with contextlib.suppress(TimeoutError, NotConnectedError):
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    answer = await client.subscribe(self._node, CREDIT, options=self._options)
+                    answer = await client.subscribe(self._node, CREDIT, options=options)
                 if answer.error == "":
                     return
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -176,7 +177,7 @@ class Worker(Player):
                 item=delivery.item,
                 token=delivery.token,
                 attempt=delivery.attempt,
-                expires_ms=_expires_ms(delivery.message),
+                expires_ms=_expires_ms(delivery.lock),
             )
             if (delivery.item, delivery.token) not in seen:
                 seen.add((delivery.item, delivery.token))
@@ -266,9 +267,7 @@ async def _closed(client: Client) -> None:
         await asyncio.wait_for(client.close(), _ENTER_SECONDS)
 
 
-def _expires_ms(message: Element) -> int:
-    lock = message.find(f"{{{STANZAQ}}}lock")
-    assert lock is not None
+def _expires_ms(lock: Element) -> int:
     return round(datetime.fromisoformat(lock.get("expires", "")).timestamp() * 1000)
 
 

@@ -45,6 +45,7 @@ class Delivery:
     token: int
     attempt: int
     payload: Element = field(compare=False)
+    lock: Element = field(compare=False)
     message: Element = field(compare=False)
 
 
@@ -326,7 +327,8 @@ def _answer(element: Element) -> Answer:
 
 def _news(message: Element) -> list[Delivery | Ended | NodeEvent]:
     event = message.find(f"{{{EVENT}}}event")
-    lock = message.find(f"{{{STANZAQ}}}lock")
+    # A message may have several items, whose locks follow in the same order.
+    locks = message.iterfind(f"{{{STANZAQ}}}lock")
     news: list[Delivery | Ended | NodeEvent] = []
     for about in event if event is not None else ():
         node = about.get("node", "")
@@ -334,9 +336,10 @@ def _news(message: Element) -> list[Delivery | Ended | NodeEvent]:
             news.append(NodeEvent(node, about.tag.partition("}")[2]))
             continue
         for child in about:
-            if child.tag == f"{{{EVENT}}}item" and lock is not None:
+            if child.tag == f"{{{EVENT}}}item" and (lock := next(locks, None)) is not None:
+                assert lock.get("item") == child.get("id")
                 token, attempt = int(lock.get("token", "0")), int(lock.get("attempt", "0"))
-                news.append(Delivery(node, child.get("id", ""), token, attempt, child[0], message))
+                news.append(Delivery(node, child.get("id", ""), token, attempt, child[0], lock, message))
             else:
                 news.append(Ended(node, child.get("id", ""), child.tag))
     return news
