@@ -33,9 +33,9 @@ class Worker(Client):
         super().__init__(port, service, jid, password)
         self.asked: list[Asked] = []
 
-    async def subscribe_at(self, node: str, qos: str, credit: int = 1, jid: str = "") -> Answer:
+    async def subscribe_at(self, node: str, qos: str, credit: int = 1, jid: str = "", batch: int = 1) -> Answer:
         """Subscribe at a level."""
-        fields = {"pubsub#queue_requests": str(credit), "stanzaq#qos": qos}
+        fields = {"pubsub#queue_requests": str(credit), "stanzaq#qos": qos, "stanzaq#batch": str(batch)}
         about = f"node={quoteattr(node)} jid={quoteattr(jid or self.jid)}"
         options = f"<options>{submitted(f'{PUBSUB}#subscribe_options', fields)}</options>"
         return await self.pubsub(f"<subscribe {about}/>{options}")

@@ -163,6 +163,32 @@ async def test_retracted_together(join: Join) -> None:
     assert {item.get("id") for item in await publisher.browse(node)} == {"d0", "a1", "b1", "c1", "d1"}
 
 
+async def test_delivered_together(join: Join) -> None:
+    """XEP-0060 §12.18: what is handed out together is one message; its bounce gives all of it to another worker (Q18)."""
+    publisher, worker, heir = await join(), await join(), await join()
+    node = await publisher.queue()
+    names = [f"i{number}" for number in range(6)]
+    await _publish(publisher, node, *(f"<item id='{name}'>{JOB}</item>" for name in names))
+    assert (await worker.subscribe(node, 6, options={"stanzaq#batch": "4"})).error == ""
+    held = [await worker.next(Delivery) for _ in names]
+    assert [each.item for each in held] == names
+    assert len({id(each.message) for each in held}) == 2
+    for each in held[:3]:
+        assert (await worker.retract(node, each.item, each.token)).error == ""
+    # Without presence the service learns of its end only by the bounce of its next delivery.
+    await _publish(publisher, node, f"<item id='first'>{JOB}</item>")
+    worker.vanish()
+    await publisher.settle()
+    await heir.subscribe(node, 9, options={"stanzaq#batch": "9"})
+    await _publish(publisher, node, *(f"<item id='after{number}'>{JOB}</item>" for number in range(4)))
+    everything = {*names[3:], "first", *(f"after{number}" for number in range(4))}
+    again = [await heir.next(Delivery) for _ in everything]
+    assert {each.item for each in again} == everything
+    for each in again:
+        assert (await heir.retract(node, each.item, each.token)).error == ""
+    assert await publisher.browse(node) == []
+
+
 async def test_a_worker_settles_half_and_dies(join: Join) -> None:
     """What was settled stays settled; the rest is returned when the worker is gone, and the next one gets just that."""
     publisher, worker, heir = await join(), await join(), await join()

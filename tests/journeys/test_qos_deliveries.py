@@ -9,7 +9,7 @@ import pytest
 
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary
-from tests.journeys.client import PUBSUB, STANZAQ, Client, Delivery, form_values
+from tests.journeys.client import EVENT, PUBSUB, STANZAQ, Client, Delivery, form_values
 from tests.journeys.conftest import Join
 from tests.journeys.qos_worker import Asked, Worker
 from tests.journeys.service import DOMAIN, Frontend, Service, eventually
@@ -85,6 +85,26 @@ async def test_assured(join: Join, join_worker: JoinWorker) -> None:
     await worker.settle()
     assert worker.asked == []
     assert asked.delivery and (await worker.retract(node, "i1", asked.delivery.token)).error == ""
+
+
+@each_quality
+async def test_one_handshake_for_several(join: Join, join_worker: JoinWorker, qos: str) -> None:
+    """S4, S9, S11: what one IQ brings is confirmed together."""
+    owner, worker = await join(), await join_worker()
+    node = await owner.queue()
+    names = [f"i{number}" for number in range(4)]
+    for name in names:
+        await owner.publish(node, name)
+    assert (await worker.subscribe_at(node, qos, 4, batch=4)).error == ""
+    asked = await worker.next_asked()
+    items = [each.get("id") for each in asked.element.iter(f"{{{EVENT}}}item")]
+    assert items == names
+    await worker.complete(asked)
+    await worker.settle()
+    assert worker.asked == []
+    tokens = {each.get("item", ""): int(each.get("token", "")) for each in asked.element.iter(f"{{{STANZAQ}}}lock")}
+    for name in names:
+        assert (await worker.retract(node, name, tokens[name])).error == ""
 
 
 async def test_options(join: Join, join_worker: JoinWorker) -> None:
