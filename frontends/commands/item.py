@@ -96,6 +96,10 @@ def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     node: Node,
     items: Items = None,
     reason: Annotated[str, typer.Option(help="Only dead letters with this reason.")] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option(help="Only dead letters with this header, as NAME=VALUE; again: with all of them."),
+    ] = None,
     to: Annotated[str, typer.Option(help="The node to send them to. Default: the node where each died.")] = "",
     rate: Annotated[float, typer.Option(min=0.1, help="The most items a second.")] = 100.0,
     config: Config = None,
@@ -103,13 +107,21 @@ def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     everything: Annotated[bool, typer.Option("--all", help="All dead letters of the node.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Send dead letters back to be processed again: the named ones, those with a reason, or all.
+    """Send dead letters back to be processed again: the named ones, those with a reason or a header, or all.
 
     Example: stanzaq item redrive jobs/dead --reason max-deliveries --rate 50
     """
-    if not (items or reason or everything):
-        misuse("which items? Name them, or use --reason REASON or --all")
-    move(MoveItems(node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1), rate, config, as_json=as_json)
+    if not (items or reason or header or everything):
+        misuse("which items? Name them, or use --reason REASON, --header NAME=VALUE or --all")
+    command = MoveItems(node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1, headers=_headers(header or []))
+    move(command, rate, config, as_json=as_json)
+
+
+def _headers(said: list[str]) -> tuple[tuple[str, str], ...]:
+    for each in said:
+        if each.find("=") < 1:
+            misuse(f"--header {each}: write it as NAME=VALUE")
+    return tuple((name, value) for name, _, value in (each.partition("=") for each in said))
 
 
 @app.command("release")

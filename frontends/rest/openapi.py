@@ -5,7 +5,7 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model import destinations
+from broker.model import destinations, headers
 from broker.model.core import Core
 from broker.model.fields import DECIMAL, DIGITS, Decimal, Option, Text, Whole
 from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
@@ -356,6 +356,12 @@ def _names(most: int) -> dict[str, Any]:
     return _array(_NAME, minItems=1, maxItems=most)
 
 
+_CHOSEN: Final = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": headers.MOST,
+    "additionalProperties": {**_TEXT, "maxLength": admin_requests.REASON_MOST},
+}
 _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.LEASE: {
         "required": True,
@@ -385,6 +391,14 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
                         _whole({"items": _names(admin_requests.REDRIVEN_MOST)}),
                         _whole(
                             {"reason": {**_TEXT, "minLength": 1, "maxLength": admin_requests.REASON_MOST}}, scan=_SCAN
+                        ),
+                        _whole({"headers": _CHOSEN}, scan=_SCAN),
+                        _whole(
+                            {
+                                "reason": {**_TEXT, "minLength": 1, "maxLength": admin_requests.REASON_MOST},
+                                "headers": _CHOSEN,
+                            },
+                            scan=_SCAN,
                         ),
                         _whole({"all": {"const": True}}, scan=_SCAN),
                     ]

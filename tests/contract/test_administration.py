@@ -295,10 +295,11 @@ async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> 
     reasons = {one["headers"]["stanzaq-dead-item"]: one["headers"]["stanzaq-dead-reason"] for one in items}
     assert reasons == {"a": "no-disk", "b": "no-disk", "c": "no-disk", "d": "other"}
     by_name = next(one["item"] for one in items if one["headers"]["stanzaq-dead-item"] == "b")
-    shown, named, of_reason, rest, back, gone, again = await shell.several(
+    shown, named, of_both, of_header, rest, back, gone, again = await shell.several(
         ("item", "show", dead, by_name, "--json"),
         ("item", "redrive", dead, by_name, "--json"),
-        ("item", "redrive", dead, "--reason", "no-disk", "--json"),
+        ("item", "redrive", dead, "--reason", "no-disk", "--header", "stanzaq-dead-item=a", "--json"),
+        ("item", "redrive", dead, "--header", "stanzaq-dead-reason=no-disk", "--json"),
         ("item", "redrive", dead, "--all", "--json"),
         ("item", "list", node, "--json"),
         ("item", "delete", node, "d", "--yes", "--json"),
@@ -310,8 +311,8 @@ async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> 
     assert shown.json["history"] == []
     assert gone.json == {"node": node, "deleted": "d"}
     assert again.code == 1 and "item-not-found" in again.err
-    assert [each.json["moved"] for each in (named, of_reason, rest)] == [1, 2, 1]
-    assert all(each.json["whole"] and not each.json["stayed"] for each in (named, of_reason, rest))
+    assert [each.json["moved"] for each in (named, of_both, of_header, rest)] == [1, 1, 1, 1]
+    assert all(each.json["whole"] and not each.json["stayed"] for each in (named, of_both, of_header, rest))
     assert {one["item"]: one["attempts"] for one in back.json["items"]} == dict.fromkeys("abcd", 0)
     assert {one["headers"]["stanzaq-moved-from"] for one in back.json["items"]} == {dead}
 

@@ -3,6 +3,7 @@
 # ruff: noqa: ANN401  (outcomes of every kind pass through here)
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from broker import codec
@@ -70,11 +71,11 @@ async def published(core: RedisCore, node: str, *items: str, body: bytes = b"<x/
         assert isinstance(await core.ask(command), Published)
 
 
-async def deaths(core: RedisCore, node: str, *items: str, reason: str) -> None:
-    """Publish items, hand them out, and let them die."""
+async def deaths(core: RedisCore, node: str, *items: str, reason: str, known: tuple[str, ...] = ()) -> None:
+    """Publish items, hand them out, and let them and `known` ones die."""
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 100)), Subscribed)
     await published(core, node, *items)
-    for item in items:
+    for item in (*known, *items):
         assert isinstance(await core.ask(Unlock(node, W1, item, dead_letter=True, reason=reason)), Unlocked)
     await arrived(core, node)
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 0)), Subscribed)
@@ -108,9 +109,7 @@ async def everything(core: RedisCore, command: MoveItems) -> MovedItems:
     """Repeat until the end."""
     count, passed, scan = 0, dict[str, int](), ""
     for _step in range(100):
-        done = await core.ask(
-            MoveItems(command.node, command.sender, command.to, command.item_ids, command.reason, command.limit, scan)
-        )
+        done = await core.ask(replace(command, scan=scan))
         assert isinstance(done, MovedItems), done
         count, scan = count + done.count, done.scan
         for why, number in done.passed.items():
@@ -155,6 +154,32 @@ async def test_redrive(core: RedisCore, door: Door, node: str) -> None:
     for item in "abc":
         assert isinstance(await core.ask(Retract(node, W1, item)), Retracted)
     assert (await counted(core, node)).waiting == 0
+
+
+async def test_redriven_by_header(core: RedisCore, node: str) -> None:
+    """Dead letters are chosen by all of the named headers, alone or with a reason."""
+    await declared(core, node)
+    given: dict[str, dict[str, str]] = {"a": {"region": "eu", "kind": "x"}, "b": {"region": "us", "kind": "x"}, "c": {}}
+    for name, said in given.items():
+        envelope = codec.pack(Envelope(b"<x/>", headers=said))
+        assert isinstance(await core.ask(Publish(node, ALICE, name, envelope, 4)), Published)
+    await deaths(core, node, reason="torn", known=("a", "b", "c"))
+    dead = f"{node}/dead"
+    nothing: list[tuple[str, tuple[tuple[str, str], ...]]] = [
+        ("", (("region", "asia"),)),
+        ("", (("region", "eu"), ("kind", "y"))),
+        ("late", (("region", "eu"),)),
+    ]
+    for reason, headers in nothing:
+        chosen = MoveItems(dead, ALICE, None, (), reason, 10, headers=headers)
+        assert await everything(core, chosen) == MovedItems(0, {}, "")
+    chosen = MoveItems(dead, ALICE, None, (), "torn", 10, headers=(("region", "eu"), ("kind", "x")))
+    assert await everything(core, chosen) == MovedItems(1, {}, "")
+    assert (await survey(core, node)).keys() == {"a"}
+    assert await everything(core, MoveItems(dead, ALICE, None, (), "", 1, headers=(("kind", "x"),))) == MovedItems(
+        1, {}, ""
+    )
+    assert (await survey(core, node)).keys() == {"a", "b"}
 
 
 async def test_redriven_beside_another(core: RedisCore, node: str) -> None:

@@ -24,7 +24,7 @@ class MoveItems:
     """Move one batch of waiting items to another node: those named, or of the next `limit` from `scan` on.
 
     Without `to`, dead letters return to where they died and other items stay; `reason` and `died_in` choose the dead letters
-    that died of that reason or in that node.
+    that died of that reason or in that node, `headers` those that have all of these.
     """
 
     node: str
@@ -35,6 +35,7 @@ class MoveItems:
     limit: int
     scan: str = ""
     died_in: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

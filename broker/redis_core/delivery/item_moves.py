@@ -82,6 +82,8 @@ class ItemMoves:
                 continue
             if command.died_in and told.get(DEAD_NODE) != command.died_in:
                 continue
+            if any(told.get(name) != value for name, value in command.headers):
+                continue
             to = command.to or told.get(DEAD_NODE)
             if to is None:
                 why: str | None = "it is no dead letter"

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from broker.model.commands import InspectItems, MoveItems, Overview, Release
+from broker.model.headers import MOST
 from broker.model.names import Jid, is_printable, prepared
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import fields, negotiation, paths
@@ -19,6 +20,7 @@ STEP: Final = 200
 
 SCAN_MOST: Final = 100
 REASON_MOST: Final = 1_024
+_WAYS: Final = {"items", "reason", "headers", "all"}
 JID_MOST: Final = 3_071
 
 
@@ -43,13 +45,14 @@ class Redrive:
     sender: Jid
     items: tuple[str, ...]
     reason: str
+    headers: tuple[tuple[str, str], ...]
     scan: str
     elsewhere: bool
 
     def step(self, letters: str) -> MoveItems:
         """Return one step through the queue that has the letters."""
         died_in = "" if letters == self.node else self.node
-        return MoveItems(letters, self.sender, None, self.items, self.reason, STEP, self.scan, died_in)
+        return MoveItems(letters, self.sender, None, self.items, self.reason, STEP, self.scan, died_in, self.headers)
 
 
 ELSEWHERE: Final = "letters "
@@ -58,16 +61,18 @@ ELSEWHERE: Final = "letters "
 
 def redrive(request: Request) -> Redrive:
     """Redrive a step of dead letters."""
-    said = _said(request, {"items", "reason", "all", "scan"})
+    said = _said(request, {"items", "reason", "headers", "all", "scan"})
     items, reason = _items(said, REDRIVEN_MOST), _text(said, "reason", REASON_MOST)
     scan = _scan(_text(said, "scan", SCAN_MOST))
-    one_way = len(said.keys() & {"items", "reason", "all"}) == 1
-    if not one_way or not (items or reason or said.get("all") is True):
-        raise MalformedRequest(Problem.BAD_REQUEST, "name items, a reason, or all")
+    headers = _headers(said)
+    # A reason and headers may be combined.
+    one_way = len({name.replace("headers", "reason") for name in said.keys() & _WAYS}) == 1
+    if not one_way or not (items or reason or headers or said.get("all") is True):
+        raise MalformedRequest(Problem.BAD_REQUEST, "name items, a reason, headers, or all")
     if items and "scan" in said:
         raise MalformedRequest(Problem.BAD_REQUEST, "scan: named items take one step")
     place = scan.removeprefix(ELSEWHERE)
-    return Redrive(request.place.node, request.sender, items, reason, place, elsewhere=place != scan)
+    return Redrive(request.place.node, request.sender, items, reason, headers, place, elsewhere=place != scan)
 
 
 def release(request: Request) -> Release:
@@ -112,6 +117,13 @@ def _text(said: Mapping[str, Any], name: str, most: int) -> str:
     if not isinstance(text, str) or len(text) > most or any("\ud800" <= char <= "\udfff" for char in text):
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name}: a text of at most {most} characters")
     return text
+
+
+def _headers(said: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    given = said.get("headers", {})
+    if not isinstance(given, dict) or len(given) > MOST:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"headers: an object of at most {MOST} texts")
+    return tuple((name, _text(given, name, REASON_MOST)) for name in given)
 
 
 def _scan(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.model.commands import MoveItems
+from broker.model.headers import MOST
 from broker.model.results import MovedItems
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
@@ -30,6 +31,7 @@ _REDRIVE: Final[Mapping[str, tuple[str, str, str]]] = {
     "node": ("text-single", "Node that the dead letters are in", ""),
     "items": _ITEMS,
     "reason": ("text-single", "Only those with this reason", ""),
+    "headers": ("text-multi", "Only those with these headers, one a line as NAME=VALUE", ""),
     "all": ("boolean", "All dead letters of the node", "0"),
     "rate": ("text-single", _RATE, str(_REDRIVE_RATE)),
 }
@@ -54,11 +56,13 @@ def progress(question: MoveBatch, asked: MoveItems, outcome: MovedItems) -> byte
     kept = {"node": asked.node}
     kept |= {"reason": asked.reason} if asked.to is None else {"to": asked.to}
     kept |= {"scan": outcome.scan, "moved": str(moved), "stayed": str(stayed)}
+    chosen = tuple(f"{name}={value}" for name, value in asked.headers)
     form = forms.written(
         "form",
         name,
         (
             *(forms.Field(field, (value,), "hidden") for field, value in kept.items()),
+            *([forms.Field("headers", chosen, "hidden")] if chosen else []),
             forms.Field("rate", (str(question.rate),), "text-single", _RATE),
         ),
         f"Moved {moved} so far",
@@ -70,13 +74,22 @@ def progress(question: MoveBatch, asked: MoveItems, outcome: MovedItems) -> byte
 def _redrive(iq: Iq, given: Fields) -> Question:
     fields.expect(given, {*_REDRIVE, *_HIDDEN})
     items, reason = _named(given), fields.text(given, "reason", _REASON_BYTES)
-    everything = fields.flag(given, "all")
+    everything, headers = fields.flag(given, "all"), _headers(given)
     # A form that continues a scan selects nothing: it continues its first selection.
-    if not (items or reason or everything or _scan(given)):
-        raise fields.wrong(name="items", detail="which items? Name them, give a reason, or choose all")
-    if everything and (items or reason):
-        raise fields.wrong(name="all", detail="it cannot be combined with items or a reason")
-    return _batch(iq, given, MoveItems(_node(given), iq.sender, None, items, reason, 1, _scan(given)), _REDRIVE_RATE)
+    if not (items or reason or headers or everything or _scan(given)):
+        raise fields.wrong(name="items", detail="which items? Name them, give a reason or headers, or choose all")
+    if everything and (items or reason or headers):
+        raise fields.wrong(name="all", detail="it cannot be combined with items, a reason or headers")
+    command = MoveItems(_node(given), iq.sender, None, items, reason, 1, _scan(given), headers=headers)
+    return _batch(iq, given, command, _REDRIVE_RATE)
+
+
+def _headers(given: Fields) -> tuple[tuple[str, str], ...]:
+    lines = [line for line in given.get("headers", ()) if line]
+    if len(lines) > MOST or any(line.find("=") < 1 or len(line.encode()) > _REASON_BYTES for line in lines):
+        detail = f"at most {MOST} lines of at most {_REASON_BYTES} bytes, each NAME=VALUE"
+        raise fields.wrong(name="headers", detail=detail)
+    return tuple((name, value) for name, _, value in (line.partition("=") for line in lines))
 
 
 def _move(iq: Iq, given: Fields) -> Question:

@@ -121,8 +121,10 @@ async def test_dead_letters_go_home(core: RedisCore, alice: httpx.Client, bob: h
         moved, steps = moved + said["moved"], steps + 1
     assert moved == LETTERS // 2 - 1 and steps > 1
     await _until(lambda: _counts(alice, name)["waiting"], LETTERS // 2)
+    by_header = {"reason": "late", "headers": {"stanzaq-dead-item": "item-0"}}
+    assert alice.post(f"/redrives/{dead}", json=by_header).json()["moved"] == 1
     said = alice.post(f"/redrives/{dead}", json={"all": True}).json()
-    assert said["moved"] == LETTERS - LETTERS // 2
+    assert said["moved"] == LETTERS - LETTERS // 2 - 1
     await _until(lambda: _counts(alice, name)["waiting"], LETTERS)
     # Totals of published and finished items give the rates, whichever frontend is asked.
     assert _counts(alice, name)["published"] == 2 * LETTERS and _counts(alice, name)["attempts"] == LETTERS
@@ -206,6 +208,11 @@ async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> No
         ("redrives", {"all": True, "scan": "nonsense"}),
         ("redrives", {"all": True, "scan": "\u00e9"}),
         ("redrives", {"reason": 1}),
+        ("redrives", {"headers": {}}),
+        ("redrives", {"headers": ["region"]}),
+        ("redrives", {"headers": {"region": 1}}),
+        ("redrives", {"headers": {f"h{number}": "x" for number in range(33)}}),
+        ("redrives", {"all": True, "headers": {"region": "eu"}}),
         ("redrives", []),
         ("releases", {}),
         ("releases", {"items": ["a"], "holder": "a@b"}),

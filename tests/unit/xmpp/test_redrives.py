@@ -39,6 +39,14 @@ def _fields(told: ET.Element) -> dict[str, str]:
         (ns.ADMIN_REDRIVE, {"reason": "expired"}, MoveItems("jobs", ADMIN, None, (), "expired", 1), 100),
         (
             ns.ADMIN_REDRIVE,
+            {"reason": "expired", "headers": ("region=eu", "", "kind=a=b", "empty=")},
+            MoveItems(
+                *("jobs", ADMIN, None, (), "expired", 1), headers=(("region", "eu"), ("kind", "a=b"), ("empty", ""))
+            ),
+            100,
+        ),
+        (
+            ns.ADMIN_REDRIVE,
             {"items": ("a", "b"), "all": "0", "rate": "7"},
             MoveItems("jobs", ADMIN, None, ("a", "b"), "", 1),
             7,
@@ -59,6 +67,10 @@ def test_meant(read: Read, node: str, fields: Mapping[str, str], meant: MoveItem
         (ns.ADMIN_REDRIVE, {}, "items"),
         (ns.ADMIN_REDRIVE, {"all": "yes"}, "all"),
         (ns.ADMIN_REDRIVE, {"all": "1", "reason": "expired"}, "all"),
+        (ns.ADMIN_REDRIVE, {"all": "1", "headers": "region=eu"}, "all"),
+        (ns.ADMIN_REDRIVE, {"headers": "region"}, "headers"),
+        (ns.ADMIN_REDRIVE, {"headers": "=eu"}, "headers"),
+        (ns.ADMIN_REDRIVE, {"headers": tuple(f"h{number}=x" for number in range(33))}, "headers"),
         (ns.ADMIN_REDRIVE, {"reason": "r" * 1025}, "reason"),
         (ns.ADMIN_REDRIVE, {"items": tuple(map(str, range(101)))}, "items"),
         (ns.ADMIN_REDRIVE, {"items": "a", "scan": SCAN}, "items"),
@@ -86,6 +98,11 @@ def test_bad_fields(fault: Fault, node: str, fields: Mapping[str, str | tuple[st
             ns.ADMIN_REDRIVE,
             {"node": "jobs/dead", "reason": "expired", "rate": "20"},
             MoveItems("jobs/dead", ADMIN, None, (), "expired", 1, SCAN),
+        ),
+        (
+            ns.ADMIN_REDRIVE,
+            {"node": "jobs/dead", "headers": "region=eu", "rate": "20"},
+            MoveItems("jobs/dead", ADMIN, None, (), "", 1, SCAN, headers=(("region", "eu"),)),
         ),
         (
             ns.ADMIN_REDRIVE,
