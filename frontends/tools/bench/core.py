@@ -35,7 +35,6 @@ BASE: Final = {
     "sent": "",
     "number": 0,
     "retry": "5000 20000 3",
-    "together": "",
 }
 _ALTERNATIONS: Final = 25
 """How often each side of a comparison is measured, alternating; the best counts."""
@@ -117,7 +116,7 @@ class Bench:
             request = f"r{self.requests}"
             who = {"sender": jid, "subids": subids(jid.decode()), "owner": ""}
             rows.append({**who, "item": item, "token": token, "request": request})
-        return delivery_rows((await self.run("retract", dict(BASE), rows))[2])
+        return delivery_rows((await self.run("retract", {**BASE, "together": ""}, rows))[2])
 
 
 async def rate(count: int, step: Callable[[], Awaitable[int]]) -> float:
