@@ -123,7 +123,7 @@ def _headers(said: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     given = said.get("headers", {})
     if not isinstance(given, dict) or len(given) > MOST:
         raise MalformedRequest(Problem.BAD_REQUEST, f"headers: an object of at most {MOST} texts")
-    return tuple((name, _text(given, name, REASON_MOST)) for name in given)
+    return tuple((name, _text({"headers": value}, "headers", REASON_MOST)) for name, value in given.items())
 
 
 def _scan(text: str) -> str:
