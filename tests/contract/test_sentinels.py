@@ -14,7 +14,7 @@ from broker.model.results import Counted, Published, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
-from frontends.tools.servers.sentinels import SERVICE, RedisSentinels
+from frontends.tools.servers.sentinels import RedisSentinels
 from tests.contract.conftest import MakeCore, Store
 
 pytestmark = pytest.mark.parametrize("store", ["sentinels"], indirect=True)
@@ -76,7 +76,7 @@ async def test_a_demoted_master(make_core: MakeCore, redis_sentinels: RedisSenti
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     old = redis_sentinels.master()
-    redis_sentinels.ask(redis_sentinels.sentinels[0], "SENTINEL FAILOVER", SERVICE)
+    await asyncio.to_thread(redis_sentinels.fail_over)
     new = await asyncio.to_thread(redis_sentinels.successor, old)
     await asyncio.sleep(1.5)
     await published(core, node)

@@ -17,7 +17,7 @@ import pytest
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import free_port
 
-_PATIENCE_SECONDS = 20.0
+_PATIENCE_SECONDS = 60.0
 
 
 @contextmanager

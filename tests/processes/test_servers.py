@@ -13,7 +13,7 @@ import pytest
 
 from frontends.tools.servers import conversation
 from frontends.tools.servers.ejabberd import Ejabberd
-from frontends.tools.servers.process import ServerError
+from frontends.tools.servers.process import ServerError, free_ports
 from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
 
 _PATIENCE_SECONDS = 20.0
@@ -36,6 +36,16 @@ def _say(server: RedisServer, *words: str) -> str:
         peer.connect(server.url.removeprefix("unix://"))
         peer.sendall(" ".join(words).encode() + b"\r\n")
         return peer.recv(4096).decode().strip()
+
+
+def test_free_ports() -> None:
+    """A free port is given to nobody who asks for any port, and to a server that asks for it."""
+    ports = free_ports(50)
+    for port in ports:
+        with socket.socket() as another, pytest.raises(OSError, match="in use"):
+            another.bind(("127.0.0.1", port))
+        socket.create_server(("127.0.0.1", port)).close()
+    assert len(set(ports)) == 50
 
 
 @BINARIES

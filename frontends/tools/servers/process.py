@@ -177,16 +177,27 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 on which nobody listens."""
+    """Return a TCP port of 127.0.0.1 as `free_ports` does."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different free ports."""
+    """Return `count` different TCP ports of 127.0.0.1, which the system assigns to nobody else within a minute.
+
+    Each has had a connection and is in TIME_WAIT: only a server that asks for it by number, with SO_REUSEADDR, gets it.
+    """
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
             probe.bind(("127.0.0.1", 0))
+        for probe in probes:
+            # After bind(): with it, the system would also choose ports in TIME_WAIT.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.listen()
+            with socket.create_connection(probe.getsockname()) as client:
+                # The side that closes first keeps the port.
+                probe.accept()[0].close()
+                client.recv(1)
         return [probe.getsockname()[1] for probe in probes]
 
 

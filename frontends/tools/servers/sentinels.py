@@ -93,6 +93,14 @@ class RedisSentinels:
                 return node
         return None
 
+    def fail_over(self) -> None:
+        """Have a sentinel replace the master; a sentinel that had no time to look at the replicas refuses for a while."""
+
+        def accepted() -> bool:
+            return bool(self.ask(self.sentinels[0], "SENTINEL FAILOVER", SERVICE))
+
+        awaited(accepted, _READY_SECONDS, "no replica can be promoted", redis.ResponseError)
+
     def successor(self, old: RedisServer) -> RedisServer:
         """Wait until the sentinels agree on another master than the old one."""
         self._until(lambda: self.master() is not old, "there is no other master")
