@@ -189,6 +189,14 @@ def _assured(play: Play) -> None:
     play.publish()
 
 
+def _together(play: Play) -> None:
+    play.node()
+    play.subscribe(stanzaq__batch="20")
+    items = "<item><job xmlns='urn:example:jobs' kind='resize'/></item>" * 3
+    batch = f"<publish xmlns='urn:stanzaq:0' node='jobs'>{items}</publish>"
+    play.ask(f"<iq type='set' id='x' from='{ENGINE}' to='{DOMAIN}'>{batch}</iq>")
+
+
 def _stolen(play: Play) -> None:
     play.subscribe(
         OTHER, pubsub__queue_requests="1", stanzaq__group="resizers", stanzaq__partition="0", stanzaq__epoch="9"
@@ -246,6 +254,7 @@ PREPARED: Final[dict[str, Callable[[Play], None]]] = {
     "br1": _two_held,
     "sq:a:42:1795232955075-0:jobs@8e71964d/0": _acknowledged,
     "sq:s:43:1795232955075-1:jobs@8e71964d/0": _assured,
+    "sq:42:1795232955075-0,1.1,2.7.0:jobs@8e71964d/0": _together,
     "o1": lambda play: play.node(stanzaq__partitions="4"),
     "8e71964d-12": _stolen,
     "m1": _several,
