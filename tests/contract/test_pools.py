@@ -44,7 +44,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.tree import Kind, Scope
-from broker.redis_core.commands.credit import Demand, Holding
+from broker.redis_core.commands.credit import Demand, Holding, Holdings, ListHoldings
 from broker.redis_core.commands.internal import Outcome, Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.credit.collections import CHECK_SECONDS
@@ -103,6 +103,17 @@ class Worker:
         asked = Retract(partition.node, self.jid, delivery.item_id, delivery.token, partition=partition.number)
         assert await self.core.ask(asked) == Retracted(self.jid, collection=delivery.collection)
         self.done[partition.node] += 1
+
+
+@EVERYWHERE
+async def test_granted_in_a_new_process(make_core: MakeCore, tag: str) -> None:
+    """A process that knows nothing of a collection carries its grants to the leaves all the same."""
+    core, _ = await make_core()
+    top, _ = await tree(core, tag, 1, 1)
+    numbers = await core.router(top).pool.numbers()
+    another, _ = await make_core()
+    answers = [await another.router(top).pool.ask(number, ListHoldings(top)) for number in numbers]
+    assert answers and all(isinstance(answer, Holdings) for answer in answers)
 
 
 @EVERYWHERE

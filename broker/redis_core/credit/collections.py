@@ -129,7 +129,16 @@ class CollectionCredit:
 
     def ask(self, number: int, command: AnyCommand) -> asyncio.Future[Any]:
         """Send a command that is addressed to the coordinator's numbers and subids to a partition below."""
-        return start(self._ask_leaf(self._by_number.get(number), command))
+        return start(self._ask_number(number, command))
+
+    async def _ask_number(self, number: int, command: AnyCommand) -> Outcome:
+        # The coordinator hands its grants to any process that calls it, also to one that knows no numbers yet.
+        if number not in self._by_number:
+            try:
+                await self.numbers()
+            except CoreUnavailable as error:
+                return Refused(error.problem, error.detail)
+        return await self._ask_leaf(self._by_number.get(number), command)
 
     async def _read_next(self) -> None:
         async with self._lock:
