@@ -204,7 +204,9 @@ class _Run:
     def whole(self, count: int) -> tuple[float, float]:
         """Publish jobs and wait until all are done; returns jobs a second and the server's seconds. Raises TimeoutError."""
         with self.program("publish", str(count)):
-            assert self._read(1) == b"b"
+            # A queue that delivers at least once may still do a job of the warm-up again.
+            while self._read(1) != b"b":
+                pass
             began, busy = perf_counter(), self.peer.server_seconds()
             done, published = 0, False
             while done < count or not published:
