@@ -48,14 +48,23 @@ class Gatherer:
         self._open: dict[str, _Batch] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
-    async def ask(self, node: str, item: str, row: str) -> Outcomes | None:
-        """Ask about an item together with others; None if it must be asked alone. A cancelled row is not sent again."""
+    async def ask(self, node: str, item: str, row: str, what: str) -> Outcomes | None:
+        """Ask about an item together with others; None if it must be asked alone, also when its refusal may pass.
+
+        Raises StanzaqError, which says `what`, if it is refused for good. A cancelled row is not sent again.
+        """
         batch = self._open.get(node)
         if batch is None or not batch.add(item, row):
             batch = self._open[node] = _Batch()
             batch.add(item, row)
             asyncio.get_running_loop().call_soon(self._close, node, batch)
-        return await batch.answers[item]
+        told = await batch.answers[item]
+        refused = None if told is None else told.refusals.get(item)
+        if refused is None:
+            return told
+        if refused.passing:
+            return None
+        raise refused.fault(what)
 
     def _close(self, node: str, batch: _Batch) -> None:
         """Send a batch, unless one row or none is left of it."""

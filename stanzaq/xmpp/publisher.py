@@ -38,11 +38,7 @@ class XmppSender:
         # What would break the stream is refused below, alone.
         if not stanzas.UNSAYABLE.search(item):
             await self._connection.up()
-            told = await self._gatherer.ask(outgoing.node, outgoing.item, item) if self._takes_batches else None
-            refused = None if told is None else told.refusals.get(outgoing.item)
-            if refused is not None and not refused.passing:
-                raise refused.fault(what)
-            if told is not None and refused is None:
+            if self._takes_batches and await self._gatherer.ask(outgoing.node, outgoing.item, item, what):
                 return
         await self._connection.ask(what, "set", stanzas.publish(outgoing.node, item))
 

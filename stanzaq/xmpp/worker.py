@@ -171,12 +171,9 @@ class XmppTransport:
         None if the lock had already ended. Raises StanzaqError.
         """
         what = f"{what} {lock.item}"
-        told = await self._gatherer.ask(lock.node, lock.item, row) if self._takes_batches else None
-        refused = None if told is None else told.refusals.get(lock.item)
         try:
-            if refused is not None and not refused.passing:
-                raise refused.fault(what)
-            if told is not None and refused is None:
+            told = await self._gatherer.ask(lock.node, lock.item, row, what) if self._takes_batches else None
+            if told is not None:
                 return told.expires
             return stanzas.renewed(await self._connection.ask(what, "set", payload))
         except StanzaqError as error:

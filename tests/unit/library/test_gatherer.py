@@ -42,7 +42,7 @@ async def test_one_turn() -> None:
     sent = Sent(done)
     gatherer = Gatherer(sent)
     asked = [("a", "1"), ("b", "1"), ("a", "2"), ("a", "3")]
-    answers = await asyncio.gather(*(gatherer.ask(node, item, f"<{node}{item}>") for node, item in asked))
+    answers = await asyncio.gather(*(gatherer.ask(node, item, f"<{node}{item}>", "ask") for node, item in asked))
     assert sent.all == [("a", "<a1><a2><a3>")]
     assert answers == [done, None, done, done]
 
@@ -60,7 +60,7 @@ async def test_bounds() -> None:
         ("c", "z" * 2_000),
         ("d", "!"),
     ]
-    answers = await asyncio.gather(*(gatherer.ask("n", item, row) for item, row in rows))
+    answers = await asyncio.gather(*(gatherer.ask("n", item, row, "ask") for item, row in rows))
     assert [text for _, text in sent.all] == ["." * 100, "." * 50, "y" * 30_000 + "z" * 2_000, "z" * 2_000 + "!"]
     assert [rows[number][0] for number, answer in enumerate(answers) if answer is None] == ["149", "big"]
 
@@ -74,7 +74,7 @@ async def test_refused_as_such() -> None:
 
     gatherer = Gatherer(refuse)
     async with asyncio.timeout(20):
-        answers = await asyncio.gather(gatherer.ask("n", "1", "."), gatherer.ask("n", "2", "."))
+        answers = await asyncio.gather(gatherer.ask("n", "1", ".", "ask"), gatherer.ask("n", "2", ".", "ask"))
     assert list(answers) == [None, None]
 
 
@@ -82,7 +82,7 @@ async def test_cancelled() -> None:
     """A row that is cancelled in its turn is not sent; when all are cancelled, the request is not repeated."""
     sent, stopped = Sent(Outcomes({}, "")), asyncio.Event()
     gatherer = Gatherer(sent)
-    first, *others = [asyncio.create_task(gatherer.ask("n", item, item)) for item in "abc"]
+    first, *others = [asyncio.create_task(gatherer.ask("n", item, item, "ask")) for item in "abc"]
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait({first, *others})
@@ -95,7 +95,7 @@ async def test_cancelled() -> None:
             stopped.set()
 
     gatherer = Gatherer(never)
-    waiting = [asyncio.create_task(gatherer.ask("n", item, item)) for item in "ab"]
+    waiting = [asyncio.create_task(gatherer.ask("n", item, item, "ask")) for item in "ab"]
     for _ in range(3):
         await asyncio.sleep(0)
     for task in waiting:
