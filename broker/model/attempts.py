@@ -4,10 +4,10 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from broker.model.names import Jid
+from broker.model.times import moment
 
 _LINE: Final = re.compile(rb"([0-9]{1,13}) ([a-z]+) ([0-9]{1,4}) (.*)", re.DOTALL)
 
@@ -23,9 +23,8 @@ class Attempt:
 
     def shown(self) -> dict[str, str]:
         """Return it as clients see it."""
-        ended = datetime.fromtimestamp(self.ended_ms / 1000, UTC).isoformat(timespec="milliseconds")
         return {
-            "ended": ended.replace("+00:00", "Z"),
+            "ended": moment(self.ended_ms),
             "outcome": self.outcome,
             "holder": self.holder,
             "reason": self.reason,

@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from broker import codec, payloads
@@ -12,6 +11,7 @@ from broker.model.items import Envelope, ItemDetails
 from broker.model.nodes import NodeRecord, shown
 from broker.model.problems import CorruptRecord
 from broker.model.results import Counted, Summary
+from broker.model.times import moment
 from frontends.commands import fields
 
 COUNTS: Final = ("waiting", "in_flight", "delayed", "dying", "subscribers", "oldest")
@@ -22,9 +22,7 @@ _MANY: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s
 
 def when(ms: int) -> str:
     """Format a time of Redis's clock."""
-    return (
-        datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if ms else ""
-    )
+    return moment(ms) if ms else ""
 
 
 def age(ms: int) -> str:

@@ -5,10 +5,10 @@ from http import HTTPStatus
 
 from broker.model.problems import MalformedRequest
 from broker.model.results import Published, Refused, Renewed, Reserved
+from broker.model.times import moment
 from frontends.rest import conditions, negotiation, paths
 from frontends.rest.errors import MEDIA, Fault, document, fault, written
 from frontends.rest.formats import atom, documents
-from frontends.rest.formats.times import moment
 from frontends.rest.formats.views import HeldMessages, Message, Page
 from frontends.rest.http_types import Response
 

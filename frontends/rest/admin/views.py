@@ -22,8 +22,8 @@ from broker.model.results import (
     SubscriptionList,
     Summary,
 )
+from broker.model.times import moment
 from frontends.rest import paths, replies
-from frontends.rest.formats.times import moment
 from frontends.rest.http_types import Response
 
 _DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")

@@ -5,8 +5,8 @@ from typing import Final
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
+from broker.model.times import moment
 from frontends.rest import negotiation, paths
-from frontends.rest.formats.times import moment
 from frontends.rest.formats.views import Child, HeldMessages, Lock, Message, Page
 
 ATOM: Final = "http://www.w3.org/2005/Atom"

@@ -5,8 +5,8 @@ from base64 import b64encode
 from dataclasses import asdict
 from typing import Any
 
+from broker.model.times import moment
 from frontends.rest import paths
-from frontends.rest.formats.times import moment
 from frontends.rest.formats.views import Child, HeldMessages, Message, Page
 
 

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 from broker import codec, payloads
 from broker.model.results import Fetched, HeldItem, Subscribed
+from broker.model.times import moment
 from frontends.rest import negotiation, paths, replies
 from frontends.rest.formats import documents
-from frontends.rest.formats.times import moment
 from frontends.rest.formats.views import HeldMessages, Lock, Message
 from frontends.rest.http_types import Response
 from frontends.rest.subscriptions.requests import Lease
