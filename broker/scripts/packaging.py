@@ -21,15 +21,18 @@ FAMILY: Final = "stanzaq_"
 DIGEST: Final = 12
 """Number of hexadecimal digits after it."""
 
-_GIVEN: Final = "local key, arg, KEY, ARG, rows"
+_GIVEN: Final = "local key, arg, KEY, ARG, rows, call"
 """The variables of one call; KEY and ARG have the place of each name in `key` and `arg`."""
 
 _WRITTEN: Final = (
     (re.compile(r"(?<![\w.])key\.(\w+)"), r"key[KEY.\1]"),
     (re.compile(r"(?<![\w.])arg\.(\w+)"), r"arg[ARG.\1]"),
-    (re.compile(r"(?<![\w.])call\.(\w+)"), r"call_\1"),
 )
-"""How names in the sources are written: this fills no table of forty keys per call, and Lua reads a local faster than a field."""
+"""How names in the sources are written: this fills no table of forty keys per call."""
+
+_VARIABLE: Final = re.compile(r"(?<![\w.])call\.(\w+)")
+"""A variable of one call. One with an initial value becomes a local, which Lua reads faster than a field. The others, which few
+calls use, stay fields of one table, since Lua allows 200 locals."""
 
 _AT_ONCE: Final = 50
 """Variables that one function sets: Lua allows a function sixty variables from outside."""
@@ -104,20 +107,26 @@ def _rows(found: Operation) -> str:
 
 def _made_anew(found: Operation, known: Mapping[str, Module]) -> list[str]:
     """Return the code that sets the initial values of a call, in parts."""
-    values = [(name, value) for module in known.values() for name, value in module.call.items() if name in found.keeps]
+    values = [(name, value) for name, value in _locals(known).items() if name in found.keeps]
     parts = [dict(values[first : first + _AT_ONCE]) for first in range(0, len(values), _AT_ONCE)]
     return [f"{_named(part)} = {', '.join(part.values())}" for part in parts]
+
+
+def _locals(known: Mapping[str, Module]) -> dict[str, str]:
+    """Return the variables of a call that become locals, with their initial values."""
+    return {name: value for module in known.values() for name, value in module.call.items() if value is not None}
 
 
 def _named(values: Iterable[str]) -> str:
     return ", ".join(f"call.{name}" for name in values)
 
 
-def _finished(*lines: str) -> str:
+def _finished(known: Mapping[str, Module], *lines: str) -> str:
     text = "\n".join(lines)
     for name, instead in _WRITTEN:
         text = name.sub(instead, text)
-    return text
+    local = _locals(known)
+    return _VARIABLE.sub(lambda found: f"call_{found[1]}" if found[1] in local else found[0], text)
 
 
 def _written(module: Module, only: Collection[str]) -> str:
@@ -142,8 +151,8 @@ def alone(folder: Path, found: Operation) -> Script:
     pieces = [_written(known[name], found.reaches) for name in known if name in found.meets]
     shebang = f"#!lua flags={','.join(found.flags)}" if found.flags else "#!lua"
     values = [f"local {part}" for part in _made_anew(found, known)]
-    given = f"key, arg, KEY, ARG = KEYS, ARGV, {_places(found)}"
-    text = _finished(shebang, _GIVEN, given, _rows(found), *values, *pieces, found.body)
+    given = f"key, arg, KEY, ARG, call = KEYS, ARGV, {_places(found)}, {{}}"
+    text = _finished(known, shebang, _GIVEN, given, _rows(found), *values, *pieces, found.body)
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
 
@@ -153,8 +162,8 @@ def library(folder: Path) -> Library:
     known = modules(folder)
     found = [operation(folder, name) for name in operations(folder)]
     tables = [_written(module, module.functions.keys()) for module in known.values()]
-    values = _named(name for module in known.values() for name in module.call)
-    body = _finished(_GIVEN, f"local {values}", *tables, *(_function(each, known) for each in found))
+    values = _named(_locals(known))
+    body = _finished(known, _GIVEN, f"local {values}", *tables, *(_function(each, known) for each in found))
     name = f"{FAMILY}{hashlib.sha256(body.encode()).hexdigest()[:DIGEST]}"
     return Library(name, f"#!lua name={name}\n" + body.replace(_PLACE, name))
 
@@ -180,7 +189,7 @@ def _function(found: Operation, known: Mapping[str, Module]) -> str:
             *(f"local function anew{number}() {part} end" for number, part in enumerate(parts)),
             f"redis.register_function{{function_name = '{_PLACE}_{found.name}', flags = {{{flags}}},",
             "callback = function(KEYS, ARGV)",
-            "key, arg, KEY, ARG = KEYS, ARGV, keys, arguments",
+            "key, arg, KEY, ARG, call = KEYS, ARGV, keys, arguments, {}",
             _rows(found),
             *(f"anew{number}()" for number in range(len(parts))),
             "return operation()",

@@ -1,11 +1,11 @@
 """Reads the operations and modules of `lua/`, and finds which functions, keys and writes each operation uses.
 
 A module of `lua/lib` is one local table of constants and functions. It keeps no state between calls: the header line `CALL`
-declares its variables of one call, e.g. `spent = 0` of the module `budget` is `call.budget_spent`. Every other file of `lua/` is
-an operation. Its header declares the fixed arguments, the columns of each row, and the code words of its answers. Functions
-are followed automatically, so nobody lists keys: they are the `key.NAME` in all functions that an operation may use. Folders
-are for readers: a file is referred to by its name alone. Pure but for reading files. Must not know Redis, nor how an
-operation is packaged.
+declares its variables of one call, e.g. `spent = 0` of the module `budget` is `call.budget_spent`. Variables that few calls use
+have no value there and begin as nil. Every other file of `lua/` is an operation. Its header declares the fixed arguments, the
+columns of each row, and the code words of its answers. Functions are followed automatically, so nobody lists keys: they are the
+`key.NAME` in all functions that an operation may use. Folders are for readers: a file is referred to by its name alone. Pure
+but for reading files. Must not know Redis, nor how an operation is packaged.
 """
 
 import re
@@ -54,8 +54,8 @@ class Module:
     rest: str
     functions: Mapping[str, Piece]
     """Functions of the table as `module.function`, local ones as `module function`."""
-    call: Mapping[str, str]
-    """The Lua expression of each variable's initial value."""
+    call: Mapping[str, str | None]
+    """The Lua expression of each variable's initial value; None for a variable that few calls use."""
     uses: frozenset[str]
     """The other modules that it uses."""
 
@@ -165,10 +165,10 @@ def _module(name: str, text: str, known: Iterable[str]) -> Module:
     )
 
 
-def _anew(name: str, said: str) -> Mapping[str, str]:
-    """Read a line `CALL`: names and values, separated by a comma and a blank, which no value may contain."""
-    pairs = [each.split(" = ", 1) for each in said.split(", ") if each]
-    return {f"{name}_{field}": value for field, value in pairs}
+def _anew(name: str, said: str) -> Mapping[str, str | None]:
+    """Read a line `CALL`: names, most with a value, separated by a comma and a blank, which no value may contain."""
+    pairs = [each.partition(" = ") for each in said.split(", ") if each]
+    return {f"{name}_{field}": value or None for field, _, value in pairs}
 
 
 @cache

@@ -82,7 +82,9 @@ def test_keys(found: Operation) -> None:
 def test_arguments(found: Operation) -> None:
     """Every declared argument and column is read, and every one that is read is declared."""
     # `partition` reads the caller if there is one; not every script that orders positions makes ids of them.
-    needs = " ".join(value for module in MODULES.values() for name, value in module.call.items() if name in found.keeps)
+    needs = " ".join(
+        value or "" for module in MODULES.values() for name, value in module.call.items() if name in found.keeps
+    )
     assert set(found.arguments) <= used(text(found) + needs, "arg") <= set(found.arguments) | {"number", "frontend"}
     assert set(found.columns) <= used(text(found), "row")
 

@@ -12,12 +12,14 @@ from broker.scripts.source import modules, operation, operation_files, operation
 HEADER = "#!lua flags=no-writes\n-- Do a thing\n-- in two lines.\n-- ARGV: now | x y\n-- RETURNS: ok | ok gone\n"
 
 SUMS = """-- Sums of a call.
--- CALL: sum = 2
+-- CALL: sum = 2, before
 local sums = {MOST = 10}
 
 local function grow(by)
-  call.sums_sum = call.sums_sum + by
+  call.sums_before, call.sums_sum = call.sums_sum, call.sums_sum + by
 end
+
+function sums.before() return call.sums_before or 'none' end
 
 function sums.add(by)
   grow(by * numbers.two())
@@ -77,12 +79,13 @@ def test_keys_follow_from_use(tmp_path: Path) -> None:
 
 def test_script(tmp_path: Path) -> None:
     """A script has the functions that its operation may call, and no state of an earlier call."""
-    body = "local first = sums.add(tonumber(rows[1].x))\nreturn {first, sums.add(5), sums.MOST}\n"
+    body = "local none, first = sums.before(), sums.add(tonumber(rows[1].x))\n"
+    body += "return {none, first, sums.before(), sums.add(5), sums.MOST}\n"
     place = folder(tmp_path, op=HEADER + body, lib_sums=SUMS, lib_numbers=NUMBERS)
     found = script(place, "op")
     client = fakeredis.FakeRedis()
     for _ in range(2):
-        assert client.eval(found.plain, 0, "", "4", "") == [10, 20, 10]
+        assert client.eval(found.plain, 0, "", "4", "") == [b"none", 10, 2, 20, 10]
     assert "unused" not in found.text and found.text.startswith("#!lua flags=no-writes\n")
     assert "-- " not in found.text
 

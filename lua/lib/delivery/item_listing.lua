@@ -1,6 +1,6 @@
 -- Positions of a partition's items, in order, a page at a time: those after a place, or the last ones before one. A place is
 -- `partition-ms-sequence`; of equal positions that of the lower partition comes first.
--- CALL: back = arg.backwards == '1', from = nil, after = nil, to = nil, before = nil, cut = nil
+-- CALL: back = arg.backwards == '1', from, after, to, before, cut
 local item_listing = {MOST = 5000}
 
 -- Returns one end of a range of the log for a place, or `beyond` without one, and the place's position.

@@ -1,6 +1,6 @@
 -- Delivers entries of the log to readers with room, in order, and consumes nothing. Every script that can append entries or make room
 -- runs it.
--- CALL: ranges = nil, made = 0, bytes = 0
+-- CALL: ranges, made = 0, bytes = 0
 -- Bounded by count and by bytes, as `dispatch` is, for the same reasons.
 local log_delivery = {LIMIT = 200, ROUND = 20, BYTES = 1048576}
 

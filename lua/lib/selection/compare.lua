@@ -1,5 +1,5 @@
 -- Compares values in a selector: texts, numbers and booleans; nil is UNKNOWN. Must agree with broker/selectors/values.py.
--- CALL: work = 0, numbers = nil
+-- CALL: work = 0, numbers
 local compare = {MOST_BYTES = 1024, MOST_DIGITS = 64}
 
 -- Digits, with a point in or before them.

@@ -1,6 +1,6 @@
 -- Matches a text with a pattern of LIKE, in characters of UTF-8: `_` is any one, `%` any number of them, and a character after a
 -- backslash is itself.
--- CALL: forms = nil, value = nil, text = nil
+-- CALL: forms, value, text
 -- Caches patterns, and the last value: many patterns may be matched with one.
 local like_pattern = {}
 

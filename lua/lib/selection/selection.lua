@@ -1,6 +1,6 @@
 -- Finds the items that a subscriber selects among the skipped ones. It examines them in order, from its mark on, so it examines nothing
 -- twice; an item that this script has skipped is examined only for subscribers whose conditions it meets.
--- CALL: more = false, seen = nil
+-- CALL: more = false, seen
 -- Bounded by instructions run; reading an item counts as some, and so do its bytes.
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}
 

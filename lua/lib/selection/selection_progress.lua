@@ -1,6 +1,6 @@
 -- How far each subscription with a selector has examined the skipped items: subid -> mark, the padded position up to which it has. A
 -- subscription without a mark has examined all, and is tried again when an item meets its conditions.
--- CALL: marks = nil, stored = nil, kept = nil, met = nil, standing = nil
+-- CALL: marks, stored, kept, met, standing
 -- `met` has the items skipped in this script that are still there, by position: their place, and the set of subids that they may be for;
 -- `standing` is their number for each subid. `kept` are subids whose mark is written in any case.
 local selection_progress = {}

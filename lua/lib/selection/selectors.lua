@@ -1,6 +1,6 @@
 -- Selectors: which items a subscription takes. subid -> `length text conditions program`: the text as requested, the conditions that an
 -- item must meet, and the compiled program.
--- CALL: of = nil, named = nil, count = nil
+-- CALL: of, named, count
 local selectors = {MOST = 100}
 
 -- Returns false for a subscription without a selector.

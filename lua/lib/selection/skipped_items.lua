@@ -3,7 +3,7 @@
 -- for a subscriber that selects it although its mark is beyond it: the item came back, is more urgent, or was found while there was no
 -- credit. A subscriber with more than `MOST` notes examines all skipped items anew. `pages` caches ranges, which many search alike;
 -- `named` says whether there are notes, once that has been asked.
--- CALL: pages = nil, named = nil, places = nil, last = nil
+-- CALL: pages, named, places, last
 local skipped_items = {MOST = 1000}
 
 -- Returns a text of digits that sorts as items go out: a padded position begins with seven zeros and another digit.
