@@ -7,6 +7,7 @@ import secrets
 from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -40,12 +41,26 @@ def made(  # noqa: PLR0913  (what a publisher may ask for)
     priority: int | None,
     ttl: Duration | None,
     headers: Mapping[str, str] | None,
+    at: datetime | None = None,
 ) -> Outgoing:
     """Make an item from the arguments of `publish`; raises TypeError and ValueError."""
-    hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl))
+    hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl), _unix(at, delay))
     told = {**traceparent.current(), **(headers or {})}
     item = secrets.token_hex(16) if id is None or id == "" else id
     return Outgoing(secrets.token_hex(16), node, item, payloads.encoded(payload), told, hints)
+
+
+def _unix(at: datetime | None, delay: Duration) -> float | None:
+    """Return a moment as Unix time; raises ValueError if it is unclear when it is."""
+    if at is None:
+        return None
+    if at.tzinfo is None:
+        msg = f"at={at!r} has no time zone: give one, such as datetime.UTC"
+        raise ValueError(msg)
+    if delay:
+        msg = "give a delay or a time, not both"
+        raise ValueError(msg)
+    return at.timestamp()
 
 
 @dataclass(slots=True)
@@ -138,17 +153,19 @@ class Publisher:
         priority: int | None = None,
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
     ) -> str:
         """Send an item, and return its id once the service has stored it.
 
         A dict, a list, a dataclass and the like are sent as JSON, an Element as XML, a str as text, bytes unchanged. `key` is
-        the group key. The item is not handed out before `delay` nor after `ttl`, which the service counts in whole seconds.
-        `priority` is 0 to 9, 4 by default. Raises StanzaqError if the service refuses, TypeError for an unsuitable argument.
+        the group key. The item is not handed out before `delay` nor after `ttl`, which the service counts in whole seconds; or
+        not before the time `at`. `priority` is 0 to 9, 4 by default. Raises StanzaqError if the service refuses, TypeError and
+        ValueError for an unsuitable argument.
         """
         if self._sender is None or self._running is None:
             msg = "the publisher is not open: use it as `async with Publisher(...) as publisher`"
             raise StanzaqError(msg)
-        outgoing = made(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers)
+        outgoing = made(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers, at=at)
         item = outgoing.item
         if len(self._sending) >= _MOST:
             msg = f"{_MOST} items wait for the service already: publish {item} later"

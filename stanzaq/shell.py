@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -87,6 +88,7 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
     payload.add_argument("stdin", nargs="?", choices=[_STDIN], metavar=_STDIN, help=told)
     publish.add_argument("--key", default="", help="the group key")
     publish.add_argument("--delay", type=_time, default="0s", help="hand it out after this time, e.g. 10m; or seconds")
+    publish.add_argument("--at", type=_moment, help="hand it out at this time, e.g. 2026-12-01T09:00:00+01:00")
     publish.add_argument("--priority", type=int, help="0 to 9; default: 4")
     publish.add_argument("--ttl", type=_time, help="hand it out no later than this, e.g. 1h; or seconds")
     publish.add_argument("--count", type=int, default=1, help="publish this many items, each with the same payload")
@@ -102,6 +104,11 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
 def _time(text: str) -> Duration:
     """Read seconds, or leave a text with a unit for the publisher to read."""
     return float(text) if text.isdecimal() else text
+
+
+def _moment(text: str) -> datetime:
+    """Read a time with its offset."""
+    return datetime.fromisoformat(text)
 
 
 def _work(asked: argparse.Namespace) -> None:
@@ -158,7 +165,13 @@ def _publish(asked: argparse.Namespace) -> None:
         raise _MisuseError(msg)
     try:
         payload = _payload(asked)
-        hints = {"key": asked.key, "delay": seconds(asked.delay), "priority": asked.priority, "ttl": asked.ttl}
+        hints = {
+            "key": asked.key,
+            "delay": seconds(asked.delay),
+            "priority": asked.priority,
+            "ttl": asked.ttl,
+            "at": asked.at,
+        }
         publisher = Publisher(asked.url, service=asked.service, address=asked.address, tls=asked.tls)
         asyncio.run(_send(publisher, asked.node, payload, asked.count, hints))
     except (ValueError, TypeError, OSError) as fault:

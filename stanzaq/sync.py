@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotInTime
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -59,6 +60,7 @@ class Publisher:
         priority: int | None = None,
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
         timeout: Duration | None = None,
     ) -> str:
         """Send an item, and return its id once the service has stored it.
@@ -67,7 +69,7 @@ class Publisher:
         the outbox if there is one. The rest is as in `stanzaq.Publisher.publish`.
         """
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
-        return self._wait(self._publisher.publish(node, payload, id=id, **hints), timeout)
+        return self._wait(self._publisher.publish(node, payload, id=id, at=at, **hints), timeout)
 
     def publish_many(self, node: str, payloads: Iterable[Any], *, timeout: Duration | None = None) -> list[str]:
         """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""

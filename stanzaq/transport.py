@@ -46,12 +46,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """A publisher's options for an item: group key, priority, and in seconds delay and time to live."""
+    """A publisher's options for an item: group key, priority, delay and time to live in seconds, or `at` a Unix time."""
 
     key: str = ""
     delay: float = 0.0
     priority: int | None = None
     ttl: float | None = None
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """What a publisher may request for its item: a delay, a priority and a time to live. Values only."""
 
+import time
 from dataclasses import dataclass
 from typing import Final, Self
 
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.times import read_moment
 
 USUAL_PRIORITY: Final = 4
 """The default of JMS and AMQP: 0 is the lowest, 9 the highest."""
@@ -45,3 +47,17 @@ class Hints:
 
 
 NO_HINTS: Final = Hints()
+
+
+def delay_until(at: str | int, delay_ms: int | None) -> int:
+    """Return the delay in ms of an item that is wanted at a time, as text or in ms; raises MalformedRequest.
+
+    A time in the past is no delay.
+    """
+    if delay_ms is not None:
+        raise MalformedRequest(Problem.BAD_REQUEST, "give a delay or a time, not both")
+    try:
+        at_ms = read_moment(at) if isinstance(at, str) else at
+    except ValueError as wrong:
+        raise MalformedRequest(Problem.BAD_REQUEST, str(wrong)) from None
+    return max(0, at_ms - int(time.time() * 1000))

@@ -20,6 +20,9 @@ TIMESTAMP: Final = "event-streams-timestamp"
 DELAY: Final = "x-opt-delivery-delay"
 """The annotation of a delay in ms, as in other brokers."""
 
+AT: Final = "x-opt-scheduled-enqueue-time"
+"""The annotation of the time of an item, as in Azure Service Bus."""
+
 GAP: Final = "event-streams-gap"
 """Our own: older entries were removed by the retention (EX7)."""
 

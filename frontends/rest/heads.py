@@ -24,6 +24,7 @@ _ONCE: Final = frozenset(
         "content-type",
         "group-key",
         "idempotency-key",
+        "message-at",
         "message-delay",
         "message-priority",
         "message-ttl",

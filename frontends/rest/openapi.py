@@ -250,6 +250,7 @@ _PART: Final = {
         "headers": {"type": "object", "additionalProperties": _TEXT},
         # Each message's own result reports values out of range.
         **dict.fromkeys(requests.HINTS, _WHOLE),
+        "at": _TEXT,
     },
 }
 

@@ -120,6 +120,9 @@ PARAMETERS: Final = {
         {**_text("[ -~]*"), "maxLength": ITEM_ID_BYTES},
     ),
     "Message-Delay": Parameter("seconds until the message may be delivered", _seconds(0)),
+    "Message-At": Parameter(
+        "when the message may be delivered, in place of a delay (RFC 3339)", {"format": "date-time"}
+    ),
     "Message-Priority": Parameter(
         "messages with a higher priority are delivered first",
         {"type": "integer", "minimum": 0, "maximum": MOST_PRIORITY, "default": USUAL_PRIORITY},
@@ -132,7 +135,7 @@ PARAMETERS: Final = {
 _LOCKED: Final = ("lock", "queue")
 _OK, _CREATED = HTTPStatus.OK, HTTPStatus.CREATED
 _TRACE: Final = ("traceparent", "tracestate")
-_KEYED: Final = ("Group-Key", "Message-Delay", "Message-Priority", "Message-TTL", *_TRACE)
+_KEYED: Final = ("Group-Key", "Message-Delay", "Message-At", "Message-Priority", "Message-TTL", *_TRACE)
 _ONCE: Final = ("Idempotency-Key", *_KEYED)
 
 ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {

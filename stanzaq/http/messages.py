@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
@@ -106,6 +106,7 @@ def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints)
         "group_key": hints.key,
         "headers": headers,
         "delay": round(hints.delay),
+        "at": None if hints.at is None else datetime.fromtimestamp(hints.at, UTC).isoformat(),
         "priority": hints.priority,
         "ttl": None if hints.ttl is None else max(1, round(hints.ttl)),
     }

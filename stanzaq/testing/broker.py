@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -109,9 +110,10 @@ class TestBroker:
         priority: int | None = None,
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
     ) -> str:
         """Publish an item as `stanzaq.Publisher.publish` does, and return its id. Raises StanzaqError and TypeError."""
-        outgoing = made(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers)
+        outgoing = made(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers, at=at)
         return await publish(self._core, outgoing)
 
     async def drain(self, *, timeout: Duration = "30s", raises: bool = False) -> None:  # noqa: ASYNC109

@@ -47,7 +47,10 @@ async def publish(core: Core, outgoing: Outgoing) -> str:
     try:
         told = {**named(others.items()), **trace.headers(traced.get("traceparent"), traced.get("tracestate"))}
         envelope = payloads.kept(content.body, content.type, told)
-        hints = broker_hints.Hints.judged(round(asks.delay) * 1_000, asks.priority, lives)
+        delay = round(asks.delay) * 1_000
+        if asks.at is not None:
+            delay = broker_hints.delay_until(round(asks.at * 1_000), None)
+        hints = broker_hints.Hints.judged(delay, asks.priority, lives)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
     command = Publish(node, OWNER, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)

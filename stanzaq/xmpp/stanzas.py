@@ -8,7 +8,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
@@ -183,6 +183,7 @@ def item(name: str, content: Content, headers: Mapping[str, str], hints: Hints) 
     asked = {
         "key": hints.key,
         "delay": str(round(hints.delay)) if hints.delay else "",
+        "at": "" if hints.at is None else datetime.fromtimestamp(hints.at, UTC).isoformat(),
         "priority": "" if hints.priority is None else str(hints.priority),
         "ttl": "" if hints.ttl is None else str(max(1, round(hints.ttl))),
         **traced,

@@ -13,13 +13,13 @@ from typing import Final
 from broker import codec, payloads
 from broker.model import headers
 from broker.model.headers import AMQP as CARRIED
-from broker.model.hints import MOST_PRIORITY, NO_HINTS, Hints
+from broker.model.hints import MOST_PRIORITY, NO_HINTS, Hints, delay_until
 from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.payloads import BYTES
-from frontends.amqp.constants import DELAY, GAP, KEY, KEYS, OFFSET, PARTITION, PARTITIONS, TIMESTAMP
+from frontends.amqp.constants import AT, DELAY, GAP, KEY, KEYS, OFFSET, PARTITION, PARTITIONS, TIMESTAMP
 from frontends.amqp.messages import properties
 from frontends.amqp.protocol import types
 
@@ -67,7 +67,7 @@ class Section:
 class Message:
     """A producer's message; `partition` is the text of its partition annotation.
 
-    `hints` come from priority and time to live in the header and from the delay annotation.
+    `hints` come from priority and time to live in the header and from the annotations of delay and time.
     """
 
     envelope: bytes = b""
@@ -118,6 +118,7 @@ class _Parsed:
     priority: int | None = None
     ttl_ms: int | None = None
     delay_ms: int | None = None
+    at_ms: int | None = None
 
     def carry(self, raw: bytes, section: Section) -> None:
         """Keep a section's bytes, under the short form of its descriptor."""
@@ -147,6 +148,8 @@ def parse(raw: bytes) -> Message:
     if form != "data" or carried:
         told[CARRIED] = f"{form} {b64encode(carried).decode()}"
     into.message.envelope = codec.pack(payloads.kept(body, kind, told))
+    if into.at_ms is not None:
+        into.delay_ms = delay_until(into.at_ms, into.delay_ms)
     into.message.hints = Hints.judged(into.delay_ms, into.priority, into.ttl_ms)
     return into.message
 
@@ -225,6 +228,10 @@ def _annotations(raw: bytes, annotations: Section, into: _Parsed) -> None:
         elif name not in PARTITIONS:
             if name == DELAY:
                 into.delay_ms = _whole(raw, value, DELAY)
+            elif name == AT:
+                into.at_ms = types.moment(raw, value)
+                if into.at_ms is None:
+                    raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{AT} is not a timestamp")
             rest += [raw[key : types.after(raw, key)], raw[value : types.after(raw, value)]]
     if rest:
         into.carried.append(types.section(MESSAGE, types.mapped(rest)))

@@ -195,6 +195,11 @@ def integer(data: bytes, at: int) -> int | None:
     return int(struct.unpack_from(form, data, at + 1)[0]) if form else 0
 
 
+def moment(data: bytes, at: int) -> int | None:
+    """Read a checked timestamp, in ms since 1970; None for another type."""
+    return int(struct.unpack_from(">q", data, at + 1)[0]) if data[at] == 0x83 else None
+
+
 def shown(data: bytes, at: int) -> str | None:
     """Read a checked plain value as a text; None if it has no text form."""
     code, found = data[at], integer(data, at)
@@ -205,7 +210,7 @@ def shown(data: bytes, at: int) -> str | None:
             value = struct.unpack_from(">f" if code == 0x72 else ">d", data, at + 1)[0]
             return repr(value) if isfinite(value) else None
         case 0x83:
-            found = struct.unpack_from(">q", data, at + 1)[0]
+            found = moment(data, at)
         case 0x98:
             return str(UUID(bytes=data[at + 1 : at + 17]))
     return text(data, at) if found is None else str(found)

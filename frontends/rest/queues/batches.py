@@ -65,10 +65,10 @@ def _object(number: int, said: object) -> Message:
         raise MalformedRequest(
             Problem.BAD_REQUEST,
             f"{where} must have one of json, text and base64, and optionally content_type, group_key, guid, headers,"
-            " delay, priority and ttl",
+            " delay, at, priority and ttl",
         )
     for name, value in said.items():
-        if name in requests.HINTS:
+        if name in requests.HINTS and name != "at":
             if fields.whole(value) is None:
                 raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} must be a whole number")
         elif name not in {"json", "headers"} and not isinstance(value, str):
@@ -86,7 +86,7 @@ def _object(number: int, said: object) -> Message:
                 body, kind = b64decode(said["base64"], validate=True), ""
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where} cannot be read as bytes") from None
-    asks = {name: int(said[name]) for name in requests.HINTS if name in said}
+    asks = {name: said[name] if name == "at" else int(said[name]) for name in requests.HINTS if name in said}
     return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
 
 

@@ -10,7 +10,7 @@ from broker import codec, payloads
 from broker.model import headers, trace
 from broker.model.commands import Browse, Configure, Declare, Nodes, Publish, Redeem
 from broker.model.fields import Decimal, Whole
-from broker.model.hints import NO_HINTS, Hints
+from broker.model.hints import NO_HINTS, Hints, delay_until
 from broker.model.names import ITEM_ID_BYTES, is_printable
 from broker.model.nodes import configured
 from broker.model.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
@@ -23,7 +23,7 @@ from frontends.rest.errors import Fault
 from frontends.rest.http_types import Request
 
 GROUP_KEY: Final = "group-key"
-HINTS: Final = {"delay": "Message-Delay", "priority": "Message-Priority", "ttl": "Message-TTL"}
+HINTS: Final = {"delay": "Message-Delay", "at": "Message-At", "priority": "Message-Priority", "ttl": "Message-TTL"}
 """The names of delivery hints in JSON, each with its header."""
 _HINT_FIELDS: Final = frozenset(map(str.lower, HINTS.values()))
 
@@ -148,14 +148,16 @@ def asks(fields: Mapping[str, str]) -> dict[str, str | int]:
 
 
 def hints(said: Mapping[str, str | int]) -> Hints:
-    """Validate delivery hints by their client's names: whole numbers, times in seconds."""
+    """Validate delivery hints by their client's names: whole numbers, times in seconds, and when as in RFC 3339."""
     if not said:
         return NO_HINTS
-    delay, priority, ttl = (
-        next((_count(name, said[name]) for name in pair if name in said), None) for pair in HINTS.items()
-    )
+    found = {name: (each, said[each]) for name, header in HINTS.items() for each in (name, header) if each in said}
+    delay, priority, ttl = (_count(*found[name]) if name in found else None for name in ("delay", "priority", "ttl"))
+    delay_ms = None if delay is None else delay * 1000
     try:
-        return Hints.judged(delay and delay * 1000, priority, None if ttl is None else ttl * 1000)
+        if "at" in found:
+            delay_ms = delay_until(str(found["at"][1]), delay_ms)
+        return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000)
     except MalformedRequest as wrong:
         raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
 

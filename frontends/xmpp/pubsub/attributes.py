@@ -6,7 +6,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model import trace
-from broker.model.hints import NO_HINTS, Hints
+from broker.model.hints import NO_HINTS, Hints, delay_until
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, is_jid, prepared
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
@@ -15,6 +15,11 @@ from frontends.xmpp import namespaces as ns
 _TOKEN: Final = f"{{{ns.STANZAQ}}}token"
 HINT: Final = f"{{{ns.STANZAQ}}}hint"
 """Our element inside a request, for libraries that drop unknown attributes."""
+
+_HINTS: Final = frozenset(
+    prefix + name for name in ("at", "delay", "priority", "ttl") for prefix in ("", f"{{{ns.STANZAQ}}}")
+)
+"""The attributes of delivery hints."""
 
 _MOST_TOKEN: Final = 2**63 - 1
 _JID_BYTES: Final = 3071
@@ -83,11 +88,16 @@ def group_key(item: Element, hint: Element | None = None) -> str:
 
 
 def hints(item: Element, hint: Element | None = None) -> Hints:
-    """Read the delivery hints of an item: delay and time to live, in seconds on the wire, and priority."""
-    delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
-    if delay is priority is ttl is None:
+    """Read the delivery hints of an item: delay and time to live, in seconds on the wire, a time, and priority."""
+    if hint is None and _HINTS.isdisjoint(item.attrib):
         return NO_HINTS
-    return Hints.judged(delay and delay * 1000, priority, None if ttl is None else ttl * 1000)
+    delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
+    delay_ms, at = None if delay is None else delay * 1000, _ours(item, hint, "at")
+    if at is not None:
+        delay_ms = delay_until(at, delay_ms)
+    if delay_ms is priority is ttl is None:
+        return NO_HINTS
+    return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000)
 
 
 def _count(item: Element, hint: Element | None, name: str) -> int | None:

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -203,18 +204,28 @@ def test_hints(alice: httpx.Client, queue: str) -> None:
     alice.post(queue, content=b"usual")
     alice.post(queue, content=b"urgent", headers={"Message-Priority": "9"})
     late = alice.post(queue, content=b"late", headers={"Message-Delay": "3600", "Message-TTL": "7200"})
+    then = alice.post(queue, content=b"then", headers={"Message-At": "2999-01-01T00:00:00Z"})
+    assert then.status_code == 400 and "Message-At" in then.json()["detail"]
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    then = alice.post(queue, content=b"then", headers={"Message-At": soon})
     reserved = alice.post(queue).headers["Location"]
     assert alice.post(reserved, content=b"reserved", headers={"Message-Priority": "8"}).status_code == 200
     batch = [{"text": "low", "priority": 0}, {"text": "soon over", "ttl": 1}, {"text": "wrong", "priority": 10}]
     answer = alice.post(queue.replace("/queues/", "/batches/"), json=[*batch, {"text": "wrong", "delay": -1}])
     results = answer.json()["results"]
     assert [each["status"] for each in results] == [201, 201, 400, 400] and "priority" in results[2]["detail"]
+    timed = [{"text": "then", "at": soon}, {"text": "wrong", "at": 5}, {"text": "wrong", "at": soon, "delay": 5}]
+    answer = alice.post(queue.replace("/queues/", "/batches/"), json=timed)
+    assert [each["status"] for each in answer.json()["results"]] == [201, 400, 400]
     parts = b"--cut\r\nMessage-Priority: 7\r\n\r\nparted\r\n--cut--"
     kind = {"Content-Type": "multipart/mixed; boundary=cut"}
     assert alice.post(queue.replace("/queues/", "/batches/"), content=parts, headers=kind).status_code == 200
     seen = {each["id"]: each for each in alice.get(queue.replace("/queues/", "/surveys/")).json()["items"]}
     shown = seen[late.json()["id"]]
     assert shown["state"] == "delayed" and shown["delayed_until"] < shown["ends"] and shown["priority"] == 4
+    for each in (then.json()["id"], answer.json()["results"][0]["id"]):
+        until = datetime.fromisoformat(seen[each]["delayed_until"])
+        assert abs(until - datetime.fromisoformat(soon)) < timedelta(seconds=10)
     assert seen[results[0]["id"]]["priority"] == 0 and "ends" not in seen[results[0]["id"]]
     time.sleep(1.1)
     lease = alice.post("/subscriptions", json={"destinations": queue.removeprefix("/queues/"), "prefetch": 10})

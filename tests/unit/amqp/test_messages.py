@@ -127,6 +127,26 @@ def test_no_hints(ttl: int, delay: int) -> None:
         messages.parse(raw + types.section(0x75, types.binary(b"x")))
 
 
+def test_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The annotation of Azure Service Bus is a timestamp, and another way to say a delay."""
+    monkeypatch.setattr("time.time", lambda: 1_000.0)
+
+    def message(*pairs: bytes) -> bytes:
+        return types.section(0x72, types.mapped(list(pairs))) + types.section(0x75, types.binary(b"x"))
+
+    name = types.symbol("x-opt-scheduled-enqueue-time")
+    assert messages.parse(message(name, types.timestamp(1_002_500))).hints == Hints(2_500)
+    assert messages.parse(message(name, types.timestamp(-1))).hints == NO_HINTS
+    delay = types.symbol(DELAY), struct.pack(">BI", 0x70, 5)
+    for wrong in (
+        message(name, b"\x43"),
+        message(name, types.timestamp(2**62)),
+        message(name, types.timestamp(0), *delay),
+    ):
+        with pytest.raises(MalformedRequest):
+            messages.parse(wrong)
+
+
 @pytest.mark.parametrize(
     "wrong", [b"\x41", b"\x45", types.string("5"), types.symbol("5"), b"\x82" + b"\0" * 8, b"\x83" + b"\0" * 8]
 )

@@ -113,6 +113,7 @@ def test_delivery() -> None:
     [
         (Hints(), {}),
         (Hints("k", 1.6, 0, 0.2), {"group_key": "k", "delay": 2, "priority": 0, "ttl": 1}),
+        (Hints(at=0.5), {"at": "1970-01-01T00:00:00.500000+00:00"}),
     ],
 )
 def test_batch(hints: Hints, told: dict[str, Any]) -> None:

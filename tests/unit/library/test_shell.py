@@ -47,6 +47,9 @@ def test_published(sent: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     hints = {"key": "k", "delay": 600.0, "priority": 7, "ttl": "1h"}
     assert sent == [("orders", Content(b'{"a": 1}', JSON), hints)] * 2
     assert capsys.readouterr().out == "item-1\nitem-2\n"
+    sent.clear()
+    shell.main(["publish", "orders", "--json", "1", "--at", "2026-12-01T09:00:00+01:00"])
+    assert [hints["at"].isoformat() for _, _, hints in sent] == ["2026-12-01T09:00:00+01:00"]
 
 
 _FILES: Final = [

@@ -16,6 +16,7 @@ from stanzaq import Job, Retry, StanzaqError, Worker
 from stanzaq.account import Account
 from stanzaq.durations import seconds
 from stanzaq.payloads import Unfit, annotated, decoded, encoded
+from stanzaq.publisher import made
 from stanzaq.retry import Release
 from stanzaq.transport import Content, Hints, Lock
 from stanzaq.xmpp import stanzas
@@ -236,6 +237,18 @@ def test_texts_survive(node: str, item: str, key: str, header: str) -> None:
     assert told == {"id": item, **({"key": key} if key else {}), "delay": "1", "priority": "0", "ttl": "1"}
     assert [each.text or "" for each in root.iter(f"{{{stanzas.HEADERS}}}header")] == [header]
     assert root[0].get("node") == node
+
+
+def test_times_of_items() -> None:
+    """A time goes out with its offset; without a zone, or beside a delay, it is unclear."""
+    (sent,) = ET.fromstring(
+        stanzas.publish("jobs", stanzas.item("one", Content(b"1", "application/json"), {}, Hints(at=1_796_112_000.25)))
+    ).iter(f"{{{stanzas.PUBSUB}}}item")
+    assert sent.get(f"{{{stanzas.STANZAQ}}}at") == "2026-12-01T08:00:00.250000+00:00"
+    rest: dict[str, Any] = {"id": None, "key": "", "priority": None, "ttl": None, "headers": None}
+    for at, delay in ((datetime(2026, 12, 1), 0), (datetime(2026, 12, 1, tzinfo=UTC), 5)):  # noqa: DTZ001
+        with pytest.raises(ValueError, match=r"zone|both"):
+            made("jobs", 1, delay=delay, at=at, **rest)
 
 
 @given(st.text(), st.floats(0, 43_200))

@@ -343,9 +343,33 @@ def test_hints(read: Read, inside: str, hints: Hints) -> None:
 
 
 @pytest.mark.parametrize(
+    ("at", "delay_ms"),
+    [
+        ("2026-12-01T09:00:00Z", 3_600_000),
+        ("2026-12-01t10:00:00.25+01:00", 3_600_250),
+        ("2027-12-02T08:00:00Z", 366 * 86_400_000),
+        ("2026-12-01T08:00:00-00:00", 0),
+        ("1970-01-01T00:00:00Z", 0),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "q:"])
+def test_a_time(read: Read, monkeypatch: pytest.MonkeyPatch, at: str, delay_ms: int, before: str) -> None:
+    """A time is another way to say a delay, alone and in a batch; one in the past is none."""
+    monkeypatch.setattr("time.time", lambda: 1_796_112_000.0)
+    item = f"<item xmlns:q='{ns.STANZAQ}' {before}at='{at}'><a/></item>"
+    asked = read(_publish(item))
+    assert isinstance(asked.command, Publish) and asked.command.hints == Hints(delay_ms)
+    hint = f"<item><a/></item><hint xmlns='{ns.STANZAQ}' at='{at}'/>"
+    asked = read(_publish(hint))
+    assert isinstance(asked.command, Publish) and asked.command.hints.delay_ms == delay_ms
+
+
+@pytest.mark.parametrize(
     "marks",
     ["delay='-1'", "delay='1.5'", "delay='31622401'", "priority='10'", "priority='high'", "ttl='0'", "ttl='31622401'",
-     "delay='9' ttl='9'", f"ttl='{'9' * 100_000}'"],
+     "delay='9' ttl='9'", f"ttl='{'9' * 100_000}'", "at=''", "at='tomorrow'", "at='2026-12-01'", "at='2026-12-01T09:00:00'",
+     "at='2026-13-01T09:00:00Z'", "at='9999-12-31T23:59:59-23:59'", "at='2020-01-01T00:00:00Z' delay='0'",
+     "at='2020-01-01T00:00:00+99:00'"],
 )  # fmt: skip
 def test_no_such_hints(fault: Fault, marks: str) -> None:
     """Guarantee 7: an impossible value is named, and so is a time to live shorter than the delay."""
