@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
@@ -32,7 +33,7 @@ from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
 from broker.redis_core.maintenance.instances import DoorHeartbeat
 from broker.redis_core.maintenance.sweeper import Sweeper
-from broker.redis_core.metrics import Metrics
+from broker.redis_core.metrics import BUCKETS, Metrics
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.store import NodeStore
@@ -113,7 +114,6 @@ class RedisCore:
 
     def submit(self, command: Command, reply: Reply) -> None:
         """Submit a command; see `broker.model.core.Core`."""
-        began = time.monotonic()
         item_bytes = len(getattr(command, "envelope", b""))
         size = COMMAND_BYTES + item_bytes
         if self._waiting_bytes + size > WAITING_BYTES + (0 if item_bytes else _SPARE_BYTES):
@@ -121,15 +121,7 @@ class RedisCore:
             reply(_TOO_MUCH)
             return
         self._waiting_bytes += size
-
-        def answer(result: Result) -> None:
-            self._waiting_bytes -= size
-            self.metrics.turn.observe(time.monotonic() - began)
-            if name := ROWS.get(type(command), UNKNOWN).metric(result):
-                self.metrics.counters[name].inc(len(result.ended) if isinstance(result, RetractedBatch) else 1)
-            reply(result)
-
-        once = Answer(answer)
+        once = Answer(partial(self._end, command, size, time.monotonic(), reply))
         try:
             if work := self._work.get(type(command)):
                 # The handler has already queued its first command, so it keeps the sender's order.
@@ -140,6 +132,16 @@ class RedisCore:
         except Exception:
             log.exception("a command failed", command=type(command).__name__)
             once(FAILED)
+
+    def _end(self, command: Command, size: int, began: float, reply: Reply, result: Result) -> None:
+        """Count a command that is done, and pass on its result."""
+        self._waiting_bytes -= size
+        tally, seconds = self.metrics.tally, time.monotonic() - began
+        tally.seconds += seconds
+        tally.commands[bisect_left(BUCKETS, seconds)] += 1
+        if name := ROWS.get(type(command), UNKNOWN).metric(result):
+            tally.counts[name] += len(result.ended) if isinstance(result, RetractedBatch) else 1
+        reply(result)
 
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""
@@ -241,7 +243,7 @@ class RedisCore:
     def deliver(self, batch: Sequence[Delivery]) -> None:
         """Hand a batch of deliveries to the door."""
         if batch[0].stage is not Stage.DELIVER:
-            self.metrics.counters["delivered"].inc(len(batch))
+            self.metrics.tally.counts["delivered"] += len(batch)
         self._outlet.deliver(batch)
 
     def notify(self, notice: Notice) -> None:
@@ -275,7 +277,7 @@ class RedisCore:
 
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a counter."""
-        self.metrics.counters[what].inc(amount)
+        self.metrics.tally.counts[what] += amount
 
     def lease_expired(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease has expired."""

@@ -177,10 +177,15 @@ class Component:
         if self._draining:
             raise MalformedRequest(Problem.UNAVAILABLE, _STOPPING)
         if isinstance(asked, Batch):
-            self._submit_batch(asked)
+            outcomes = batches.Outcomes(asked)
+            submit = partial(self._submit_rows, outcomes)
+            self._submit(iq.sender, submit, partial(self._answer_batch, outcomes), len(asked.rows))
             return
-        rate = asked.rate if isinstance(asked, MoveBatch) else None
-        self._submit(iq.sender, asked.command, partial(self._answer, asked), rate)
+        submit = partial(self._core.submit, asked.command)
+        if isinstance(asked, MoveBatch):
+            assert isinstance(asked.command, MoveItems), "only transfers are taken at a rate"
+            submit = partial(self._move_batches.submit, self._core, asked.rate, asked.command)
+        self._submit(iq.sender, submit, partial(self._answer, asked))
 
     def _answer(self, question: Question, outcome: Result) -> None:
         iq = question.iq
@@ -194,7 +199,7 @@ class Component:
                     self._stream.write(self._events.ended(*ended))
                 case Described(record) if question.view is View.INFO:
                     counts = DescribedNode(iq, Stats(record.name, iq.sender), record=record)
-                    self._submit(iq.sender, counts.command, partial(self._answer, counts))
+                    self._submit(iq.sender, partial(self._core.submit, counts.command), partial(self._answer, counts))
                     return
             self._stream.write(replies.answer(question, outcome))
             if isinstance(outcome, Refused):
@@ -203,23 +208,22 @@ class Component:
         except Exception as failure:  # noqa: BLE001  (reported to the sender, and logged if it is our fault)
             self._fail(iq, failure)
 
-    def _submit_batch(self, batch: Batch) -> None:
+    def _submit_rows(self, outcomes: batches.Outcomes, answer: Reply) -> None:
         """Submit all commands of a batch in this turn of the event loop, in which the core gathers them into script calls."""
-        outcomes = batches.Outcomes(batch)
+        batch = outcomes.batch
         for number in batches.order(batch):
-            command, reply = batch.rows[number][1], partial(self._answer_row, outcomes, number)
+            command, reply = batch.rows[number][1], partial(self._end_row, outcomes, answer, number)
             if isinstance(command, Refused):
                 reply(command)
                 continue
             try:
-                self._submit(batch.iq.sender, command, reply)
-            except MalformedRequest as fault:
-                reply(Refused(fault.problem, fault.detail))
+                self._core.submit(command, reply)
             except Exception as failure:  # noqa: BLE001  (the other rows go on)
                 _log.error("a request failed", exc_info=failure, **refusal_log.of_stanza(batch.iq.element))
                 reply(Refused(Problem.UNAVAILABLE))
 
-    def _answer_row(self, outcomes: batches.Outcomes, number: int, outcome: Result) -> None:
+    def _end_row(self, outcomes: batches.Outcomes, answer: Reply, number: int, outcome: Result) -> None:
+        """Note the outcome of a row; the last one answers the batch."""
         iq, command = outcomes.batch.iq, outcomes.batch.rows[number][1]
         last = outcomes.add(number, outcome)
         if isinstance(outcome, Refused):
@@ -233,10 +237,14 @@ class Component:
         ):
             self._stream.write(self._events.ended((command, outcome)))
         if last:
-            try:
-                self._stream.write(replies.result(iq, outcomes.written()))
-            except Exception as failure:  # noqa: BLE001  (likewise)
-                self._fail(iq, failure)
+            answer(outcome)
+
+    def _answer_batch(self, outcomes: batches.Outcomes, _: Result) -> None:
+        iq = outcomes.batch.iq
+        try:
+            self._stream.write(replies.result(iq, outcomes.written()))
+        except Exception as failure:  # noqa: BLE001  (reported to the sender, and logged if it is our fault)
+            self._fail(iq, failure)
 
     def _report(self, iq: Iq, problem: Problem, detail: str) -> None:
         """Report a misuse of QoS to the service's observer (S21)."""
@@ -262,7 +270,8 @@ class Component:
             if command is not None and self._draining:
                 self._refuse_message(message, MalformedRequest(Problem.UNAVAILABLE, _STOPPING))
             elif command is not None:
-                self._submit(sender, command, partial(self._answer_plain, message, command))
+                answer = partial(self._answer_plain, message, command)
+                self._submit(sender, partial(self._core.submit, command), answer)
         except MalformedRequest as refusal:
             self._refuse_message(message, refusal)
         except Exception:  # noqa: BLE001  (logged and reported, as for an IQ)
@@ -299,38 +308,33 @@ class Component:
     def _tell(self, command: Presence | Bounce | Confirm) -> None:
         """Submit a command that nobody waits for; if it is lost, a retry or the deadline makes up for it (QX16)."""
         try:
-            self._submit(command.sender, command, _ignore)
+            self._submit(command.sender, partial(self._core.submit, command), _ignore)
         except MalformedRequest as fault:
             what = {"subscriber": command.sender, "command": type(command).__name__}
             _log.warning("passed over", **what, problem=fault.problem.value, detail=fault.detail)
 
-    def _submit(self, sender: Jid, command: Command, reply: Reply, rate: int | None = None) -> None:
-        """Submit a command, with a `rate` to `MoveBatches`, unless too many are waiting."""
-        waiting = self._waiting_of.get(sender, 0)
-        if waiting >= WAITING_MOST_OF_ONE or self._waiting >= WAITING_MOST:
+    def _submit(self, sender: Jid, submit: Callable[[Reply], None], reply: Reply, commands: int = 1) -> None:
+        """Submit a request of so many commands, unless too many are waiting."""
+        waiting = self._waiting_of.get(sender, 0) + commands
+        if waiting > WAITING_MOST_OF_ONE or self._waiting + commands > WAITING_MOST:
             raise MalformedRequest(Problem.OUT_OF_MEMORY, "too many requests wait for an answer")
-        self._waiting += 1
-        self._waiting_of[sender] = waiting + 1
+        self._waiting += commands
+        self._waiting_of[sender] = waiting
         try:
-            ended = partial(self._ended, sender, reply)
-            if rate is None:
-                self._core.submit(command, ended)
-            else:
-                assert isinstance(command, MoveItems), "only transfers are taken at a rate"
-                self._move_batches.submit(self._core, rate, command, ended)
+            submit(partial(self._ended, sender, commands, reply))
         except Exception:
-            self._release(sender)
+            self._release(sender, commands)
             raise
 
-    def _ended(self, sender: Jid, reply: Reply, outcome: Result) -> None:
-        self._release(sender)
+    def _ended(self, sender: Jid, commands: int, reply: Reply, outcome: Result) -> None:
+        self._release(sender, commands)
         reply(outcome)
         if not self._waiting:
             self._idle.set()
 
-    def _release(self, sender: Jid) -> None:
-        self._waiting -= 1
-        left = self._waiting_of[sender] - 1
+    def _release(self, sender: Jid, commands: int) -> None:
+        self._waiting -= commands
+        left = self._waiting_of[sender] - commands
         if left:
             self._waiting_of[sender] = left
         else:

@@ -518,15 +518,17 @@ async def test_the_holders_hear_before_the_batch_s_result(door: Door) -> None:
 
 
 async def test_each_row_of_a_batch_waits(narrow: None, door: Door) -> None:
-    """Limits of waiting requests count each row; rows above them are refused, and every row ends its waiting."""
-    door.feed(_settle("".join(f"<ack id='{n}' token='1'/>" for n in range(5))))
-    assert len(door.core.commands) == 3
-    for _ in range(3):
-        door.core.answer(Retracted(None))
-    (reply,) = await door.heard()
-    assert [(row.get("id"), row[0][0].tag) for row in reply[0]] == [
-        (name, f"{{{ns.STANZAS}}}resource-constraint") for name in "34"
-    ]
+    """Limits of waiting requests count each row: a batch above them is refused, and an answered one makes room again."""
+    door.feed(_settle("".join(f"<ack id='{n}' token='1'/>" for n in range(4))))
+    (refused,) = await door.heard()
+    assert (_condition(refused), door.core.commands) == ("resource-constraint", [])
+    for _ in range(2):
+        door.feed(_settle("<ack id='0' token='1'/><ack id='1' token='1'/><ack id='2'/>"))
+        assert (door.component._waiting, len(door.core.commands)) == (3, 2)
+        for _ in range(2):
+            door.core.answer(Retracted(None))
+        (reply,) = await door.heard()
+        assert [(row.get("id"), row[0][0].tag.rpartition("}")[2]) for row in reply[0]] == [("2", "bad-request")]
     assert (door.component._waiting, door.component._waiting_of) == (0, {})
 
 
