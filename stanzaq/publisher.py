@@ -162,17 +162,14 @@ class Publisher:
         not before the time `at`. `priority` is 0 to 9, 4 by default. Raises StanzaqError if the service refuses, TypeError and
         ValueError for an unsuitable argument.
         """
-        if self._sender is None or self._running is None:
-            msg = "the publisher is not open: use it as `async with Publisher(...) as publisher`"
-            raise StanzaqError(msg)
+        sender, running = self._opened()
         outgoing = made(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers, at=at)
         item = outgoing.item
         if len(self._sending) >= _MOST:
             msg = f"{_MOST} items wait for the service already: publish {item} later"
             raise StanzaqError(msg, "resource-constraint")
-        running = self._running
         wait = _Wait()
-        sending = asyncio.create_task(self._send(self._sender, outgoing, wait))
+        sending = asyncio.create_task(self._send(sender, outgoing, wait))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
         try:
@@ -198,6 +195,32 @@ class Publisher:
         )
         msg = f"{why}: {where}"
         raise StanzaqError(msg, condition)
+
+    async def cancel(self, node: str, id: str) -> bool:  # noqa: A002
+        """Cancel an item that this account has published, or that is in its own node, even if a worker has it.
+
+        Returns False if there is no such item, e.g. because it is completed. Raises StanzaqError if the service refuses.
+        """
+        sender, running = self._opened()
+        cancelling = asyncio.create_task(sender.cancel(node, id))
+        try:
+            # A connection that fails for good ends everything that waits for it.
+            await asyncio.wait({cancelling, running}, return_when=FIRST_COMPLETED)
+            if cancelling.done():
+                return cancelling.result()
+        finally:
+            cancelling.cancel()
+        if not running.cancelled() and (fault := running.exception()) is not None:
+            raise fault
+        msg = f"the publisher was closed before {id} was cancelled"
+        raise StanzaqError(msg)
+
+    def _opened(self) -> tuple[Sender, asyncio.Task[None]]:
+        """Return the connection and its task; raises StanzaqError if there is none."""
+        if self._sender is None or self._running is None:
+            msg = "the publisher is not open: use it as `async with Publisher(...) as publisher`"
+            raise StanzaqError(msg)
+        return self._sender, self._running
 
     async def _send(self, sender: Sender, outgoing: Outgoing, wait: _Wait) -> None:
         """Send an item, from the outbox if there is one; raises StanzaqError."""

@@ -71,6 +71,10 @@ class Publisher:
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
         return self._wait(self._publisher.publish(node, payload, id=id, at=at, **hints), timeout)
 
+    def cancel(self, node: str, id: str, *, timeout: Duration | None = None) -> bool:  # noqa: A002
+        """Cancel an item, as `stanzaq.Publisher.cancel` does; returns False if there is none."""
+        return self._wait(self._publisher.cancel(node, id), timeout)
+
     def publish_many(self, node: str, payloads: Iterable[Any], *, timeout: Duration | None = None) -> list[str]:
         """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""
         return self._wait(self._publisher.publish_many(node, payloads), timeout)

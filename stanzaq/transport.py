@@ -139,6 +139,9 @@ class Sender(Protocol):
     async def publish(self, outgoing: Outgoing) -> None:
         """Send an item; the service has stored it on return. Raises StanzaqError if the service refuses it."""
 
+    async def cancel(self, node: str, item: str) -> bool:
+        """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""
+
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item exactly once, also over restarts of this process if each step is saved. Raises StanzaqError."""
 

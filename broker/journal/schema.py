@@ -20,6 +20,7 @@ class Kind(Enum):
     EXPIRED = "expired"
     BOUNCED = "bounced"
     DEAD_LETTERED = "dead-lettered"
+    CANCELLED = "cancelled"
     PERISHED = "perished"
     """No attempt: the item's time to live ended before one. The record has no duration and no subscriber."""
 

@@ -120,7 +120,7 @@ class ItemDetails:
 class LockEnded:
     """Notice to a holder that its lock ended without its request (Q35), through a `collection` if one is named.
 
-    Where a JID may have several subscriptions, `subid` says which one held it.
+    Where a JID may have several subscriptions, `subid` says which one held it. `cancelled`: the item is gone.
     """
 
     node: str
@@ -129,6 +129,7 @@ class LockEnded:
     token: int
     collection: str = ""
     subid: str = ""
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ _COUNTERS = {
     "bounced": "Deliveries that came back",
     "resent": "Deliveries taken over from a dead frontend or a lost reply",
     "dead_lettered": "Items sent to the dead letters",
+    "cancelled": "Items cancelled by publishers and owners",
     "refused": "Commands refused",
 }
 _GAUGES = {

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from broker.model.commands import InspectItems, MoveItems, Release, Retract
+from broker.model.commands import Cancel, InspectItems, MoveItems, Release, Retract
 from broker.model.core import Core
 from broker.model.items import ItemDetails
 from broker.model.names import prepared
-from broker.model.results import InspectedItems, Released, Retracted
+from broker.model.results import Cancelled, InspectedItems, Released, Retracted
 from frontends.commands import views
 from frontends.commands.moving import move
 from frontends.commands.runner import (
@@ -25,7 +25,7 @@ from frontends.commands.runner import (
 )
 from frontends.terminal import Config, Json
 
-app = typer.Typer(help="List and delete items, redrive dead letters, end locks.", no_args_is_help=True)
+app = typer.Typer(help="List, cancel and delete items, redrive dead letters, end locks.", no_args_is_help=True)
 
 Node = Annotated[str, typer.Argument(help="The node's name.", autocompletion=nodes_beginning)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
@@ -147,6 +147,27 @@ def item_release(
         say(f"released {released.count}")
 
 
+@app.command("cancel")
+def item_cancel(
+    node: Node,
+    item: Annotated[str, typer.Argument(help="The item's id.")],
+    config: Config = None,
+    *,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Remove an item whether it waits or somebody holds it: its holder is notified.
+
+    Example: stanzaq item cancel jobs order-17
+    """
+    confirm(f"Cancel the item {item} of {node}?", yes=yes)
+    run(config, lambda core: asked(core, Cancel(node, ADMINISTRATOR, item), Cancelled))
+    if as_json:
+        tell({"node": node, "cancelled": item})
+    else:
+        say(f"cancelled {item}")
+
+
 @app.command("delete")
 def item_delete(
     node: Node,
@@ -156,7 +177,7 @@ def item_delete(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete an item that nobody holds; `stanzaq item release` ends a lock.
+    """Delete an item that nobody holds; `stanzaq item cancel` removes a held one too.
 
     Example: stanzaq item delete jobs order-17
     """

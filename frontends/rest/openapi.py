@@ -420,6 +420,10 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
             }
         },
     },
+    Body.CANCEL: {
+        "required": True,
+        "content": {negotiation.JSON: {"schema": _whole({"items": _names(admin_requests.CANCELLED_MOST)})}},
+    },
     Body.OPTIONS: {"content": {negotiation.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},
     Body.BATCH: {

@@ -42,6 +42,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Request], Awaitable[Response]]]] 
         admin.list_frontends,
         admin.redrive,
         admin.release,
+        admin.cancel,
         admin.purge,
         files.show_page,
         files.show_file,

@@ -37,6 +37,7 @@ SUBSCRIBERS: Final = "/subscribers/{queue}"
 HISTORIES: Final = "/histories/{queue}"
 REDRIVES: Final = "/redrives/{queue}"
 RELEASES: Final = "/releases/{queue}"
+CANCELLATIONS: Final = "/cancellations/{queue}"
 PURGES: Final = "/purges/{queue}"
 OPENAPI: Final = "/openapi.json"
 UI: Final = "/ui"
@@ -51,6 +52,7 @@ _OF_QUEUES: Final = {
     b"histories": HISTORIES,
     b"redrives": REDRIVES,
     b"releases": RELEASES,
+    b"cancellations": CANCELLATIONS,
     b"purges": PURGES,
 }
 _OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT}

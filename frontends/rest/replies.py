@@ -65,8 +65,8 @@ def lease(shown: HeldMessages, kind: str) -> Response:
     return Response(HTTPStatus.OK, body, _full(kind, "feed"), {"ETag": conditions.weak(conditions.tag(holds.encode()))})
 
 
-def acknowledged(results: Sequence[Fault | None]) -> Response:
-    """Answer for each message, in order, whether it is acknowledged."""
+def settled(results: Sequence[Fault | None]) -> Response:
+    """Answer for each message, in order, whether the request was carried out."""
     said = [{"status": HTTPStatus.OK.value} if each is None else document(each) for each in results]
     return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON)
 

@@ -20,6 +20,7 @@ class Body(Enum):
     BATCH = "batch"
     REDRIVE = "redrive"
     RELEASE = "release"
+    CANCEL = "cancel"
     LEASE = "lease"
     GIVE_BACK = "give back"
     RENEW = "renew"
@@ -268,6 +269,14 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.RELEASES: {
         "POST": Operation("release", "End locks by force as the queue's owner", {_OK: Shown.RELEASED}, Body.RELEASE),
+    },
+    paths.CANCELLATIONS: {
+        "POST": Operation(
+            "cancel",
+            "Cancel messages, held ones too, as their publisher or the queue's owner, each with a result of its own",
+            {_OK: Shown.RESULTS},
+            Body.CANCEL,
+        ),
     },
     paths.PURGES: {
         "POST": Operation("purge", "Delete all waiting messages, as the queue's owner", {_OK: Shown.PURGED}),

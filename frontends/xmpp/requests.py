@@ -5,7 +5,18 @@ from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Browse, Command, Locks, Publish, Renew, RenewOwnership, Retract, RetractBatch, Unlock
+from broker.model.commands import (
+    Browse,
+    Cancel,
+    Command,
+    Locks,
+    Publish,
+    Renew,
+    RenewOwnership,
+    Retract,
+    RetractBatch,
+    Unlock,
+)
 from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import disco, software, stanzas
@@ -235,6 +246,14 @@ def _publish_batch(iq: Iq, publish: Element) -> Batch:
     return batches.read(iq, publish, readers, beside=attributes.HINT)
 
 
+def _cancel(iq: Iq, cancel: Element) -> Batch:
+    return batches.read(iq, cancel, {f"{{{ns.STANZAQ}}}item": _cancel_item})
+
+
+def _cancel_item(iq: Iq, node: str, row: Element) -> Cancel:
+    return Cancel(node, iq.sender, attributes.item_id(row), attributes.partition(row))
+
+
 def _settle(iq: Iq, settle: Element) -> Batch:
     return batches.read(iq, settle, _SETTLED)
 
@@ -302,6 +321,7 @@ _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
 _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer | Batch]]] = {
     f"{{{ns.STANZAQ}}}publish": _publish_batch,
     f"{{{ns.STANZAQ}}}settle": _settle,
+    f"{{{ns.STANZAQ}}}cancel": _cancel,
     f"{{{ns.STANZAQ}}}renew": _renew,
     f"{{{ns.STANZAQ}}}locks": _locks,
     f"{{{ns.STANZAQ}}}commit": log_options.commit,

@@ -114,8 +114,13 @@ def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints)
     return [{**body, "content_type": content.type, "guid": item, **given}], traced
 
 
+def cancellation(node: str, item: str) -> tuple[str, dict[str, Any]]:
+    """Return the path and the body that cancel one item."""
+    return f"/cancellations/{quote(node, safe='')}", {"items": [item]}
+
+
 def refused_item(said: Mapping[str, Any]) -> Refusal | None:
-    """Read the result of the one item that was sent; None if it is stored."""
+    """Read the result of the one item that was sent or cancelled; None if that is done."""
     (result,) = said["results"]
     return None if result["status"] < HTTPStatus.BAD_REQUEST else problem(result)
 

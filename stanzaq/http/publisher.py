@@ -3,6 +3,7 @@
 import asyncio
 
 from stanzaq.account import HttpAccount
+from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
 from stanzaq.transport import Outgoing, Save
@@ -26,6 +27,17 @@ class HttpSender:
         body, traced = messages.batch(item, content, outgoing.headers, outgoing.hints)
         path = messages.batch_path(node)
         await self._connection.ask(f"publish to {node}", "POST", path, body, messages.refused_item, traced)
+
+    async def cancel(self, node: str, item: str) -> bool:
+        """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""
+        path, body = messages.cancellation(node, item)
+        try:
+            await self._connection.ask(f"cancel {item}", "POST", path, body, messages.refused_item)
+        except StanzaqError as error:
+            if error.condition != "item-not-found":
+                raise
+            return False
+        return True
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:  # noqa: ARG002  (there is one step)
         """Send an item until it is answered: for hours the service knows a repeat by the item's id."""

@@ -47,6 +47,14 @@ class XmppSender:
         answer = await self._connection.ask_once("set", stanzas.publish_all(node, items))
         return None if answer is None or stanzas.refusal(answer) else stanzas.outcomes(answer)
 
+    async def cancel(self, node: str, item: str) -> bool:
+        """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""
+        what = f"cancel {item}"
+        told = stanzas.outcomes(await self._connection.ask(what, "set", stanzas.cancel(node, item))).refusals.get(item)
+        if told is not None and told.condition != "item-not-found":
+            raise told.fault(what)
+        return told is None
+
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item as assured (`urn:xmpp:qos`); raises StanzaqError if it is refused, or cannot be told from a second one."""
         what = f"publish to {outgoing.node}"

@@ -156,6 +156,11 @@ def settle(node: str, rows: str) -> str:
     return f"<settle xmlns='{STANZAQ}' node={quoteattr(node)}>{rows}</settle>"
 
 
+def cancel(node: str, item: str) -> str:
+    """Cancel an item."""
+    return f"<cancel xmlns='{STANZAQ}' node={quoteattr(node)}><item id={quoteattr(item)}/></cancel>"
+
+
 def locks(node: str) -> str:
     """Ask which locks this worker holds."""
     return f"<locks xmlns='{STANZAQ}' node={quoteattr(node)}/>"

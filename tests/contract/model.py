@@ -239,6 +239,25 @@ class Model:
         self._outcome.words.append("ok" if verdict in {"held", "waiting"} else verdict)
         return self._end(frontend)
 
+    def cancel(self, frontend: str, asker: str, name: str, request: str, *, owner: bool) -> Outcome:
+        """Remove an item as owner or publisher, with the lock on it and the version that waits for the lock's end."""
+        self._begin()
+        self._rotate()
+        item = self.items.get(name)
+        if item is None:
+            given = any((asker, request, name) in known for known in self._answers)
+            self._outcome.words.append("replayed" if given else "item-not-found")
+        elif not (owner or item.version.by == bare(asker)):
+            self._outcome.words.append("forbidden")
+        else:
+            self._outcome.words.append("ok")
+            self._answered(asker, request, name, "")
+            if item.lock:
+                self._outcome.notices.append(("cancelled", item.lock.jid, name, item.lock.token))
+                self._close(item, "cancelled")
+            self._gone(item)
+        return self._end(frontend)
+
     def unlock(
         self,
         frontend: str,

@@ -17,11 +17,13 @@ from typing import Any, Final
 import pytest
 
 from broker import codec
-from broker.model.commands import Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.commands import Cancel, Declare, Publish, Retract, Stats, Subscribe, Unlock
 from broker.model.items import Envelope, LockEnded
 from broker.model.names import Jid
-from broker.model.results import Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked
+from broker.model.problems import Problem
+from broker.model.results import Cancelled, Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked
 from broker.redis_core.core import RedisCore
+from broker.redis_core.registry.partitioner import hashed
 from frontends.commands import fields
 from tests.contract.conftest import Door, Store
 
@@ -46,6 +48,8 @@ REFUSALS: Final = [
     (("item", "redrive", "NODE", "x"), 1, "none of these"),
     (("item", "release", "NODE"), 2, "--holder"),
     (("item", "release", "NODE", "x"), 1, "nobody holds"),
+    (("item", "cancel", "NODE", "x"), 2, "--yes"),
+    (("item", "cancel", "NODE", "x", "--yes"), 1, "item-not-found"),
     (("item", "delete", "NODE", "x"), 2, "--yes"),
     (("item", "delete", "NODE", "x", "--yes"), 1, "item-not-found"),
     (("item", "list", "NODE", "--scan", "x"), 1, "continue from"),
@@ -247,6 +251,28 @@ async def test_a_release_is_prompt(shell: Shell, core: RedisCore, door: Door, st
     async with store.client() as client:
         # The command never registered itself as a frontend.
         assert await client.zrange("sq:{service}:frontends", 0, -1) == [core.frontend.encode()]
+
+
+async def test_a_cancel_is_prompt(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
+    """An item that a command cancels is gone at once, in any partition; a frontend tells the holder."""
+    await declared(core, node, partitions="3")
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    await core.ask(Publish(node, ALICE, "a", codec.pack(Envelope(b"<x/>")), 4, partition=(hashed("a", 3) + 1) % 3))
+    await door.until(lambda: len(door.deliveries) == 1)
+    token = door.deliveries[0].token
+    assert (await shell("item", "cancel", node, "a", "--yes", "--json")).json == {"node": node, "cancelled": "a"}
+    await door.until(lambda: bool(door.notices))
+    assert door.notices == [LockEnded(node, W1, "a", token, cancelled=True)]
+    outcome = await core.ask(Retract(node, W1, "a", token))
+    assert isinstance(outcome, Refused) and outcome.problem is Problem.ITEM_NOT_FOUND
+    outcome = await core.ask(Cancel(node, ALICE, "a"))
+    assert isinstance(outcome, Refused) and outcome.problem is Problem.ITEM_NOT_FOUND
+    await published(core, node, "b")
+    assert await core.ask(Cancel(node, ALICE, "b")) == Cancelled()
+    assert await core.ask(Cancel(node, ALICE, "b")) == Cancelled(replayed=True)
+    await core.ask(Declare(f"{node}-log", ALICE, {"pubsub#queueing": ("0",)}))
+    outcome = await core.ask(Cancel(f"{node}-log", ALICE, "b"))
+    assert isinstance(outcome, Refused) and outcome.problem is Problem.UNSUPPORTED
 
 
 async def test_pause_and_resume(shell: Shell, core: RedisCore, door: Door, node: str) -> None:

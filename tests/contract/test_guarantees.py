@@ -166,6 +166,16 @@ class QueueMachine(RuleBasedStateMachine):
         """Delete an item as an owner or a publisher, which they may only while nobody holds it."""
         self.retract(("alice@x/home", "alice@x"), which, "", "", frontend=frontend, lost=False, owner=owner)
 
+    @rule(which=st.integers(0, 20), by=st.sampled_from(PUBLISHERS), owner=st.booleans(), frontend=frontends, lost=lost)
+    def cancel(self, *, which: int, by: str, owner: bool, frontend: int, lost: bool) -> None:
+        """Cancel an item as an owner or a publisher, whoever holds it."""
+        name, jid = self.pick((f"{by}/1", f"{by}/1"), which)
+        row = {"sender": jid, "owner": "1" if owner else "", "item": name, "request": "cancel"}
+        answer = self.call(frontend, "cancel", [row])
+        outcome = self.model.cancel(self.frontends[frontend], jid, name, "cancel", owner=owner)
+        assert list(map(tuple, answer.notices)) == outcome.notices
+        self.judge(frontend, answer, outcome, lost=lost)
+
     @rule()
     def purge(self) -> None:
         """Drop waiting items."""

@@ -214,3 +214,29 @@ async def test_a_worker_settles_half_and_dies(join: Join) -> None:
     assert (answer.error, len(answer.element)) == ("", 0)
     await heir.settle()
     assert heir.left(Delivery) == [] and await publisher.browse(node) == []
+
+
+async def test_cancelled(join: Join) -> None:
+    """A publisher cancels what waits and what is held, in any partition: the holder is told at once, strangers are refused."""
+    publisher, worker, stranger = await join(), await join(), await join()
+    node = await publisher.queue({"stanzaq#partitions": "3"})
+    await worker.subscribe(node, 1)
+    await _publish(publisher, node, *(f"<item id='{name}' key='k' priority='7'>{JOB}</item>" for name in "abc"))
+    held = await worker.next(Delivery)
+    rows = "".join(f"<item id='{name}'/>" for name in ("a", "b", "none"))
+    refused = await stranger.ask(f"<cancel xmlns='{STANZAQ}' node='{node}'>{rows}</cancel>")
+    assert _problems(refused) == [
+        ("item", "a", "forbidden"),
+        ("item", "b", "forbidden"),
+        ("item", "none", "item-not-found"),
+    ]
+    for _ in range(2):
+        answer = await publisher.ask(f"<cancel xmlns='{STANZAQ}' node='{node}'>{rows}</cancel>")
+        assert _problems(answer) == [("item", "none", "item-not-found")]
+    ended = await worker.next(Ended)
+    assert (ended.item, ended.how) == (held.item, UNLOCKED)
+    following = await worker.next(Delivery)
+    assert (held.item, following.item) == ("a", "c")
+    assert (await worker.retract(node, held.item, held.token)).error == "cancel item-not-found"
+    assert (await worker.retract(node, "c", following.token)).error == ""
+    assert await publisher.browse(node) == []

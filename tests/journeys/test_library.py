@@ -325,6 +325,38 @@ async def test_a_lost_lock_cancels(user: Account, join: Join) -> None:
         await eventually_empty(owner, node)
 
 
+async def test_a_cancelled_item(user: Account, join: Join) -> None:
+    """A publisher cancels an item that a worker has: its handler is cancelled, and nobody gets the item again."""
+    seen, owner = Seen(), await join()
+    # Over HTTP a worker learns of it when it renews the lock.
+    node = await owner.queue({"stanzaq#lock_seconds": "3"})
+    worker = Worker(grace=5, **user)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.id)
+        try:
+            await asyncio.sleep(3600 if job.id == "one" else 0)
+        except asyncio.CancelledError:
+            seen.add("cancelled")
+            raise
+
+    async with Publisher(**user) as publisher:
+        await publisher.publish(node, {}, id="waits")
+        assert await publisher.cancel(node, "waits")
+        assert not await publisher.cancel(node, "none")
+        async with serving(worker):
+            await publisher.publish(node, {}, id="one")
+            await seen.until(1)
+            assert await publisher.cancel(node, "one")
+            await publisher.publish(node, {}, id="two")
+            assert await seen.until(3) == ["one", "cancelled", "two"]
+            await eventually_empty(owner, node)
+        await owner.publish(node, "another's")
+        with pytest.raises(StanzaqError, match="forbidden"):
+            await publisher.cancel(node, "another's")
+
+
 class FencedStore:
     """What handlers write to: it refuses a token smaller than the largest it has seen."""
 

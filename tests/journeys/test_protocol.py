@@ -177,6 +177,12 @@ def _two_held(play: Play) -> None:
     play.hear(ET.fromstring("<message xmlns='jabber:client'><lock xmlns='urn:stanzaq:0' item='resize-7'/></message>"))
 
 
+def _to_cancel(play: Play) -> None:
+    play.held()
+    play.publish(item="resize-8")
+    play.hear(ET.fromstring("<message xmlns='jabber:client'><lock xmlns='urn:stanzaq:0' item='resize-8'/></message>"))
+
+
 def _acknowledged(play: Play) -> None:
     play.node()
     play.subscribe(stanzaq__qos="acknowledged")
@@ -251,6 +257,7 @@ def _moved(play: Play) -> None:
 PREPARED: Final[dict[str, Callable[[Play], None]]] = {
     **dict.fromkeys(("r1", "u1", "u2", "n1", "l1", "bs1"), Play.held),
     "bp1": lambda play: play.node(),
+    "bc1": _to_cancel,
     "br1": _two_held,
     "sq:a:42:1795232955075-0:jobs@8e71964d/0": _acknowledged,
     "sq:s:43:1795232955075-1:jobs@8e71964d/0": _assured,

@@ -39,6 +39,7 @@ NOTICES: Final = {
     "unsubscribed": 3,
     "unlocked": 4,
     "ended": 4,
+    "cancelled": 4,
     "lost": 6,
     "lapsed": 3,
     "filled": 2,

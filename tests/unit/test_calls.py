@@ -75,6 +75,7 @@ SAMPLES: tuple[Any, ...] = (
     Publish("n", ME, "i", b"e", 1),
     Retract("n", ME, "i", 5, "r"),
     commands.RetractBatch("n", ME, (Retract("n", ME, "i", 5, "r"), Retract("n", ME, "j"))),
+    commands.Cancel("n", ME, "i"),
     Unlock("n", ME, "i", None, 10, "why", dead_letter=True, request="r"),
     commands.Renew("n", ME, "i"),
     commands.Locks("n", ME),

@@ -20,13 +20,14 @@ def test_fields_are_distinct_and_told() -> None:
 
 
 def test_kinds() -> None:
-    """Design §5: an attempt ends in one of five ways; an item without one expires."""
+    """Design §5: an attempt ends in one of six ways; an item without one expires."""
     assert [kind.value for kind in Kind] == [
         "acknowledged",
         "released",
         "expired",
         "bounced",
         "dead-lettered",
+        "cancelled",
         "perished",
     ]
 

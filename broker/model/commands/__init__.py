@@ -17,6 +17,7 @@ from broker.model.commands.admin import (
 from broker.model.commands.items import (
     Bounce,
     Browse,
+    Cancel,
     Confirm,
     Deliver,
     Fetch,
@@ -71,6 +72,7 @@ __all__ = [
     "Bind",
     "Bounce",
     "Browse",
+    "Cancel",
     "Children",
     "Command",
     "Commit",

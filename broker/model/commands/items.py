@@ -117,6 +117,18 @@ class RetractBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """Remove an item as its publisher or an owner, even if somebody holds it: the holder is notified."""
+
+    node: str
+    sender: Jid
+    item_id: str
+    partition: int | None = None
+    token: None = field(default=None, init=False)
+    request: str = field(default="cancel", init=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Unlock:
     """Release an item without acknowledging it; the hints delay it, give a reason, or make it a dead letter at once (Q32).
 
@@ -224,6 +236,7 @@ ItemCommand = (
     | Redeem
     | Retract
     | RetractBatch
+    | Cancel
     | Unlock
     | Renew
     | Locks

@@ -15,6 +15,7 @@ from broker.model.results.admin import (
 )
 from broker.model.results.items import (
     Browsed,
+    Cancelled,
     Fetched,
     HeldItem,
     HeldLocks,
@@ -44,6 +45,7 @@ __all__ = [
     "AffiliationList",
     "Bound",
     "Browsed",
+    "Cancelled",
     "Counted",
     "Declared",
     "Described",

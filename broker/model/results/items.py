@@ -40,6 +40,13 @@ class RetractedBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The item is gone, and its holder is notified; `replayed`: it was gone before."""
+
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Unlocked:
     """The lock is ended; `holder` is to be notified (Q29); `collection` and `subid` as in `Retracted`."""
 
@@ -118,5 +125,7 @@ class Browsed:
     reached: Place | None = None
 
 
-ItemResult = Published | Reserved | Retracted | RetractedBatch | Unlocked | Renewed | HeldLocks | Fetched | Browsed
+ItemResult = (
+    Published | Reserved | Retracted | RetractedBatch | Cancelled | Unlocked | Renewed | HeldLocks | Fetched | Browsed
+)
 """Outcomes of commands on items."""

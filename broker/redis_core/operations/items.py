@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from broker.model.commands import Bounce, Browse, Confirm, Publish, Renew, Retract, RetractBatch, Unlock
+from broker.model.commands import Bounce, Browse, Cancel, Confirm, Publish, Renew, Retract, RetractBatch, Unlock
 from broker.model.hints import NO_HINTS
 from broker.model.items import Listed
 from broker.model.names import Jid, bare
@@ -11,7 +11,18 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, PublishModel
 from broker.model.positions import Place
 from broker.model.problems import Problem
-from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, RetractedBatch, Unlocked
+from broker.model.results import (
+    Browsed,
+    Cancelled,
+    Done,
+    Published,
+    Refused,
+    Renewed,
+    Result,
+    Retracted,
+    RetractedBatch,
+    Unlocked,
+)
 from broker.redis_core.commands.internal import FindItem, Found, Outcome, Unknown
 from broker.redis_core.operations.operation import (
     Call,
@@ -55,7 +66,7 @@ def _refused(code: bytes) -> Refused:
     return refused(code, DETAILS.get(code, ""))
 
 
-def _denied(command: Retract | Unlock | Renew, code: bytes, record: NodeRecord) -> Refused:
+def _denied(command: Retract | Unlock | Renew | Cancel, code: bytes, record: NodeRecord) -> Refused:
     """Refuse a holder's command; a sender without access does not learn what exists (§1.7 row 3)."""
     closed = record.config.access_model is not AccessModel.OPEN
     if closed and code == b"item-not-found" and record.affiliation(bare(command.sender)) is Affiliation.NONE:
@@ -165,6 +176,24 @@ def _retracted_batch(command: RetractBatch, reply: Reply, record: NodeRecord) ->
     return Refused(why.problem, f"{item.item_id}: {why.detail}")
 
 
+def _cancel_row(command: Cancel, record: NodeRecord) -> Values:
+    owner = record.affiliation(bare(command.sender)) is Affiliation.OWNER
+    return {
+        "sender": command.sender,
+        "owner": "1" if owner else "",
+        "item": command.item_id,
+        "request": command.request,
+    }
+
+
+def _cancelled(command: Cancel, reply: list[bytes], record: NodeRecord) -> Result:
+    if reply[0] in _GONE:
+        return Cancelled(reply[0] == b"replayed")
+    if reply[0] == b"forbidden":
+        return refused(reply[0], "only the item's publisher and the node's owners may cancel it")
+    return _denied(command, reply[0], record)
+
+
 def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in {b"ok", b"replayed"}:
         return Unlocked(Jid(reply[1].decode()), reply[0] == b"replayed", *subscription(*reply[2:]))
@@ -240,6 +269,7 @@ publish = Call("publish", published, _publish_intake, _publish_row)
 publish_if_known = in_former(publish)
 retract = Call("retract", _retracted, lambda _command, _record: {"together": ""}, _request_row)
 retract_batch = Call("retract", _retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
+cancel = Call("cancel", _cancelled, row=_cancel_row)
 unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_renew_row)
 bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)

@@ -192,8 +192,12 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
             return ToCount("delivered", amount)
         case b"filled", (jid,):
             return LeaseFilled(Jid(jid.decode()))
-        case b"unlocked" | b"ended", (jid, item, token, *told):
-            ended = LockEnded(partition.node, Jid(jid.decode()), item.decode(), token, *subscription(*told))
+        case b"unlocked" | b"ended" | b"cancelled", (jid, item, token, *told):
+            through, whose = subscription(*told)
+            cancelled = kind == b"cancelled"
+            ended = LockEnded(
+                partition.node, Jid(jid.decode()), item.decode(), token, through, whose, cancelled=cancelled
+            )
             return LockOver(ended, expired=kind == b"unlocked")
     msg = f"a script told {kind!r}, which is no notice"
     raise ScriptDefect(msg)

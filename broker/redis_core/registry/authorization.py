@@ -45,6 +45,7 @@ _NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: its entries are not 
 _NEVER_HANDED_OUT = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live"
 )
+_NEVER_CANCELLED = Refused(Problem.UNSUPPORTED, "the node is a log: its entries are no work that can be cancelled")
 NO_ITEMS = Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf")
 NO_PUBLISH = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf")
 NO_BROWSE = Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs")
@@ -73,6 +74,11 @@ def owners(_command: object, _record: NodeRecord, standing: Affiliation) -> Refu
 def describing(command: Describe, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize a read of a node's record."""
     return owners(command, record, standing) if command.as_owner else None
+
+
+def cancelling(_command: object, record: NodeRecord, _standing: Affiliation) -> Refused | None:
+    """Allow everybody, in a queue: the script knows the item's publisher."""
+    return None if record.config.queueing else _NEVER_CANCELLED
 
 
 def own(command: Options | Unsubscribe, _record: NodeRecord, _standing: Affiliation) -> Refused | None:

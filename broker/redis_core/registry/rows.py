@@ -12,7 +12,17 @@ from broker.model.commands import admin, items, log, nodes, subscriptions
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
-from broker.model.results import Done, Published, Refused, Result, Retracted, RetractedBatch, Unaffiliated, Unlocked
+from broker.model.results import (
+    Cancelled,
+    Done,
+    Published,
+    Refused,
+    Result,
+    Retracted,
+    RetractedBatch,
+    Unaffiliated,
+    Unlocked,
+)
 from broker.redis_core.commands import admin_parts, credit, internal
 from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.operations import admin as admin_scripts
@@ -59,6 +69,10 @@ def _acknowledged(result: Result) -> str | None:
     return _refused(result)
 
 
+def _cancelled(result: Result) -> str | None:
+    return "cancelled" if isinstance(result, Cancelled) and not result.replayed else _refused(result)
+
+
 def _unlocked(result: Result) -> str | None:
     return "released" if isinstance(result, Unlocked) and not result.replayed else _refused(result)
 
@@ -89,7 +103,7 @@ def of_publish(command: items.Publish, count: int) -> int | Place:
     return home(command.item_id, count) if command.item_id else Place.ANY
 
 
-def of_item(command: items.Retract | items.Unlock | items.Renew, count: int) -> int:
+def of_item(command: items.Retract | items.Cancel | items.Unlock | items.Renew, count: int) -> int:
     """Return the partition where an item is looked for first."""
     return home(command.item_id, count) if command.partition is None else command.partition
 
@@ -105,7 +119,7 @@ def in_one_partition(command: items.RetractBatch, record: NodeRecord, _standing:
     return _SEVERAL if len(places) > 1 else None
 
 
-def unnamed(command: items.Retract | items.Unlock | items.Renew) -> bool:
+def unnamed(command: items.Retract | items.Cancel | items.Unlock | items.Renew) -> bool:
     """Return whether an item may be elsewhere, since its holder has not named the partition."""
     return command.partition is None
 
@@ -187,6 +201,14 @@ ROWS: Final[Mapping[type, Row]] = {
         place=of_batch,
         hands_out=True,
         metric=_acknowledged,
+    ),
+    items.Cancel: Row(
+        script=item_scripts.cancel,
+        judge=may.cancelling,
+        leaf_only=may.NO_ITEMS,
+        place=of_item,
+        searched=unnamed,
+        metric=_cancelled,
     ),
     items.Unlock: Row(
         script=item_scripts.unlock,

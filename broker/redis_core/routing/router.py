@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
 import structlog
 
-from broker.model.commands import Fetch, Renew, Retract, SetSubscriptionOptions, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import Cancel, Fetch, Renew, Retract, SetSubscriptionOptions, Subscribe, Unlock, Unsubscribe
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Fetched, Refused
@@ -357,7 +357,9 @@ class NodeRouter:
         record = await self.known.renew()
         return GONE if record is None else await self._partitioned.subscribe_log(command, record.config.partitions)
 
-    def _search_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
+    def _search_elsewhere(
+        self, command: Retract | Cancel | Unlock | Renew, home: int, reply: Reply, outcome: Outcome
+    ) -> None:
         """Answer, unless another partition may have the item or an answer to the same request: then search them."""
         if not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
             reply(outcome)
@@ -368,7 +370,7 @@ class NodeRouter:
         self._ask_each(asked, then(reply, self._found, command, outcome))
 
     def _found(
-        self, command: Retract | Unlock | Renew, outcome: Refused, reply: Reply, finds: Mapping[int, Outcome]
+        self, command: Retract | Cancel | Unlock | Renew, outcome: Refused, reply: Reply, finds: Mapping[int, Outcome]
     ) -> None:
         """Send a command to the partition where its sender holds the item or was answered before, else where the item is."""
         found = {number: find for number, find in finds.items() if isinstance(find, Found)}

@@ -3,6 +3,8 @@
 The core checks permissions. Handlers keep nothing between two requests.
 """
 
+import asyncio
+
 from broker.model.commands import Describe, Frontends, InspectItems, ListSubscribers, Purge, ShowHistory
 from broker.model.core import Core
 from broker.model.results import (
@@ -13,9 +15,11 @@ from broker.model.results import (
     MovedItems,
     Overviewed,
     Purged,
+    Refused,
     Released,
     SubscriptionList,
 )
+from frontends.rest import replies
 from frontends.rest.admin import requests, views
 from frontends.rest.core_client import result
 from frontends.rest.http_types import Request, Response
@@ -59,6 +63,12 @@ async def redrive(core: Core, request: Request) -> Response:
 async def release(core: Core, request: Request) -> Response:
     """Force the end of locks."""
     return views.released(await result(core, requests.release(request), Released))
+
+
+async def cancel(core: Core, request: Request) -> Response:
+    """Cancel messages, each with its own result."""
+    outcomes = await asyncio.gather(*map(core.ask, requests.cancel(request)))
+    return replies.settled([replies.of(each) if isinstance(each, Refused) else None for each in outcomes])
 
 
 async def purge(core: Core, request: Request) -> Response:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model.commands import InspectItems, MoveItems, Overview, Release
+from broker.model.commands import Cancel, InspectItems, MoveItems, Overview, Release
 from broker.model.headers import MOST
 from broker.model.names import Jid, is_printable, prepared
 from broker.model.problems import MalformedRequest, Problem
@@ -15,6 +15,7 @@ from frontends.rest.http_types import Request
 
 REDRIVEN_MOST: Final = 100
 RELEASED_MOST: Final = 200
+CANCELLED_MOST: Final = 100
 STEP: Final = 200
 """The items that one redrive request examines; its answer has the position to continue from."""
 
@@ -82,6 +83,14 @@ def release(request: Request) -> Release:
     if len(said) != 1 or not (items or holder):
         raise MalformedRequest(Problem.BAD_REQUEST, "name either items or a holder")
     return Release(request.place.node, request.sender, items, _jid(holder) if holder else None)
+
+
+def cancel(request: Request) -> list[Cancel]:
+    """Cancel messages."""
+    items = _items(_said(request, {"items"}), CANCELLED_MOST)
+    if not items:
+        raise MalformedRequest(Problem.BAD_REQUEST, "name items")
+    return [Cancel(request.place.node, request.sender, item) for item in items]
 
 
 def _jid(text: str) -> Jid:

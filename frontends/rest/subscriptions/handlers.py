@@ -143,7 +143,7 @@ async def acknowledge_messages(core: Core, request: Request) -> Response:
     """Acknowledge several messages, each with its own result."""
     wanted = [requests.lock_ref_at(request, each) for each in requests.addresses(request)]
     outcomes = await asyncio.gather(*(_acknowledged(core, each) for each in wanted))
-    return replies.acknowledged(outcomes)
+    return replies.settled(outcomes)
 
 
 async def release_message(core: Core, request: Request) -> Response:

@@ -111,11 +111,20 @@ export function itemsPart(name, {act, renew}) {
     await ask(item.href, {method: "DELETE"});
     act(async () => `${item.id} is deleted.`);
   });
+  const cancel = (item) => confirmFirst({
+    title: `Cancel ${item.id}?`, words: `${item.lock?.holder} works on it, and is told to stop. Nobody else will work on it.`,
+    button: "Cancel the item",
+  }, async () => {
+    const {results} = await ask(path("cancellations", name), {method: "POST", body: {items: [item.id]}});
+    if (results[0].status >= 400) throw new Refusal(results[0].status, results[0].detail);
+    act(async () => `${item.id} is cancelled.`);
+  });
   return searched("items", name, renew, {
     row: (item) => make("tr", {},
       make("th", {scope: "row"}, opener(item.id), make("small")), cell("state", make("span"), make("small")), cell("n"), cell("n"),
       cell("text"), cell("text"),
-      cell("do", button("Release", item.id, () => release(item)), button("Delete", item.id, () => remove(item)))),
+      cell("do", button("Release", item.id, () => release(item)), button("Cancel", item.id, () => cancel(item)),
+        button("Delete", item.id, () => remove(item)))),
     fill: (row, item) => {
       const [head, state, tries, old, holder, publisher, does] = row.children;
       write(head.lastChild, item.group_key && `key ${item.group_key}`);
@@ -125,7 +134,7 @@ export function itemsPart(name, {act, renew}) {
       write(old, since(item.published));
       fillCell(holder, item.lock?.holder);
       write(publisher, item.publisher);
-      does.firstChild.hidden = !item.lock;
+      does.firstChild.hidden = does.children[1].hidden = !item.lock;
       does.lastChild.hidden = !["waiting", "delayed"].includes(item.state);
     },
   });

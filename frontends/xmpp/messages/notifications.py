@@ -58,10 +58,9 @@ class Events:
     def notice(self, notice: Notice) -> bytes:  # noqa: PLR0911  (a table of cases)
         """Write a notice that a subscriber did not request (Q35, P24, P25)."""
         match notice:
-            case LockEnded(node, subscriber, item_id, token, collection, subid):
-                return self._items(
-                    subscriber, node, self._unlock(item_id, token), deliveries.through(collection, subid)
-                )
+            case LockEnded(node, subscriber, item_id, token, collection, subid, cancelled):
+                inside = self._unlock(item_id, token, cancelled=cancelled)
+                return self._items(subscriber, node, inside, deliveries.through(collection, subid))
             case OwnershipGained() | OwnershipLost():
                 return self._message(notice.subscriber, partition_options.told(notice))
             case TreeEvent(through, subscriber, collection, child, came, subid):
@@ -88,9 +87,11 @@ class Events:
             self._configured = record, node_config.changed(record)
         return self._configured[1]
 
-    def _unlock(self, item_id: str, token: int | None) -> str:
+    def _unlock(self, item_id: str, token: int | None, *, cancelled: bool = False) -> str:
         # The token tells a worker the end of an old lock from that of a newer one (X10).
         mark = "" if token is None else f" xmlns:q='{ns.STANZAQ}' q:token='{token}'"
+        if cancelled:
+            mark += " q:cancelled='true'"
         return f"<unlock xmlns='{self._unlock_ns}' id='{escaped(item_id)}'{mark}/>"
 
     def _items(self, to: Jid, node: str, inside: str, through: Mapping[str, str]) -> bytes:

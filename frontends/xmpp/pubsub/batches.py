@@ -116,6 +116,7 @@ def _published(batch: Batch, outcomes: Sequence[Result]) -> str:
 
 def _settled(batch: Batch, outcomes: Sequence[Result]) -> str:
     """Write what did not succeed, and the earliest new deadline."""
+    frame = batch.iq.element[0].tag.removeprefix(_OURS)
     renewed = [outcome.deadline_ms for outcome in outcomes if isinstance(outcome, Renewed)]
     rows: list[str] = []
     for (row, _), outcome in zip(batch.rows, outcomes, strict=True):
@@ -125,7 +126,7 @@ def _settled(batch: Batch, outcomes: Sequence[Result]) -> str:
     if not rows and not renewed:
         return ""
     expires = f" expires='{moment(min(renewed))}'" if renewed else ""
-    return f"<settle xmlns='{ns.STANZAQ}' node='{escaped_name(batch.node)}'{expires}>{''.join(rows)}</settle>"
+    return f"<{frame} xmlns='{ns.STANZAQ}' node='{escaped_name(batch.node)}'{expires}>{''.join(rows)}</{frame}>"
 
 
 def _about(row: Element, *names: str) -> str:

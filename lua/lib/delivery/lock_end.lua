@@ -1,4 +1,4 @@
--- Ends locks: the item is acknowledged, or it is given back (released, expired, bounced) and may become a dead letter.
+-- Ends locks: the item is acknowledged or cancelled, or it is given back (released, expired, bounced) and may become a dead letter.
 -- CALL: touched = {}, arrived = {}, freed = 0, ended = {}, pools = {}
 -- `pools` has the pools of subscriptions that ended in this script, by subid.
 local lock_end = {}
@@ -49,6 +49,18 @@ function lock_end.acknowledge(flight)
   call.lock_end_arrived[flight.subid] = true
   finish(flight, parked(flight), true)
   journal.closed('acknowledged', flight, '')
+end
+
+-- The item goes without being acknowledged, with a later version that waits for its lock.
+function lock_end.cancel(flight)
+  unlock(flight)
+  local successor = parked(flight)
+  if successor then
+    write_buffer.add('XDEL', key.log, successor)
+    write_buffer.add('HDEL', key.successors, flight.position)
+  end
+  finish(flight, nil, false)
+  if not inflight.is_unfetched(flight) then journal.closed('cancelled', flight, '') end
 end
 
 -- `kind` is released, expired or bounced; `request` may have delay_ms, reason, dead_letter, and untried (the attempt does not count). An

@@ -195,9 +195,33 @@ async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> No
     assert listed() == [(WORKER, 7, 0)]
 
 
+def test_cancellations(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """A held message is cancelled by its publisher; each has its own result, and a repeat within a minute the same."""
+    name = queue.removeprefix("/queues/")
+    lease = alice.post("/subscriptions", json={"destinations": name, "prefetch": 1}).json()["href"]
+    for item in ("held", "waits"):
+        assert alice.post(queue, params={"guid": item}, content=b"x").status_code == 200
+    (held,) = alice.get(lease, params={"wait": 20}, headers={"Accept": "application/json"}).json()["messages"]
+    path = f"/cancellations/{name}"
+
+    def cancelled(who: httpx.Client, *items: str) -> list[int]:
+        answer = who.post(path, json={"items": items})
+        assert answer.status_code == 200, answer.text
+        return [each["status"] for each in answer.json()["results"]]
+
+    assert cancelled(bob, "held", "waits") == [403, 403]
+    assert cancelled(alice, "held", "waits", "nothing") == [200, 200, 404]
+    assert cancelled(alice, "waits") == [200]
+    assert alice.delete(held["href"]).status_code in {404, 409}
+    assert alice.get(queue, headers={"Accept": "application/json"}).json()["messages"] == []
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
+        ("cancellations", {}),
+        ("cancellations", {"items": []}),
+        ("cancellations", {"items": ["a"] * 101}),
         ("redrives", {}),
         ("redrives", {"all": False}),
         ("redrives", {"all": True, "reason": "x"}),

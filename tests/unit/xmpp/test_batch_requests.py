@@ -5,11 +5,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Publish, Renew, Retract, Unlock
+from broker.model.commands import Cancel, Publish, Renew, Retract, Unlock
 from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Published, Refused, Renewed, Result, Retracted, Unlocked
+from broker.model.results import Cancelled, Published, Refused, Renewed, Result, Retracted, Unlocked
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import batches
 from frontends.xmpp.stanzas import Batch
@@ -27,6 +27,10 @@ def _publish(inside: str, about: str = "node='jobs'") -> str:
 
 def _settle(inside: str, about: str = "node='jobs'") -> str:
     return f"<settle xmlns='{ns.STANZAQ}' {about}>{inside}</settle>"
+
+
+def _cancel(inside: str, about: str = "node='jobs'") -> str:
+    return f"<cancel xmlns='{ns.STANZAQ}' {about}>{inside}</cancel>"
 
 
 def _commands(batch: Batch) -> list[object]:
@@ -160,3 +164,14 @@ def test_only_what_did_not_succeed(read: Read) -> None:
     assert [each.tag.partition("}")[2] for each in said] == ["release", "renew", "renew"]
     short = read(_settle("<ack id='a' token='7'/><release id='b' token='8'/>"))
     assert _said(short, Retracted(_WORKER), Unlocked(_WORKER)) is None
+
+
+def test_cancelled_items(read: Read) -> None:
+    """Each item is cancelled by itself, wherever it is; the result names those that did not succeed."""
+    batch = read(_cancel("<item id='a'/><item id='b' partition='3'/><item id=''/>"))
+    assert _commands(batch)[:2] == [Cancel("jobs", _WORKER, "a"), Cancel("jobs", _WORKER, "b", 3)]
+    refused = Refused(Problem.FORBIDDEN)
+    told = _said(batch, Cancelled(), refused, Refused(Problem.ITEM_ID_INVALID))
+    assert told is not None and told.tag == f"{{{ns.STANZAQ}}}cancel"
+    assert [(row.tag, row.get("id")) for row in told] == [(f"{{{ns.STANZAQ}}}item", "b"), (f"{{{ns.STANZAQ}}}item", "")]
+    assert _said(read(_cancel("<item id='a'/>")), Cancelled(replayed=True)) is None

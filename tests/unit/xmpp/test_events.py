@@ -161,6 +161,15 @@ def test_the_end_of_a_lock_says_which() -> None:
     assert ET.tostring(asked[0]) == ET.tostring(message[0])
 
 
+def test_a_cancelled_item_is_gone() -> None:
+    """The notice of a lock that ended with its item says so: the worker need not wait for the item."""
+    plain, said = (
+        ET.fromstring(_events().notice(LockEnded("jobs", _WORKER, "j1", 7, cancelled=cancelled)))[0][0][0]
+        for cancelled in (False, True)
+    )
+    assert said.attrib == {**plain.attrib, f"{{{ns.STANZAQ}}}cancelled": "true"}
+
+
 @pytest.mark.parametrize("what", ["delete", "purge"])
 def test_events_of_the_node_itself(what: str) -> None:
     """Deletion and purge are one event each (P24, P25)."""

@@ -95,12 +95,12 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.ListPending(_ME), None, Listing(())),
     (commands.SendPending("jobs", _ME), None, Done()),
 ]
-# Presence, bounces, confirmations and approvals are no requests; a node's counts are part of another answer.
+# Presence, bounces, confirmations and approvals are no requests; a node's counts and a cancel are part of another answer.
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, commands.Approve}
 _ELSEWHERE |= {commands.Fetch, commands.Bind, commands.Unbind}
 _ELSEWHERE |= {commands.Reserve, commands.Redeem}
 _ELSEWHERE |= {commands.InspectItems, commands.MoveItems, commands.Release, commands.Overview, commands.ShowHistory}
-_ELSEWHERE |= {commands.Frontends, commands.Disconnect}
+_ELSEWHERE |= {commands.Frontends, commands.Disconnect, commands.Cancel}
 
 
 def _content(iq: Iq, command: Command, outcome: Result, view: View | None = None) -> ET.Element:

@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- Cancel items for their publishers and for owners, whether they wait or are locked: a holder loses its lock and gets a notice. A later
+-- version that waits for the lock to end goes too. The answer to a repeat is that of the first request, unless the id has a new item.
+-- ARGV: now revision frontend sent number retry | sender owner item request
+-- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden
+local refusal = partition.load()
+if refusal then return refusal end
+replay_cache.rotate()
+local notices = {}
+
+local function cancel(row, entry)
+  local flight = row.flight
+  if not flight then
+    items.drop(row.position, entry)
+    group_order.remove(row.position)
+    return
+  end
+  lock_end.cancel(flight)
+  notices[#notices + 1] = {'cancelled', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)}
+end
+
+local results = budget.each(rows, function(row)
+  -- One by one: a row may name the item of an earlier one, and cancels are few.
+  write_buffer.flush()
+  ack_rules.prepare({row})
+  local entry = row.flight and log_entries.get(row.flight.log_id) or row.position and items.waiting(row.position, row.item)
+  if not (entry or row.flight) then return {replay_cache.given(row) and 'replayed' or 'item-not-found'} end
+  if row.owner ~= '1' and not jids.published(row.sender, entry) then return {'forbidden'} end
+  cancel(row, entry)
+  replay_cache.give(row, '')
+  return {'ok'}
+end)
+return respond.make(results, notices, call.lock_end_freed)
