@@ -10,11 +10,15 @@ ARGS ?=
 # The tests that `make test` runs, e.g. make test ONLY=tests/contract
 ONLY ?=
 
+# The base image of a release, by digest, and saved records of vulnerabilities.
+BASE ?=
+DATABASE ?=
+
 # Empty means unset: tests start hundreds of programs, and each would compile the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench bench-peers soak mutants helm-docs image-test
+.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench bench-peers soak mutants helm-docs image-test lock sbom audit release
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -36,7 +40,7 @@ report-demo: .venv/.spark ## Write a capacity report of a new demo
 report-picture: report-demo ## Make the picture for README, from a report of a new demo
 	@$(SETUP) picture report/capacity.html docs/report.png
 
-test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
+test: lint .venv/.tools .venv/.release ## Run lint, types, import rules and every test but the long ones
 	@$(SETUP) packages curl ejabberd prosody redis-server faketime java promtool chromium chromedriver
 	$(PYTEST) --maxfail 10 $(ONLY) $(ARGS)
 
@@ -80,26 +84,44 @@ mutants: .venv/.dev ## Mutate the pure modules and check that tests notice; unch
 	CI=1 $(BIN)/mutmut run --max-children 1 $(ARGS)
 	$(BIN)/python -m tests.mutation_report
 
+lock: .venv/.release ## Renew the locks of all dependencies; ARGS=--keep changes only what pyproject.toml asks for
+	.venv/release/bin/python -m deploy.lock $(ARGS)
+
+sbom: .venv/.release ## Describe the packages of this environment by CycloneDX, into dist/sbom.json
+	@mkdir -p dist
+	.venv/release/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file dist/sbom.json $(BIN)/python
+
+audit: .venv/.release ## Look for known vulnerabilities of locked packages; DATABASE=DIRECTORY asks saved records of OSV
+	.venv/release/bin/python -m deploy.audit $(DATABASE)
+
+release: .venv/.release .venv/.tools ## Build, describe and check a release in dist/; BASE names the base image by digest
+	.venv/release/bin/python -m deploy.release --base "$(BASE)" $(ARGS)
+
 lint: .venv/.dev
+	$(BIN)/python -m deploy.lock --check
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pip-licenses > /dev/null
 
-# pyproject.toml decides what is installed: if it is newer than the mark, install again.
-.venv/.embedded: pyproject.toml
-	@$(SETUP) venv embedded
+# pyproject.toml and the locks decide what is installed: if one is newer than the mark, install again.
+.venv/.embedded: pyproject.toml deploy/locked/demo.txt
+	@$(SETUP) venv demo
 	@touch $@
 
-.venv/.spark: pyproject.toml
-	@$(SETUP) venv embedded,spark
+.venv/.spark: pyproject.toml deploy/locked/demo.txt deploy/locked/reports.txt
+	@$(SETUP) venv demo reports
 	@touch $@ .venv/.embedded
 
-.venv/.dev: pyproject.toml
+.venv/.dev: pyproject.toml deploy/locked/dev.txt
 	@$(SETUP) packages compiler openssl pythonh
-	@$(SETUP) venv amqp,embedded,otel,rest,spark,dev
+	@$(SETUP) venv dev
 	@touch $@ .venv/.embedded .venv/.spark
+
+.venv/.release: deploy/locked/release.txt | .venv/.dev
+	@$(SETUP) release
+	@touch $@
 
 .venv/.tools: deploy/local/setup.sh | .venv/.dev
 	@$(SETUP) packages npm

@@ -40,38 +40,31 @@ buildah $storage add base "$work/base.tar" >/dev/null
 # shellcheck disable=SC2086
 buildah $storage commit --quiet base localhost/base >/dev/null
 
-say "downloading the wheels for the build"
-.venv/bin/python - >"$work/requirements" <<'PYTHON'
-import tomllib
-from pathlib import Path
-
-project = tomllib.loads(Path("pyproject.toml").read_text())
-build, own = project["build-system"]["requires"], project["project"]
-extras = own["optional-dependencies"]
-# Spark comes without a wheel: it is made here.
-# These have no wheel: Spark's is built here, proton is compiled while the image is built, with the packages that this needs.
-apart = ("pyspark", "python-qpid-proton")
-wanted = [name for extra in ("embedded", "spark", "rest", "amqp", "otel") for name in extras[extra] if not name.startswith(apart)]
-# On Python before 3.11.3, which the base has, redis needs async-timeout; py4j is for Spark.
-print("async-timeout>=4.0.3", "py4j", "cffi", "setuptools", *build, *own["dependencies"], *wanted, sep="\n")
-PYTHON
-.venv/bin/pip download --quiet --disable-pip-version-check --dest "$work/wheels" \
-    --python-version 3.11 --only-binary :all: --requirement "$work/requirements"
-.venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work/wheels" \
-    "$(.venv/bin/pip freeze | grep '^pyspark==')"
-.venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$work/wheels" \
-    "$(.venv/bin/pip freeze | grep '^python-qpid-proton==')"
+say "downloading the locked files for the build"
+mkdir "$work/locked"
+for name in build frontend demo reports; do
+    # On Python before 3.11.3, which the base has, redis needs async-timeout.
+    sed "s/^\(async-timeout==[^ ]*\) ;.*'/\1/" "deploy/locked/$name.txt" >"$work/locked/$name.txt"
+    # These two have no wheel.
+    .venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-build-isolation --require-hashes \
+        --python-version 3.11 --only-binary :all: --no-binary pyspark --no-binary python-qpid-proton \
+        --dest "$work/wheels" --requirement "$work/locked/$name.txt"
+done
 printf '[global]\nno-index = true\nfind-links = /wheels\n' >"$work/pip.conf"
 
 build() {
     # shellcheck disable=SC2086
-    buildah $storage bud --quiet --layers --isolation chroot --format docker --target "$1" --file deploy/Dockerfile \
-        --build-arg BASE=localhost/base --build-arg EXTRAS=embedded,rest,amqp,otel \
+    buildah $storage bud --quiet --no-cache --timestamp 1767225600 --isolation chroot --format docker --target "$1" --file deploy/Dockerfile \
+        --build-arg SOURCE_DATE_EPOCH=1767225600 \
+        --build-arg BASE=localhost/base --build-arg LOCKED="frontend.txt demo.txt" \
         --volume "$work/wheels:/wheels:ro" --volume "$work/pip.conf:/etc/pip.conf:ro" --tag "$2" . >/dev/null
 }
 
-say "the image"
+say "the image, twice"
 build frontend localhost/stanzaq
+build frontend localhost/again
+digest() { podman_ image inspect --format '{{.Id}}' "$1"; }
+[ "$(digest localhost/stanzaq)" = "$(digest localhost/again)" ] || fail "two builds differ"
 
 # A frontend without an XMPP server, with its own Redis. Each container copies the whole image, so one must do.
 podman_ run --detach --name frontend --network none --read-only --cap-drop ALL --security-opt no-new-privileges \

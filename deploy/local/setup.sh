@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what `make demo` and `make test` need, on a Debian or Ubuntu machine with Python, git and make.
-#   setup.sh venv EXTRAS      create .venv and install the project with these extras, editable
+#   setup.sh venv LOCK…       create .venv, and install the packages of these locks and the project, editable
+#   setup.sh release          create .venv/release with the tools that lock, audit and describe
 #   setup.sh picture HTML PNG take a picture of a page, if there is a Chromium
 #   setup.sh packages NAME…   install those of curl, ejabberd, prosody, redis-server, faketime, java, promtool, npm, chromium, chromedriver that are missing,
 #                             and what is needed to compile proton: compiler, openssl, pythonh
@@ -61,7 +62,23 @@ venv() {
             bring "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
         "$python" -m venv --clear .venv
     fi
-    .venv/bin/pip install --quiet --disable-pip-version-check --editable ".[$1]"
+    locked .venv/bin/pip "$@"
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+}
+
+# Install exactly the files that were locked. What has no wheel is built by locked packages too.
+locked() {
+    pip=$1
+    shift
+    "$pip" install --quiet --disable-pip-version-check --require-hashes --requirement deploy/locked/build.txt
+    for name in "$@"; do
+        "$pip" install --quiet --disable-pip-version-check --no-build-isolation --require-hashes --requirement "deploy/locked/$name.txt"
+    done
+}
+
+release() {
+    .venv/bin/python -m venv --clear .venv/release
+    locked .venv/release/bin/pip release
 }
 
 java_serves() {

@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,12 @@ def test_contents(wheel: Path) -> None:
     }
     page = {str(path.relative_to(ROOT)) for path in (ROOT / "frontends" / "rest" / "ui").iterdir()}
     assert len(page) > 5 and scripts | modules | page | {"frontends/_local/ejabberd.yml", "stanzaq/py.typed"} <= names
-    assert {name.partition("/")[0] for name in names} <= {"broker", "frontends", "stanzaq", "stanzaq-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} <= {
+        "broker",
+        "frontends",
+        "stanzaq",
+        f"stanzaq-{VERSION}.dist-info",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +103,7 @@ def test_library_alone(library: Path) -> None:
     assert _run(library, program).endswith(" is missing: pip install 'stanzaq[testing]'")
     for argument, code, told in (
         ("serve", 1, "the command is part of the service, and typer is missing: pip install 'stanzaq[server]'"),
-        ("--version", 0, "stanzaq 0.1.0"),
+        ("--version", 0, f"stanzaq {VERSION}"),
         ("--help", 0, "publish an item and print its id"),
         ("worker", 2, "the following arguments are required: MODULE:NAME"),
         ("publish", 2, "the following arguments are required: NODE"),
@@ -167,7 +174,7 @@ def test_command(python: Path) -> None:
     """The installed command checks settings and tells its version."""
     command = python.with_name("stanzaq")
     environment = {**os.environ, "STANZAQ_XMPP_DOMAIN": "queue.example.org", "STANZAQ_XMPP_SECRET": "secret"}
-    for arguments, answer in ((["version"], "0.1.0"), (["serve", "xmpp", "--check"], "the settings are valid")):
+    for arguments, answer in ((["version"], VERSION), (["serve", "xmpp", "--check"], "the settings are valid")):
         done = subprocess.run(
             [command, *arguments],
             env=environment,
