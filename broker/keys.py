@@ -117,6 +117,13 @@ TABLE: Final = (
     ),
     Key("retries", "zset", "partition", "positions of these; score is when to try again, in ms", "sum of credit"),
     Key(
+        "progress",
+        "hash",
+        "partition",
+        "position of a locked item -> when its holder told how far it is, the share, and a note",
+        "sum of credit",
+    ),
+    Key(
         "readers",
         "hash",
         "partition",

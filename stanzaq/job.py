@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
 
+from stanzaq.transport import Progress
+
 T = TypeVar("T")
 
 
-async def _nothing() -> None:
+async def _nothing(_progress: Progress | None = None) -> None:
     """Do nothing: a copy in another process has no connection."""
 
 
@@ -33,7 +35,7 @@ class Job(Generic[T]):
     published: datetime
     deadline: datetime
     state: Any = None
-    _renew: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
+    _renew: Callable[[Progress | None], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
 
     def apart(self) -> Self:
         """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""
@@ -41,4 +43,11 @@ class Job(Generic[T]):
 
     async def renew(self) -> None:
         """Restart the lock time now, e.g. before a step that blocks the event loop for long."""
-        await self._renew()
+        await self._renew(None)
+
+    async def progress(self, share: float | None, note: str = "") -> None:
+        """Tell how far the job is, a share from 0 to 1 and a note, which owners and publishers see; renews the lock as well.
+
+        Raises ValueError for another share.
+        """
+        await self._renew(Progress(share, note))

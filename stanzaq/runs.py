@@ -17,7 +17,7 @@ from stanzaq.hooks import Hooks, Run
 from stanzaq.job import Job
 from stanzaq.retry import Release, after_failure
 from stanzaq.task import Callers, Task
-from stanzaq.transport import Delivery, Lock, Transport
+from stanzaq.transport import Delivery, Lock, Progress, Transport
 
 log = logging.getLogger("stanzaq")
 
@@ -245,9 +245,9 @@ class _Run:
             except StanzaqError:
                 log.exception("a lock could not be renewed", extra=self._about)
 
-    async def _renew(self) -> None:
+    async def _renew(self, progress: Progress | None = None) -> None:
         asked = asyncio.get_running_loop().time()
-        deadline = await self._transport.renew(self._delivery.lock)
+        deadline = await self._transport.renew(self._delivery.lock, progress)
         if deadline is None:
             self.lose()
             return

@@ -3,9 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from stanzaq.retry import Release
+
+LINE_CHARACTERS: Final = 200
+"""The longest note, and the longest reason over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,20 @@ class Lock:
     item: str
     token: int
     partition: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is: a share from 0 to 1, and a note."""
+
+    share: float | None
+    note: str
+
+    def __post_init__(self) -> None:
+        """Refuse what no service takes; raises ValueError."""
+        if self.share is not None and not 0 <= self.share <= 1:
+            msg = f"share: {self.share!r} is not from 0 to 1"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +103,11 @@ class Outgoing:
             raise TypeError(msg)
 
 
+def line(text: str) -> str:
+    """Return a text as one line of the length that the service accepts."""
+    return "".join(char if char.isprintable() else " " for char in text)[:LINE_CHARACTERS]
+
+
 Save = Callable[[Outgoing], Awaitable[None]]
 
 
@@ -117,8 +139,8 @@ class Transport(Protocol):
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
 
-    async def renew(self, lock: Lock) -> datetime | None:
-        """Restart the lock time; returns the new deadline, or None if the lock had already ended."""
+    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
+        """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
 
     async def lock_seconds(self, node: str) -> float:
         """Return the lock time of a node."""

@@ -8,6 +8,7 @@ from broker.model.hints import USUAL_PRIORITY
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.positions import Place
+from broker.model.progress import Progress
 from broker.model.qos import Stage
 from broker.model.subscriptions import Subscription
 
@@ -77,17 +78,22 @@ class Listed:
     publisher: Jid
     published_ms: int
     envelope: bytes
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LockDetails:
-    """A lock on an item: its holder, when it began and ends by Redis's clock, and the frontend that was to send it."""
+    """A lock on an item: its holder, when it began and ends by Redis's clock, and the frontend that was to send it.
+
+    `progress` is what the holder has told last.
+    """
 
     holder: Jid
     token: int
     since_ms: int
     deadline_ms: int
     frontend: str
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ def item(one: ItemDetails) -> dict[str, Any]:
             "since": when(one.lock.since_ms),
             "until": when(one.lock.deadline_ms),
             "frontend": one.lock.frontend,
+            "progress": one.lock.progress.shown() if one.lock.progress else None,
         }
     return {
         "item": one.item_id,
@@ -124,12 +125,16 @@ def item_rows(told: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for name, value in told.items():
         if isinstance(value, Mapping):
-            rows += [[f"{name} {inner}", str(text)] for inner, text in value.items()]
+            rows += [[f"{name} {inner}", _plain(text)] for inner, text in value.items() if text is not None]
         elif isinstance(value, list):
             rows += [[name, " ".join(text.values()) if isinstance(text, Mapping) else str(text)] for text in value]
         elif value not in {"", None}:
             rows.append([name, str(value)])
     return rows
+
+
+def _plain(value: object) -> str:
+    return " ".join(map(str, value.values())) if isinstance(value, Mapping) else str(value)
 
 
 def opened(one: ItemDetails) -> Envelope:

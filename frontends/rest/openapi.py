@@ -62,6 +62,7 @@ def _array(items: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN
 
 _MOMENT: Final = {"type": "string", "format": "date-time"}
 _STATES: Final = {"enum": ["waiting", "delayed", "locked", "dying", "kept"]}
+_PROGRESS: Final = _object({"at": _MOMENT}, share={"type": "number"}, note=_TEXT)
 _LISTED: Final = _object(
     {
         "id": _TEXT,
@@ -76,6 +77,7 @@ _LISTED: Final = _object(
     },
     text=_TEXT,
     base64=_TEXT,
+    progress=_PROGRESS,
     queue=_TEXT,
     group_key=_TEXT,
     token=_WHOLE,
@@ -101,7 +103,7 @@ _SEEN: Final = _object(
     },
     delayed_until=_MOMENT,
     ends=_MOMENT,
-    lock=_object({"holder": _TEXT, "since": _MOMENT, "until": _MOMENT, "frontend": _TEXT}),
+    lock=_object({"holder": _TEXT, "since": _MOMENT, "until": _MOMENT, "frontend": _TEXT}, progress=_PROGRESS),
     died=_object(
         dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT), history=_ATTEMPTS
     ),
@@ -378,7 +380,11 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     },
     Body.GIVE_BACK: _form(delay={**_WHOLE, "minimum": 0, "maximum": MAX_LOCK_SECONDS}, reason=_REASON),
     Body.REASON: _form(reason=_REASON),
-    Body.RENEW: _form(seconds={**_WHOLE, "minimum": 1, "maximum": MAX_LOCK_SECONDS}),
+    Body.RENEW: _form(
+        seconds={**_WHOLE, "minimum": 1, "maximum": MAX_LOCK_SECONDS},
+        progress={"type": "number", "minimum": 0, "maximum": 1},
+        note={"$ref": "#/components/schemas/line"},
+    ),
     Body.ADDRESSES: {
         "required": True,
         "content": {negotiation.JSON: {"schema": _array(_TEXT, minItems=1, maxItems=subscription_requests.TOGETHER)}},

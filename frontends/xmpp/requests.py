@@ -19,6 +19,7 @@ from broker.model.commands import (
 )
 from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.progress import Progress
 from frontends.xmpp import disco, software, stanzas
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, offered
@@ -227,12 +228,18 @@ def _renew(iq: Iq, renew: Element) -> Question:
     if not len(renew):
         # Without an item it is an owner's heartbeat (EX16).
         return Question(iq, RenewOwnership(node, iq.sender))
-    return Question(iq, _renew_item(iq, node, _one_item(renew), renew.find(attributes.HINT)))
+    return Question(iq, _renew_item(iq, node, _one_item(renew), renew.find(attributes.HINT), renew))
 
 
-def _renew_item(iq: Iq, node: str, item: Element, hint: Element | None) -> Renew:
-    partition = attributes.partition(item, hint)
-    return Renew(node, iq.sender, attributes.item_id(item), attributes.token(item), partition)
+def _renew_item(iq: Iq, node: str, item: Element, hint: Element | None, told: Element) -> Renew:
+    return Renew(
+        node,
+        iq.sender,
+        attributes.item_id(item),
+        attributes.token(item),
+        attributes.partition(item, hint),
+        progress=Progress.told(told.get("progress"), told.get("note", "")),
+    )
 
 
 def _publish_batch(iq: Iq, publish: Element) -> Batch:
@@ -267,7 +274,7 @@ def _release(iq: Iq, node: str, row: Element) -> Unlock:
 
 
 def _renew_row(iq: Iq, node: str, row: Element) -> Renew:
-    return _renew_item(iq, node, _fenced(row), None)
+    return _renew_item(iq, node, _fenced(row), None, row)
 
 
 def _fenced(row: Element) -> Element:

@@ -41,7 +41,7 @@ for i, position in ipairs(places) do
       break
     end
     table.insert(results, call.item_listing_back and 1 or #results + 1, {name, state, entry.by,
-      tonumber((positions.split(entry.log_id))), entry.body, positions.item_id(position)})
+      tonumber((positions.split(entry.log_id))), entry.body, positions.item_id(position), flying[i] and progress.of(position) or ''})
   end
 end
 local count = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.successors)

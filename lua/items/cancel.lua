@@ -24,7 +24,10 @@ local results = budget.each(rows, function(row)
   write_buffer.flush()
   ack_rules.prepare({row})
   local entry = row.flight and log_entries.get(row.flight.log_id) or row.position and items.waiting(row.position, row.item)
-  if not (entry or row.flight) then return {replay_cache.given(row) and 'replayed' or 'item-not-found'} end
+  if not (entry or row.flight) then
+    if replay_cache.given(row) then return {'replayed'} end
+    return {'item-not-found'}
+  end
   if row.owner ~= '1' and not jids.published(row.sender, entry) then return {'forbidden'} end
   cancel(row, entry)
   replay_cache.give(row, '')

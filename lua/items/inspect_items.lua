@@ -11,7 +11,7 @@ local function lock(flight)
   local frontend = inflight.sender(flight.line)
   local since = string.match(flight.line, '^[^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ ([^ ]+) ')
   return {flight.jid, tonumber(flight.token), tonumber(since),
-    tonumber(redis.call('ZSCORE', key.lock_deadlines, flight.position) or 0), frontend}
+    tonumber(redis.call('ZSCORE', key.lock_deadlines, flight.position) or 0), frontend, progress.of(flight.position)}
 end
 
 -- A locked item, or one on its way to another node, is not among those that wait.

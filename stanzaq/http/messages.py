@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock
+from stanzaq.transport import Content, Delivery, Hints, Lock, Progress, line
 
 UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
@@ -42,8 +42,6 @@ _CONDITIONS: Final = {
 
 ENDED: Final = frozenset({"item-not-found", "conflict", "forbidden", "gone"})
 """The errors for a lock that the worker no longer holds."""
-
-_REASON_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +125,17 @@ def refused_item(said: Mapping[str, Any]) -> Refusal | None:
 
 def release(how: Release) -> tuple[str, dict[str, Any]]:
     """Return which of a message's addresses returns it, and the body. Delays are whole seconds on the wire."""
-    reason = "".join(char if char.isprintable() else " " for char in how.reason)[:_REASON_CHARACTERS]
+    reason = line(how.reason)
     return (
         ("dead_letter", {"reason": reason}) if how.dead else ("release", {"reason": reason, "delay": round(how.delay)})
     )
+
+
+def progress(told: Progress | None) -> dict[str, Any]:
+    """Return the body of a renewal that tells how far a job is."""
+    if told is None:
+        return {}
+    return ({} if told.share is None else {"progress": round(told.share, 3)}) | {"note": line(told.note)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from stanzaq.http import messages
 from stanzaq.http.connection import Connection, LostError
 from stanzaq.http.messages import Addresses
 from stanzaq.retry import Release
-from stanzaq.transport import Lock, Receiver
+from stanzaq.transport import Lock, Progress, Receiver
 
 log = logging.getLogger("stanzaq")
 
@@ -88,9 +88,9 @@ class HttpTransport:
         where, body = messages.release(how)
         return await self._end(lock, "give back", "POST", where, body)
 
-    async def renew(self, lock: Lock) -> datetime | None:
-        """Restart the lock time; returns the new deadline, or None if the lock had already ended."""
-        said = await self._about(lock, "renew the lock of", "POST", "renew", {})
+    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
+        """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
+        said = await self._about(lock, "renew the lock of", "POST", "renew", messages.progress(progress))
         return None if said is None else messages.moment(said["expires"])
 
     async def lock_seconds(self, node: str) -> float:

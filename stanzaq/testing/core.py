@@ -8,6 +8,7 @@ from typing import Final
 from broker import codec, payloads
 from broker.model import hints as broker_hints
 from broker.model import items, trace
+from broker.model import progress as model
 from broker.model.commands import Command, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.core import Core
 from broker.model.headers import named
@@ -19,7 +20,7 @@ from frontends.xmpp.errors import WIRE, wire
 from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Lock, Outgoing, Receiver
+from stanzaq.transport import Content, Delivery, Lock, Outgoing, Progress, Receiver
 
 OWNER: Final = Jid("owner@localhost/test")
 """The owner of all nodes, who publishes."""
@@ -108,9 +109,10 @@ class CoreTransport:
         )
         return await self._about(lock, "give back", command) is not None
 
-    async def renew(self, lock: Lock) -> datetime | None:
-        """Restart the lock time; returns the new deadline, or None if the lock had already ended."""
-        command = Renew(lock.node, _WORKER, lock.item, lock.token, lock.partition)
+    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
+        """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
+        told = None if progress is None else model.Progress(progress.share, progress.note)
+        command = Renew(lock.node, _WORKER, lock.item, lock.token, lock.partition, progress=told)
         renewed = await self._about(lock, "renew the lock of", command)
         return _moment(renewed.deadline_ms) if isinstance(renewed, Renewed) else None
 

@@ -18,7 +18,7 @@ from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock
+from stanzaq.transport import Content, Delivery, Hints, Lock, Progress, line
 
 CLIENT: Final = "jabber:client"
 STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -141,14 +141,14 @@ def release_one(lock: Lock, how: Release) -> str:
     return f"<release{_named(lock)}{_hints(how)}/>"
 
 
-def renew(lock: Lock) -> str:
-    """Restart the time of a lock."""
-    return f"<renew xmlns='{STANZAQ}' node={quoteattr(lock.node)}>{_item(lock)}</renew>"
+def renew(lock: Lock, progress: Progress | None = None) -> str:
+    """Restart the time of a lock, and tell how far its job is."""
+    return f"<renew xmlns='{STANZAQ}' node={quoteattr(lock.node)}{_told(progress)}>{_item(lock)}</renew>"
 
 
-def renew_one(lock: Lock) -> str:
-    """Restart the time of a lock of a batch."""
-    return f"<renew{_named(lock)}/>"
+def renew_one(lock: Lock, progress: Progress | None = None) -> str:
+    """Restart the time of a lock of a batch, and tell how far its job is."""
+    return f"<renew{_named(lock)}{_told(progress)}/>"
 
 
 def settle(node: str, rows: str) -> str:
@@ -297,6 +297,13 @@ def _named(lock: Lock) -> str:
 def _hints(how: Release) -> str:
     dead = " dead-letter='true'" if how.dead else ""
     return f" delay='{round(how.delay)}' reason={quoteattr(_sayable(how.reason))}{dead}"
+
+
+def _told(progress: Progress | None) -> str:
+    if progress is None:
+        return ""
+    share = "" if progress.share is None else f" progress='{progress.share:.3f}'"
+    return f"{share} note={quoteattr(line(progress.note))}"
 
 
 def _lock(element: Element) -> Lock:

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from stanzaq.account import Account
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Lock, Receiver
+from stanzaq.transport import Lock, Progress, Receiver
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.gatherer import Gatherer
@@ -95,9 +95,10 @@ class XmppTransport:
         row = stanzas.release_one(lock, how)
         return await self._about(lock, "give back", row, stanzas.release(lock, how)) is not None
 
-    async def renew(self, lock: Lock) -> datetime | None:
-        """Restart the lock time; returns the new deadline, or None if the lock had already ended."""
-        expires = await self._about(lock, "renew the lock of", stanzas.renew_one(lock), stanzas.renew(lock))
+    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
+        """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
+        row, alone = stanzas.renew_one(lock, progress), stanzas.renew(lock, progress)
+        expires = await self._about(lock, "renew the lock of", row, alone)
         return None if expires is None else stanzas.moment(expires)
 
     async def lock_seconds(self, node: str) -> float:

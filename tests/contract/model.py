@@ -63,6 +63,7 @@ class Lock:
     tries: int = 1
     again: int = 0
     message: str = ""
+    progress: str = ""
 
 
 @dataclass(slots=True)
@@ -282,13 +283,14 @@ class Model:
         self._outcome.words.append({"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict))
         return self._end(frontend)
 
-    def renew(self, asker: str, name: str, token: str) -> Outcome:
-        """Renew a lock (QX12)."""
+    def renew(self, asker: str, name: str, token: str, progress: str) -> Outcome:
+        """Renew a lock (QX12), and tell how far its holder is."""
         verdict = self._verdict(asker, name, token, "", owner=False)
         item = self.items.get(name)
         if verdict == "held":
             assert item and item.lock
             item.lock.deadline = self.now + self.options.lock_ms
+            item.lock.progress = f"{self.now} {progress}" if progress else item.lock.progress
         return Outcome([{"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict)])
 
     def expire(self, frontend: str) -> Outcome:

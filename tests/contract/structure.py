@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 READ: Final = (
     "meta", "log", "index", "replaced", "successors", "ready", "delayed", "inflight", "lock_deadlines", "locks_by_subscriber",
     "subscribers", "ready_subscribers", "idle_subscribers", "history", "handovers", "handovers_told", "confirmations",
-    "retries", "group_heads", "group_of", "group_blocked", "journal",
+    "retries", "progress", "group_heads", "group_of", "group_blocked", "journal",
 )  # fmt: skip
 
 # One round trip and no write: the state machine reads the keys after every step.
@@ -119,6 +119,7 @@ def expected(model: Model) -> dict[str, Any]:
             place: f"{lock.stage} {lock.tries} {lock.message}".rstrip() for place, lock in unconfirmed.items()
         },
         "retries": {place: str(lock.again) for place, lock in unconfirmed.items()},
+        "progress": {written(item.position): item.lock.progress for item in locked if item.lock and item.lock.progress},
         "journal": sum(model.closed.values()),
     }
 

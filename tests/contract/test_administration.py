@@ -17,11 +17,22 @@ from typing import Any, Final
 import pytest
 
 from broker import codec
-from broker.model.commands import Cancel, Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.commands import Cancel, Declare, Publish, Renew, Retract, Stats, Subscribe, Unlock
 from broker.model.items import Envelope, LockEnded
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Cancelled, Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked
+from broker.model.progress import Progress
+from broker.model.results import (
+    Cancelled,
+    Counted,
+    Declared,
+    Published,
+    Refused,
+    Renewed,
+    Retracted,
+    Subscribed,
+    Unlocked,
+)
 from broker.redis_core.core import RedisCore
 from broker.redis_core.registry.partitioner import hashed
 from frontends.commands import fields
@@ -238,8 +249,11 @@ async def test_a_release_is_prompt(shell: Shell, core: RedisCore, door: Door, st
     await published(core, node, "a")
     assert isinstance(await core.ask(Subscribe(node, W2, W2, 1)), Subscribed)
     token = door.deliveries[0].token
+    assert isinstance(await core.ask(Renew(node, W1, "a", token, progress=Progress(0.4, "half"))), Renewed)
     shown = (await shell("item", "show", node, "a", "--json")).json
     assert (shown["state"], shown["lock"]["holder"], shown["lock"]["token"]) == ("locked", W1, token)
+    progress = shown["lock"]["progress"]
+    assert (progress["share"], progress["note"]) == (0.4, "half")
     assert (await shell("item", "release", node, "a", "--json")).json == {"node": node, "released": 1}
     ended = time.monotonic()
     await door.until(lambda: len(door.deliveries) == 2 and bool(door.notices))

@@ -249,12 +249,13 @@ class QueueMachine(RuleBasedStateMachine):
         )
         self.judge(frontend, answer, outcome, lost=lost)
 
-    @rule(worker=workers, which=st.integers(0, 20), token=tokens)
-    def renew(self, *, worker: tuple[str, str], which: int, token: str) -> None:
-        """Renew a lock."""
+    @rule(worker=workers, which=st.integers(0, 20), token=tokens, progress=st.sampled_from(("", "", "0.5 half", "- n")))
+    def renew(self, *, worker: tuple[str, str], which: int, token: str, progress: str) -> None:
+        """Renew a lock, and tell how far its holder is or not."""
         name, jid = self.pick(worker, which)
         given = self.token(name, token)
-        assert self.queue.renew(jid, name, given).words == self.model.renew(jid, name, given).words
+        answer = self.queue.renew(jid, name, given, progress=progress)
+        assert answer.words == self.model.renew(jid, name, given, progress).words
 
     @precondition(lambda self: any(item.lock for item in self.model.items.values()))
     @rule(

@@ -20,6 +20,7 @@ from broker.model.commands import (
     PrepareMessage,
     Presence,
     Publish,
+    Renew,
     Retract,
     Subscribe,
     Unlock,
@@ -27,6 +28,7 @@ from broker.model.commands import (
 from broker.model.hints import Hints
 from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid, Partition
+from broker.model.progress import Progress
 from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.model.tree import Kind, Scope
@@ -85,6 +87,8 @@ async def work(core: RedisCore, door: Door) -> None:
     await done(core, Subscribe("jobs", WORKER, WORKER, 3), Subscribe("jobs", BOB, BOB, 1))
     await door.until(lambda: len(door.deliveries) == 3)
     held = {each.item_id: each for each in door.deliveries}
+    progress = Progress(0.4, "page 2 of 5")
+    await done(core, Renew("jobs", WORKER, "job-1", held["job-1"].token, progress=progress))
     await done(core, item("jobs", "job-1"), Retract("jobs", WORKER, "job-2", held["job-2"].token, request="r"))
     await done(core, Unlock("jobs", WORKER, "job-3", held["job-3"].token, delay_ms=60_000, request="s"))
     await done(core, *(item("jobs", f"more-{number}") for number in range(9)))

@@ -25,7 +25,7 @@ from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker, sync
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender
 from tests.doors.frontend import ALICE, HASH, PASSWORD
-from tests.doors.rest.served import RestFrontend
+from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import COMMANDS, DISCO_INFO, STANZAQ, Client, Delivery, form_values, submitted
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
@@ -322,6 +322,30 @@ async def test_a_lost_lock_cancels(user: Account, join: Join) -> None:
         await release(owner, node, "one")
         _first, cancelled, second = sorted(await seen.until(3), key=seen.all.index)
         assert cancelled == "cancelled" and second > first
+        await eventually_empty(owner, node)
+
+
+async def test_progress(user: Account, join: Join, door: RestFrontend) -> None:
+    """A job tells how far it is; the item's publisher sees it."""
+    owner, go_on, told = await join(), asyncio.Event(), asyncio.Event()
+    node = await owner.queue()
+    worker = Worker(grace=5, **user)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        await job.progress(0.4, "two of five\n")
+        told.set()
+        await go_on.wait()
+
+    async with serving(worker), Publisher(**user) as publisher:
+        await publisher.publish(node, {}, id="one")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await told.wait()
+        with client(door, ALICE) as http:
+            shown = await asyncio.to_thread(http.get, f"/messages/{node}/one", headers={"Accept": "application/json"})
+        progress = shown.json()["progress"]
+        assert (progress["share"], progress["note"]) == (0.4, "two of five ")
+        go_on.set()
         await eventually_empty(owner, node)
 
 

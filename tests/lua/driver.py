@@ -534,9 +534,19 @@ class Queue:
         """Release an item."""
         return self.run("unlock", self.given_back(jid, item, token, **more))
 
-    def renew(self, jid: str, item: str, token: Any = "", *, owner: str = "", lock_ms: int | str = "") -> Answer:
+    def renew(
+        self,
+        jid: str,
+        item: str,
+        token: Any = "",
+        *,
+        owner: str = "",
+        lock_ms: int | str = "",
+        progress: str = "",
+    ) -> Answer:
         """Renew a lock."""
-        return self.run("renew", {**self.holder(jid, item, token, owner=owner), "lock_ms": lock_ms})
+        row = {**self.holder(jid, item, token, owner=owner), "lock_ms": lock_ms, "progress": progress}
+        return self.run("renew", row)
 
     def expire(self, **fixed: Any) -> Answer:
         """Sweep."""

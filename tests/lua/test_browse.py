@@ -28,7 +28,7 @@ def test_states(queue: Queue) -> None:
     }  # fmt: skip
     assert queue.bodies()["waiting"] == "two" and queue.bodies()["locked"] == "one"
     rows, reached = queue.page("locked")
-    assert (rows, reached) == ([["locked", "locked", ALICE, T0, "one", f"0-{T0}-0"]], "")
+    assert (rows, reached) == ([["locked", "locked", ALICE, T0, "one", f"0-{T0}-0", ""]], "")
 
 
 def test_by_id(queue: Queue) -> None:

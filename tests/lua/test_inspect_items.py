@@ -35,7 +35,7 @@ def test_every_state(queue: Queue) -> None:
         0,
         [],
     )
-    assert lock == [W1, lock[1], T0, T0 + 60_000, "f1"]
+    assert lock == [W1, lock[1], T0, T0 + 60_000, "f1", ""]
     history = f"{T0} released {len(W1)} {W1} "
     assert rows["b"][5:] == [1, T0 + 5_000, [], [W1], 4, 0, history]
     assert rows["d"][5:] == [1, 0, [], [W1], 4, 0, history]

@@ -13,6 +13,7 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import Problem, ScriptDefect
+from broker.model.progress import Progress
 from broker.model.qos import Qos, Sending, Stage
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.commands.admin_parts import (
@@ -77,7 +78,7 @@ SAMPLES: tuple[Any, ...] = (
     commands.RetractBatch("n", ME, (Retract("n", ME, "i", 5, "r"), Retract("n", ME, "j"))),
     commands.Cancel("n", ME, "i"),
     Unlock("n", ME, "i", None, 10, "why", dead_letter=True, request="r"),
-    commands.Renew("n", ME, "i"),
+    commands.Renew("n", ME, "i", progress=Progress(0.4, "half")),
     commands.Locks("n", ME),
     Subscribe("n", ME, ME, 5),
     commands.SetSubscriptionOptions("n", ME, ME, "", 5),

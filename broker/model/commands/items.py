@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid, Partition
 from broker.model.positions import Place
+from broker.model.progress import Progress
 from broker.model.qos import Stage
 
 
@@ -150,7 +151,7 @@ class Unlock:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Restart the lock time of a held item: the node's, or so long from now on."""
+    """Restart the lock time of a held item: the node's, or so long from now on; and tell how far the sender is with it."""
 
     node: str
     sender: Jid
@@ -158,6 +159,7 @@ class Renew:
     token: int | None = None
     partition: int | None = None
     lock_ms: int | None = None
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from broker.model.commands import Release
 from broker.model.items import ItemDetails, LockDetails
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
+from broker.model.progress import Progress
 from broker.model.results import Done, Released
 from broker.redis_core.commands.admin_parts import (
     AcceptHandover,
@@ -37,8 +38,9 @@ def _item_details(row: list[Any], partition: int) -> ItemDetails:
     position, item, state, by, key, published_ms, body, tries, until_ms, held, holders, priority, ends_ms, lines = row
     lock = None
     if held:
-        jid, token, since_ms, deadline_ms, frontend = held
-        lock = LockDetails(Jid(jid.decode()), token, since_ms, deadline_ms, frontend.decode())
+        jid, token, since_ms, deadline_ms, frontend, told = held
+        progress = Progress.read(told.decode())
+        lock = LockDetails(Jid(jid.decode()), token, since_ms, deadline_ms, frontend.decode(), progress)
     return ItemDetails(
         partition,
         position.decode(),

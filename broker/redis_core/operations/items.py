@@ -11,6 +11,7 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, PublishModel
 from broker.model.positions import Place
 from broker.model.problems import Problem
+from broker.model.progress import Progress
 from broker.model.results import (
     Browsed,
     Cancelled,
@@ -201,7 +202,9 @@ def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result
 
 
 def _renew_row(command: Renew, record: NodeRecord) -> Values:
-    return {**_holder_row(command, record), "lock_ms": "" if command.lock_ms is None else command.lock_ms}
+    return {**_holder_row(command, record), "lock_ms": "" if command.lock_ms is None else command.lock_ms} | {
+        "progress": "" if command.progress is None else str(command.progress)
+    }
 
 
 def _renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
@@ -259,8 +262,12 @@ def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
     if command.subid and names and command.subid not in names:
         return refused(b"subid-invalid", WHICH[b"subid-invalid"])
     items = tuple(
-        Listed(Place.parse(place.decode()), item.decode(), state.decode(), Jid(by.decode()), published, body)
-        for item, state, by, published, body, place in rows
+        Listed(
+            Place.parse(place.decode()),
+            *(item.decode(), state.decode(), Jid(by.decode()), published, body),
+            Progress.read(progress.decode()),
+        )
+        for item, state, by, published, body, place, progress in rows
     )
     return Browsed(items, reply.more, count, Place.parse(reached.decode()) if reached else None)
 

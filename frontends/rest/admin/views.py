@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from broker import codec, payloads
 from broker.model import attempts
 from broker.model.commands import InspectItems, Overview
-from broker.model.items import Envelope, ItemDetails
+from broker.model.items import Envelope, ItemDetails, LockDetails
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CorruptRecord
@@ -146,10 +146,14 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
             "since": moment(one.lock.since_ms),
             "until": moment(one.lock.deadline_ms),
             "frontend": one.lock.frontend,
-        }
+        } | _progress(one.lock)
     told = {name: envelope.headers.get(f"stanzaq-dead-{name}", "") for name in _DEAD}
     history = {"history": attempts.from_header(envelope.headers.get("stanzaq-dead-history", ""))}
     return said | ({"died": {**told, **history}} if told["node"] else {})
+
+
+def _progress(lock: LockDetails) -> dict[str, Any]:
+    return {"progress": lock.progress.shown()} if lock.progress else {}
 
 
 def _opened(one: ItemDetails) -> Envelope:

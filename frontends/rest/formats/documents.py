@@ -70,7 +70,8 @@ def _whole(shown: Message) -> dict[str, Any]:
 
 
 def _listed(shown: Message) -> dict[str, Any]:
-    return {
+    said = {"progress": shown.progress.shown()} if shown.progress else {}
+    return said | {
         "id": shown.item_id,
         "href": shown.href,
         "content_href": shown.content_href,

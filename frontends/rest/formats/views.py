@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.model.names import Jid
+from broker.model.progress import Progress
 from broker.model.results import Counted
 from frontends.rest import paths
 
@@ -30,6 +31,7 @@ class Message:
     headers: Mapping[str, str]
     element: bytes | None
     lock: "Lock | None" = None
+    progress: Progress | None = None
 
     @property
     def href(self) -> str:

@@ -23,6 +23,7 @@ def message(node: str, item: Listed) -> Message:
         envelope.body,
         payloads.said(envelope),
         payloads.element(envelope),
+        progress=item.progress,
     )
 
 

@@ -22,6 +22,7 @@ from broker.model.leases import lease_jid, own_view
 from broker.model.names import Jid, bare, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.progress import Progress
 from broker.model.results import HeldItem
 from frontends.rest import fields, negotiation, paths
 from frontends.rest.errors import Fault, fault
@@ -114,10 +115,11 @@ class LockRef:
         return Retract(self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition)
 
     def renew(self, request: Request) -> RenewLock:
-        """Renew its lock, for the seconds in the body if given."""
-        said = _fields(request, {"seconds"})
+        """Renew its lock, for the seconds in the body if given, and tell how far the worker is."""
+        said = _fields(request, {"seconds", "progress", "note"})
         lock_ms = _whole(said, "seconds", 1, MAX_LOCK_SECONDS, 0) * 1000 if "seconds" in said else None
-        return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition, lock_ms)
+        progress = _progress(said)
+        return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition, lock_ms, progress)
 
     def give_back(self, request: Request, *, dead_letter: bool) -> Unlock:
         """Return the message to its queue, or send it to the dead letters; a repeat gets the first answer."""
@@ -130,6 +132,14 @@ class LockRef:
         return Unlock(
             self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, repeat_key, self.partition
         )
+
+
+def _progress(said: Mapping[str, Any]) -> Progress | None:
+    share, note = said.get("progress"), said.get("note", "")
+    # JSON allows half a surrogate pair, which is no text.
+    if isinstance(share, bool) or not isinstance(share, int | float | str | None) or not isinstance(note, str):
+        raise MalformedRequest(Problem.BAD_REQUEST, "progress must be a number, and note a line of text")
+    return Progress.told(None if share is None else str(share), note)
 
 
 def named(seconds: int) -> str:

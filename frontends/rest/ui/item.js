@@ -35,6 +35,10 @@ async function openItem(item) {
   }
 }
 
+function progress({share, note, at}) {
+  return [share !== undefined && `${Math.round(100 * share)} %`, note, `at ${clock(at)}`].filter(Boolean).join(", ");
+}
+
 function listed(attempts = []) {
   return attempts.map(({ended, outcome, holder, reason}) => `${clock(ended)} ${outcome} by ${holder}${reason && `: ${reason}`}`).join("; ");
 }
@@ -49,6 +53,7 @@ function told(item) {
     ["Due", item.delayed_until && clock(item.delayed_until)],
     ["Held by", lock?.holder],
     ["Lock ends", lock && clock(lock.until)],
+    ["Progress", lock?.progress && progress(lock.progress)],
     ["Time to live ends", item.ends && clock(item.ends)],
     ["Priority", number(item.priority)],
     ["Tries", number(item.attempts)],

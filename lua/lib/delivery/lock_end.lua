@@ -15,6 +15,7 @@ local function unlock(flight)
   write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(flight.token, flight.position))
   -- Asked here: this runs for each acknowledgement, and a call costs more than the test.
   if call.partition_confirms then confirmations.remove(flight.position) end
+  if call.partition_before.progress then write_buffer.add('HDEL', key.progress, flight.position) end
   call.lock_end_touched[flight.subid] = true
   call.lock_end_freed = call.lock_end_freed + 1
 end

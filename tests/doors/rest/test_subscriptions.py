@@ -131,6 +131,35 @@ def test_no_headers(alice: httpx.Client, queue: str, said: dict[str, str]) -> No
     assert alice.post(queue, content="x", headers=said).status_code in {400, 422}
 
 
+def test_progress(alice: httpx.Client, queue: str) -> None:
+    """A worker tells how far it is: the owner and the publisher see it while the lock lasts."""
+    path = subscribed(alice, queue, prefetch=1)
+    sent(alice, queue, "a")
+    (message,) = held(alice, path)
+
+    def told() -> list[object]:
+        shown = alice.get(queue.replace("queues", "messages") + "/" + message["id"], headers=JSON).json()
+        (item,) = alice.get(queue.replace("queues", "surveys")).json()["items"]
+        return [shown.get("progress", {}), item["lock"].get("progress", {})]
+
+    assert told() == [{}, {}]
+    assert alice.post(message["renew"], json={"progress": 0.4, "note": "ü"}).status_code == 200
+    first, second = told()
+    assert first == second and isinstance(first, dict) and first.pop("at") and first == {"share": 0.4, "note": "ü"}
+    assert alice.post(message["renew"], data={"progress": "1"}).status_code == 200
+    assert [each["share"] for each in told() if isinstance(each, dict)] == [1, 1]
+    for wrong in (
+        {"progress": 2},
+        {"progress": "x"},
+        {"progress": True},
+        {"note": 1},
+        {"note": "x" * 201},
+        {"note": "\n"},
+    ):
+        assert problem(alice.post(message["renew"], json=wrong)) == (400, "bad-request")
+    assert alice.delete(message["href"]).status_code == 200
+
+
 def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     """RX8, Q30, Q32: a released message goes to another, at once or later; a buried one to the dead letters, with the reason."""
     mine = subscribed(alice, queue, prefetch=1)

@@ -14,7 +14,7 @@ from stanzaq.job import Job
 from stanzaq.retry import Reject, Release, Retry
 from stanzaq.runs import Runs
 from stanzaq.task import Handler, Task, run_in
-from stanzaq.transport import Content, Delivery, Lock, Receiver
+from stanzaq.transport import Content, Delivery, Lock, Progress, Receiver
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The service's clock is far from ours."""
@@ -46,9 +46,9 @@ class Service:
         self.told.append((lock.item, how))
         return lock not in self.gone
 
-    async def renew(self, lock: Lock) -> datetime | None:
+    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
         """Note it; deadlines are by its clock."""
-        self.told.append(("renewed", lock.item))
+        self.told.append(("renewed", lock.item) if progress is None else (lock.item, progress))
         if self.silent:
             await asyncio.Event().wait()
         return None if lock in self.gone else EPOCH + timedelta(seconds=asyncio.get_running_loop().time() + self.lasts)
@@ -376,3 +376,20 @@ async def test_a_handler_that_renews() -> None:
     played.deliver(replace(first, deadline=first.deadline - timedelta(seconds=54)))
     await done.wait()
     assert 5.9 < lasted[0] < 6.1
+
+
+async def test_progress() -> None:
+    """A job tells how far it is, and renews its lock with that; a share that is none is the handler's fault."""
+    service = Service()
+
+    async def handler(job: Job[Any]) -> None:
+        await job.progress(0.25, "one of four")
+        await job.progress(None, "nearly")
+        with pytest.raises(ValueError, match="from 0 to 1"):
+            await job.progress(2)
+        await job.apart().progress(0.5)
+
+    played = runs(service, handler)
+    played.deliver(delivery())
+    await until(lambda: len(service.told) == 3)
+    assert service.told[:2] == [("one", Progress(0.25, "one of four")), ("one", Progress(None, "nearly"))]

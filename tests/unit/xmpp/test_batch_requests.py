@@ -9,6 +9,7 @@ from broker.model.commands import Cancel, Publish, Renew, Retract, Unlock
 from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.progress import Progress
 from broker.model.results import Cancelled, Published, Refused, Renewed, Result, Retracted, Unlocked
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import batches
@@ -175,3 +176,17 @@ def test_cancelled_items(read: Read) -> None:
     assert told is not None and told.tag == f"{{{ns.STANZAQ}}}cancel"
     assert [(row.tag, row.get("id")) for row in told] == [(f"{{{ns.STANZAQ}}}item", "b"), (f"{{{ns.STANZAQ}}}item", "")]
     assert _said(read(_cancel("<item id='a'/>")), Cancelled(replayed=True)) is None
+
+
+def test_renewals_tell_progress(read: Read, fault: Fault) -> None:
+    """A renewal may tell how far its sender is: a share from 0 to 1, and a line. What is wrong refuses the row alone."""
+    batch = read(_settle("<renew id='a' token='1' progress='0.4' note='ü'/><renew id='b' token='2' note='n'/>"))
+    assert _commands(batch) == [
+        Renew("jobs", _WORKER, "a", 1, progress=Progress(0.4, "ü")),
+        Renew("jobs", _WORKER, "b", 2, progress=Progress(None, "n")),
+    ]
+    for wrong in ("progress='1.1'", "progress='x'", "progress=''", "note='" + "x" * 201 + "'", "note='a&#x85;b'"):
+        (command,) = _commands(read(_settle(f"<renew id='a' token='1' {wrong}/>")))
+        assert isinstance(command, Refused) and command.problem is Problem.BAD_REQUEST
+        alone = f"<renew xmlns='{ns.STANZAQ}' node='jobs' {wrong}><item id='a' token='1'/></renew>"
+        assert fault(alone).problem is Problem.BAD_REQUEST
