@@ -9,6 +9,8 @@ from typing import Final
 from broker.model.tree import NodeType
 
 DIGITS: Final = 18
+RATE: Final = re.compile(r"([0-9]{1,15})/([smh])")
+PERIODS: Final = {"s": 1, "m": 60, "h": 3600}
 DECIMAL: Final = re.compile(r"[0-9]{1,14}(?:\.[0-9]{1,3})?")
 
 
@@ -83,6 +85,30 @@ class Decimal:
             msg = f"must be a number from {self.low} to {self.high} with at most three decimals"
             raise ValueError(msg)
         return float(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Reads rates like `100/s`, up to a number in each second, minute or hour; an empty text is none."""
+
+    most: int
+
+    def __call__(self, text: str) -> str:
+        """Read one rate."""
+        plain = len(text) <= DIGITS and RATE.fullmatch(text)
+        if text and not (plain and 1 <= int(plain[1]) <= self.most):
+            msg = f"must be a rate from 1 to {self.most}, in each s, m or h, as 100/s; or empty for none"
+            raise ValueError(msg)
+        return f"{int(plain[1])}/{plain[2]}" if plain else ""
+
+
+def rate_rule(rate: str, burst: int = 0) -> str:
+    """Return a rate as scripts read it: items, period in ms, burst; without a burst of its own it is that of a second."""
+    if not rate:
+        return "0 0 0"
+    number, _, period = rate.partition("/")
+    seconds = PERIODS[period]
+    return f"{number} {seconds * 1000} {burst or -(-int(number) // seconds)}"
 
 
 def decimal(value: float) -> str:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from broker.model import destinations
-from broker.model.fields import Decimal, Option, Text, Whole, boolean, decimal, lines, values
+from broker.model.fields import Decimal, Option, Rate, Text, Whole, boolean, decimal, lines, rate_rule, values
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.tree import MAX_CHILDREN, Association, NodeType
 
@@ -21,6 +21,7 @@ STREAM_CREDIT: Final = 100
 """The default credit of a log reader in each partition."""
 MAX_LOCK_SECONDS: Final = 43_200
 MAX_RETRY_SECONDS: Final = 7 * 86_400
+MAX_RATE: Final = 1_000_000
 MAX_PARTITIONS: Final = 1_024
 MAX_RETENTION_SECONDS: Final = 10 * 365 * 86_400
 MAX_RETENTION_BYTES: Final = 2**40
@@ -79,6 +80,9 @@ class NodeConfig:
     retry_backoff: float = 1.0
     retry_limit: float = 3600.0
     retry_jitter: float = 0.0
+    rate: str = ""
+    rate_burst: int = 0
+    max_in_flight: int = 0
     dead_letter_node: str | None = None
     dedupe: Dedupe = Dedupe.OVERWRITE
     dedupe_seconds: int = 600
@@ -126,6 +130,13 @@ class NodeConfig:
             return ""
         first, longest = round(self.retry_delay * 1000), round(self.retry_limit * 1000)
         return f"{first} {longest} {decimal(self.retry_backoff)} {decimal(self.retry_jitter)}"
+
+    @property
+    def limits(self) -> str:
+        """How much is handed out at most, as scripts read it: items in flight, and a rate; empty for no limit."""
+        if not (self.rate or self.max_in_flight):
+            return ""
+        return f"{self.max_in_flight} {rate_rule(self.rate, self.rate_burst)}"
 
     def admits(self, group: str) -> bool:
         """Return whether a consumer group is allowed; without a list any is (E26)."""
@@ -200,6 +211,27 @@ OPTIONS: Final = (
         "text-single",
         "Share of a rest by which chance may shorten it (0 to 1)",
         Decimal(0, 1),
+    ),
+    Option(
+        "stanzaq#rate",
+        "rate",
+        "text-single",
+        "Most items handed out in a second, minute or hour, as 100/s (empty: no limit)",
+        Rate(MAX_RATE),
+    ),
+    Option(
+        "stanzaq#rate_burst",
+        "rate_burst",
+        "text-single",
+        "Items of this rate that may be handed out at once (0: those of a second)",
+        Whole(0, MAX_RATE),
+    ),
+    Option(
+        "stanzaq#max_in_flight",
+        "max_in_flight",
+        "text-single",
+        "Most items that all workers together hold (0: no limit)",
+        Whole(0, MAX_ITEMS),
     ),
     Option(
         "stanzaq#dead_letter_node",

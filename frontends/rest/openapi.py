@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from broker.model import destinations, headers
 from broker.model.core import Core
-from broker.model.fields import DECIMAL, DIGITS, Decimal, Option, Text, Whole
+from broker.model.fields import DECIMAL, DIGITS, RATE, Decimal, Option, Rate, Text, Whole
 from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import Affiliation
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
@@ -214,6 +214,8 @@ def _value(option: Option) -> dict[str, Any]:
         case Decimal(low, high):
             digits = {**_TEXT, "pattern": f"^{DECIMAL.pattern}$"}
             return {"anyOf": [{"type": "number", "minimum": low, "maximum": high}, digits]}
+        case Rate():
+            return {**_TEXT, "pattern": f"^(?:{RATE.pattern})?$"}
         case Text(limit):
             return {**_TEXT, "maxLength": limit}
     if option.choices:

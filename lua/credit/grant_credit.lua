@@ -11,9 +11,9 @@ local results = {}
 
 local function hear(text)
   for number, subid, version, held, last, shut, full in
-    string.gmatch(text, '(%d+) (%d+) (%d+) (%d+) (%d+) ([012]) ([01])') do
+    string.gmatch(text, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])') do
     ledger.report(number, subid, {version = tonumber(version), held = tonumber(held), last = tonumber(last),
-      shut = shut == '1', unused = shut == '2', full = full == '1'})
+      shut = shut == '1', unused = math.max(0, shut - 1), full = full == '1'})
     lock_end.touch(subid)
   end
 end

@@ -2,7 +2,7 @@
 -- Bring a partition to the revision of its node. Create it if it does not exist; change nothing if it is up to date. A partition that is
 -- newer than the record, or knows of more partitions, answers `newer` with its revision and that number: Redis lost a change of the
 -- record.
--- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused retry_delay
+-- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused retry_delay limits
 -- RETURNS: ok deleted newer
 local meta = redis.call('HMGET', key.meta, 'state', 'revision', 'partitions', 'tail')
 if meta[1] == 'deleted' then return {'deleted'} end
@@ -33,5 +33,7 @@ if revision < tonumber(arg.revision) then
   put('keep_bytes', arg.keep_bytes, '0')
   put('paused', arg.paused, '0')
   put('retry_delay', arg.retry_delay, '')
+  put('limits', arg.limits, '')
+  if arg.limits == '' then redis.call('HDEL', key.meta, 'rate_at', 'in_use') end
 end
 return {'ok'}

@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from broker.model.names import bare
 from broker.redis_core.operations.operation import subid
@@ -151,6 +152,39 @@ class Retry:
         return math.floor(delay * (1 - self.jitter * (chance - math.floor(chance))))
 
 
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many items may go out in how many ms, and at once (stanzaq#rate)."""
+
+    count: int
+    period_ms: int
+    burst: int
+
+    @property
+    def rule(self) -> str:
+        """The rule as a partition has it."""
+        return f"{self.count} {self.period_ms} {self.burst}"
+
+
+class Bucket:
+    """What a rate has left: it fills at an even pace up to a burst, in exact fractions."""
+
+    def __init__(self, rate: Rate, now: int) -> None:
+        """Begin full."""
+        self.rate, self.level, self.at = rate, Fraction(rate.burst), now
+
+    def fill(self, now: int) -> int:
+        """Return how many may go out now."""
+        pace = Fraction(self.rate.count, self.rate.period_ms)
+        self.level, self.at = min(Fraction(self.rate.burst), self.level + pace * (now - self.at)), now
+        return int(self.level)
+
+    def take(self, count: int) -> None:
+        """Let some go out."""
+        self.level -= count
+        assert self.level >= 0
+
+
 @dataclass(slots=True)
 class Options:
     """The options of the node."""
@@ -167,6 +201,15 @@ class Options:
     keep_items: int = 0
     keep_bytes: int = 0
     retry: Retry | None = None
+    rate: Rate | None = None
+    max_in_flight: int = 0
+
+    @property
+    def limits(self) -> str:
+        """The limits as a partition has them."""
+        if not (self.rate or self.max_in_flight):
+            return ""
+        return f"{self.max_in_flight} {self.rate.rule if self.rate else '0 0 0'}"
 
 
 class Model:
@@ -184,6 +227,7 @@ class Model:
         self.token = 0
         self.kept: dict[Position, int] = {}
         """Finished items that stay in the log, with the bytes of each."""
+        self._bucket = Bucket(options.rate, now) if options.rate else None
         self._cursor: Position = (0, 0)
         self._trim: Position = (0, 0)
         self.closed: Counter[str] = Counter()
@@ -417,17 +461,24 @@ class Model:
                 item.state = "ready"
         for item in self.waiting():
             chosen = self._next_for(item)
-            if chosen is None:
+            if chosen is None or self._held_back():
                 break
             self._looked_at(item)
             if self._admitted(item):
                 self._hand_out(item, chosen, frontend)
-        if any(len(self.held(one.jid)) < one.credit for one in self.subscribers.values()):
+        free = any(len(self.held(one.jid)) < one.credit for one in self.subscribers.values())
+        if free and not self._held_back():
             # Somebody would have taken more, so the whole log was read.
             self._cursor = self._tail
         if self._over():
             self._let_go(0)
         return self._outcome
+
+    def _held_back(self) -> bool:
+        """Whether rate or bound of the node let nothing go out now."""
+        locked = sum(item.lock is not None for item in self.items.values())
+        full = 0 < self.options.max_in_flight <= locked
+        return full or (self._bucket is not None and self._bucket.fill(self.now) < 1)
 
     def places(self) -> set[Position]:
         """Return all positions in the log."""
@@ -489,6 +540,8 @@ class Model:
 
     def _hand_out(self, item: Item, chosen: Subscriber, frontend: str) -> None:
         self.number()
+        if self._bucket:
+            self._bucket.take(1)
         chosen.served = self.token
         deadline = self.now + self.options.lock_ms
         item.state = "locked"

@@ -26,7 +26,7 @@ from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid, subids
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
-from tests.contract.model import Model, Options, Outcome, Retry, written
+from tests.contract.model import Model, Options, Outcome, Rate, Retry, written
 from tests.contract.structure import Snapshots, compared, expected
 from tests.lua.driver import T0, Answer, Queue, Runner
 
@@ -49,6 +49,8 @@ KEPT: tuple[dict[str, int], ...] = (
 )
 
 RETRIES = (Retry(5_000), Retry(20_000, backoff=3, longest=70_000, jitter=0.5), Retry(500, backoff=1.5, jitter=1))
+
+RATES = (Rate(1, 1_000, 1), Rate(7, 60_000, 2))
 
 workers = st.sampled_from(WORKERS)
 frontends = st.integers(0, 1)
@@ -80,6 +82,8 @@ class QueueMachine(RuleBasedStateMachine):
         ordered=st.booleans(),
         keep=st.sampled_from(KEPT),
         retry=st.sampled_from((None, None, *RETRIES)),
+        rate=st.sampled_from((None, None, *RATES)),
+        max_in_flight=st.sampled_from((0, 0, 1, 3)),
     )
     def begin(
         self,
@@ -92,6 +96,8 @@ class QueueMachine(RuleBasedStateMachine):
         ordered: bool,
         keep: dict[str, int],
         retry: Retry | None,
+        rate: Rate | None,
+        max_in_flight: int,
     ) -> None:
         """Open a queue, and the one for its dead letters."""
         self.options = Options(
@@ -102,6 +108,8 @@ class QueueMachine(RuleBasedStateMachine):
             max_items=max_items,
             ordered=ordered,
             retry=retry,
+            rate=rate,
+            max_in_flight=max_in_flight,
             **keep,
         )
         self.model = Model(self.options, T0)
@@ -115,6 +123,7 @@ class QueueMachine(RuleBasedStateMachine):
             lock_ms=60_000,
             ordered="1" if ordered else "0",
             retry_delay=retry.rule if retry else "",
+            limits=self.options.limits,
             **keep,
         )
         self.grave.open(max_deliveries=0, dead_letters="0")

@@ -386,6 +386,7 @@ class Queue:
             "keep_bytes": 0,
             "paused": "0",
             "retry_delay": "",
+            "limits": "",
         }
         return self.run("open_partition", **{**options, **fixed})
 

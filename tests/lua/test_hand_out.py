@@ -1,6 +1,6 @@
 """lua/credit/hand_out.lua: items are handed out with credit that a coordinator has granted."""
 
-from broker.redis_core.commands.credit import SHUT, UNUSED
+from broker.redis_core.commands.credit import SHUT
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue
 
@@ -10,7 +10,7 @@ GRANT = 10**15
 
 
 def held(answer: Answer) -> list[tuple[str, int, int, int]]:
-    """Return the holdings of a report: subid, how much, last grant, and whether nothing may be granted there."""
+    """Return the holdings of a report: subid, how much, last grant, and its state (`Holding`)."""
     assert answer.report is not None
     return [(row[0], row[1], row[2], row[4]) for row in answer.report.holdings]
 
@@ -38,7 +38,7 @@ def test_what_is_not_used(parts: Parts) -> None:
     _, one, _ = parts
     known(one, W1)
     answer = one.hand_out(W1, GRANT, 3)
-    assert answer.given == [] and held(answer) == [(subid(W1), 0, GRANT, UNUSED)]
+    assert answer.given == [] and held(answer) == [(subid(W1), 0, GRANT, 1 + 3)]
     assert one.publish("a").given == []
 
 
@@ -58,7 +58,7 @@ def test_not_while_it_is_owned(parts: Parts) -> None:
     one.attach(W2, credit=1)
     one.publish("a", "b")
     answer = one.hand_out(W1, GRANT, 1)
-    assert answer.given == [] and held(answer) == [(subid(W1), 0, GRANT, UNUSED)]
+    assert answer.given == [] and held(answer) == [(subid(W1), 0, GRANT, 1 + 1)]
 
 
 def test_not_to_the_owner(parts: Parts) -> None:

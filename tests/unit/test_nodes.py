@@ -11,6 +11,22 @@ from broker.model.options import FORCED, MAX_ITEMS, OPTIONS, AccessModel, Dedupe
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import NodeType
 
+BAD_RATES = (
+    "0/s",
+    "0",
+    "abc",
+    "10",
+    "1000000000000/s",
+    "1000001/h",
+    "-1/s",
+    "1.5/s",
+    "1/d",
+    " 1/s",
+    "1/s\n",
+    "٣/s",
+    "9" * 1_000_000,
+)
+
 configs = st.builds(
     NodeConfig,
     queueing=st.just(value=True),
@@ -24,6 +40,9 @@ configs = st.builds(
     retry_backoff=st.integers(1_000, 100_000).map(lambda part: part / 1000),
     retry_limit=st.integers(0, 604_800_000).map(lambda ms: ms / 1000),
     retry_jitter=st.integers(0, 1_000).map(lambda part: part / 1000),
+    rate=st.sampled_from(["", "1/h", "5000/m", "1000000/s"]),
+    rate_burst=st.integers(0, 1_000_000),
+    max_in_flight=st.integers(0, 1_000_000),
     dead_letter_node=st.sampled_from([None, "", "n/dead", "elsewhere"]),
     dedupe=st.sampled_from(Dedupe),
     dedupe_seconds=st.integers(1, 604_800),
@@ -84,6 +103,10 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
         ("stanzaq#retry_limit", ("inf",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retry_jitter", ("1.001",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retry_jitter", ("1e-3",), Problem.NOT_ACCEPTABLE),
+        *(("stanzaq#rate", (bad,), Problem.NOT_ACCEPTABLE) for bad in BAD_RATES),
+        ("stanzaq#max_in_flight", ("-1",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#max_in_flight", ("1000001",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#rate_burst", ("all",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_seconds", ("1e3",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_bytes", ("9" * 19,), Problem.NOT_ACCEPTABLE),
     ],
@@ -104,6 +127,22 @@ def test_decimals() -> None:
     with pytest.raises(MalformedRequest) as refused:
         configured(NodeConfig(), {"stanzaq#retry_backoff": ("0.5",)})
     assert refused.value.detail == "stanzaq#retry_backoff must be a number from 1 to 100 with at most three decimals"
+
+
+@pytest.mark.parametrize(
+    ("config", "limits"),
+    [
+        (NodeConfig(rate_burst=5), ""),
+        (NodeConfig(max_in_flight=7), "7 0 0 0"),
+        (NodeConfig(rate="100/s"), "0 100 1000 100"),
+        (NodeConfig(rate="5000/m"), "0 5000 60000 84"),
+        (NodeConfig(rate="1/h"), "0 1 3600000 1"),
+        (NodeConfig(rate="1/h", rate_burst=20, max_in_flight=3), "3 1 3600000 20"),
+    ],
+)
+def test_limits(config: NodeConfig, limits: str) -> None:
+    """stanzaq#rate: scripts read items, ms and burst; without a burst it is what a second brings, at least one item."""
+    assert config.limits == limits
 
 
 def test_accepted() -> None:

@@ -77,15 +77,15 @@ class PoolPartitions:
     partitions: dict[int, Partition]
 
 
-SHUT, UNUSED = 1, 2
+SHUT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
     """What a subscriber holds in a partition as of `version`, and the number of the last grant accepted there.
 
-    `state` is `SHUT` where it may not be granted credit, and `UNUSED` when the last grant was not used. `full`: an answer to a
-    question, which counts even where the coordinator knew nothing.
+    `state` is `SHUT` where it may not be granted credit; a larger number is one more than the items of the last grant that were
+    not used. `full`: an answer to a question, which counts even where the coordinator knew nothing.
     """
 
     number: int

@@ -164,7 +164,7 @@ class NodeService:
         """Bring partitions and subscribers up to a changed record."""
         await self._apply_config(record.config, renewed)
         places = {
-            (each.parent, each.parent_life, each.config.partitions, each.config.access_model)
+            (each.parent, each.parent_life, each.config.partitions, each.config.access_model, bool(each.config.limits))
             for each in (record, renewed)
         }
         if len(places) > 1:
@@ -180,7 +180,8 @@ class NodeService:
         self._changed(record.name)
         if config.partitions > before.partitions:
             await self._register_all(record.name)
-        if before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED:
+        resumed = before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED
+        if resumed or before.limits != config.limits:
             await self._sweep(record)
         if config.access_model is not before.access_model:
             await self._end_forbidden(record, await self._subscribers(record.name))

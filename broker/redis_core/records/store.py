@@ -233,6 +233,7 @@ class NodeStore:
             "keep_bytes": config.retention_bytes,
             "paused": "1" if config.state is NodeState.PAUSED else "0",
             "retry_delay": config.retry_rule,
+            "limits": config.limits,
         }
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
         calls = [self._server.call("open_partition", [keys.of_partition("meta", each)], fixed) for each in chosen]

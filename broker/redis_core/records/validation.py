@@ -11,6 +11,9 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
 from broker.model.tree import TreeRequest, tree_request
 
+_OF_QUEUES = ("rate", "max_in_flight")
+"""Options that a log does not take."""
+
 _NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
 
 
@@ -65,10 +68,15 @@ class NodeRules:
 
 
 def check_options(config: NodeConfig) -> Refused | None:
-    """Refuse options that exclude each other: a reader of a log is known by its JID."""
-    if config.queueing or not config.multi_subscribe:
+    """Refuse options that exclude each other: a reader of a log is known by its JID, and no item is handed out."""
+    if config.queueing:
         return None
-    return Refused(Problem.NOT_ACCEPTABLE, "stanzaq#multi_subscribe: a log has one subscription for each JID")
+    if config.multi_subscribe:
+        return Refused(Problem.NOT_ACCEPTABLE, "stanzaq#multi_subscribe: a log has one subscription for each JID")
+    limit = next((name for name in _OF_QUEUES if getattr(config, name)), None)
+    return (
+        None if limit is None else Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#{limit}: a log hands nothing out as work")
+    )
 
 
 def check_conversion(before: NodeConfig, after: NodeConfig) -> Refused | None:

@@ -42,6 +42,10 @@ _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
 _NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: its entries are not handed out as work")
+_LIMITED = Refused(
+    Problem.UNSUPPORTED,
+    "a node of several partitions with a rate or a bound of items in flight has only subscribers of its own",
+)
 _NEVER_HANDED_OUT = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live"
 )
@@ -99,7 +103,8 @@ def subscribing(command: Subscribe, record: NodeRecord, standing: Affiliation) -
 
 def attaching(command: AcquirePartition, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize an owner of a partition like a subscription."""
-    return _own(command, Problem.JID_MISMATCH) or _complete(_reading(record, standing), _working(command, record))
+    wrong = _own(command, Problem.JID_MISMATCH) or _limiting(record)
+    return wrong or _complete(_reading(record, standing), _working(command, record))
 
 
 def fetching(command: PullItems, _record: NodeRecord, standing: Affiliation) -> Refused | None:
@@ -120,7 +125,7 @@ def browsing(command: Browse, record: NodeRecord, standing: Affiliation) -> Refu
 
 def joining(_command: RegisterPoolSubscription, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize a subscriber through a collection."""
-    return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)
+    return _reading(record, standing) or (_limiting(record) if record.config.queueing else _NO_WORK)
 
 
 def following(command: SubscribeLog, record: NodeRecord, standing: Affiliation) -> Refused | None:
@@ -205,6 +210,11 @@ def _working(command: Subscribe | AcquirePartition, record: NodeRecord) -> Refus
     if isinstance(command, Subscribe) and command.scope is not None:
         return Refused(Problem.OPTIONS_INVALID, "a leaf has nothing below it: type and depth apply to collections")
     return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
+
+
+def _limiting(record: NodeRecord) -> Refused | None:
+    """Refuse who would get items of several partitions without a grant of the node's coordinator, which keeps the limits."""
+    return _LIMITED if record.config.limits and record.config.partitions > 1 else None
 
 
 def _sharing(record: NodeRecord) -> Refused | None:

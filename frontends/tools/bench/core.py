@@ -83,6 +83,7 @@ class Bench:
             "keep_bytes": 0,
             "paused": "0",
             "retry_delay": "",
+            "limits": "",
         }
         await self.run("open_partition", {"revision": 1, **options})
 

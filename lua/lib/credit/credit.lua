@@ -73,9 +73,10 @@ function credit.free(count)
   return examined(in_turn(ready_subscribers.all, count, 0))
 end
 
--- Returns subscribers that may get items here without a grant, `count` in turn after the `first` ones.
+-- Returns subscribers that may get items here without a grant, `count` in turn after the `first` ones. An owner needs none, except where
+-- the coordinator limits what the node hands out.
 function credit.candidates(count, first)
-  if call.partition_several and not partition_owner.get() then return {}, 0 end
+  if call.partition_several and (call.partition_before.limits or not partition_owner.get()) then return {}, 0 end
   return examined(in_turn(ready_subscribers.for_waiting, count, first or 0))
 end
 

@@ -2,11 +2,11 @@
 -- for credit, what subscribers hold here whose credit is coordinated elsewhere, and the grants that this partition makes as a
 -- coordinator.
 -- CALL: unknown = {}, unused = {}
--- `unused` are those to whom a grant was of no use in this script.
+-- `unused` has the subids with a grant in this script, and how many items of it were not used.
 local credit_report = {MOST = 200, LOOKED_AT = 32}
 
--- Reports a grant for a subscriber that is unknown here: 1 in the last column, as for an absent one. 2 there says that a grant was of no
--- use.
+-- Reports a grant for a subscriber that is unknown here: 1 in the last column, as for an absent one. A larger number
+-- there is one more than the items of a grant that were not used.
 function credit_report.refuse(subid, pool, number)
   local held = partition_owner.is(subid) and 0 or credit.lock_count(subid)
   call.credit_report_unknown[#call.credit_report_unknown + 1] = {subid, held, tonumber(number), pool, 1}
@@ -42,15 +42,16 @@ end
 -- Reports holdings of subscribers whose locks began or ended in this script. The coordinator books its own at once.
 local function held_here()
   local found, unused = call.credit_report_unknown, call.credit_report_unused
-  for _, subscriber in ipairs(call.dispatch_granted) do unused[subscriber.subid] = subscriber.held == 0 or nil end
+  for _, subscriber in ipairs(call.dispatch_granted) do unused[subscriber.subid] = subscriber.limit - subscriber.held end
   for subid in pairs(call.lock_end_touched) do
     local subscriber, last = subscriptions.get(subid), grants.last(subid)
     local pool = subscriber and subscriber.pool or call.lock_end_pools[subid]
-    local shut = subscriber and subscriptions.absent(subscriber) and 1 or unused[subid] and 2 or 0
+    local left = unused[subid] or 0
+    local shut = subscriber and subscriptions.absent(subscriber) and 1 or left > 0 and left + 1 or 0
     if pool then
       found[#found + 1] = {subid, credit.lock_count(subid), last, pool, shut}
     elseif credit.coordinates() then
-      ledger.take_own_grant(subid, last, unused[subid])
+      ledger.take_own_grant(subid, last, left)
       credit.update_turn(subid)
     elseif call.partition_several and not partition_owner.is(subid) then
       found[#found + 1] = {subid, credit.lock_count(subid), last, '', shut}

@@ -22,6 +22,19 @@ function ledger.underway(number)
   return tonumber(redis.call('HGET', key.ledger, name('*', number)) or 0)
 end
 
+-- Returns how much credit is in use in all other partitions and under way; counted from the first time that a limit asks for it.
+function ledger.in_use()
+  local meta = call.partition_before
+  if not meta.in_use then
+    local sum = 0
+    local found = redis.call('HGETALL', key.usage)
+    for i = 2, #found, 2 do sum = sum + string.match(found[i], '^%d+') end
+    meta.in_use = sum
+    redis.call('HSET', key.meta, 'in_use', string.format('%d', sum))
+  end
+  return tonumber(meta.in_use)
+end
+
 -- Writes an entry. Only here `usage` changes, by the same amount.
 local function put(subid, number, before, entry)
   local change = entry.held + entry.amount - (before and before.held + before.amount or 0)
@@ -39,17 +52,26 @@ local function put(subid, number, before, entry)
   if entry.amount == 0 then redis.call('ZREM', key.grants_underway, name(subid, number)) end
   if change ~= 0 then
     local known = usage.read(subid)
-    known.used = math.max(0, known.used + change)
+    change = math.max(0, known.used + change) - known.used
+    known.used = known.used + change
     usage.write(subid, known)
+    local meta = call.partition_before
+    if meta.in_use then meta.in_use = redis.call('HINCRBY', key.meta, 'in_use', string.format('%d', change)) end
   end
 end
 
--- A subscriber that could not use a grant gets its turn back, unless it has been granted something since.
+-- Returns a subscriber's turn, unless it has been granted something since.
 local function restore(subid, entry)
   for _, where in ipairs({key.ready_subscribers, key.idle_subscribers}) do
     local served = redis.call('ZSCORE', where, subid)
     if served and tonumber(served) == tonumber(entry.grant) then redis.call('ZADD', where, entry.turn, subid) end
   end
+end
+
+-- A subscriber that could not use a grant gets its turn back; so does the node's rate what the grant left.
+local function give_back(subid, before, unused)
+  if unused >= before.amount then restore(subid, before) end
+  if call.partition_before.limits then hand_out_limits.use(-math.min(unused, before.amount)) end
 end
 
 -- Books a partition's report: what a subscriber holds there, and the last grant that it has taken. An older report than the last changes
@@ -63,7 +85,7 @@ function ledger.report(number, subid, told)
   -- The coordinator counts the locks of its own partition itself.
   entry.held, entry.version, entry.shut = number == arg.number and 0 or told.held, told.version, told.shut
   if told.last >= tonumber(entry.grant) then
-    if told.unused and before and before.amount > 0 then restore(subid, before) end
+    if told.unused > 0 and before and before.amount > 0 then give_back(subid, before, told.unused) end
     entry.amount = 0
   end
   put(subid, number, before, entry)
@@ -73,7 +95,7 @@ end
 function ledger.take_own_grant(subid, last, unused)
   local before = ledger.get(subid, arg.number)
   if not before or before.amount == 0 or last < tonumber(before.grant) then return end
-  if unused then restore(subid, before) end
+  if unused > 0 then give_back(subid, before, unused) end
   put(subid, arg.number, before, {held = 0, version = before.version, grant = before.grant, amount = 0, shut = before.shut})
 end
 

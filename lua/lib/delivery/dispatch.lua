@@ -40,19 +40,19 @@ local function lock(entry, subscriber, deliveries)
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 
--- Returns whether every item found a subscriber.
+-- Returns how many items found a subscriber.
 local function assign(items, queue, deliveries)
-  local all = true
+  local found = 0
   queue.first = 1
   for i = 1, #items do
     local entry = items[i]
     local subscriber = pick(queue, entry)
     if subscriber then
       lock(entry, subscriber, deliveries)
+      found = found + 1
       if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
     else
       write_buffer.add('ZADD', group_order.place(entry.position))
-      all = false
     end
   end
   for i = 1, #queue do
@@ -69,7 +69,7 @@ local function assign(items, queue, deliveries)
     end
   end
   write_buffer.flush()
-  return all
+  return found
 end
 
 -- Returns how many items the next round may read: after the first round by the size of earlier items, so that no round goes far beyond
@@ -110,8 +110,11 @@ function dispatch.run(hint)
   if budget.over() then return deliveries, 1 end
   ready_queue.promote()
   if call.partition_paused then return deliveries, 0 end
+  local limited = call.partition_before.limits and not call.partition_several
   while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
     local want = math.min(math.max(hint, 1), most(made, bytes))
+    if limited then want = math.min(want, hand_out_limits.left(0)) end
+    if want == 0 then return deliveries, 0 end
     local items, queue, room = take(want)
     if not items then return deliveries, 0 end
     if #items == 0 then
@@ -119,7 +122,9 @@ function dispatch.run(hint)
       return deliveries, more and 1 or 0
     end
     for i = 1, #items do bytes = bytes + #items[i].body end
-    if not assign(items, queue, deliveries) then return deliveries, 0 end
+    local found = assign(items, queue, deliveries)
+    if limited then hand_out_limits.use(found) end
+    if found < #items then return deliveries, 0 end
     made = made + #items
     if room == #items then return deliveries, 0 end
     local elsewhere = call.partition_selects or call.partition_hinted or call.partition_cursor ~= call.partition_tail

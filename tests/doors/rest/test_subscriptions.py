@@ -218,6 +218,22 @@ def test_rests(alice: httpx.Client, queue: str) -> None:
     assert (again["id"], again["attempt"]) == (other["id"], 2)
 
 
+def test_limited(alice: httpx.Client, queue: str) -> None:
+    """stanzaq#max_in_flight, stanzaq#rate: a fetch gets what the queue may hand out, and waits for the next."""
+    assert (
+        alice.patch(queue, json={"options": {"stanzaq#max_in_flight": 2, "stanzaq#rate": "6000/m"}}).status_code == 200
+    )
+    shown = alice.get(queue, headers=JSON).json()["options"]
+    assert (shown["stanzaq#max_in_flight"], shown["stanzaq#rate"]) == ("2", "6000/m")
+    path = subscribed(alice, queue, prefetch=9)
+    sent(alice, queue, "a", "b", "c")
+    first, second = held(alice, path)
+    assert alice.delete(first["href"]).status_code == 200
+    assert [each["attempt"] for each in held(alice, path)] == [1, 1]
+    assert alice.patch(queue, json={"options": {"stanzaq#max_in_flight": "", "stanzaq#rate": ""}}).status_code == 422
+    assert alice.delete(second["href"]).status_code == 200
+
+
 def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
     """R16: several messages are acknowledged at once, each with its own result."""
     sent(alice, queue, *"abc")

@@ -1,0 +1,32 @@
+-- Rates: how many items may pass in a time. A rule is `items period_ms burst`. One number is kept of each rate (GCRA): when all that passed
+-- would have passed at an even pace, in microseconds of Redis's time. It lies at most a burst ahead of the clock; without a number, a whole
+-- burst may pass at once.
+local rate_limit = {}
+
+function rate_limit.read(rule)
+  local count, period, burst = string.match(rule, '^(%d+) (%d+) (%d+)$')
+  return {interval = period * 1000 / count, burst = tonumber(burst)}
+end
+
+-- Returns the number between the clock and a burst ahead of it: further ahead it is only after the clock was set back, and then the burst
+-- is used up as of now.
+function rate_limit.bounded(rate, at)
+  local now = call.partition_micros
+  return math.max(now, math.min(tonumber(at or 0), now + rate.burst * rate.interval))
+end
+
+-- Returns how many may pass now; a microsecond is for rounding.
+function rate_limit.left(rate, at)
+  local ahead = rate_limit.bounded(rate, at) - call.partition_micros
+  return math.max(0, math.min(rate.burst, math.floor(rate.burst - (ahead - 1) / rate.interval)))
+end
+
+-- Returns the number after `count` more have passed, as a text that loses nothing; a negative count gives back.
+function rate_limit.after(rate, at, count)
+  return string.format('%.17g', rate_limit.bounded(rate, at) + count * rate.interval)
+end
+
+-- Returns when the next may pass, in ms, with the same rounding.
+function rate_limit.next_ms(rate, at)
+  return math.ceil((rate_limit.bounded(rate, at) + (1 - rate.burst) * rate.interval - 1) / 1000)
+end

@@ -1,0 +1,83 @@
+"""A node's rate and its most items in flight over a real server, with two frontends (stanzaq#rate, stanzaq#max_in_flight)."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from broker import codec
+from broker.model.commands import Configure, Declare, Publish, Retract, Subscribe
+from broker.model.items import Delivery, Envelope
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import Declared, Refused, Retracted
+from broker.redis_core.core import RedisCore
+from tests.contract.conftest import Door, MakeCore
+
+ALICE = Jid("alice@x/home")
+W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
+
+
+async def declared(core: RedisCore, node: str, **options: str) -> None:
+    """Create a node."""
+    fields = {f"stanzaq#{name}": (value,) for name, value in options.items()}
+    assert await core.ask(Declare(node, ALICE, fields)) == Declared(node)
+
+
+async def published(core: RedisCore, node: str, count: int, key: str = "") -> None:
+    """Publish items to the partitions in turn."""
+    body = codec.pack(Envelope(b"<x/>"))
+    await asyncio.gather(*(core.ask(Publish(node, ALICE, f"i{number}", body, 4, key=key)) for number in range(count)))
+
+
+async def wait(doors: Sequence[Door], count: int) -> list[Delivery]:
+    """Wait until so many deliveries have been made at these doors together; return them."""
+    async with asyncio.timeout(30):
+        while len(found := [each for door in doors for each in door.deliveries]) < count:  # noqa: ASYNC110  (two doors)
+            await asyncio.sleep(0.005)
+    return found
+
+
+@pytest.mark.parametrize("partitions", ["1", "4"])
+async def test_most_in_flight(make_core: MakeCore, node: str, partitions: str) -> None:
+    """Whatever partitions and frontends it has, a node's workers hold no more than the bound, and all items go out."""
+    (core, door), (other, door2) = await make_core(), await make_core()
+    await declared(core, node, partitions=partitions, max_in_flight="3")
+    for each, worker in ((core, W1), (other, W2)):
+        await each.ask(Subscribe(node, worker, worker, credit=10))
+    await published(core, node, 20)
+    done: set[str] = set()
+    while len(done) < 20:
+        found = await wait((door, door2), min(20, len(done) + 3))
+        assert len(found) <= len(done) + 3
+        delivery = next(each for each in found if each.item_id not in done)
+        done.add(delivery.item_id)
+        command = Retract(node, delivery.subscriber, delivery.item_id, delivery.token)
+        assert isinstance(await (core if len(done) % 2 else other).ask(command), Retracted)
+
+
+@pytest.mark.parametrize("partitions", ["1", "3"])
+async def test_a_rate(make_core: MakeCore, node: str, partitions: str) -> None:
+    """After the burst nothing goes out for an hour, until the owner raises the rate: then the next go out by themselves."""
+    (core, door), (_, door2) = await make_core(), await make_core()
+    await declared(core, node, partitions=partitions, rate="1/h", rate_burst="2")
+    await published(core, node, 6)
+    await core.ask(Subscribe(node, W1, W1, credit=10))
+    assert len(await wait((door, door2), 2)) == 2
+    await core.ask(Configure(node, ALICE, {"stanzaq#rate": ("5/s",), "stanzaq#rate_burst": ("1",)}))
+    await wait((door, door2), 4)
+    await core.ask(Configure(node, ALICE, {"stanzaq#rate": ("",)}))
+    assert len(await wait((door, door2), 6)) == 6
+
+
+async def test_logs_and_owners(core: RedisCore, door: Door, node: str) -> None:
+    """A log takes no limit; a limited node of several partitions has no owners, which take items without a grant."""
+    for name in ("rate", "max_in_flight"):
+        value = {"rate": "1/s", "max_in_flight": "1"}[name]
+        refused = await core.ask(Declare(node, ALICE, {"pubsub#queueing": ("0",), f"stanzaq#{name}": (value,)}))
+        assert refused == Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#{name}: a log hands nothing out as work")
+    await declared(core, node, partitions="2", rate="1/s")
+    owner = Subscribe(node, W1, W1, credit=1, partitions=(1,), group="g", epoch=1)
+    refused = await core.ask(owner)
+    assert isinstance(refused, Refused) and refused.problem is Problem.UNSUPPORTED
+    assert door.deliveries == []

@@ -1,0 +1,312 @@
+"""lua/lib/delivery/hand_out_limits.lua: a node's rate and its most items in flight (stanzaq#rate, stanzaq#max_in_flight)."""
+
+import math
+import random
+import secrets
+from itertools import cycle
+
+import pytest
+
+from broker.model.names import Partition
+from broker.model.options import NodeConfig
+from tests.contract.model import Bucket, Rate
+from tests.lua.driver import T0, Answer, Queue, Runner
+from tests.lua.seated import carried, seated
+from tests.lua.worded import W1, W2
+
+Parts = tuple[Queue, Queue, Queue]
+
+
+def limits(rate: str = "", rate_burst: int = 0, max_in_flight: int = 0) -> str:
+    """Return these limits as a partition has them."""
+    return NodeConfig(rate=rate, rate_burst=rate_burst, max_in_flight=max_in_flight).limits
+
+
+def limited(queue: Queue, rate: str = "", rate_burst: int = 0, max_in_flight: int = 0) -> None:
+    """Open a queue with these limits."""
+    queue.open(limits=limits(rate, rate_burst, max_in_flight))
+
+
+def items(answer: Answer) -> list[str]:
+    """Return what was handed out."""
+    return [item for _jid, item in answer.given]
+
+
+def bucket(rate: str, burst: int = 0) -> Bucket:
+    """Return the oracle of a rate: without a burst of its own it is that of a second, at least one item."""
+    number, _, period = rate.partition("/")
+    seconds = {"s": 1, "m": 60, "h": 3600}[period]
+    return Bucket(Rate(int(number), seconds * 1000, burst or max(1, math.ceil(int(number) / seconds))), T0)
+
+
+def test_most_in_flight(unopened: Queue) -> None:
+    """All workers together hold no more than the bound; each lock that ends lets the next item go out at once."""
+    limited(unopened, max_in_flight=3)
+    unopened.publish(*"abcdef")
+    assert items(unopened.subscribe(W1, 2)) == ["a", "b"]
+    assert items(unopened.subscribe(W2, 9)) == ["c"]
+    assert unopened.expire().due == T0 + 60_000
+    assert items(unopened.retract(W1, "a")) == ["d"]
+    assert items(unopened.unlock(W2, "c", delay_ms=5_000)) == ["e"]
+    unopened.now += 60_000
+    assert items(unopened.expire()) == ["b", "c", "d"]
+
+
+def test_the_bound_is_changed(unopened: Queue) -> None:
+    """A lower bound takes nothing back and holds as locks end; a higher one is filled by the sweep that follows."""
+    limited(unopened, max_in_flight=3)
+    unopened.publish(*"abcdef")
+    unopened.subscribe(W1, 9)
+    unopened.open(revision=2, limits="1 0 0 0")
+    assert items(unopened.retract(W1, "a")) == items(unopened.retract(W1, "b")) == []
+    assert items(unopened.retract(W1, "c")) == ["d"]
+    unopened.open(revision=3)
+    assert items(unopened.expire()) == ["e", "f"]
+    assert not {b"limits", b"rate_at"} & unopened.client.hgetall(unopened.key("meta")).keys()
+
+
+def test_a_burst_and_then_one_by_one(unopened: Queue) -> None:
+    """A rate hands out a burst at once, then one item in each interval; the partition is due exactly then."""
+    limited(unopened, rate="4/s", rate_burst=2)
+    unopened.publish(*"abcde")
+    answer = unopened.subscribe(W1, 9)
+    assert (items(answer), answer.due) == (["a", "b"], T0 + 250)
+    unopened.now += 249
+    assert (items(unopened.expire()), unopened.expire().due) == ([], T0 + 250)
+    unopened.now += 1
+    answer = unopened.retract(W1, "a")
+    assert (items(answer), answer.due) == (["c"], T0 + 500)
+    unopened.now += 10_000
+    answer = unopened.expire()
+    # Nothing waits any more: only the locks are due.
+    assert (items(answer), answer.due) == (["d", "e"], T0 + 60_000)
+
+
+def test_nobody_polls(unopened: Queue) -> None:
+    """Without credit, or without items, an empty bucket is no reason for a sweep beyond the first."""
+    limited(unopened, rate="1/s")
+    unopened.publish(*"ab")
+    answer = unopened.subscribe(W1, 1)
+    assert (items(answer), answer.due) == (["a"], T0 + 1_000)
+    unopened.now += 1_000
+    assert unopened.expire().due == T0 + 60_000
+    assert items(unopened.retract(W1, "a")) == ["b"]
+    assert unopened.retract(W1, "b").due == 0
+
+
+def test_each_attempt_counts(unopened: Queue) -> None:
+    """An item that comes back is handed out at the rate again; deliveries that are sent again are not counted."""
+    limited(unopened, rate="1/s")
+    unopened.publish("a")
+    unopened.subscribe(W1, 1)
+    assert items(unopened.unlock(W1, "a")) == []
+    unopened.now += 1_000
+    assert items(unopened.expire()) == ["a"]
+    unopened.frontend = "f2"
+    assert items(unopened.run("take_over", lapsed="f1")) == ["a"]
+
+
+@pytest.mark.parametrize("back", [500, 3_600_000])
+def test_the_clock_steps_back(unopened: Queue, back: int) -> None:
+    """After a step back no more goes out than a bucket allows that is empty now, and nothing waits for the old time."""
+    limited(unopened, rate="2/s")
+    unopened.publish(*"abcdef")
+    assert items(unopened.subscribe(W1, 9)) == ["a", "b"]
+    unopened.now -= back
+    answer = unopened.expire()
+    assert items(answer) == [] and answer.due == unopened.now + 500
+    unopened.now += 500
+    assert items(unopened.expire()) == ["c"]
+    unopened.now += back
+    assert len(items(unopened.expire())) <= 2
+
+
+def test_pulled_items(unopened: Queue) -> None:
+    """A caller that cannot send, and pull subscribers, are bound alike."""
+    limited(unopened, rate="1/s", max_in_flight=2)
+    unopened.publish(*"abc")
+    unopened.frontend = ""
+    unopened.subscribe(W1, 9, "pulled")
+    assert unopened.stats()["in_flight"] == 1
+    unopened.now += 1_000
+    answer = unopened.expire()
+    assert (unopened.stats()["in_flight"], answer.due) == (2, T0 + 2_000)
+
+
+def test_selected_and_urgent_items(unopened: Queue) -> None:
+    """Selectors and priorities choose among what the rate lets go out."""
+    limited(unopened, rate="1/s")
+    unopened.publish("low")
+    unopened.publish("high", hints="0 9 0")
+    assert items(unopened.subscribe(W1, 9, selector="stanzaq_item LIKE '%'")) + items(unopened.subscribe(W2, 9)) == [
+        "high"
+    ]
+    unopened.now += 1_000
+    assert items(unopened.expire()) == ["low"]
+
+
+SEVEN = ("1/h", "30/h", "7/m", "50/m", "90/m", "1/s", "2/s")
+
+
+class Play:
+    """A node of one partition or several, with workers that have credit for everything, and two frontends in turn."""
+
+    def __init__(
+        self, runners: dict[str, Runner], partitions: int, rate: str, rate_burst: int = 0, most: int = 0
+    ) -> None:
+        """Open the node and subscribe two workers; keys are not compared, since plays are long."""
+        runner = Runner(runners["valkey"].client, checked=False)
+        life = secrets.token_hex(4)
+        self.parts = [Queue(runner, Partition("jobs", life, number)) for number in range(partitions)]
+        self.bucket, self.published = bucket(rate, rate_burst), 0
+        self.held: list[tuple[Queue, str, str]] = []
+        self.frontends = cycle(("f1", "f2"))
+        for queue in self.parts:
+            queue.open(partitions=partitions, limits=limits(rate, rate_burst, most))
+        for worker in (W1, W2):
+            if partitions > 1:
+                seated(self.parts, worker, 1_000)
+            else:
+                self.parts[0].subscribe(worker, 1_000)
+
+    def at(self, now: int) -> None:
+        """Set the clock, and let the other frontend call."""
+        frontend = next(self.frontends)
+        for queue in self.parts:
+            queue.now, queue.frontend = now, frontend
+
+    def ran(self, queue: Queue, answer: Answer) -> int:
+        """Carry credit as frontends do; return how many items went out."""
+        found = carried(self.parts, queue, answer)
+        self.held += [(self.parts[int(item.partition(".")[0])], jid, item) for jid, item in found]
+        return len(found)
+
+    def publish(self, count: int) -> int:
+        """Publish items to the partitions in turn; return how many went out."""
+        given = 0
+        for queue in self.parts:
+            names = [f"{queue.partition.number}.{self.published + number}" for number in range(count)]
+            given += self.ran(queue, queue.publish(*names, max_items=10_000)) if names else 0
+        self.published += count
+        return given
+
+    def finish(self) -> int:
+        """Acknowledge all that is held; return how many went out for it."""
+        held, self.held = self.held, []
+        return sum(self.ran(queue, queue.retract(jid, item)) for queue, jid, item in held)
+
+    def sweep(self) -> tuple[int, int]:
+        """Sweep the first partition, which keeps the limits; return how many went out and when it is next due."""
+        answer = self.parts[0].expire()
+        given = self.ran(self.parts[0], answer)
+        return given, self.parts[0].expire().due if given else answer.due
+
+
+@pytest.mark.parametrize(
+    ("partitions", "rate"), [*((1, rate) for rate in SEVEN), *((3, rate) for rate in ("7/m", "50/m", "1/s"))]
+)
+def test_ten_minutes(runners: dict[str, Runner], partitions: int, rate: str) -> None:
+    """In ten minutes at seven limits exactly what the oracle allows goes out, at the times that the node says it is due."""
+    play = Play(runners, partitions, rate)
+    given = play.publish(1 + 2_500 // partitions)
+    play.bucket.take(given)
+    assert given == play.bucket.rate.burst
+    now, end = T0, T0 + 600_000
+    while now <= end:
+        play.at(now)
+        more, due = play.sweep()
+        assert more == play.bucket.fill(now)
+        play.bucket.take(more)
+        given += more
+        assert play.finish() == 0
+        now = due or end + 1
+    # A bucket of one item is full for a part of each last millisecond.
+    paced = play.bucket.rate.count * 600_000 // play.bucket.rate.period_ms
+    assert 0 <= play.bucket.rate.burst + paced - given <= 1
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int) -> None:
+    """Publishes, acknowledgements, sweeps and pauses by chance: after each step out is what rate, bound and items allow."""
+    chance = random.Random(seed)
+    most = chance.choice((1, 5, 20))
+    play = Play(runners, partitions, chance.choice(("5/s", "100/m", "40/s")), 3, most)
+    now, waiting = T0, 0
+    for _ in range(150):
+        now += chance.choice((0, 7, 40, 300, 2_000))
+        play.at(now)
+        count = 0
+        match chance.choice(("publish", "finish", "sweep")):
+            case "publish":
+                count = chance.choice((1, 4))
+                given = play.publish(count)
+            case "finish":
+                given = play.finish()
+            case _:
+                given = play.sweep()[0]
+        # What was due meanwhile may need a sweep, as a heartbeat does it.
+        given += play.sweep()[0]
+        waiting += count * partitions - given
+        assert given <= play.bucket.fill(now) and len(play.held) <= most
+        play.bucket.take(given)
+        assert not waiting or len(play.held) == most or play.bucket.fill(now) == 0
+
+
+@pytest.fixture
+def three(parts: Parts) -> Parts:
+    """Return a node of three partitions that hands out two items at once, and two in a second."""
+    for queue in parts:
+        queue.open(revision=2, partitions=3, limits=limits("2/s", 0, 2))
+    seated(parts, W1, 9)
+    return parts
+
+
+def test_a_lost_grant(three: Parts) -> None:
+    """A grant that no frontend carried counts against rate and bound until it is sent again: nothing goes out beyond them."""
+    first, one, two = three
+    report = one.publish(*"abc").report
+    assert report is not None
+    lost = first.grant_credit(wants=f"1 {report.version} {report.wanted} A").report
+    assert lost is not None and sum(grant.amount for grant in lost.grants) == 2
+    for queue in three:
+        queue.now += 1_000
+    assert carried(three, two, two.publish("d")) == []
+    for queue in three:
+        queue.now += 1_000
+    assert sorted(carried(three, first, first.expire())) == [(W1, "a"), (W1, "b")]
+    assert carried(three, two, two.expire()) == []
+    assert len(carried(three, one, one.retract(W1, "a"))) == 1
+
+
+def test_an_unused_grant(three: Parts) -> None:
+    """A grant that finds nothing to hand out gives its share of the rate back: another partition gets it at once."""
+    _first, one, two = three
+    one.publish("a", hints="60000 4 0")
+    one.publish("b")
+    assert carried(three, one, one.expire()) == [(W1, "b")]
+    assert carried(three, two, two.publish("c")) == [(W1, "c")]
+
+
+def test_neither_owners_nor_collections(three: Parts) -> None:
+    """Where the coordinator keeps the limits, an owner and a subscriber through a collection get nothing."""
+    _first, one, two = three
+    pool = "4000000001:all@life"
+    two.register(W2, 5, pool=pool)
+    two.publish("a")
+    assert two.hand_out(W2, 10**15, 1, pool=pool).given == []
+    assert one.attach(W2, credit=5).given == one.publish("b").given == []
+
+
+def test_the_node_grows(unopened: Queue) -> None:
+    """What the first partition holds counts when the node gets more partitions."""
+    limited(unopened, max_in_flight=2)
+    unopened.publish(*"abc")
+    unopened.subscribe(W1, 9)
+    more = Queue(unopened.runner, Partition("jobs", unopened.partition.incarnation, 1))
+    for queue in (unopened, more):
+        queue.open(revision=2, partitions=2, limits="2 0 0 0")
+    both = (unopened, more)
+    seated(both, W1, 9)
+    assert carried(both, more, more.publish("d")) == []
+    assert len(carried(both, unopened, unopened.retract(W1, "a"))) == 1
