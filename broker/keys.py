@@ -262,6 +262,21 @@ TABLE: Final = (
         "of a collection: partition below it -> its number in the pool",
         "1,024 partitions",
     ),
+    Key(
+        "schedules",
+        "hash",
+        "partition",
+        "of a node's first partition: id -> a schedule and how far it has come, as JSON",
+        "1,000 schedules",
+    ),
+    Key("schedule_items", "hash", "partition", "id -> the item that a schedule publishes", "1,000 schedules"),
+    Key(
+        "schedule_times",
+        "zset",
+        "partition",
+        "ids of schedules that will publish; score is when in ms",
+        "1,000 schedules",
+    ),
     Key("node", "hash", "node", "incarnation, revision, created, creator, parent and its incarnation", "six fields"),
     Key(
         "options",

@@ -296,6 +296,10 @@ class RedisCore:
         """Bring items to their other nodes."""
         self._handovers.begin(record, partition, told)
 
+    def fire_schedules(self, node: str) -> None:
+        """Publish for the schedules of a node that are due."""
+        self._handlers.firing.begin(node)
+
     # Used within the core.
 
     async def _act(self, found: HeartbeatResult) -> None:

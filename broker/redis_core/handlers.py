@@ -30,6 +30,9 @@ from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.redis_client.client import Server
+from broker.redis_core.schedules.firing import FiringSchedules
+from broker.redis_core.schedules.service import Schedules
+from broker.redis_core.schedules.storage import ScheduleStorage
 from broker.redis_core.subscriptions.approvals import Approvals
 from broker.redis_core.subscriptions.long_poll import LongPoll
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
@@ -52,6 +55,8 @@ class Handlers:
     owners: Ownership
     subscriptions: SubscriptionService
     item_moves: ItemMoves
+    firing: FiringSchedules
+    schedules: Schedules
 
     def __init__(self, server: Server, store: NodeStore, tree: Tree, settings: Settings, core: HandlerPort) -> None:
         """Make all handlers."""
@@ -71,6 +76,9 @@ class Handlers:
         self.histories = Histories(server, store, ask)
         self.instances = Instances(server, rules)
         self.item_moves = ItemMoves(store, rules, ask, self.inspection)
+        storage = ScheduleStorage(ask)
+        self.firing = FiringSchedules(store, storage, ask, core.background, core.count)
+        self.schedules = Schedules(store, storage, self.firing)
 
     # Used by approvals.
 

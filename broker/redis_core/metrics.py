@@ -26,6 +26,9 @@ _COUNTERS = {
     "resent": "Deliveries taken over from a dead frontend or a lost reply",
     "dead_lettered": "Items sent to the dead letters",
     "cancelled": "Items cancelled by publishers and owners",
+    "scheduled": "Items published by schedules",
+    "schedule_missed": "Times of schedules at which nothing was published, because nobody could",
+    "schedule_skipped": "Times of schedules at which nothing was published, because the last item was still there",
     "refused": "Commands refused",
 }
 _GAUGES = {

@@ -1,7 +1,7 @@
 """Interfaces through which rooms of the core use the rooms above them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from broker.model.commands import Command
@@ -54,6 +54,9 @@ class CorePort(Protocol):
     def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items of a partition to their other nodes."""
 
+    def fire_schedules(self, node: str) -> None:
+        """Publish for the schedules of a node that are due."""
+
     def partition_changed(self, partition: Partition) -> None:
         """Note that the counts of a partition may have changed."""
 
@@ -94,3 +97,9 @@ class HandlerPort(Protocol):
 
     def tell(self, notice: Notice) -> None:
         """Hand a notice to the door."""
+
+    def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Run something in the background and log its errors."""
+
+    def count(self, what: str, amount: int = 1) -> None:
+        """Add to a counter."""

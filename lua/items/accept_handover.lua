@@ -2,8 +2,8 @@
 -- Store items handed over by other nodes. A `ticket` admits each item once; it is remembered for `once_ms`, or until `expire_tickets`
 -- says that the sending node knows of the arrival. An item keeps its id unless another item here has it or may get it; then the service
 -- makes a new one, so that both stay. With `former` an earlier number of partitions decided the partition: the item must be findable
--- there.
--- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item key by body ticket former
+-- there. The items of schedules come in the same way: only these have hints.
+-- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item key by body ticket former hints
 -- RETURNS: ok stale gone deleted | ok duplicate node-full
 local refusal = partition.load()
 if refusal then return refusal end
@@ -11,7 +11,8 @@ enqueue.prepare(rows)
 local added = 0
 
 local function admit(row)
-  row.hints, row.once = '', ''
+  row.once = ''
+  if row.hints ~= '' then scheduling.read_request(row) end
   -- An item with the same id proves nothing: anybody may have published it.
   if dedupe_window.has(dedupe_window.HANDED, row.ticket) then return {'duplicate', row.item} end
   if enqueue.known(row.item) or enqueue.is_future_id(row) then row.item = '' end

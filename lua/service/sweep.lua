@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Do what is due in a partition: send unconfirmed deliveries again, end expired locks and those of subscribers that left, end an expired
 -- owner's lease, and go on clearing what an attach found locked. Report expired subscriptions, and hand-overs that have not arrived
--- (again those last reported before `told_before`). Hand out items and trim the log.
+-- (again those last reported before `told_before`), and that schedules are due. Hand out items and trim the log.
 -- ARGV: now revision frontend sent number retry max_bounces told_before
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -29,6 +29,7 @@ ownership.lapse()
 if partition_owner.get() and partition_owner.get().clearing then ownership.clear('stolen') end
 for _, lost in ipairs(call.ownership_loss_notices) do notices[#notices + 1] = lost end
 for _, over in ipairs(subscription_expiry.lapsed()) do notices[#notices + 1] = over end
+if call.partition_before.schedules and schedule_times.are_due() then notices[#notices + 1] = {'scheduled'} end
 handovers.resume(tonumber(arg.told_before))
 journal.trim()
 -- Asked here: most partitions keep no finished items and need no trim.
@@ -41,4 +42,5 @@ local who = partition_owner.get()
 if #late == 200 or budget.over() or call.unsubscribing_more or call.ready_queue_more or more_due or more_aged == 1
   or (who and who.clearing) then reply[7] = 1 end
 reply[6] = subscription_expiry.next(reply[6])
+if call.partition_before.schedules then reply[6] = schedule_times.next(reply[6]) end
 return reply

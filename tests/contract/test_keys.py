@@ -20,6 +20,7 @@ from broker.model.commands import (
     PrepareMessage,
     Presence,
     Publish,
+    PutSchedule,
     Renew,
     Retract,
     Subscribe,
@@ -31,6 +32,7 @@ from broker.model.names import Jid, Partition
 from broker.model.progress import Progress
 from broker.model.qos import Qos
 from broker.model.results import Refused
+from broker.model.schedules import Schedule
 from broker.model.tree import Kind, Scope
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import relay
@@ -99,6 +101,8 @@ async def work(core: RedisCore, door: Door) -> None:
 async def busy(core: RedisCore, door: Door) -> None:
     """Make nodes of every kind with work under way."""
     await work(core, door)
+    daily = Schedule.read({"id": "report", "cron": "0 9 * * 1-5", "zone": "Europe/Berlin"})
+    await done(core, PutSchedule("jobs", ALICE, daily, codec.pack(Envelope(b"<x/>")), 4))
     ordered = {"stanzaq#ordered": ("true",)}
     await done(core, Declare("ordered", ALICE, ordered), Subscribe("ordered", WORKER, WORKER, 5))
     await done(core, item("ordered", "a", "customer-7"), item("ordered", "b", "customer-7"))

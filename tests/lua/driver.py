@@ -45,6 +45,7 @@ NOTICES: Final = {
     "filled": 2,
     "fetched": 2,
     "perished": 2,
+    "scheduled": 1,
 }
 """The length of each kind of notice."""
 
@@ -82,6 +83,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "group": "",
     "fence": "",
     "together": "",
+    "due": "",
+    "most": "3",
 }
 
 # Every key of the holder as text that does not depend on Redis's encoding.

@@ -8,13 +8,10 @@ from tests.lua.driver import T0, Answer, Queue
 from tests.lua.worded import W1
 
 
-def admit(queue: Queue, item: str, ticket: str, body: str = "x", former: str = "", **fixed: Any) -> Answer:  # noqa: ANN401
+def admit(queue: Queue, item: str, ticket: str, body: str = "x", former: str = "", **more: Any) -> Answer:  # noqa: ANN401
     """Hand over an item."""
-    return queue.run(
-        "accept_handover",
-        {"item": item, "key": "", "by": "alice@x", "body": body, "ticket": ticket, "former": former},
-        **fixed,
-    )
+    row = {"item": item, "key": "", "by": "alice@x", "body": body, "ticket": ticket, "former": former}
+    return queue.run("accept_handover", {**row, "hints": more.pop("hints", "")}, **more)
 
 
 def test_once(queue: Queue) -> None:
@@ -80,3 +77,13 @@ def test_by_an_earlier_number_of_partitions(queue: Queue) -> None:
     assert admit(queue, "a", "t1").words == admit(queue, "b", "t2", former="1").words == ["ok"]
     former, last = (queue.client.hget(queue.key(key), name) for key, name in (("meta", "former"), ("index", "b")))
     assert former is not None and former == last
+
+
+def test_with_hints(queue: Queue) -> None:
+    """Q32: the item of a schedule has a delay, a priority and a time to live; a hand-over has none."""
+    admit(queue, "late", "t1", hints="5000 4 0")
+    admit(queue, "usual", "t2")
+    admit(queue, "urgent", "t3", hints="0 9 0")
+    assert queue.subscribe(W1, 5).given == [(W1, "urgent"), (W1, "usual")]
+    queue.now += 5_000
+    assert queue.run("sweep").given == [(W1, "late")]

@@ -9,7 +9,15 @@ HOUR = 3_600_000
 
 def admitted(queue: Queue, once_ms: int) -> str:
     """Hand over an item."""
-    row: dict[str, Any] = {"item": "a", "key": "", "by": "alice@x", "body": "x", "ticket": "t", "former": ""}
+    row: dict[str, Any] = {
+        "item": "a",
+        "key": "",
+        "by": "alice@x",
+        "body": "x",
+        "ticket": "t",
+        "former": "",
+        "hints": "",
+    }
     return queue.run("accept_handover", row, once_ms=once_ms).words[0]
 
 

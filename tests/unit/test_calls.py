@@ -55,6 +55,7 @@ from broker.redis_core.commands.internal import (
     Sweep,
     TakeOver,
 )
+from broker.redis_core.commands.schedule_parts import ReadSchedules, StoreSchedule
 from broker.redis_core.operations.operation import (
     LeaseFilled,
     LeaseOver,
@@ -100,6 +101,8 @@ SAMPLES: tuple[Any, ...] = (
     ReadHandovers("n", "i1", 0, ("1-0",), "1 n", 5),
     EndHandover("n", "i1", "1-0", 0, arrived=True),
     ExpireTickets("n", "t", 0),
+    ReadSchedules("n", "i1", "a"),
+    StoreSchedule("n", "i1", "a", b"", b"{}", 5, b"item"),
     Leave("n", ME),
     RegisterPoolSubscription(
         "n", ME, "1", ME, Sending(Qos.ASSURED, 5), "7", pool="5:all@i", several=False, incarnation="i"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args
 
-from broker.model.commands import Command, admin, items, log, nodes, subscriptions
+from broker.model.commands import Command, admin, items, log, nodes, schedules, subscriptions
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
@@ -28,7 +28,7 @@ class Forgotten:
 def test_is_total() -> None:
     """Each command of a door or the core has a row, and nothing else has one."""
     assert ROWS.keys() == {*get_args(Command), *get_args(PartitionCommand)}
-    found = [each for part in (admin, items, log, nodes, subscriptions) for each in vars(part).values()]
+    found = [each for part in (admin, items, log, nodes, schedules, subscriptions) for each in vars(part).values()]
     modelled = [each for each in found if is_dataclass(each) and each.__module__.startswith("broker.model.commands")]
     assert set(modelled) == set(get_args(Command))
 

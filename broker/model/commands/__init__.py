@@ -46,6 +46,7 @@ from broker.model.commands.nodes import (
     Purge,
     Stats,
 )
+from broker.model.commands.schedules import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule, ScheduleCommand
 from broker.model.commands.subscriptions import (
     Affiliate,
     Affiliations,
@@ -88,6 +89,7 @@ __all__ = [
     "Frontends",
     "InspectItems",
     "ListPending",
+    "ListSchedules",
     "ListSubscribers",
     "Locks",
     "ManageSubscribers",
@@ -96,14 +98,17 @@ __all__ = [
     "Options",
     "Overview",
     "Partitions",
+    "PauseSchedule",
     "PrepareMessage",
     "Presence",
     "Publish",
     "Purge",
+    "PutSchedule",
     "Read",
     "Reading",
     "Redeem",
     "Release",
+    "RemoveSchedule",
     "Renew",
     "RenewOwnership",
     "Reserve",
@@ -120,4 +125,4 @@ __all__ = [
     "Unsubscribe",
 ]
 
-Command = ItemCommand | SubscriptionCommand | LogCommand | NodeCommand | AdminCommand
+Command = ItemCommand | SubscriptionCommand | LogCommand | NodeCommand | ScheduleCommand | AdminCommand

@@ -30,6 +30,7 @@ from broker.model.results.items import (
 from broker.model.results.log import Bound, Event, Extents, LogResult, Replay, Stream
 from broker.model.results.nodes import Counted, Declared, Described, Listing, NodeResult, Purged
 from broker.model.results.outcomes import Done, Refused
+from broker.model.results.schedules import Scheduled, ScheduleList, ScheduleResult
 from broker.model.results.subscriptions import (
     AffiliationList,
     Managed,
@@ -76,6 +77,8 @@ __all__ = [
     "Retracted",
     "RetractedBatch",
     "Sample",
+    "ScheduleList",
+    "Scheduled",
     "Stream",
     "Subscribed",
     "SubscriptionList",
@@ -85,4 +88,4 @@ __all__ = [
     "Unsubscribed",
 ]
 
-Result = Refused | Done | ItemResult | SubscriptionResult | LogResult | NodeResult | AdminResult
+Result = Refused | Done | ItemResult | SubscriptionResult | LogResult | NodeResult | ScheduleResult | AdminResult

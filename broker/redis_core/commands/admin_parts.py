@@ -85,7 +85,7 @@ class HandoverItem:
 
 @dataclass(frozen=True, slots=True)
 class AcceptHandover:
-    """Store an item from another node, once by its ticket; with `count` partitions it belongs to this one."""
+    """Store an item from another node or of a schedule, once by its ticket; with `count` partitions it belongs to this one."""
 
     node: str
     partition: int
@@ -95,6 +95,7 @@ class AcceptHandover:
     key: str
     publisher: Jid
     envelope: bytes
+    hints: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from broker.redis_core.commands.credit import (
     ReregisterSubscription,
     Usage,
 )
+from broker.redis_core.commands.schedule_parts import FoundSchedules, ReadSchedules, ScheduleStored, StoreSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +205,8 @@ Internal = (
     | AcceptHandover
     | EndHandover
     | ExpireTickets
+    | ReadSchedules
+    | StoreSchedule
     | FindItem
     | ReregisterSubscription
     | RegisterSubscription
@@ -314,6 +317,8 @@ Outcome = (
     | MovedFromPartition
     | tuple[HandoverItem, ...]
     | Remaining
+    | FoundSchedules
+    | ScheduleStored
 )
 """Their outcomes."""
 

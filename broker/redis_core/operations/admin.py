@@ -85,6 +85,7 @@ def _admit_row(command: AcceptHandover, record: NodeRecord) -> Values:
         "body": command.envelope,
         "ticket": command.ticket,
         "former": "1" if command.count != record.config.partitions else "",
+        "hints": command.hints,
     }
 
 

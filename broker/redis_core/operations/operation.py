@@ -88,7 +88,12 @@ class ToCount:
     amount: int
 
 
-ScriptNotice = OwnershipLost | LockOver | LeaseOver | SubscriptionOver | LeaseFilled | ToCount
+@dataclass(frozen=True, slots=True)
+class SchedulesDue:
+    """Schedules of the node are due."""
+
+
+ScriptNotice = OwnershipLost | LockOver | LeaseOver | SubscriptionOver | LeaseFilled | ToCount | SchedulesDue
 """Notices in a script's reply."""
 
 
@@ -190,6 +195,8 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
             return ToCount("perished", amount)
         case b"fetched", (amount,):
             return ToCount("delivered", amount)
+        case b"scheduled", ():
+            return SchedulesDue()
         case b"filled", (jid,):
             return LeaseFilled(Jid(jid.decode()))
         case b"unlocked" | b"ended" | b"cancelled", (jid, item, token, *told):

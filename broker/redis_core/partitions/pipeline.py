@@ -28,6 +28,7 @@ from broker.redis_core.operations.operation import (
     LeaseOver,
     LockOver,
     Reply,
+    SchedulesDue,
     ScriptNotice,
     SubscriptionOver,
     ToCount,
@@ -368,6 +369,8 @@ class PartitionPipeline:
                 self._core.wake_polls(jid)
             case ToCount(counter, amount):
                 self._core.count(counter, amount)
+            case SchedulesDue():
+                self._core.fire_schedules(self.node)
             case _:
                 assert_never(notice)
 

@@ -15,6 +15,7 @@ from broker.model.commands import (
     Describe,
     Options,
     Publish,
+    PutSchedule,
     Read,
     SetSubscriptionOptions,
     Subscribe,
@@ -27,6 +28,7 @@ from broker.model.options import AccessModel, NodeState, PublishModel
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import Refused
+from broker.model.schedules import Overlap
 from broker.redis_core.commands.credit import RegisterPoolSubscription
 from broker.redis_core.commands.internal import AcquirePartition, PullItems, SubscribeLog
 from broker.redis_core.operations.subscriptions import subid_refusal
@@ -50,6 +52,9 @@ _NEVER_HANDED_OUT = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live"
 )
 _NEVER_CANCELLED = Refused(Problem.UNSUPPORTED, "the node is a log: its entries are no work that can be cancelled")
+_ALWAYS_THERE = Refused(
+    Problem.UNSUPPORTED, "the node is a log: its entries stay, so a schedule cannot wait for the last one to go"
+)
 NO_ITEMS = Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf")
 NO_PUBLISH = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf")
 NO_BROWSE = Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs")
@@ -173,6 +178,15 @@ def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> R
     if command.hints != NO_HINTS and not record.config.queueing:
         return _NEVER_HANDED_OUT
     return None if command.options is None else _preconditions(command.options, record)
+
+
+def scheduling(command: PutSchedule, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Authorize an owner's schedule, and check its item as one that is published now."""
+    schedule, item = command.schedule, (command.envelope, command.body_bytes)
+    if schedule.overlap is Overlap.SKIP and not record.config.queueing:
+        return _ALWAYS_THERE
+    published = Publish(command.node, command.sender, None, *item, key=command.key, hints=command.hints)
+    return owners(command, record, standing) or publishing(published, record, standing)
 
 
 def _own(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from broker.model.commands import admin, items, log, nodes, subscriptions
+from broker.model.commands import admin, items, log, nodes, schedules, subscriptions
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
@@ -23,7 +23,7 @@ from broker.model.results import (
     Unaffiliated,
     Unlocked,
 )
-from broker.redis_core.commands import admin_parts, credit, internal
+from broker.redis_core.commands import admin_parts, credit, internal, schedule_parts
 from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.operations import admin as admin_scripts
 from broker.redis_core.operations import credit as credit_scripts
@@ -31,6 +31,7 @@ from broker.redis_core.operations import items as item_scripts
 from broker.redis_core.operations import log as log_scripts
 from broker.redis_core.operations import maintenance as maintenance_scripts
 from broker.redis_core.operations import ownership as ownership_scripts
+from broker.redis_core.operations import schedules as schedule_scripts
 from broker.redis_core.operations import subscriptions as subscription_scripts
 from broker.redis_core.operations.operation import Call
 from broker.redis_core.registry import authorization as may
@@ -301,6 +302,11 @@ ROWS: Final[Mapping[type, Row]] = {
     nodes.Dissociate: Row(handler=lambda do: do.nodes.placement.dissociate),
     nodes.Children: Row(handler=lambda do: do.listing.children),
     nodes.Nodes: Row(handler=lambda do: do.listing.page),
+    # Schedules.
+    schedules.PutSchedule: Row(handler=lambda do: do.schedules.put, judge=may.scheduling, leaf_only=may.NO_PUBLISH),
+    schedules.ListSchedules: Row(handler=lambda do: do.schedules.list, judge=may.owners),
+    schedules.PauseSchedule: Row(handler=lambda do: do.schedules.pause, judge=may.owners),
+    schedules.RemoveSchedule: Row(handler=lambda do: do.schedules.remove, judge=may.owners),
     # Administration.
     admin.Release: Row(
         script=admin_scripts.force_release,
@@ -334,6 +340,8 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     admin_parts.EndHandover: Row(script=admin_scripts.end_handover, internal=True, place=named),
     admin_parts.ExpireTickets: Row(script=admin_scripts.expire_tickets, internal=True, place=named),
+    schedule_parts.ReadSchedules: Row(script=schedule_scripts.read_schedules, internal=True, place=COORDINATOR),
+    schedule_parts.StoreSchedule: Row(script=schedule_scripts.store_schedule, internal=True, place=COORDINATOR),
     internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named),
     internal.Leave: Row(script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.left),
     internal.ReleasePartition: Row(script=ownership_scripts.release_partition, internal=True, place=named),

@@ -1,0 +1,61 @@
+"""Commands to a node's first partition, which keeps the node's schedules; their records are bytes here."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSchedules:
+    """Read schedules: the one named, with its item; or those that are `due` but the first `skip`, with items; or a page by id."""
+
+    node: str
+    incarnation: str
+    id: str = ""
+    due: bool = False
+    skip: int = 0
+    after: str = ""
+    limit: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSchedule:
+    """A stored schedule; the item is empty where it was not asked for."""
+
+    id: str
+    record: bytes
+    item: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSchedules:
+    """Schedules, and Redis's time."""
+
+    now_ms: int
+    found: tuple[FoundSchedule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSchedule:
+    """Store the record of a schedule in place of the `expected` one, empty for none; an empty record deletes it.
+
+    An empty item leaves the stored one. `at_ms` is when the schedule is next due, None for never.
+    """
+
+    node: str
+    incarnation: str
+    id: str
+    expected: bytes
+    record: bytes
+    at_ms: int | None
+    item: bytes = b""
+
+    @property
+    def envelope(self) -> bytes:
+        """What counts as the payload of a call."""
+        return self.item
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleStored:
+    """Whether the record was stored; not if it was another than expected."""
+
+    stored: bool

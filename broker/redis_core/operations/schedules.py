@@ -1,0 +1,58 @@
+"""Calls about the schedules of a node."""
+
+from typing import Any, Final
+
+from broker.model.nodes import NodeRecord
+from broker.model.problems import Problem
+from broker.model.results import Refused
+from broker.model.schedules import MOST_OF_NODE
+from broker.redis_core.commands.schedule_parts import (
+    FoundSchedule,
+    FoundSchedules,
+    ReadSchedules,
+    ScheduleStored,
+    StoreSchedule,
+)
+from broker.redis_core.operations.operation import Call, Reply, Values
+
+_MAX_BYTES: Final = 1_048_576
+"""Payload that is read at once; a larger item is read alone."""
+
+_TOO_MANY: Final = Refused(Problem.NOT_ACCEPTABLE, f"a node has at most {MOST_OF_NODE} schedules")
+
+
+def _read_arguments(command: ReadSchedules, _record: NodeRecord) -> Values:
+    return {
+        "due": command.skip if command.due else "",
+        "after": command.after,
+        "limit": command.limit,
+        "max_bytes": _MAX_BYTES,
+    }
+
+
+def _found(_command: ReadSchedules, reply: Reply, _record: NodeRecord) -> FoundSchedules:
+    now, *found = reply.rows
+    return FoundSchedules(now, tuple(FoundSchedule(name.decode(), record, item) for name, record, item in found))
+
+
+def _store_row(command: StoreSchedule, _record: NodeRecord) -> Values:
+    return {
+        "id": command.id,
+        "expected": command.expected,
+        "record": command.record,
+        "item": command.item,
+        "at": "" if command.at_ms is None else command.at_ms,
+    }
+
+
+def _stored(_command: StoreSchedule, reply: list[Any], _record: NodeRecord) -> ScheduleStored | Refused:
+    return _TOO_MANY if reply[0] == b"too-many" else ScheduleStored(reply[0] == b"ok")
+
+
+read_schedules = Call(
+    "read_schedules",
+    _found,
+    _read_arguments,
+    rows=lambda command, _record: [{"id": command.id}] if command.id else [],
+)
+store_schedule = Call("store_schedule", _stored, lambda _command, _record: {"most": MOST_OF_NODE}, _store_row)

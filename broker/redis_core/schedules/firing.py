@@ -1,0 +1,206 @@
+"""Publishes for schedules that are due, once for each time.
+
+A sweep of a node's first partition reports that schedules are due, and the frontend that swept publishes for them. It notes in
+the record that it begins, stores the item once by its ticket, and notes the item in the record. Each note replaces the record
+only if it is still the one that was read. After a crash between two steps another frontend repeats the rest, and the ticket
+admits the item once, however late. A ticket is kept until the next item of its schedule is noted, and an hour longer, since a
+failover may take back the last notes. Must not know cron.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, Final
+
+import structlog
+
+from broker import codec
+from broker.model.nodes import NodeRecord
+from broker.model.options import NodeState
+from broker.model.problems import CorruptRecord, Problem
+from broker.model.results import Published, Refused
+from broker.model.schedules import Overlap
+from broker.model.times import moment
+from broker.redis_core.commands.admin_parts import AcceptHandover, ExpireTickets
+from broker.redis_core.commands.internal import Ask, FindItem, Found
+from broker.redis_core.records.store import NodeStore
+from broker.redis_core.registry.partitioner import arrival
+from broker.redis_core.schedules.record import Fired, ScheduleRecord
+from broker.redis_core.schedules.storage import ScheduleStorage, Stored
+
+log = structlog.get_logger()
+
+SCHEDULE_HEADER: Final = "stanzaq-schedule"
+TIME_HEADER: Final = "stanzaq-schedule-time"
+"""The headers of an item that a schedule has published: the schedule's id, and the time that the item is for."""
+
+AT_ONCE: Final = 50
+"""Schedules of a node that are published for together."""
+
+_STEPS: Final = 10
+"""Items that one schedule publishes before others get their turn."""
+
+_GONE: Final = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
+
+
+class FiringSchedules:
+    """Publishes for the schedules of all nodes."""
+
+    def __init__(
+        self,
+        store: NodeStore,
+        storage: ScheduleStorage,
+        ask: Ask,
+        background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
+        count: Callable[[str, int], None],
+    ) -> None:
+        """Publish by `ask`; `count` is called for each item and each time left out."""
+        self._store = store
+        self._storage = storage
+        self._ask = ask
+        self._background = background
+        self._count = count
+        self._running: set[str] = set()
+        self._again: set[str] = set()
+
+    def begin(self, node: str) -> None:
+        """Begin to publish for what is due in a node, unless that is under way."""
+        if node in self._running:
+            self._again.add(node)
+            return
+        self._running.add(node)
+        self._background(lambda: self._fire_node(node))
+
+    async def _fire_node(self, name: str) -> None:
+        try:
+            while True:
+                self._again.discard(name)
+                node = await self._store.read(name)
+                if node is not None:
+                    await self._fire_due(node)
+                if name not in self._again:
+                    return
+        finally:
+            self._running.discard(name)
+            self._again.discard(name)
+
+    async def _fire_due(self, node: NodeRecord) -> None:
+        """Publish as long as anything comes forward; what does not is due again at a later sweep."""
+        stuck = 0
+        while True:
+            page = await self._storage.due(node, stuck, AT_ONCE)
+            if isinstance(page, Refused) or not page.schedules:
+                return
+            done = await asyncio.gather(*(self._fire(node, each, page.now_ms) for each in page.schedules))
+            stuck += done.count(False)
+
+    async def _fire(self, node: NodeRecord, stored: Stored, now_ms: int) -> bool:
+        """Publish for one schedule; returns whether it came forward. A fault is logged, and does not keep others back."""
+        try:
+            return await self._take_steps(node, stored, now_ms)
+        except Exception:
+            log.exception("a schedule failed", node=node.name, schedule=stored.id)
+            return False
+
+    async def _take_steps(self, node: NodeRecord, stored: Stored, now_ms: int) -> bool:
+        came = False
+        for _ in range(_STEPS):
+            before = stored.record
+            if before is None:
+                return came
+            noted = before
+            if before.firing is not None:
+                fired = await self.publish(node, before, stored.item)
+                if isinstance(fired, Refused):
+                    return came
+                noted = before.fired(fired)
+            after = await self._advance(node, noted, now_ms)
+            if after is before:
+                return came
+            taken = await self._storage.replace(node, stored, after)
+            if not isinstance(taken, Stored):
+                # Another frontend has taken the step.
+                return came
+            came = True
+            self._tell(node, before, after)
+            if noted is not before:
+                await self.forget_ticket(node, before.last)
+            if after.firing is None:
+                break
+            stored = taken
+        return came
+
+    async def _advance(self, node: NodeRecord, record: ScheduleRecord, now_ms: int) -> ScheduleRecord:
+        """Begin with the next time if it has come; leave out times that are missed or skipped."""
+        there: bool | None = None
+        while record.due_ms is not None and record.due_ms <= now_ms and node.config.state is not NodeState.DRAINING:
+            caught = record.caught_up(now_ms)
+            if caught is not record:
+                record = caught
+                # Many times may have passed.
+                await asyncio.sleep(0)
+                continue
+            if record.schedule.overlap is Overlap.SKIP and record.last is not None and there is None:
+                found = await self._ask(
+                    FindItem(node.name, record.maker, record.last.item_id, None, "", record.last.partition)
+                )
+                if isinstance(found, Refused) and found.problem not in _GONE:
+                    return record
+                there = isinstance(found, Found) and found.there
+            if not there:
+                return record.begun(node.config.partitions)
+            record = record.skip()
+        return record
+
+    async def publish(self, node: NodeRecord, record: ScheduleRecord, item: bytes) -> Fired | Refused:
+        """Store the item of the time that the record has begun with."""
+        firing = record.firing
+        assert firing is not None
+        name, ticket = record.item_id(firing.at_ms), record.ticket(node.incarnation, firing.at_ms)
+        place = arrival(name, record.key, firing.count)
+        told = {SCHEDULE_HEADER: record.schedule.id, TIME_HEADER: moment(firing.at_ms, "seconds")}
+        result = await self._ask(
+            AcceptHandover(
+                node.name,
+                place,
+                firing.count,
+                name,
+                ticket,
+                record.key,
+                record.maker,
+                _with_headers(item, told),
+                record.hints,
+            )
+        )
+        if isinstance(result, Published):
+            return Fired(firing.at_ms, result.item_id, place, ticket)
+        assert isinstance(result, Refused)
+        if result.problem not in _GONE:
+            about = {"node": node.name, "schedule": record.schedule.id, "time": told[TIME_HEADER]}
+            log.warning("an item of a schedule waits to be stored", **about, problem=result.problem.value)
+        return result
+
+    async def forget_ticket(self, node: NodeRecord, fired: Fired | None) -> None:
+        """Let a ticket expire: a later item is noted, or the schedule is gone."""
+        if fired is not None:
+            await self._ask(ExpireTickets(node.name, fired.ticket, fired.partition))
+
+    def _tell(self, node: NodeRecord, before: ScheduleRecord, after: ScheduleRecord) -> None:
+        for counter, name in (
+            ("scheduled", "published"),
+            ("schedule_missed", "missed"),
+            ("schedule_skipped", "skipped"),
+        ):
+            if amount := getattr(after, name) - getattr(before, name):
+                self._count(counter, amount)
+        if after.missed > before.missed and after.missed_ms is not None:
+            about = {"node": node.name, "schedule": after.schedule.id, "last": moment(after.missed_ms, "seconds")}
+            log.warning("a schedule has missed times", **about, count=after.missed - before.missed)
+
+
+def _with_headers(item: bytes, told: dict[str, str]) -> bytes:
+    try:
+        envelope = codec.unpack(item)
+    except CorruptRecord:
+        return item
+    return codec.pack(replace(envelope, headers={**envelope.headers, **told}))

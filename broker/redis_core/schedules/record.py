@@ -1,0 +1,196 @@
+"""The stored record of a schedule, and the steps by which it comes forward. Pure; must not know Redis.
+
+A step returns a new record. `Schedules` stores it only in place of the record that the step began with, so of several frontends
+one takes each step.
+"""
+
+import json
+import zlib
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Self
+
+from broker.model.hints import Hints
+from broker.model.names import Jid
+from broker.model.problems import CorruptRecord, MalformedRequest
+from broker.model.schedules import CatchUp, Schedule, ScheduledItem, ScheduleState, ScheduleStatus
+from broker.model.times import moment
+from broker.redis_core.schedules.timetable import Timetable
+
+LATE_MS: Final = 60_000
+"""A time that nobody published at for so long is late: what is done about it is the schedule's `catchup`."""
+
+MOST_PASSED: Final = 1_000
+"""Times that one step counts as missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """The schedule publishes for a time; the item's partition is one of `count`."""
+
+    at_ms: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """The last item that was published, for which time, and in which partition."""
+
+    at_ms: int
+    item_id: str
+    partition: int
+    ticket: str
+
+
+@dataclass(frozen=True)
+class ScheduleRecord:
+    """A schedule, what it publishes, and how far it has come. `generation` is new whenever the schedule is replaced."""
+
+    schedule: Schedule
+    generation: str
+    maker: Jid
+    key: str
+    hints: str
+    anchor_ms: int
+    next_ms: int | None
+    paused: bool = False
+    firing: Firing | None = None
+    last: Fired | None = None
+    published: int = 0
+    missed: int = 0
+    missed_ms: int | None = None
+    skipped: int = 0
+
+    @cached_property
+    def timetable(self) -> Timetable:
+        """The schedule's times."""
+        return Timetable(self.schedule, self.anchor_ms)
+
+    @property
+    def due_ms(self) -> int | None:
+        """When there is something to do, None for never."""
+        if self.firing is not None:
+            return self._due(self.firing.at_ms)
+        return None if self.paused or self.next_ms is None else self._due(self.next_ms)
+
+    def _due(self, at_ms: int) -> int:
+        """Return when to publish for a time: by its jitter, the same in all processes."""
+        if not self.schedule.jitter_ms:
+            return at_ms
+        return at_ms + zlib.crc32(f"{self.generation} {at_ms}".encode()) % (self.schedule.jitter_ms + 1)
+
+    # Steps.
+
+    def caught_up(self, now_ms: int) -> Self:
+        """Leave out the times that are missed, some of them if they are many."""
+        rule, first = self.schedule.catch_up, self.next_ms
+        if first is None or rule is CatchUp.ALL or self._due(first) >= now_ms - LATE_MS:
+            return self
+        upto = now_ms - self.schedule.jitter_ms - (LATE_MS if rule is CatchUp.NONE else 0)
+        passed = self.timetable.passed(first, max(first, upto), MOST_PASSED)
+        if rule is CatchUp.LAST and (passed.next_ms is None or self._due(passed.next_ms) > now_ms):
+            if passed.before_ms is None:
+                return self
+            return replace(
+                self, next_ms=passed.last_ms, missed=self.missed + passed.count - 1, missed_ms=passed.before_ms
+            )
+        return replace(self, next_ms=passed.next_ms, missed=self.missed + passed.count, missed_ms=passed.last_ms)
+
+    def begun(self, partitions: int) -> Self:
+        """Begin to publish for the next time."""
+        assert self.next_ms is not None
+        return replace(self, firing=Firing(self.next_ms, partitions), next_ms=self.timetable.after(self.next_ms))
+
+    def skip(self) -> Self:
+        """Leave out the next time, because the last item is still there."""
+        assert self.next_ms is not None
+        return replace(self, next_ms=self.timetable.after(self.next_ms), skipped=self.skipped + 1)
+
+    def fired(self, fired: Fired) -> Self:
+        """Note the item that was published for the time that was begun with."""
+        return replace(self, firing=None, last=fired, published=self.published + 1)
+
+    def given_up(self) -> Self:
+        """Leave out the time that was begun with: its item is not stored."""
+        assert self.firing is not None
+        return replace(self, firing=None, missed=self.missed + 1, missed_ms=self.firing.at_ms)
+
+    def switched(self, now_ms: int, *, paused: bool) -> Self:
+        """Pause, or go on with the next time from now on."""
+        return replace(self, paused=paused, next_ms=self.next_ms if paused else self.timetable.after(now_ms))
+
+    # What it publishes.
+
+    def item_id(self, at_ms: int) -> str:
+        """Return the id of the item for a time."""
+        return f"{self.schedule.id}@{moment(at_ms, 'seconds')}"
+
+    def ticket(self, incarnation: str, at_ms: int) -> str:
+        """Return a name that is unique for ever, and the same at each repetition."""
+        return f"schedule-{incarnation}-{self.generation}-{at_ms}"
+
+    def status(self, item: bytes = b"") -> ScheduleStatus:
+        """Return what owners see."""
+        ended = self.next_ms is None and self.firing is None
+        state = ScheduleState.ENDED if ended else ScheduleState.PAUSED if self.paused else ScheduleState.ACTIVE
+        return ScheduleStatus(
+            self.schedule,
+            self.maker,
+            state,
+            None if self.paused else self.next_ms,
+            None if self.last is None else self.last.at_ms,
+            self.last.item_id if self.last else "",
+            self.published,
+            self.missed,
+            self.missed_ms,
+            self.skipped,
+            ScheduledItem(item, self.key, Hints.parse(self.hints)) if item else None,
+        )
+
+    # As text.
+
+    def __str__(self) -> str:
+        """Return the record as it is stored."""
+        told: dict[str, Any] = {
+            "schedule": self.schedule.said(),
+            "generation": self.generation,
+            "by": self.maker,
+            "anchor": self.anchor_ms,
+            "next": self.next_ms,
+            "key": self.key,
+            "hints": self.hints,
+            "paused": self.paused,
+            "firing": self.firing and asdict(self.firing),
+            "last": self.last and asdict(self.last),
+            "published": self.published,
+            "missed": self.missed,
+            "missed_at": self.missed_ms,
+            "skipped": self.skipped,
+        }
+        return json.dumps({name: value for name, value in told.items() if value or name == "next"}, ensure_ascii=False)
+
+    @classmethod
+    def parse(cls, text: bytes) -> Self:
+        """Read what `str` wrote; raises CorruptRecord."""
+        try:
+            told = json.loads(text)
+            firing, last = told.get("firing"), told.get("last")
+            return cls(
+                Schedule.read(told["schedule"]),
+                told["generation"],
+                Jid(told["by"]),
+                told.get("key", ""),
+                told.get("hints", ""),
+                told.get("anchor", 0),
+                told["next"],
+                told.get("paused", False),
+                Firing(**firing) if firing else None,
+                Fired(**last) if last else None,
+                told.get("published", 0),
+                told.get("missed", 0),
+                told.get("missed_at"),
+                told.get("skipped", 0),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, MalformedRequest) as fault:
+            msg = f"the record of a schedule cannot be read: {fault}"
+            raise CorruptRecord(msg) from fault

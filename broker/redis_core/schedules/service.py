@@ -1,0 +1,163 @@
+"""Handles commands on the schedules of nodes. Must not know how a schedule publishes."""
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
+from broker.model.names import bare
+from broker.model.nodes import NodeRecord
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Done, Refused, Result, Scheduled, ScheduleList
+from broker.redis_core.commands.internal import GONE
+from broker.redis_core.records.store import NodeStore
+from broker.redis_core.registry.rows import refusal
+from broker.redis_core.schedules import timetable
+from broker.redis_core.schedules.firing import FiringSchedules
+from broker.redis_core.schedules.record import ScheduleRecord
+from broker.redis_core.schedules.storage import ScheduleStorage, Stored
+from broker.redis_core.schedules.timetable import Timetable
+
+_TRIES: Final = 20
+"""How often a change is tried while the schedule changes."""
+
+_UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "the node has no such schedule")
+_NEVER: Final = Refused(Problem.BAD_REQUEST, "such a schedule never publishes: it has no times, or all are over")
+_BUSY: Final = Refused(Problem.UNAVAILABLE, "the schedule is being changed: ask again")
+_NOT_ARRIVED: Final = (
+    Problem.NODE_FULL,
+    Problem.NODE_NOT_FOUND,
+    Problem.PARTITION_NOT_FOUND,
+    Problem.PUBLISH_UNSUPPORTED,
+)
+"""Refusals that prove that an item is not stored."""
+
+Change = Callable[[Stored, int], ScheduleRecord | Result]
+"""Returns a schedule's new record, by the stored one and the time, or the answer; `Done` deletes the schedule."""
+
+
+class Schedules:
+    """Makes, lists, pauses and deletes schedules."""
+
+    def __init__(self, store: NodeStore, storage: ScheduleStorage, firing: FiringSchedules) -> None:
+        """Keep schedules in `storage`; one that is publishing finishes by `firing` before it is replaced."""
+        self._store = store
+        self._storage = storage
+        self._firing = firing
+
+    async def put(self, command: PutSchedule) -> Result:
+        """Make or replace a schedule; a repeat of the same request changes nothing."""
+        schedule, hints = command.schedule, str(command.hints)
+
+        def change(found: Stored, now_ms: int) -> ScheduleRecord | Result:
+            before = found.record
+            same = before is not None and (before.schedule, before.key, before.hints) == (schedule, command.key, hints)
+            if before is not None and same and found.item == command.envelope:
+                return Scheduled(before.status())
+            anchor = now_ms // 1000 * 1000
+            first = Timetable(schedule, anchor).after(now_ms)
+            if first is None:
+                return _NEVER
+            return ScheduleRecord(
+                schedule,
+                secrets.token_hex(6),
+                bare(command.sender),
+                command.key,
+                hints,
+                anchor,
+                first,
+                paused=before is not None and before.paused,
+                last=None if before is None else before.last,
+            )
+
+        try:
+            timetable.check(schedule)
+        except MalformedRequest as wrong:
+            return Refused(wrong.problem, wrong.detail)
+        return await self._change(command, schedule.id, change, command.envelope)
+
+    async def pause(self, command: PauseSchedule) -> Result:
+        """Pause or resume a schedule."""
+
+        def change(found: Stored, now_ms: int) -> ScheduleRecord | Result:
+            if found.record is None:
+                return _UNKNOWN
+            if found.record.paused == command.paused:
+                return Scheduled(found.record.status())
+            return found.record.switched(now_ms, paused=command.paused)
+
+        return await self._change(command, command.id, change)
+
+    async def remove(self, command: RemoveSchedule) -> Result:
+        """Delete a schedule."""
+        return await self._change(command, command.id, lambda found, _now: Done() if found.text else _UNKNOWN)
+
+    async def list(self, command: ListSchedules) -> Result:
+        """List schedules."""
+        node = await self._admitted(command)
+        if isinstance(node, Refused):
+            return node
+        if command.id:
+            one = await self._storage.one(node, command.id)
+            if isinstance(one, Refused):
+                return one
+            _, found = one
+            return _UNKNOWN if found.record is None else ScheduleList((found.record.status(found.item),), more=False)
+        page = await self._storage.page(node, command.after, command.limit + 1)
+        if isinstance(page, Refused):
+            return page
+        shown = page.schedules[: command.limit]
+        listed = tuple(each.record.status() for each in shown if each.record is not None)
+        return ScheduleList(listed, more=len(page.schedules) > command.limit)
+
+    async def _admitted(
+        self, command: PutSchedule | PauseSchedule | RemoveSchedule | ListSchedules
+    ) -> NodeRecord | Refused:
+        node = await self._store.read_with_admins(command.node)
+        return GONE if node is None else refusal(command, node) or node
+
+    async def _change(
+        self, command: PutSchedule | PauseSchedule | RemoveSchedule, name: str, change: Change, item: bytes = b""
+    ) -> Result:
+        """Replace a schedule's record by another, again if it changes meanwhile."""
+        node = await self._admitted(command)
+        if isinstance(node, Refused):
+            return node
+        for _ in range(_TRIES):
+            one = await self._storage.one(node, name)
+            if isinstance(one, Refused):
+                return one
+            answer = await self._replace(node, one[1], change(one[1], one[0]), item)
+            if answer is not None:
+                return answer
+        return _BUSY
+
+    async def _replace(
+        self, node: NodeRecord, found: Stored, changed: ScheduleRecord | Result, item: bytes
+    ) -> Result | None:
+        """Store a change, `Done` deletes; None if the schedule has changed meanwhile."""
+        if not isinstance(changed, ScheduleRecord | Done):
+            return changed
+        new = changed if isinstance(changed, ScheduleRecord) else None
+        old = found.record
+        if old is not None and old.firing is not None and (item or new is None):
+            # What it has begun belongs to the record and the item that go.
+            return await self._finish(node, found, old)
+        taken = await self._storage.replace(node, found, new, item)
+        if isinstance(taken, Refused) or taken is None:
+            return taken
+        if new is not None:
+            return Scheduled(new.status())
+        await self._firing.forget_ticket(node, None if old is None else old.last)
+        return Done()
+
+    async def _finish(self, node: NodeRecord, found: Stored, record: ScheduleRecord) -> Refused | None:
+        """Finish or give up what a schedule has begun to publish; returns a refusal if neither is certain."""
+        fired = await self._firing.publish(node, record, found.item)
+        if isinstance(fired, Refused):
+            if fired.problem not in _NOT_ARRIVED:
+                return fired
+            taken = await self._storage.replace(node, found, record.given_up())
+        else:
+            taken = await self._storage.replace(node, found, record.fired(fired))
+        return taken if isinstance(taken, Refused) else None

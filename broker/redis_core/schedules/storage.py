@@ -1,0 +1,90 @@
+"""Reads and replaces the records of schedules in the first partition of their node. Must not know what a record means."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from broker.model.nodes import NodeRecord
+from broker.model.problems import CorruptRecord
+from broker.model.results import Refused
+from broker.redis_core.commands.internal import Ask
+from broker.redis_core.commands.schedule_parts import FoundSchedules, ReadSchedules, ScheduleStored, StoreSchedule
+from broker.redis_core.schedules.record import ScheduleRecord
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A schedule as it was read: its record, and the record's bytes, both empty if there is none."""
+
+    id: str
+    record: ScheduleRecord | None
+    text: bytes
+    item: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Schedules, and Redis's time when they were read."""
+
+    now_ms: int
+    schedules: Sequence[Stored]
+
+
+class ScheduleStorage:
+    """The schedules of all nodes."""
+
+    def __init__(self, ask: Ask) -> None:
+        """Read and write by `ask`."""
+        self._ask = ask
+
+    async def one(self, node: NodeRecord, name: str) -> tuple[int, Stored] | Refused:
+        """Read one schedule with its item, and the time."""
+        page = await self._read(ReadSchedules(node.name, node.incarnation, name))
+        if isinstance(page, Refused):
+            return page
+        return page.now_ms, next(iter(page.schedules), Stored(name, None, b"", b""))
+
+    async def due(self, node: NodeRecord, skip: int, limit: int) -> Page | Refused:
+        """Read schedules that are due, with their items."""
+        return await self._read(ReadSchedules(node.name, node.incarnation, due=True, skip=skip, limit=limit))
+
+    async def page(self, node: NodeRecord, after: str, limit: int) -> Page | Refused:
+        """Read a page of schedules by id."""
+        return await self._read(ReadSchedules(node.name, node.incarnation, after=after, limit=limit))
+
+    async def _read(self, command: ReadSchedules) -> Page | Refused:
+        found = await self._ask(command)
+        if isinstance(found, Refused):
+            return found
+        assert isinstance(found, FoundSchedules)
+        return Page(
+            found.now_ms,
+            [
+                Stored(each.id, _parsed(command.node, each.id, each.record), each.record, each.item)
+                for each in found.found
+            ],
+        )
+
+    async def replace(
+        self, node: NodeRecord, old: Stored, new: ScheduleRecord | None, item: bytes = b""
+    ) -> Stored | Refused | None:
+        """Store a record in place of the one that was read, or delete it; None if it was replaced meanwhile."""
+        text = b"" if new is None else str(new).encode()
+        at = None if new is None else new.due_ms
+        stored = await self._ask(StoreSchedule(node.name, node.incarnation, old.id, old.text, text, at, item))
+        if isinstance(stored, Refused):
+            return stored
+        assert isinstance(stored, ScheduleStored)
+        return Stored(old.id, new, text, item or old.item) if stored.stored else None
+
+
+def _parsed(node: str, name: str, text: bytes) -> ScheduleRecord | None:
+    try:
+        return ScheduleRecord.parse(text)
+    except CorruptRecord as fault:
+        # It can be replaced and deleted.
+        log.error("a schedule cannot be read", node=node, schedule=name, error=str(fault))  # noqa: TRY400
+        return None

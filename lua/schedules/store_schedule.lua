@@ -1,0 +1,28 @@
+#!lua
+-- Store schedules, each only if its record is still the `expected` one that the caller has read; empty: there is none. A row without a
+-- record deletes its schedule, one without an item keeps the stored item. `at` is when the schedule is next due, in ms; empty: never.
+-- ARGV: now revision number most | id expected record item at
+-- RETURNS: ok stale gone deleted | ok changed too-many
+local refusal = partition.load()
+if refusal then return refusal end
+local results = budget.each(rows, function(row)
+  local record = redis.call('HGET', key.schedules, row.id) or ''
+  if record ~= row.expected then return {'changed'} end
+  if row.record == '' then
+    redis.call('HDEL', key.schedules, row.id)
+    redis.call('HDEL', key.schedule_items, row.id)
+  elseif record == '' and redis.call('HLEN', key.schedules) >= tonumber(arg.most) then
+    return {'too-many'}
+  else
+    redis.call('HSET', key.schedules, row.id, row.record)
+    if row.item ~= '' then redis.call('HSET', key.schedule_items, row.id, row.item) end
+  end
+  if row.at == '' then
+    redis.call('ZREM', key.schedule_times, row.id)
+  else
+    redis.call('ZADD', key.schedule_times, row.at, row.id)
+  end
+  return {'ok'}
+end)
+if not call.partition_before.schedules then partition.turn_on('schedules') end
+return {'ok', results, {}, {}, {}, schedule_times.next(0), 0, call.partition_token}
