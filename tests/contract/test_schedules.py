@@ -321,8 +321,8 @@ async def test_an_outage(cores: list[Frontend], node: str, catchup: str) -> None
     assert (status.published, status.missed) == (published, 30 - published)
     assert status.next_ms == NOON + 31 * HOUR
     assert status.missed_ms == {"none": NOON + 30 * HOUR, "last": NOON + 29 * HOUR, "all": None}[catchup]
-    counted = cores[1].core.metrics.counters
-    assert (counted["scheduled"]._value.get(), counted["schedule_missed"]._value.get()) == (published, 30 - published)
+    counted = cores[1].core.metrics.tally.counts
+    assert (counted["scheduled"], counted["schedule_missed"]) == (published, 30 - published)
 
 
 async def test_overlap(cores: list[Frontend], node: str) -> None:
