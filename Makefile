@@ -18,7 +18,7 @@ DATABASE ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench bench-peers soak mutants helm-docs image-test lock sbom audit release
+.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench bench-peers soak mutants helm-docs image-test lock sbom audit release terminal-picture
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -39,6 +39,9 @@ report-demo: .venv/.spark ## Write a capacity report of a new demo
 
 report-picture: report-demo ## Make the picture for README, from a report of a new demo
 	@$(SETUP) picture report/capacity.html docs/report.png
+
+terminal-picture: .venv/.dev ## Draw the picture of the command line for docs
+	$(BIN)/python -m deploy.terminal_picture
 
 test: lint .venv/.tools .venv/.release ## Run lint, types, import rules and every test but the long ones
 	@$(SETUP) packages curl ejabberd prosody redis-server faketime java promtool chromium chromedriver

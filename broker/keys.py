@@ -364,6 +364,13 @@ TABLE: Final = (
         "door and name of frontends that serve only HTTP or AMQP; score is the last heartbeat in ms",
         "live frontends, and those that have ended in an hour",
     ),
+    Key(
+        "frontend_details",
+        "hash",
+        "service",
+        "frontend -> its host, process, version, door, and when it started in ms, as JSON",
+        "live frontends, and those killed since the last start of one",
+    ),
     Key("due", "zset", "service", "partitions; score is when they are next due in ms", "partitions"),
     Key("changed", "zset", "service", "changed nodes; score is when the change was reported, in ms", "nodes"),
     Key(

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from broker.model.problems import OtherFormat
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
-from frontends.commands import frontend, item, node
+from frontends.commands import frontend, item, lock, node, subscriber, watching
 from frontends.terminal import Config, Json, refuse, served, settings
 from frontends.tools.bench import commands as bench
 from frontends.tools.servers.process import ServerError
@@ -32,7 +32,11 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(report, name="report")
 app.add_typer(node.app, name="node")
 app.add_typer(item.app, name="item")
+app.add_typer(subscriber.app, name="subscriber")
+app.add_typer(lock.app, name="lock")
+app.add_typer(watching.journal, name="journal")
 app.add_typer(frontend.app, name="frontend")
+app.command()(watching.top)
 
 _AGAIN = 75
 """The exit code of a frontend that an administrator has disconnected: EX_TEMPFAIL, so that a supervisor restarts it."""

@@ -14,7 +14,6 @@ import structlog
 import uvloop
 from prometheus_client import Gauge
 
-from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
 from broker.redis_core.core import RedisCore
@@ -343,7 +342,7 @@ class Unreachable(Exception):  # noqa: N818  (named after the state of Redis)
     """The settings name a Redis that no other process can reach."""
 
 
-def command(settings: CommandSettings, administrator: Jid, work: Callable[[Core], Awaitable[_T]]) -> _T:
+def command(settings: CommandSettings, administrator: Jid, work: Callable[[RedisCore], Awaitable[_T]]) -> _T:
     """Run `work` on a core without a door, for an administrator; raises Unreachable.
 
     If Redis does not answer, it raises CoreUnavailable, which says where Redis is and why.
@@ -362,7 +361,7 @@ def command(settings: CommandSettings, administrator: Jid, work: Callable[[Core]
         return runner.run(_command(settings.model_copy(update=rights), work))
 
 
-async def _command(settings: CommandSettings, work: Callable[[Core], Awaitable[_T]]) -> _T:
+async def _command(settings: CommandSettings, work: Callable[[RedisCore], Awaitable[_T]]) -> _T:
     core = RedisCore(settings, None)
     try:
         await core.reach()

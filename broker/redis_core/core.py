@@ -9,7 +9,7 @@ import contextlib
 import secrets
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,8 @@ from broker.redis_core.delivery.handovers import Handovers
 from broker.redis_core.delivery.relay import Relay
 from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
-from broker.redis_core.maintenance.instances import DoorHeartbeat
+from broker.redis_core.maintenance.instances import DoorHeartbeat, FrontendDetails
+from broker.redis_core.maintenance.journals import Record, read_journals
 from broker.redis_core.maintenance.sweeper import Sweeper
 from broker.redis_core.metrics import BUCKETS, Metrics
 from broker.redis_core.partitions.pipeline import PartitionPipeline
@@ -99,6 +100,7 @@ class RedisCore:
         self._handovers = Handovers(self._store, self._handlers.nodes, self.ask_partition, self.background, self.count)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
+        self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)
         self._libraries = Libraries(self._server)
         self._sweeper = Sweeper(self, self._store, self._heartbeat, self.ask_partition, self._occasional_work)
         self._routers: dict[str, NodeRouter] = {}
@@ -165,8 +167,14 @@ class RedisCore:
         if self.sends:
             self._running.append(keep_running(self._heartbeat.listen))
         self._running.append(keep_running(partial(self._heartbeat.run, self._act)))
+        self.background(self._describe)
         if self.frontend:
             self.background(self._sweeper.sweep_all)
+
+    async def _describe(self) -> None:
+        """Say where this frontend runs; it serves as well without."""
+        with contextlib.suppress(CoreUnavailable):
+            await self._details.register()
 
     def on_stream_state(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Note that the door's stream is up or down: a frontend that cannot send must not look alive."""
@@ -175,6 +183,8 @@ class RedisCore:
             # Send again what was not written before the stream broke, unless others took it over.
             for pipeline in self.pipelines():
                 pipeline.resume()
+            # It may have been taken for dead.
+            self.background(self._describe)
 
     def disconnected(self, by: str) -> None:
         """End this frontend at an administrator's request: others take over, so the process need not wait."""
@@ -192,6 +202,10 @@ class RedisCore:
         """Set the gauges of every node and of Redis's memory."""
         await self._sweeper.measure()
         await self.memory.measure()
+
+    async def journal(self, after: Mapping[Partition, str], most: int) -> dict[Partition, list[Record]]:
+        """Read the newest records of partitions' journals, or from a position on; for the shell."""
+        return await read_journals(self._server, after, most)
 
     def cancel_waits(self) -> None:
         """End all long polls."""
@@ -233,8 +247,9 @@ class RedisCore:
                 await self._heartbeat.deregister()
             except CoreUnavailable as error:
                 log.warning("could not deregister", error=str(error))
-        if self._door:
-            with contextlib.suppress(CoreUnavailable):
+        with contextlib.suppress(CoreUnavailable):
+            await self._details.leave()
+            if self._door:
                 await self._door.leave()
         await self._server.close()
 

@@ -6,19 +6,21 @@ from typing import Annotated
 import typer
 
 from broker.model.commands import Disconnect, Frontends
-from broker.model.results import Disconnected, FrontendList
+from broker.model.results import Disconnected, FrontendList, FrontendStatus
 from frontends.commands import views
 from frontends.commands.runner import ADMINISTRATOR, asked, complain, confirm, run, say, table, tell
 from frontends.terminal import Config, Json
 
 app = typer.Typer(help="List frontends, and disconnect one.", no_args_is_help=True)
 
+_COLUMNS = ("frontend", "last heartbeat", "disconnected by", "door", "host", "pid", "version", "up")
+
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @app.command("list")
 def frontend_list(config: Config = None, *, as_json: Json = False) -> None:
-    """List frontends: the time since each one's last heartbeat, and which have been disconnected.
+    """List frontends: door, host, process, version, how long each has run, its last heartbeat, and who has disconnected it.
 
     Example: stanzaq frontend list
     """
@@ -26,10 +28,13 @@ def frontend_list(config: Config = None, *, as_json: Json = False) -> None:
     if as_json:
         tell({"frontends": [asdict(each) for each in found.frontends]})
         return
-    rows = [
-        (each.name, f"{views.age(each.ago_ms) or 'now'}", each.disconnected_by, each.door) for each in found.frontends
-    ]
-    table(("frontend", "last heartbeat", "disconnected by", "door"), rows)
+    table(_COLUMNS, map(_row, found.frontends))
+
+
+def _row(one: FrontendStatus) -> tuple[str, ...]:
+    """Return a frontend as cells; what an older version does not tell is empty."""
+    runs = (one.host, str(one.pid or ""), one.version, views.age(one.up_ms))
+    return (one.name, views.age(one.ago_ms) or "now", one.disconnected_by, one.door, *runs)
 
 
 @app.command("disconnect")

@@ -1,15 +1,22 @@
 """`stanzaq item`: turns the command line into commands of the model. Must not know how they are executed."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from broker.model.commands import Cancel, InspectItems, MoveItems, Release, Retract
+from broker import codec, payloads
+from broker.model.commands import Cancel, InspectItems, MoveItems, Publish, Release, Retract
 from broker.model.core import Core
+from broker.model.headers import named
+from broker.model.headers import size as header_bytes
+from broker.model.hints import Hints
 from broker.model.items import ItemDetails
 from broker.model.names import prepared
-from broker.model.results import Cancelled, InspectedItems, Released, Retracted
-from frontends.commands import views
+from broker.model.problems import MalformedRequest
+from broker.model.results import Cancelled, InspectedItems, Published, Released, Retracted
+from frontends.commands import sources, views
 from frontends.commands.moving import move
 from frontends.commands.runner import (
     ADMINISTRATOR,
@@ -24,6 +31,7 @@ from frontends.commands.runner import (
     tell,
 )
 from frontends.terminal import Config, Json
+from stanzaq.durations import seconds
 
 app = typer.Typer(help="List, cancel and delete items, redrive dead letters, end locks.", no_args_is_help=True)
 
@@ -48,18 +56,7 @@ def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
 
     Example: stanzaq item list jobs/dead --limit 20
     """
-
-    async def look(core: Core) -> tuple[list[ItemDetails], str]:
-        found: list[ItemDetails] = []
-        going, place = True, scan
-        while going:
-            part = await asked(core, InspectItems(node, ADMINISTRATOR, (), limit - len(found), place), InspectedItems)
-            found += [one for one in part.items if state in {"", one.state}]
-            place = part.scan
-            going = bool(place) and len(found) < limit
-        return found, place
-
-    found, place = run(config, look)
+    found, place = run(config, lambda core: scanned(core, node, limit, scan, lambda one: state in {"", one.state}))
     if as_json:
         tell({"node": node, "items": [views.item(one) for one in found], "scan": place})
         return
@@ -68,21 +65,86 @@ def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
         say(f"there may be more: --scan '{place}'")
 
 
+async def scanned(
+    core: Core, node: str, limit: int, scan: str, wanted: Callable[[ItemDetails], bool]
+) -> tuple[list[ItemDetails], str]:
+    """Inspect items until `limit` of them are `wanted`, or all are seen; return where to continue as well."""
+    found: list[ItemDetails] = []
+    going, place = True, scan
+    while going:
+        part = await asked(core, InspectItems(node, ADMINISTRATOR, (), limit - len(found), place), InspectedItems)
+        found += filter(wanted, part.items)
+        place = part.scan
+        going = bool(place) and len(found) < limit
+    return found, place
+
+
+@app.command("publish")
+def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
+    node: Node,
+    text: Annotated[str | None, typer.Option("--payload", help="The payload, as JSON.")] = None,
+    file: Annotated[str | None, typer.Option(help="A file with the payload; - is standard input.")] = None,
+    kind: Annotated[str, typer.Option("--type", help="The payload's type. Default: by the file's name.")] = "",
+    item: Annotated[str, typer.Option("--id", help="The item's id. Default: a new one.")] = "",
+    key: Annotated[str, typer.Option(help="The group key.")] = "",
+    header: Annotated[list[str] | None, typer.Option(help="A header, as NAME=VALUE; repeatable.")] = None,
+    delay: Annotated[str, typer.Option(help="Hand it out after this time, e.g. 10m.")] = "0s",
+    priority: Annotated[int | None, typer.Option(help="0 to 9. Default: 4.")] = None,
+    ttl: Annotated[str, typer.Option(help="Hand it out no later than this, e.g. 1h.")] = "",
+    config: Config = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Publish an item past all doors, as an administrator, and print its id.
+
+    Example: stanzaq item publish jobs --payload '{"total": 12}' --delay 10m
+    """
+    try:
+        body, content_type = sources.read(text, file, kind)
+        hints = Hints.judged(_ms(delay), priority, _ms(ttl) if ttl else None)
+        headers = named(_headers(header or []))
+    except (sources.Unusable, ValueError) as fault:
+        misuse(str(fault))
+    except MalformedRequest as fault:
+        misuse(fault.detail)
+    envelope = codec.pack(payloads.kept(body, content_type, headers))
+    command = Publish(
+        node, ADMINISTRATOR, item or None, envelope, len(body) + header_bytes(headers), key=key, hints=hints
+    )
+    done = run(config, lambda core: asked(core, command, Published))
+    tell({"node": node, "item": done.item_id}) if as_json else print(done.item_id)  # noqa: T201
+
+
+def _ms(text: str) -> int:
+    return int(seconds(float(text) if text.isdecimal() else text) * 1000)
+
+
 @app.command("show")
 def item_show(
     node: Node,
     item: Annotated[str, typer.Argument(help="The item's id.")],
     config: Config = None,
     *,
+    history: Annotated[
+        bool, typer.Option("--history", help="Only its attempts that failed, the oldest first.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show an item: its state, lock, attempts, headers and payload.
 
-    Example: stanzaq item show jobs order-17
+    Example: stanzaq item show jobs order-17 --history
     """
     found = run(config, lambda core: asked(core, InspectItems(node, ADMINISTRATOR, (item,), 1), InspectedItems))
     if not found.items:
         complain(f"there is no item {item} in {node}")
+    if history:
+        attempts = views.history(found.items[0])
+        if as_json:
+            tell({"node": node, "item": item, **attempts})
+        else:
+            ended = attempts["history_of_death"] + attempts["history"]
+            table(views.ATTEMPT, [[each.get(name, "") for name in views.ATTEMPT] for each in ended])
+        return
     told = [views.item(one) | views.payload(one) for one in found.items]
     if as_json:
         tell(told[0])
@@ -100,7 +162,12 @@ def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
         list[str] | None,
         typer.Option(help="Only dead letters with this header, as NAME=VALUE; again: with all of them."),
     ] = None,
-    to: Annotated[str, typer.Option(help="The node to send them to. Default: the node where each died.")] = "",
+    to: Annotated[
+        str,
+        typer.Option(
+            help="The node to send them to. Default: the node where each died.", autocompletion=nodes_beginning
+        ),
+    ] = "",
     rate: Annotated[float, typer.Option(min=0.1, help="The most items a second.")] = 100.0,
     config: Config = None,
     *,
@@ -137,6 +204,11 @@ def item_release(
 
     Example: stanzaq item release jobs order-17
     """
+    release(node, items, holder, config, as_json=as_json)
+
+
+def release(node: str, items: list[str] | None, holder: str, config: Path | None, *, as_json: bool) -> None:
+    """End the locks of the named items, or of a holder."""
     if bool(items) == bool(holder):
         misuse("which items? Name them, or use --holder JID")
     command = Release(node, ADMINISTRATOR, tuple(items or ()), prepared(holder) if holder else None)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -24,6 +24,9 @@ from broker.model.problems import CoreUnavailable
 from broker.model.results import Listing, Refused, Result
 from broker.settings import SettingsError, load_command
 from frontends.terminal import UNUSABLE, safe, settings
+
+if TYPE_CHECKING:
+    from broker.redis_core.core import RedisCore
 
 ADMINISTRATOR: Final = Jid("stanzaq")
 """The sender of the shell's commands: nobody's JID, and owner of every node while a command runs.
@@ -55,7 +58,7 @@ async def asked(core: Core, command: Command, kind: type[_R]) -> _R:
     return result
 
 
-def run(config: Path | None, work: Callable[[Core], Awaitable[_T]]) -> _T:
+def run(config: Path | None, work: Callable[["RedisCore"], Awaitable[_T]]) -> _T:
     """Run `work` on a core; exits with a sentence when it is refused."""
     from frontends import compose  # noqa: PLC0415  (not for `--help`)
 
@@ -111,15 +114,20 @@ def waiting() -> Iterator[Callable[[str], None]]:
 
 def tell(record: Any) -> None:  # noqa: ANN401  (what JSON accepts)
     """Print a result for programs, in one line."""
-    print(json.dumps(record))  # noqa: T201
+    print(json.dumps(record), flush=True)  # noqa: T201
+
+
+def lines(rows: Iterable[Sequence[str]]) -> None:
+    """Print rows for a pipe, in lines with tabs, at once."""
+    for cells in rows:
+        print("\t".join(map(safe, cells)), flush=True)  # noqa: T201
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, head: bool = True) -> None:
     """Print rows: as a table, or in a pipe as tab-separated lines."""
     out = Console()
     if not out.is_terminal:
-        for cells in chain([columns] if head else [], rows):
-            print("\t".join(map(safe, cells)))  # noqa: T201
+        lines(chain([columns] if head else [], rows))
         return
     made = Table(box=None, show_header=head, pad_edge=False)
     for number, column in enumerate(columns):

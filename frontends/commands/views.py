@@ -70,18 +70,32 @@ def node_rows(told: Mapping[str, Any]) -> list[list[str]]:
     return rows + [[name, count] for name, count in counts.items()]
 
 
+ATTEMPT: Final = ("ended", "outcome", "holder", "reason")
+"""What is told of an attempt that failed."""
+
+
+def lock(one: ItemDetails) -> dict[str, Any] | None:
+    """Return an item's lock as a JSON object, if it has one."""
+    if one.lock is None:
+        return None
+    return {
+        "holder": one.lock.holder,
+        "token": one.lock.token,
+        "since": when(one.lock.since_ms),
+        "until": when(one.lock.deadline_ms),
+        "frontend": one.lock.frontend,
+        "progress": one.lock.progress.shown() if one.lock.progress else None,
+    }
+
+
+def history(one: ItemDetails) -> dict[str, list[dict[str, str]]]:
+    """Return an item's attempts that failed, the oldest first: in this node, and before it became a dead letter."""
+    died = attempts.from_header(opened(one).headers.get("stanzaq-dead-history", ""))
+    return {"history": [each.shown() for each in one.history], "history_of_death": died}
+
+
 def item(one: ItemDetails) -> dict[str, Any]:
     """Return an item as a JSON object, without its payload."""
-    lock = None
-    if one.lock:
-        lock = {
-            "holder": one.lock.holder,
-            "token": one.lock.token,
-            "since": when(one.lock.since_ms),
-            "until": when(one.lock.deadline_ms),
-            "frontend": one.lock.frontend,
-            "progress": one.lock.progress.shown() if one.lock.progress else None,
-        }
     return {
         "item": one.item_id,
         "partition": one.partition,
@@ -94,10 +108,9 @@ def item(one: ItemDetails) -> dict[str, Any]:
         "delayed_until": when(one.until_ms),
         "priority": one.priority,
         "ends": when(one.ends_ms),
-        "lock": lock,
+        "lock": lock(one),
         "held_before_by": list(one.holders),
-        "history": [each.shown() for each in one.history],
-        "history_of_death": attempts.from_header(opened(one).headers.get("stanzaq-dead-history", "")),
+        **history(one),
         "headers": dict(payloads.said(opened(one))),
         "bytes": len(opened(one).body),
     }

@@ -6,12 +6,15 @@ import json
 import os
 import pty
 import re
+import signal
+import socket
 import struct
 import sys
 import termios
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version as installed
 from typing import Any, Final
 
 import pytest
@@ -36,7 +39,7 @@ from broker.model.results import (
 from broker.redis_core.core import RedisCore
 from broker.redis_core.registry.partitioner import hashed
 from frontends.commands import fields
-from tests.contract.conftest import Door, Store
+from tests.contract.conftest import Door, MakeCore, Store
 
 ALICE, W1, W2 = Jid("alice@x/home"), Jid("w1@x/a"), Jid("w2@x/a")
 
@@ -63,6 +66,19 @@ REFUSALS: Final = [
     (("item", "cancel", "NODE", "x", "--yes"), 1, "item-not-found"),
     (("item", "delete", "NODE", "x"), 2, "--yes"),
     (("item", "delete", "NODE", "x", "--yes"), 1, "item-not-found"),
+    (("item", "publish", "NODE"), 2, "--payload TEXT or --file FILE"),
+    (("item", "publish", "NODE", "--payload", "{"), 2, "is not JSON"),
+    (("item", "publish", "NODE", "--file", "nothing"), 2, "nothing cannot be read"),
+    (("item", "publish", "NODE", "--payload", "1", "--type", "x"), 2, "TYPE/SUBTYPE"),
+    (("item", "publish", "NODE", "--payload", "1", "--delay", "soon"), 2, "no length of time"),
+    (("item", "publish", "NODE", "--payload", "1", "--priority", "10"), 2, "0 to 9"),
+    (("item", "publish", "NODE", "--payload", "1", "--header", "x"), 2, "NAME=VALUE"),
+    (("item", "publish", "NODE", "--payload", "1", "--header", "stanzaq-x=1"), 2, "reserved"),
+    (("item", "publish", "nothing", "--payload", "1"), 1, "there is no such node"),
+    (("subscriber", "list", "nothing"), 1, "there is no such node"),
+    (("lock", "list", "nothing"), 1, "there is no such node"),
+    (("lock", "release", "NODE"), 2, "--holder"),
+    (("journal", "tail", "--node", "nothing"), 1, "there is no node nothing"),
     (("item", "list", "NODE", "--scan", "x"), 1, "continue from"),
     (("item", "list"), 2, "Missing argument"),
     (("frontend", "disconnect", "00000000"), 2, "--yes"),
@@ -182,12 +198,108 @@ async def test_frontends(shell: Shell, core: RedisCore) -> None:
     )
     (one,) = listed.json["frontends"]
     assert (one["name"], one["disconnected_by"]) == (core.frontend, "") and one["ago_ms"] < 5_000
+    assert (one["door"], one["host"], one["pid"]) == ("xmpp", socket.gethostname(), os.getpid())
+    assert one["version"] == installed("stanzaq") and 0 <= one["up_ms"] < 300_000
     assert lapsed.code == 1 and "00000000 is not in the list" in lapsed.err
     assert told.json == {"frontend": core.frontend, "listed": True}
-    assert again.out.splitlines()[1].split("\t")[::2] == [core.frontend, "stanzaq"]
+    assert again.out.splitlines()[1].split("\t")[:5:2] == [core.frontend, "stanzaq", socket.gethostname()]
     async with asyncio.timeout(20):
         await core.ending.wait()
     assert core.ended_by == "stanzaq"
+
+
+async def test_frontends_that_are_gone(core: RedisCore, make_core: MakeCore, store: Store) -> None:
+    """What a killed frontend said of itself is removed when the next one starts; a stopped one removes it itself."""
+    key = "sq:{service}:frontend_details"
+
+    async def known() -> set[str]:
+        async with store.client() as client:
+            return {name.decode() for name in await client.hkeys(key)}
+
+    async with store.client() as client:
+        await client.hset(key, "00000000", "{}")
+    other, _ = await make_core()
+    async with asyncio.timeout(20):
+        while await known() != {core.name, other.name}:  # noqa: ASYNC110  (another process's doing)
+            await asyncio.sleep(0.05)
+    await other.drain(5)
+    await other.stop()
+    assert await known() == {core.name}
+
+
+async def test_publish_lock_and_watch(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
+    """Issue 26: an item is published, its lock is listed and ended, and what happened is seen, all by the command."""
+    await declared(core, node, partitions="2")
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    payload = ("--payload", '{"total": 12}', "--header", "kind=order", "--priority", "7")
+    made, anonymous, shown = await shell.several(
+        ("item", "publish", node, "--id", "a", *payload, "--json"),
+        ("item", "publish", node, "--file", __file__, "--key", "k"),
+        ("item", "show", node, "a", "--json"),
+    )
+    assert made.json == {"node": node, "item": "a"} and len(anonymous.out.split()) == 1
+    told = shown.json
+    assert (told["payload"], told["content_type"], told["priority"]) == ('{"total": 12}', "application/json", 7)
+    assert (told["publisher"], told["headers"]) == ("stanzaq", {"kind": "order"})
+    await door.until(lambda: len(door.deliveries) == 1)
+    first = door.deliveries[0].item_id
+    subscribers, locks, of_nobody, released = await shell.several(
+        ("subscriber", "list", node, "--json"),
+        ("lock", "list", node, "--json"),
+        ("lock", "list", node, "--holder", "nobody@x", "--json"),
+        ("lock", "release", node, first, "--json"),
+    )
+    (subscriber,) = subscribers.json["subscribers"]
+    assert (subscriber["subscriber"], subscriber["held"]) == (W1, 1) and subscribers.json["total"] == 1
+    (lock,) = locks.json["locks"]
+    assert (lock["item"], lock["holder"], lock["token"]) == (first, W1, door.deliveries[0].token)
+    assert of_nobody.json["locks"] == [] and released.json == {"node": node, "released": 1}
+    # Its holder has come back for it, or for the other one.
+    await door.until(lambda: len(door.deliveries) == 2)
+    history, rows, tail, last, top, busiest = await shell.several(
+        ("item", "show", node, first, "--history", "--json"),
+        ("item", "show", node, first, "--history"),
+        ("journal", "tail", "--node", node, "--no-follow", "--json"),
+        ("journal", "tail", "--no-follow", "--lines", "1"),
+        ("top", "--every", "0.1", "--json"),
+        ("top", "--every", "0.1", "--limit", "1"),
+    )
+    (attempt,) = history.json["history"]
+    assert (attempt["outcome"], attempt["holder"]) == ("released", W1)
+    assert rows.out.splitlines() == ["\t".join(line) for line in (attempt, attempt.values())]
+    record = tail.json
+    assert (record["node"], record["item"], record["type"]) == (node, first, "released")
+    assert last.out.splitlines()[0].startswith("ended\tpartition\toutcome\t") and len(last.out.splitlines()) == 2
+    (seen,) = [each for each in top.json["nodes"] if each["node"] == node]
+    assert (seen["waiting"], seen["held"], seen["subscribers"]) == (1, 1, 1) and seen["published"] == 0
+    assert [len(line.split("\t")) for line in busiest.out.splitlines()] == [9, 9]
+    screen = await shell.on_a_screen(200, "journal", "tail", "--no-follow", "--node", node)
+    assert "1 released" in screen and first in screen
+
+
+async def test_the_tail_follows(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
+    """What ends while one watches is shown, in order; the reader of the pipe may go at any time."""
+    await declared(core, node)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    running = await asyncio.create_subprocess_exec(
+        *shell.command,
+        *("journal", "tail", "--node", node, "--json", "--every", "0.1"),
+        env=shell.environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert running.stdout and running.stderr
+    try:
+        for item in ("a", "b", "c"):
+            await published(core, node, item)
+            await door.until(lambda: bool(door.deliveries))
+            await core.ask(Retract(node, W1, item, door.deliveries.pop().token))
+        seen = [json.loads(await asyncio.wait_for(running.stdout.readline(), 60))["item"] for _ in "abc"]
+        assert seen == ["a", "b", "c"]
+    finally:
+        running.send_signal(signal.SIGINT)
+        await asyncio.wait_for(running.communicate(), 60)
+    assert running.returncode == 0
 
 
 async def test_a_node_s_life(shell: Shell, core: RedisCore, node: str) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.testing import CliRunner
 
 from frontends.cli import app
@@ -37,6 +37,19 @@ def test_help(path: tuple[str, ...], command: TyperCommand, runner: CliRunner) -
     assert f"stanzaq {' '.join(path)}" in command.help.partition("Example: ")[2]
     assert all(getattr(option, "help", None) for option in command.params)
     assert runner.invoke(app, [*path, "--help"]).exit_code == 0
+
+
+def test_nodes_are_completed() -> None:
+    """Issue 26: the shell completes the name of a node wherever a command takes one."""
+    names = {"node", "to"}
+    found = [
+        (" ".join(path), option.name, option._custom_shell_complete is not None)
+        for path, command in _ALL
+        for option in command.params
+        if isinstance(option, TyperArgument | TyperOption) and path[0] != "report"
+        if option.name in names or (path[0] == "node" and option.name == "name" and path[1] != "create")
+    ]
+    assert len(found) > 20 and [each for each in found if not each[2]] == []
 
 
 def test_check(runner: CliRunner) -> None:

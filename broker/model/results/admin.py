@@ -81,13 +81,18 @@ class History:
 class FrontendStatus:
     """A frontend, the time since its last heartbeat, and who disconnected it, if it has not ended yet.
 
-    Only the `door` xmpp sends items; clients of the others fetch them, so nobody takes over from those frontends.
+    Only the `door` xmpp sends items; clients of the others fetch them, so nobody takes over from those frontends. The rest is
+    what it said of itself when it started: nothing if it has an older version.
     """
 
     name: str
     ago_ms: int
     disconnected_by: str
     door: str = "xmpp"
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    up_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

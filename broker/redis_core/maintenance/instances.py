@@ -1,7 +1,12 @@
 """Lists frontends for administrators and disconnects them. Must not know how a frontend ends, nor which deliveries it leaves."""
 
+import json
+import os
 import re
+import socket
 from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
 from typing import Final
 
 from broker import keys
@@ -47,7 +52,17 @@ class Instances:
             return _FORBIDDEN
         _code, rows = await self._server.run(self._server.call("list_frontends", self._names, {"now": ""}))
         heard = [FrontendStatus(name.decode(), ago, by.decode()) for name, ago, by in rows]
-        return FrontendList((*heard, *await self._doors()))
+        return FrontendList(await self._described((*heard, *await self._doors())))
+
+    async def _described(self, listed: tuple[FrontendStatus, ...]) -> tuple[FrontendStatus, ...]:
+        """Add what each frontend said of itself."""
+        if not listed:
+            return ()
+        names = [each.name for each in listed]
+        (seconds, _), said = await self._server.commands(
+            [("TIME",), ("HMGET", keys.of_service("frontend_details"), *names)]
+        )
+        return tuple(_described(each, text, int(seconds) * 1000) for each, text in zip(listed, said, strict=True))
 
     async def _doors(self) -> tuple[FrontendStatus, ...]:
         (seconds, micros), found = await self._server.commands(
@@ -104,6 +119,55 @@ class DoorHeartbeat:
         """Remove the registration."""
         if self._told_ms:
             await self._server.command("ZREM", keys.of_service("http_amqp_frontends"), self._name)
+
+
+class FrontendDetails:
+    """Tells administrators where a frontend runs, and since when; nothing else depends on it."""
+
+    def __init__(self, server: Server, name: str, door: str, now_ms: Callable[[], float]) -> None:
+        """Know the frontend and Redis's time; nothing is sent before `register`."""
+        self._server = server
+        self._name = name
+        self._door = door
+        self._now_ms = now_ms
+        self._text = ""
+
+    async def register(self) -> None:
+        """Write the details; remove those of frontends that are listed no more."""
+        self._text = self._text or json.dumps(
+            {
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "version": version("stanzaq"),
+                "door": self._door,
+                "started": int(self._now_ms()),
+            }
+        )
+        key = keys.of_service("frontend_details")
+        _, known, frontends, doors = await self._server.commands(
+            [
+                ("HSET", key, self._name, self._text),
+                ("HKEYS", key),
+                ("ZRANGE", keys.of_service("frontends"), 0, -1),
+                ("ZRANGE", keys.of_service("http_amqp_frontends"), 0, -1),
+            ]
+        )
+        listed = {*frontends, *(each.rpartition(b" ")[2] for each in doors), self._name.encode()}
+        if gone := set(known) - listed:
+            await self._server.command("HDEL", key, *gone)
+
+    async def leave(self) -> None:
+        """Remove the details."""
+        if self._text:
+            await self._server.command("HDEL", keys.of_service("frontend_details"), self._name)
+
+
+def _described(one: FrontendStatus, text: bytes | None, now_ms: int) -> FrontendStatus:
+    if text is None:
+        return one
+    said = json.loads(text)
+    up_ms = max(0, now_ms - said["started"])
+    return replace(one, host=said["host"], pid=said["pid"], version=said["version"], up_ms=up_ms)
 
 
 def _door(member: bytes, ago_ms: int) -> FrontendStatus:
