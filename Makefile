@@ -18,7 +18,7 @@ DATABASE ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench bench-peers soak mutants helm-docs image-test lock sbom audit release terminal-picture
+.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench bench-peers soak mutants helm-docs image-test lock sbom audit release terminal-picture compiled
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -43,7 +43,9 @@ report-picture: report-demo ## Make the picture for README, from a report of a n
 terminal-picture: .venv/.dev ## Draw the picture of the command line for docs
 	$(BIN)/python -m deploy.terminal_picture
 
-test: lint .venv/.tools .venv/.release ## Run lint, types, import rules and every test but the long ones
+# Lint keeps one core busy; beside it tools are installed, and tests compiled once, not by each worker of pytest.
+test: .venv/.dev ## Run lint, types, import rules and every test but the long ones
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint .venv/.tools .venv/.release compiled
 	@$(SETUP) packages curl ejabberd prosody redis-server faketime java promtool chromium chromedriver
 	$(PYTEST) --maxfail 10 $(ONLY) $(ARGS)
 
@@ -99,6 +101,9 @@ audit: .venv/.release ## Look for known vulnerabilities of locked packages; DATA
 
 release: .venv/.release .venv/.tools ## Build, describe and check a release in dist/; BASE names the base image by digest
 	.venv/release/bin/python -m deploy.release --base "$(BASE)" $(ARGS)
+
+compiled: .venv/.dev
+	-@$(PYTEST) --numprocesses 0 --collect-only --quiet > /dev/null
 
 lint: .venv/.dev
 	$(BIN)/python -m deploy.lock --check
