@@ -205,6 +205,22 @@ TABLE: Final = (
     Key(
         "group_blocked", "zset", "partition", "group keys and positions behind those ahead; score is 0", "waiting items"
     ),
+    Key("key_locks", "zset", "partition", "group keys and positions of locked items; score is 0", "sum of credit"),
+    Key(
+        "key_rates",
+        "zset",
+        "partition",
+        "group key -> when its items would be out at an even pace, in µs",
+        "active keys",
+    ),
+    Key(
+        "key_blocked",
+        "zset",
+        "partition",
+        "group keys with blocked items; score is the node's revision",
+        "waiting items",
+    ),
+    Key("key_due", "zset", "partition", "group keys that wait for a time; score is that time in ms", "waiting items"),
     Key(
         "selectors",
         "hash",

@@ -83,6 +83,8 @@ class NodeConfig:
     rate: str = ""
     rate_burst: int = 0
     max_in_flight: int = 0
+    rate_by_key: str = ""
+    max_in_flight_by_key: int = 0
     dead_letter_node: str | None = None
     dedupe: Dedupe = Dedupe.OVERWRITE
     dedupe_seconds: int = 600
@@ -137,6 +139,13 @@ class NodeConfig:
         if not (self.rate or self.max_in_flight):
             return ""
         return f"{self.max_in_flight} {rate_rule(self.rate, self.rate_burst)}"
+
+    @property
+    def limits_by_key(self) -> str:
+        """The same for each group key."""
+        if not (self.rate_by_key or self.max_in_flight_by_key):
+            return ""
+        return f"{self.max_in_flight_by_key} {rate_rule(self.rate_by_key)}"
 
     def admits(self, group: str) -> bool:
         """Return whether a consumer group is allowed; without a list any is (E26)."""
@@ -231,6 +240,20 @@ OPTIONS: Final = (
         "max_in_flight",
         "text-single",
         "Most items that all workers together hold (0: no limit)",
+        Whole(0, MAX_ITEMS),
+    ),
+    Option(
+        "stanzaq#rate_by_key",
+        "rate_by_key",
+        "text-single",
+        "Most items of one group key handed out in a second, minute or hour, as 100/s (empty: no limit)",
+        Rate(MAX_RATE),
+    ),
+    Option(
+        "stanzaq#max_in_flight_by_key",
+        "max_in_flight_by_key",
+        "text-single",
+        "Most items of one group key that all workers together hold (0: no limit)",
         Whole(0, MAX_ITEMS),
     ),
     Option(

@@ -19,7 +19,7 @@ if call.partition_log_only then
 end
 local left = CHUNK - #dropped
 -- ZRANGE with an end of -1 would return all.
-for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, group_order.waiting(left)}) do
+for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, blocked_items.all(left)}) do
   for _, position in ipairs(places) do
     local entry = #dropped < CHUNK and not budget.over() and log_entries.current(position)
     if entry then

@@ -29,6 +29,7 @@ function respond.make(results, notices, hint)
   if call.expiry_perished > 0 then notices[#notices + 1] = {'perished', call.expiry_perished} end
   local due = pull_dispatch.frontend_is_due() and call.partition_now or next_due.time()
   if call.partition_before.limits and not call.partition_several and ready_queue.waits() then due = hand_out_limits.next(due) end
+  if call.partition_before.keyed then due = key_limits.next(due) end
   if credit.coordinates() then due = coordinator.next(due) end
   return {'ok', some(results), some(deliveries), some(notices), some(call.handovers_made), due, more, call.partition_token, some(told)}
 end

@@ -27,7 +27,9 @@ async def declared(core: RedisCore, node: str, **options: str) -> None:
 async def published(core: RedisCore, node: str, count: int, key: str = "") -> None:
     """Publish items to the partitions in turn."""
     body = codec.pack(Envelope(b"<x/>"))
-    await asyncio.gather(*(core.ask(Publish(node, ALICE, f"i{number}", body, 4, key=key)) for number in range(count)))
+    await asyncio.gather(
+        *(core.ask(Publish(node, ALICE, f"{key}{number}", body, 4, key=key)) for number in range(count))
+    )
 
 
 async def wait(doors: Sequence[Door], count: int) -> list[Delivery]:
@@ -70,10 +72,29 @@ async def test_a_rate(make_core: MakeCore, node: str, partitions: str) -> None:
     assert len(await wait((door, door2), 6)) == 6
 
 
+@pytest.mark.parametrize("partitions", ["1", "3"])
+async def test_a_key_at_its_bound(make_core: MakeCore, node: str, partitions: str) -> None:
+    """One item of each key at a time, whatever credit there is; an owner's higher bound lets the others go out."""
+    (core, door), (_, door2) = await make_core(), await make_core()
+    await declared(core, node, partitions=partitions, max_in_flight_by_key="1")
+    for key in "abc":
+        await published(core, node, 4, key)
+    await core.ask(Subscribe(node, W1, W1, credit=100))
+    first = await wait((door, door2), 3)
+    assert sorted(each.key for each in first) == ["a", "b", "c"]
+    done = next(each for each in first if each.key == "a")
+    # The item is in the partition of its key, which a delivery's answer names.
+    await core.ask(Retract(node, W1, done.item_id, done.token, partition=done.partition.number))
+    assert sorted(each.key for each in await wait((door, door2), 4)) == ["a", "a", "b", "c"]
+    await core.ask(Configure(node, ALICE, {"stanzaq#max_in_flight_by_key": ("0",)}))
+    found = await wait((door, door2), 12)
+    assert len({(each.key, each.item_id) for each in found}) == 12
+
+
 async def test_logs_and_owners(core: RedisCore, door: Door, node: str) -> None:
     """A log takes no limit; a limited node of several partitions has no owners, which take items without a grant."""
-    for name in ("rate", "max_in_flight"):
-        value = {"rate": "1/s", "max_in_flight": "1"}[name]
+    for name in ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key"):
+        value = "1/s" if name.startswith("rate") else "1"
         refused = await core.ask(Declare(node, ALICE, {"pubsub#queueing": ("0",), f"stanzaq#{name}": (value,)}))
         assert refused == Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#{name}: a log hands nothing out as work")
     await declared(core, node, partitions="2", rate="1/s")

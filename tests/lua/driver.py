@@ -390,6 +390,7 @@ class Queue:
             "paused": "0",
             "retry_delay": "",
             "limits": "",
+            "by_key": "",
         }
         return self.run("open_partition", **{**options, **fixed})
 

@@ -43,6 +43,8 @@ configs = st.builds(
     rate=st.sampled_from(["", "1/h", "5000/m", "1000000/s"]),
     rate_burst=st.integers(0, 1_000_000),
     max_in_flight=st.integers(0, 1_000_000),
+    rate_by_key=st.sampled_from(["", "7/m"]),
+    max_in_flight_by_key=st.integers(0, 1_000_000),
     dead_letter_node=st.sampled_from([None, "", "n/dead", "elsewhere"]),
     dedupe=st.sampled_from(Dedupe),
     dedupe_seconds=st.integers(1, 604_800),
@@ -103,6 +105,8 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
         ("stanzaq#retry_limit", ("inf",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retry_jitter", ("1.001",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retry_jitter", ("1e-3",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#rate_by_key", ("0/s",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#max_in_flight_by_key", ("1.5",), Problem.NOT_ACCEPTABLE),
         *(("stanzaq#rate", (bad,), Problem.NOT_ACCEPTABLE) for bad in BAD_RATES),
         ("stanzaq#max_in_flight", ("-1",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#max_in_flight", ("1000001",), Problem.NOT_ACCEPTABLE),
@@ -138,11 +142,14 @@ def test_decimals() -> None:
         (NodeConfig(rate="5000/m"), "0 5000 60000 84"),
         (NodeConfig(rate="1/h"), "0 1 3600000 1"),
         (NodeConfig(rate="1/h", rate_burst=20, max_in_flight=3), "3 1 3600000 20"),
+        (NodeConfig(rate_by_key="1/s", max_in_flight_by_key=3), ""),
     ],
 )
 def test_limits(config: NodeConfig, limits: str) -> None:
     """stanzaq#rate: scripts read items, ms and burst; without a burst it is what a second brings, at least one item."""
     assert config.limits == limits
+    by_key = NodeConfig(rate_by_key=config.rate, max_in_flight_by_key=config.max_in_flight)
+    assert config.rate_burst or by_key.limits_by_key == limits
 
 
 def test_accepted() -> None:

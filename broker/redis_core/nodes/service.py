@@ -181,7 +181,8 @@ class NodeService:
         if config.partitions > before.partitions:
             await self._register_all(record.name)
         resumed = before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED
-        if resumed or before.limits != config.limits:
+        limits = before.limits, before.limits_by_key
+        if resumed or limits != (config.limits, config.limits_by_key):
             await self._sweep(record)
         if config.access_model is not before.access_model:
             await self._end_forbidden(record, await self._subscribers(record.name))

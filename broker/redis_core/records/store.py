@@ -234,6 +234,7 @@ class NodeStore:
             "paused": "1" if config.state is NodeState.PAUSED else "0",
             "retry_delay": config.retry_rule,
             "limits": config.limits,
+            "by_key": config.limits_by_key,
         }
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
         calls = [self._server.call("open_partition", [keys.of_partition("meta", each)], fixed) for each in chosen]

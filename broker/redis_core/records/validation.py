@@ -11,7 +11,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
 from broker.model.tree import TreeRequest, tree_request
 
-_OF_QUEUES = ("rate", "max_in_flight")
+_OF_QUEUES = ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key")
 """Options that a log does not take."""
 
 _NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"

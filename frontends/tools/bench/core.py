@@ -84,6 +84,7 @@ class Bench:
             "paused": "0",
             "retry_delay": "",
             "limits": "",
+            "by_key": "",
         }
         await self.run("open_partition", {"revision": 1, **options})
 

@@ -29,6 +29,7 @@ local function lock(entry, subscriber, deliveries)
   write_buffer.add('HSET', key.inflight, position, inflight.line(pulled and inflight.UNFETCHED or arg.frontend, text, text,
     attempt == 1 and '1' or string.format('%d', attempt), subscriber.subid, entry.log_id, call.partition_stamp,
     string.format('%d', #entry.body), subscriber.holder, item))
+  if entry.group then key_limits.lock(entry) end
   write_buffer.add('ZADD', key.lock_deadlines, retry_schedule.begin(position, subscriber.qos), position)
   write_buffer.add('ZADD', key.locks_by_subscriber, subscriber.subid, held_locks.member(text, position))
   if pulled then
@@ -52,7 +53,8 @@ local function assign(items, queue, deliveries)
       found = found + 1
       if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
     else
-      write_buffer.add('ZADD', group_order.place(entry.position))
+      if entry.group then key_limits.put_back(entry) end
+      write_buffer.add('ZADD', scheduling.place(entry.position))
     end
   end
   for i = 1, #queue do
@@ -110,6 +112,7 @@ function dispatch.run(hint)
   if budget.over() then return deliveries, 1 end
   ready_queue.promote()
   if call.partition_paused then return deliveries, 0 end
+  call.key_limits_applied = call.partition_before.keyed
   local limited = call.partition_before.limits and not call.partition_several
   while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
     local want = math.min(math.max(hint, 1), most(made, bytes))
@@ -123,6 +126,7 @@ function dispatch.run(hint)
     end
     for i = 1, #items do bytes = bytes + #items[i].body end
     local found = assign(items, queue, deliveries)
+    if call.key_limits_applied then key_limits.go_on() end
     if limited then hand_out_limits.use(found) end
     if found < #items then return deliveries, 0 end
     made = made + #items

@@ -3,16 +3,10 @@
 -- hand out what is granted; `in_use` of the coordinator is the credit in use in all other partitions and under way.
 local hand_out_limits = {MOST = 200}
 
--- Returns the most items in flight, and the rate; nil for none.
-local function limits()
-  local most, rule = string.match(call.partition_before.limits, '^(%d+) (.*)$')
-  return most ~= '0' and tonumber(most) or nil, string.sub(rule, 1, 2) ~= '0 ' and rate_limit.read(rule) or nil
-end
-
 -- Returns how many items may go out now, while so many are in flight in other partitions. After the clock was set back the rate goes on
 -- from the clock.
 function hand_out_limits.left(elsewhere)
-  local most, rate = limits()
+  local most, rate = rate_limit.bounds(call.partition_before.limits)
   local left = hand_out_limits.MOST
   if most then left = math.min(left, math.max(0, most - redis.call('HLEN', key.inflight) - elsewhere)) end
   if not rate then return left end
@@ -24,7 +18,7 @@ end
 
 -- Counts items that go out, or with a negative count some that did not.
 function hand_out_limits.use(count)
-  local _, rate = limits()
+  local _, rate = rate_limit.bounds(call.partition_before.limits)
   if not rate then return end
   call.partition_before.rate_at = rate_limit.after(rate, call.partition_before.rate_at, count)
   redis.call('HSET', key.meta, 'rate_at', call.partition_before.rate_at)
@@ -32,7 +26,7 @@ end
 
 -- Returns when the rate lets the next of the waiting items go out, if that is before `due` (0: never).
 function hand_out_limits.next(due)
-  local _, rate = limits()
+  local _, rate = rate_limit.bounds(call.partition_before.limits)
   local at = call.partition_before.rate_at
   if not rate or rate_limit.left(rate, at) > 0 then return due end
   local next_ms = rate_limit.next_ms(rate, at)

@@ -46,7 +46,7 @@ end
 -- of these are searched each time: if there are more, a page may miss some.
 local function elsewhere(count)
   local found = {ready(count), redis.call('ZRANGE', key.delayed, 0, item_listing.MOST - 1),
-    redis.call('ZRANGE', key.lock_deadlines, 0, item_listing.MOST - 1), group_order.waiting(item_listing.MOST), {},
+    redis.call('ZRANGE', key.lock_deadlines, 0, item_listing.MOST - 1), blocked_items.all(item_listing.MOST), {},
     call.partition_selects and skipped_items.after('', '', item_listing.MOST) or {}}
   local dying = redis.call('HSCAN', key.handovers, 0, 'COUNT', item_listing.MOST)[2]
   for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end

@@ -15,6 +15,7 @@ local function unlock(flight)
   write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(flight.token, flight.position))
   -- Asked here: this runs for each acknowledgement, and a call costs more than the test.
   if call.partition_confirms then confirmations.remove(flight.position) end
+  if call.partition_before.keyed then key_limits.unlock(flight.position) end
   if call.partition_before.progress then write_buffer.add('HDEL', key.progress, flight.position) end
   call.lock_end_touched[flight.subid] = true
   call.lock_end_freed = call.lock_end_freed + 1
@@ -88,7 +89,7 @@ function lock_end.release(flight, kind, request)
       call.seldom_any = true
       write_buffer.add('ZADD', key.delayed, call.partition_now + delay, flight.position)
     elseif not over then
-      write_buffer.add('ZADD', group_order.place(flight.position))
+      write_buffer.add('ZADD', scheduling.place(flight.position))
     end
   end
   if kind == 'dead-lettered' or not unfetched then journal.closed(kind, flight, reason) end

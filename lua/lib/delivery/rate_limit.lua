@@ -8,6 +8,12 @@ function rate_limit.read(rule)
   return {interval = period * 1000 / count, burst = tonumber(burst)}
 end
 
+-- Reads bounds: the most at once (0: any number), and the rule of a rate, or zeros; returns nil for none.
+function rate_limit.bounds(text)
+  local most, rule = string.match(text, '^(%d+) (.*)$')
+  return most ~= '0' and tonumber(most) or nil, string.sub(rule, 1, 2) ~= '0 ' and rate_limit.read(rule) or nil
+end
+
 -- Returns the number between the clock and a burst ahead of it: further ahead it is only after the clock was set back, and then the burst
 -- is used up as of now.
 function rate_limit.bounded(rate, at)

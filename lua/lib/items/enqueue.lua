@@ -116,7 +116,7 @@ function enqueue.replace(row)
     -- Selectors were matched against the old payload.
     if call.partition_selects and skipped_items.contains(known.position) then
       skipped_items.remove(known.position)
-      redis.call('ZADD', group_order.place(known.position))
+      redis.call('ZADD', scheduling.place(known.position))
     end
   end
 end

@@ -69,6 +69,7 @@ function expiry.may_go_out(position, group, entry, past)
   if scheduling.is_delayed(entry) then
     call.seldom_any = true
     redis.call('ZADD', key.delayed, scheduling.of(entry).after, position)
+    if call.partition_before.keyed then key_limits.pass(position) end
     return false
   end
   call.group_order_skipped = call.group_order_skipped - 1
@@ -94,7 +95,7 @@ function expiry.replace(position, row)
     scheduling.add(position, row)
   elseif was > call.partition_now and tonumber(redis.call('ZSCORE', key.delayed, position) or 0) == was then
     redis.call('ZREM', key.delayed, position)
-    if not expiry.is_past_cursor(position) then redis.call('ZADD', group_order.place(position)) end
+    if not expiry.is_past_cursor(position) then redis.call('ZADD', scheduling.place(position)) end
   end
   write_buffer.flush()
   return true

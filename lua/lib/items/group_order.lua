@@ -3,17 +3,6 @@
 -- CALL: skipped = 0
 local group_order = {MOST = 500}
 
--- Members sort as the log does within a group; a zero byte ends the group's key.
-local function member(group, position)
-  local padded = positions.padded(position)
-  return group .. '\0' .. string.sub(padded, 1, 20) .. '-' .. string.sub(padded, 21)
-end
-
-local function position_of(text)
-  local ms, seq = string.match(text, '%z0*(%d+)%-0*(%d+)$')
-  return ms .. '-' .. seq
-end
-
 -- Whether the next item of the queue may go out; else it is blocked until those before it are gone.
 function group_order.may_go_out(position, group)
   if not call.partition_ordered then return true end
@@ -26,41 +15,32 @@ function group_order.may_go_out(position, group)
     redis.call('HSET', key.group_heads, group, position)
     return true
   end
-  redis.call('ZADD', key.group_blocked, 0, member(group, position))
+  blocked_items.add(group, position)
   call.group_order_skipped = call.group_order_skipped + 1
   return false
 end
 
--- Returns the index of an item that may go out and that the cursor will not reach, as arguments of ZADD.
-function group_order.place(position)
-  local rank = call.partition_hinted and scheduling.rank(position)
-  if rank then return key.by_priority, rank, positions.padded(position) end
-  return key.ready, positions.place(position), position
-end
-
--- Records that an item has left the queue: the next of its group is ready.
-function group_order.remove(position)
-  local group = call.partition_ordered and redis.call('HGET', key.group_of, position)
-  if not group then return end
-  redis.call('HDEL', key.group_of, position)
-  if redis.call('HGET', key.group_heads, group) ~= position then
-    redis.call('ZREM', key.group_blocked, member(group, position))
-    return
-  end
-  local following = redis.call('ZRANGEBYLEX', key.group_blocked, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', 0, 1)[1]
+-- Makes the next of a group ready after its head has left the queue.
+local function follow(group)
+  local following = blocked_items.first(group, 1)[1]
   if following then
-    redis.call('ZREM', key.group_blocked, following)
-    redis.call('HSET', key.group_heads, group, position_of(following))
+    blocked_items.remove(group, following)
+    redis.call('HSET', key.group_heads, group, following)
     -- At once: a later row of the same call may drop it again.
-    redis.call('ZADD', group_order.place(position_of(following)))
+    redis.call('ZADD', scheduling.place(following))
   else
     redis.call('HDEL', key.group_heads, group)
   end
 end
 
--- Returns the positions of up to `count` blocked items.
-function group_order.waiting(count)
-  local found = redis.call('ZRANGE', key.group_blocked, 0, count - 1)
-  for i, text in ipairs(found) do found[i] = position_of(text) end
-  return found
+-- Records that an item has left the queue: the next of its group is ready, or may be.
+function group_order.remove(position)
+  local keyed = call.partition_before.keyed
+  local group = (call.partition_ordered or keyed) and redis.call('HGET', key.group_of, position)
+  if not group then return end
+  redis.call('HDEL', key.group_of, position)
+  local leads = call.partition_ordered and redis.call('HGET', key.group_heads, group) == position
+  if keyed or not leads then blocked_items.remove(group, position) end
+  if leads then follow(group) end
+  if keyed then key_limits.wake(group) end
 end

@@ -7,16 +7,17 @@ local ready_queue = {DUE = 200}
 -- Expires items, and moves those whose delay is over from `delayed` to where they may go out.
 function ready_queue.promote()
   if call.partition_hinted then expiry.sweep() end
+  local more = call.partition_before.keyed and key_limits.promote() or call.expiry_more
   if not seldom.any() then
-    call.ready_queue_more = call.expiry_more
+    call.ready_queue_more = more
     return
   end
   local due, moved = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', call.partition_now, 'LIMIT', 0, ready_queue.DUE), 0
   while moved < #due and call.expiry_bytes < expiry.BYTES do
     moved = moved + 1
-    if not (call.partition_hinted and expiry.is_past_cursor(due[moved])) then write_buffer.add('ZADD', group_order.place(due[moved])) end
+    if not (call.partition_hinted and expiry.is_past_cursor(due[moved])) then write_buffer.add('ZADD', scheduling.place(due[moved])) end
   end
-  call.ready_queue_more = moved == ready_queue.DUE or moved < #due or call.expiry_more
+  call.ready_queue_more = moved == ready_queue.DUE or moved < #due or more
   if moved > 0 then redis.call('ZREM', key.delayed, unpack(due, 1, moved)) end
   write_buffer.flush()
 end
@@ -33,6 +34,11 @@ local function spent(taken)
   return #taken > 0 and budget.over()
 end
 
+-- Whether the bounds of its key let an item go out; a selected item is asked for when it is chosen.
+local function by_key(entry)
+  return not call.key_limits_applied or call.partition_selects or key_limits.admits(entry)
+end
+
 -- Takes from `ready`, or those of some ranks from `by_priority`.
 local function from_ready(count, taken, first, last)
   while count > 0 and call.group_order_skipped < group_order.MOST and not spent(taken) do
@@ -45,8 +51,8 @@ local function from_ready(count, taken, first, last)
       local earliest = call.partition_ordered and entry and entry.log_id ~= position and log_entries.get(position) or entry
       local admits = entry and entry.hints ~= '' and expiry.may_go_out or group_order.may_go_out
       -- Only somebody with redis-cli removes an entry of a waiting item: skip it.
-      if entry and admits(position, earliest.key, entry, past) then
-        entry.position, entry.past = position, past
+      if entry then entry.position, entry.past = position, past end
+      if entry and admits(position, earliest.key, entry, past) and by_key(entry) then
         taken[#taken + 1] = entry
         count = count - 1
       end
@@ -71,8 +77,8 @@ local function from_log(count, taken)
         local replacement, group = log_entries.replacement(position), entry.key
         entry = replacement and log_entries.get(replacement) or entry
         local admits = entry.hints ~= '' and expiry.may_go_out or group_order.may_go_out
-        if admits(position, group, entry, attempt_history.NONE) then
-          entry.position, entry.past = position, attempt_history.NONE
+        entry.position, entry.past = position, attempt_history.NONE
+        if admits(position, group, entry, attempt_history.NONE) and by_key(entry) then
           taken[#taken + 1] = entry
           count = count - 1
           if count == 0 then break end

@@ -34,6 +34,13 @@ function scheduling.rank(position)
   return score and score % scheduling.AWAY or nil
 end
 
+-- Returns the index of an item that may go out and that the cursor will not reach, as arguments of ZADD.
+function scheduling.place(position)
+  local rank = call.partition_hinted and scheduling.rank(position)
+  if rank then return key.by_priority, rank, positions.padded(position) end
+  return key.ready, positions.place(position), position
+end
+
 -- Return the ranks before and after the default: the most urgent first, or with `yielding` the least urgent.
 function scheduling.first_ranks(yielding)
   if yielding then return scheduling.LAST, scheduling.USUAL + 1 end

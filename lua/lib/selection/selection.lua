@@ -63,14 +63,19 @@ local function search(subid)
   return found
 end
 
--- Returns the next item for a subscriber: those noted for it before its mark, or the first of all for one without a selector.
+-- Returns the next item for a subscriber: those noted for it before its mark, or the first of all for one without a selector. An item that
+-- the bounds of its key hold back is no longer among the skipped ones.
 function selection.next(subid)
   local selects, place, entry = selectors.get(subid), nil, nil
   repeat
     place = skipped_items.after(selects and subid or '', '', 1)[1]
-    entry = place and entry_at(place)
+    entry = place and entry_at(place) or not place and selects and search(subid) or nil
+    if entry and call.key_limits_applied and not key_limits.admits(entry) then
+      skipped_items.remove(entry.position)
+      place, entry = true, nil
+    end
   until entry or not place
-  return entry or selects and search(subid) or nil
+  return entry
 end
 
 -- Whether an item waits for a subscriber with a selector. The item is noted, so that the next script need not examine it again.

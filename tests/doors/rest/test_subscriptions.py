@@ -234,6 +234,19 @@ def test_limited(alice: httpx.Client, queue: str) -> None:
     assert alice.delete(second["href"]).status_code == 200
 
 
+def test_limited_by_key(alice: httpx.Client, queue: str) -> None:
+    """stanzaq#max_in_flight_by_key: of one group key a fetch gets one message, and those of other keys."""
+    options = {"stanzaq#max_in_flight_by_key": 1, "stanzaq#rate_by_key": "100/s"}
+    assert alice.patch(queue, json={"options": options}).status_code == 200
+    path = subscribed(alice, queue, prefetch=9)
+    for key in "aab":
+        assert alice.post(queue, content=b"x", headers={"Group-Key": key}).status_code == 201
+    first, second = held(alice, path)
+    assert [first["group_key"], second["group_key"]] == ["a", "b"]
+    assert alice.delete(first["href"]).status_code == 200
+    assert [each["group_key"] for each in held(alice, path)] == ["b", "a"]
+
+
 def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
     """R16: several messages are acknowledged at once, each with its own result."""
     sent(alice, queue, *"abc")

@@ -1,0 +1,324 @@
+"""lua/lib/items/key_limits.lua: bounds of each group key (stanzaq#rate_by_key, stanzaq#max_in_flight_by_key)."""
+
+import random
+import secrets
+from collections import Counter
+from itertools import cycle
+
+import pytest
+
+from broker.model.names import Partition
+from broker.model.options import NodeConfig
+from tests.contract.model import Bucket, Rate
+from tests.lua.driver import T0, Answer, Queue, Runner
+from tests.lua.seated import carried, seated
+from tests.lua.worded import W1, W2
+
+NOTHING = {"key_locks", "key_rates", "key_blocked", "key_due", "group_of", "group_blocked"}
+
+
+def limited(queue: Queue, rate: str = "", most: int = 0, **options: str | int) -> None:
+    """Open a queue with these bounds of each key."""
+    queue.open(by_key=NodeConfig(rate_by_key=rate, max_in_flight_by_key=most).limits_by_key, **options)
+
+
+def items(answer: Answer) -> list[str]:
+    """Return what was handed out."""
+    return [item for _jid, item in answer.given]
+
+
+def publish(queue: Queue, *names: str, **more: str) -> list[str]:
+    """Publish items whose key is their first letter; return what was handed out."""
+    return [item for name in names for item in items(queue.publish(name, key=name[0], **more))]
+
+
+def test_most_of_a_key(unopened: Queue) -> None:
+    """A key at its bound is skipped and the others go on; a lock that ends lets the next of its key go out, in order."""
+    limited(unopened, most=2)
+    publish(unopened, "a1", "a2", "a3", "a4", "b1")
+    unopened.publish("none")
+    assert items(unopened.subscribe(W1, 9)) == ["a1", "a2", "b1", "none"]
+    assert items(unopened.retract(W1, "a2")) == ["a3"]
+    assert items(unopened.retract(W1, "b1")) == []
+    unopened.now += 60_000
+    # The locks of a1 and a3 expire: they are before a4.
+    assert sorted(items(unopened.expire())) == ["a1", "a3", "none"]
+    assert unopened.browse() == {"a1": "locked", "a3": "locked", "a4": "waiting", "none": "locked"}
+
+
+def test_one_is_not_as_strict_as_ordered(unopened: Queue) -> None:
+    """With one, a resting or delayed item holds no slot: the next of its key goes out meanwhile."""
+    limited(unopened, most=1)
+    publish(unopened, "a1", "a2", "a3")
+    assert items(unopened.subscribe(W1, 9)) == ["a1"]
+    assert items(unopened.unlock(W1, "a1", delay_ms=5_000)) == ["a2"]
+    unopened.now += 5_000
+    assert items(unopened.expire()) == []
+    assert items(unopened.retract(W1, "a2")) == ["a1"]
+
+
+@pytest.mark.parametrize("way", ["retract", "publish", "expire", "move", "purge"])
+def test_the_next_in_turn_leaves(unopened: Queue, way: str) -> None:
+    """When the item that may go out next is deleted, delayed, expires, moves or is purged, another of its key follows."""
+    limited(unopened, most=1)
+    unopened.publish("a1", key="a")
+    unopened.subscribe(W1, 1)
+    publish(unopened, "b1")
+    unopened.publish("a2", key="a", hints="0 4 1000" if way == "expire" else "")
+    publish(unopened, "a3")
+    unopened.subscribe(W1, 2)
+    unopened.subscribe(W1, 0)
+    # Nobody has credit: a2 may go out, but stays.
+    assert items(unopened.retract(W1, "a1")) == []
+    if way == "retract":
+        unopened.retract("alice@x", "a2")
+    elif way == "publish":
+        unopened.publish("a2", key="a", hints="90000 4 0")
+    elif way == "expire":
+        unopened.now += 1_000
+        unopened.expire()
+    elif way == "move":
+        position = next(row[5] for row in unopened.page("a2")[0])[2:]
+        unopened.run("move_items", {"position": position, "item": "a2", "to": "n"})
+    else:
+        unopened.run("purge")
+        assert not unopened.kept() & {"key_blocked", "key_due", "group_blocked"}
+        publish(unopened, "a3")
+    assert items(unopened.subscribe(W1, 3)) == ["a3"]
+
+
+def test_a_rate_of_each_key(unopened: Queue) -> None:
+    """Each key has a rate of its own; the partition is due when the next key's time comes, and nobody polls."""
+    limited(unopened, rate="2/s")
+    publish(unopened, "a1", "a2", "a3", "a4", "b1")
+    answer = unopened.subscribe(W1, 9)
+    assert (items(answer), answer.due) == (["a1", "a2", "b1"], T0 + 500)
+    unopened.now += 500
+    answer = unopened.expire()
+    assert (items(answer), answer.due) == (["a3"], T0 + 1_000)
+    unopened.subscribe(W1, 4)
+    unopened.now += 500
+    # There is no credit: it may go out whenever there is.
+    assert unopened.expire().due == T0 + 60_000
+    assert items(unopened.retract(W1, "b1")) == ["a4"]
+    for item in ("a1", "a2", "a3", "a4"):
+        unopened.retract(W1, item)
+    unopened.now += 10_000
+    unopened.expire()
+    assert not unopened.kept() & NOTHING
+
+
+def test_the_clock_steps_back(unopened: Queue) -> None:
+    """After a step back a key's rate goes on from the new time: it neither lets more out nor waits for the old time."""
+    limited(unopened, rate="2/s")
+    publish(unopened, "a1", "a2", "a3", "a4")
+    assert items(unopened.subscribe(W1, 9)) == ["a1", "a2"]
+    unopened.now -= 3_600_000
+    unopened.run("unlock", unopened.given_back(W1, "a1", delay_ms=0))
+    answer = unopened.expire()
+    assert items(answer) == []
+    unopened.now += 500
+    assert len(items(unopened.expire())) == 1
+
+
+def test_bounds_are_changed(unopened: Queue) -> None:
+    """Higher bounds, or none, let blocked items go out with the next sweep, many keys over several sweeps."""
+    limited(unopened, rate="1/h", most=5)
+    publish(unopened, *(f"{key}{number}" for key in "abc" for number in range(3)))
+    assert items(unopened.subscribe(W1, 20)) == ["a0", "b0", "c0"]
+    limited(unopened, rate="2/s", most=2, revision=2)
+    # A rate that is used up stays so.
+    assert items(unopened.expire()) == []
+    unopened.now += 500
+    assert sorted(items(unopened.expire())) == ["a1", "b1", "c1"]
+    assert unopened.expire().due == T0 + 60_000
+    unopened.open(revision=3)
+    assert sorted(items(unopened.expire())) == ["a2", "b2", "c2"]
+    for name in "abc":
+        unopened.retract(W1, f"{name}0")
+    limited(unopened, most=2, revision=4)
+    assert publish(unopened, "a3") == []
+    assert items(unopened.retract(W1, "a1")) == ["a3"]
+
+
+def test_ordered_too(unopened: Queue) -> None:
+    """With order, the head of a group waits for its key's time, and no other passes it."""
+    limited(unopened, rate="1/s", ordered="1")
+    publish(unopened, "a1", "a2", "b1")
+    assert items(unopened.subscribe(W1, 9)) == ["a1", "b1"]
+    assert items(unopened.retract(W1, "a1")) == []
+    unopened.now += 999
+    assert items(unopened.expire()) == []
+    unopened.now += 1
+    answer = unopened.expire()
+    assert items(answer) == ["a2"]
+    assert items(unopened.unlock(W1, "a2")) == []
+    publish(unopened, "a3")
+    assert items(unopened.retract("alice@x", "a2")) == []
+    unopened.now += 1_000
+    assert items(unopened.expire()) == ["a3"]
+
+
+def test_selected(unopened: Queue) -> None:
+    """Subscribers with a selector get the items of a key at its bound later, and others meanwhile."""
+    limited(unopened, most=1)
+    publish(unopened, "a1", "a2", "b1", "b2")
+    assert items(unopened.subscribe(W1, 9, selector="1 = 1")) == ["a1", "b1"]
+    assert items(unopened.subscribe(W2, 9, selector="1 = 1")) == []
+    assert items(unopened.retract(W1, "b1")) == ["b2"]
+    assert items(unopened.retract(W1, "a1")) == ["a2"]
+
+
+def test_a_full_node_drops_blocked_items(unopened: Queue) -> None:
+    """P17: the bounds of a key keep no old item from being dropped, or an owner from purging."""
+    limited(unopened, most=1)
+    publish(unopened, "a1", "a2")
+    unopened.subscribe(W1, 9)
+    assert unopened.publish("b1", max_items=2, node_full="retract-oldest").words == ["node-full"]
+    assert unopened.publish("c1", key="c", max_items=3).words == ["ok"]
+    assert unopened.run("purge").rows == [1]
+    assert items(unopened.retract(W1, "a1")) == []
+
+
+def test_retention_keeps_blocked_items(unopened: Queue) -> None:
+    """E1: an item that waits for its key is not done, so no limit of what is kept removes it."""
+    limited(unopened, most=1, keep_items=1)
+    publish(unopened, "a1", "a2", "b1", "b2", "b3")
+    unopened.subscribe(W1, 9)
+    for item in ("b1", "b2", "b3"):
+        unopened.retract(W1, item)
+    assert unopened.browse() == {"a1": "locked", "a2": "waiting"}
+    assert items(unopened.retract(W1, "a1")) == ["a2"]
+
+
+BOUNDS: tuple[tuple[int, Rate | None], ...] = (
+    (2, None),
+    (1, None),
+    (0, Rate(2, 1_000, 2)),
+    (1, Rate(2, 1_000, 2)),
+    (3, Rate(90, 60_000, 2)),
+)
+
+
+class Play:
+    """A node with bounds by chance, two workers with credit for everything and two frontends in turn, and what must be true."""
+
+    def __init__(self, runners: dict[str, Runner], partitions: int, chance: random.Random) -> None:
+        """Open the node; keys are not compared, since plays are long."""
+        runner, life = Runner(runners["valkey"].client, checked=False), secrets.token_hex(4)
+        self.chance = chance
+        self.most, self.rate = chance.choice(BOUNDS)
+        self.parts = [Queue(runner, Partition("jobs", life, number)) for number in range(partitions)]
+        self.ordered = chance.choice("001")
+        for queue in self.parts:
+            rule = f"{self.most} {self.rate.rule if self.rate else '0 0 0'}"
+            queue.open(partitions=partitions, by_key=rule, ordered=self.ordered, max_deliveries="0")
+        for worker in (W1, W2):
+            if partitions > 1:
+                seated(self.parts, worker, 500)
+            else:
+                self.parts[0].subscribe(worker, 500)
+        if chance.random() < 0.4:
+            for queue in self.parts:
+                queue.subscribe("w3@x/a", 1, selector="1 = 2")
+        self.buckets: dict[str, Bucket] = {}
+        self.held: dict[str, str] = {}
+        self.waiting: dict[str, int] = {}
+        self.count = 0
+        self.frontends = cycle(("f1", "f2"))
+
+    @property
+    def now(self) -> int:
+        """The time."""
+        return self.parts[0].now
+
+    def at(self, now: int) -> None:
+        """Set the clock, and let the other frontend call."""
+        frontend = next(self.frontends)
+        for queue in self.parts:
+            queue.now, queue.frontend = now, frontend
+
+    def home(self, item: str) -> Queue:
+        """Return the partition of an item's key."""
+        return self.parts["abcd".index(item[0]) % len(self.parts)]
+
+    def bucket(self, key: str) -> Bucket | None:
+        """Return what the rate of a key has left."""
+        return self.buckets.setdefault(key, Bucket(self.rate, T0)) if self.rate else None
+
+    def held_of(self, key: str) -> int:
+        """Count what workers hold of a key."""
+        return Counter(item[0] for item in self.held)[key]
+
+    def ran(self, queue: Queue, answer: Answer) -> None:
+        """Carry credit as frontends do, and check what goes out."""
+        for jid, item in carried(self.parts, queue, answer):
+            assert item not in self.held and self.waiting.pop(item) <= self.now
+            self.held[item] = jid
+            bucket = self.bucket(item[0])
+            if bucket:
+                assert bucket.fill(self.now) >= 1
+                bucket.take(1)
+            assert not self.most or self.held_of(item[0]) <= self.most
+
+    def publish(self) -> None:
+        """Publish some items, some delayed or more urgent."""
+        for _ in range(self.chance.choice((1, 3))):
+            self.count += 1
+            item, delay = f"{self.chance.choice('aaabcd')}{self.count}", self.chance.choice((0, 0, 0, 500))
+            self.waiting[item] = self.now + delay
+            hints = f"{delay} {self.chance.choice('4449')} 0"
+            self.ran(self.home(item), self.home(item).publish(item, key=item[0], hints=hints))
+
+    def finish(self) -> None:
+        """Acknowledge an item, or release it."""
+        for item in self.chance.sample(sorted(self.held), min(1, len(self.held))):
+            queue, jid = self.home(item), self.held.pop(item)
+            if self.chance.random() < 0.5:
+                self.ran(queue, queue.retract(jid, item))
+                continue
+            delay = self.chance.choice((0, 500))
+            self.waiting[item] = self.now + delay
+            self.ran(queue, queue.unlock(jid, item, delay_ms=delay))
+
+    def delete(self) -> None:
+        """Delete a waiting item."""
+        for item in self.chance.sample(sorted(self.waiting), min(1, len(self.waiting))):
+            del self.waiting[item]
+            self.ran(self.home(item), self.home(item).retract("alice@x", item))
+
+    def sweep(self) -> None:
+        """Sweep all partitions."""
+        for queue in self.parts:
+            self.ran(queue, queue.expire())
+
+    def kept_waiting(self) -> set[str]:
+        """Return the keys of due items whose bounds would let one go out."""
+        found = set()
+        for key in {item[0] for item, due in self.waiting.items() if due <= self.now}:
+            bucket = self.bucket(key)
+            full = self.most and self.held_of(key) >= self.most
+            if not (full or (bucket and bucket.fill(self.now) < 1)):
+                found.add(key)
+        return found
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int) -> None:
+    """After each step of a play with two frontends no key is beyond its bounds, and no item waits that may go out."""
+    play = Play(runners, partitions, random.Random(seed))
+    for _ in range(100):
+        play.at(play.now + play.chance.choice((0, 3, 200, 700)))
+        play.chance.choice((play.publish, play.publish, play.finish, play.finish, play.delete))()
+        play.sweep()
+        # In order, an item also waits for those before it.
+        assert play.ordered == "1" or not play.kept_waiting()
+    for item in play.waiting:
+        play.home(item).retract("alice@x", item)
+    for item, jid in play.held.items():
+        play.home(item).retract(jid, item)
+    for queue in play.parts:
+        queue.now += 600_000
+        queue.expire()
+        assert not queue.kept() & NOTHING
