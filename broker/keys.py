@@ -201,9 +201,19 @@ TABLE: Final = (
         "drained by sweeps",
     ),
     Key("group_heads", "hash", "partition", "group key -> position of the item that is ahead", "waiting items"),
-    Key("group_of", "hash", "partition", "position -> group key of an item that is ahead or blocked", "waiting items"),
     Key(
-        "group_blocked", "zset", "partition", "group keys and positions behind those ahead; score is 0", "waiting items"
+        "group_of",
+        "hash",
+        "partition",
+        "position -> group key of an item that is ahead, blocked or bounded",
+        "waiting items",
+    ),
+    Key(
+        "group_blocked",
+        "zset",
+        "partition",
+        "group keys and positions of items that wait for their group; score is 0",
+        "waiting items",
     ),
     Key("key_locks", "zset", "partition", "group keys and positions of locked items; score is 0", "sum of credit"),
     Key(
@@ -221,6 +231,13 @@ TABLE: Final = (
         "waiting items",
     ),
     Key("key_due", "zset", "partition", "group keys that wait for a time; score is that time in ms", "waiting items"),
+    Key(
+        "publish_rates",
+        "zset",
+        "partition",
+        "publisher -> when its items would be published at an even pace, in µs; in the first partition",
+        "publishers of the last burst",
+    ),
     Key(
         "selectors",
         "hash",

@@ -85,6 +85,7 @@ class NodeConfig:
     max_in_flight: int = 0
     rate_by_key: str = ""
     max_in_flight_by_key: int = 0
+    publish_rate: str = ""
     dead_letter_node: str | None = None
     dedupe: Dedupe = Dedupe.OVERWRITE
     dedupe_seconds: int = 600
@@ -255,6 +256,13 @@ OPTIONS: Final = (
         "text-single",
         "Most items of one group key that all workers together hold (0: no limit)",
         Whole(0, MAX_ITEMS),
+    ),
+    Option(
+        "stanzaq#publish_rate",
+        "publish_rate",
+        "text-single",
+        "Most items that one publisher publishes in a second, minute or hour, as 100/s (empty: no limit)",
+        Rate(MAX_RATE),
     ),
     Option(
         "stanzaq#dead_letter_node",

@@ -57,6 +57,7 @@ class Problem(Enum):
     PERSISTENCE_UNSUPPORTED = "persistence-unsupported"
     NOT_TRUSTED = "not-trusted"
     TOO_MUCH_HELD = "too-much-held"
+    TOO_FAST = "too-fast"
     OUT_OF_MEMORY = "out-of-memory"
     UNAVAILABLE = "unavailable"
     TIMED_OUT = "timed-out"
@@ -76,6 +77,7 @@ _RETRYABLE = frozenset(
         Problem.NODE_DRAINING,
         Problem.LOCK_LOST,
         Problem.TOO_MUCH_HELD,
+        Problem.TOO_FAST,
     }
 )
 
@@ -83,11 +85,12 @@ _RETRYABLE = frozenset(
 class MalformedRequest(Exception):  # noqa: N818  (a peer's fault, named for what it is)
     """A peer's request breaks its protocol: raised by pure translators, answered by the door, never logged as a defect."""
 
-    def __init__(self, problem: Problem, detail: str = "") -> None:
-        """Keep the problem, which chooses the wire's error, and a sentence for the peer."""
+    def __init__(self, problem: Problem, detail: str = "", wait_ms: int = 0) -> None:
+        """Keep the problem, which chooses the wire's error, a sentence for the peer, and how long it has to wait if known."""
         super().__init__(f"{problem.value}: {detail}")
         self.problem = problem
         self.detail = detail
+        self.wait_ms = wait_ms
 
 
 class CoreUnavailable(Exception):  # noqa: N818

@@ -66,6 +66,7 @@ STATUS: Final = {
     Problem.UNSUPPORTED: 409,
     Problem.NOT_TRUSTED: 403,
     Problem.TOO_MUCH_HELD: 429,
+    Problem.TOO_FAST: 429,
     Problem.OUT_OF_MEMORY: 503,
     Problem.UNAVAILABLE: 503,
     Problem.TIMED_OUT: 504,
@@ -99,7 +100,7 @@ def fault(refusal: MalformedRequest) -> Fault:
     """Turn a refusal of the core or a translator into HTTP's terms."""
     status = HTTPStatus(STATUS[refusal.problem])
     waits = status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.GATEWAY_TIMEOUT}
-    headers = {"Retry-After": str(RETRY_SECONDS)} if waits else {}
+    headers = {"Retry-After": str(-(-refusal.wait_ms // 1000) or RETRY_SECONDS)} if waits else {}
     return Fault(status, refusal.problem.value, refusal.detail, headers)
 
 

@@ -103,7 +103,7 @@ def refused(refusal: Fault) -> Response:
 
 def of(outcome: Refused) -> Fault:
     """Turn the core's refusal into HTTP's terms."""
-    return fault(MalformedRequest(outcome.problem, outcome.detail))
+    return fault(MalformedRequest(outcome.problem, outcome.detail, outcome.wait_ms))
 
 
 def _full(kind: str, what: str) -> str:

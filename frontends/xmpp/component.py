@@ -292,7 +292,7 @@ class Component:
 
     def _answer_plain(self, message: Element, command: Command, outcome: Result) -> None:
         if isinstance(outcome, Refused):
-            self._refuse_message(message, MalformedRequest(outcome.problem, outcome.detail), command)
+            self._refuse_message(message, MalformedRequest(outcome.problem, outcome.detail, outcome.wait_ms), command)
 
     def _refuse_message(self, message: Element, fault: MalformedRequest, command: Command | None = None) -> None:
         self._stream.write(publishing.refused(message, fault))

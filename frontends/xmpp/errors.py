@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from broker.model.fields import decimal
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml.text import escaped
@@ -12,7 +13,7 @@ from frontends.xmpp.xml.text import escaped
 class Wire:
     """A stanza error: its type, its condition, XEP-0060's condition and the feature that it names.
 
-    `command` is XEP-0050's condition.
+    `command` is XEP-0050's condition, `own` this service's.
     """
 
     kind: str
@@ -20,6 +21,7 @@ class Wire:
     pubsub: str = ""
     feature: str = ""
     command: str = ""
+    own: str = ""
 
 
 WIRE: Final = {
@@ -79,6 +81,7 @@ WIRE: Final = {
     Problem.PERSISTENCE_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "persistent-items"),
     Problem.NOT_TRUSTED: Wire("cancel", "not-allowed"),
     Problem.TOO_MUCH_HELD: Wire("wait", "resource-constraint"),
+    Problem.TOO_FAST: Wire("wait", "policy-violation", own="too-fast"),
     Problem.OUT_OF_MEMORY: Wire("wait", "resource-constraint"),
     Problem.UNAVAILABLE: Wire("wait", "internal-server-error"),
     Problem.TIMED_OUT: Wire("wait", "remote-server-timeout"),
@@ -112,11 +115,15 @@ def wire(fault: MalformedRequest) -> Wire:
     return fault.wire if isinstance(fault, Unserved | BadCommand) else WIRE[fault.problem]
 
 
-def written(error: Wire, detail: str, *, nested: bool = False) -> str:
-    """Write `<error/>`, with a text for people; `nested`: not as a child of its stanza, where it needs a namespace."""
+def written(error: Wire, detail: str, wait_ms: int = 0, *, nested: bool = False) -> str:
+    """Write `<error/>`, with a text for people; `nested`: not as a child of its stanza, where it needs a namespace.
+
+    This service's own condition tells how long to wait, in seconds.
+    """
     text = f"<text xmlns='{ns.STANZAS}' xml:lang='en'>{escaped(detail)}</text>" if detail else ""
     feature = f" feature='{error.feature}'" if error.feature else ""
     pubsub = f"<{error.pubsub} xmlns='{ns.PUBSUB_ERRORS}'{feature}/>" if error.pubsub else ""
     command = f"<{error.command} xmlns='{ns.COMMANDS}'/>" if error.command else ""
+    own = f"<{error.own} xmlns='{ns.STANZAQ}' retry-after='{decimal(wait_ms / 1000)}'/>" if error.own else ""
     space = f" xmlns='{ns.CLIENT}'" if nested else ""
-    return f"<error{space} type='{error.kind}'><{error.condition} xmlns='{ns.STANZAS}'/>{text}{pubsub}{command}</error>"
+    return f"<error{space} type='{error.kind}'><{error.condition} xmlns='{ns.STANZAS}'/>{text}{pubsub}{command}{own}</error>"

@@ -124,14 +124,14 @@ def result(iq: Iq, content: bytes) -> bytes:
 
 def refused(iq: Iq, fault: MalformedRequest) -> bytes:
     """Write an error; it echoes the request as in XEP-0254's examples, but never a payload."""
-    error = errors.written(errors.wire(fault), fault.detail).encode()
+    error = errors.written(errors.wire(fault), fault.detail, fault.wait_ms).encode()
     return b"%b>%b%b</iq>" % (_head(iq, "error"), _echo(iq, fault.problem), error)
 
 
 def answer(question: Question, outcome: Result) -> bytes:
     """Write the reply to a question."""
     if isinstance(outcome, Refused):
-        return refused(question.iq, MalformedRequest(outcome.problem, outcome.detail))
+        return refused(question.iq, MalformedRequest(outcome.problem, outcome.detail, outcome.wait_ms))
     match question.command, outcome:
         case ManageSubscribers(node), Managed(failed) if failed:
             text = "the listed entries are unchanged, the others are done"

@@ -104,7 +104,7 @@ class Connection:
                 raise fault
             log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", fault)
             waiting = True
-            await asyncio.sleep(backoff.delay())
+            await asyncio.sleep(max(told.seconds, backoff.delay()))
 
     async def up(self) -> None:
         """Wait until there is a stream."""

@@ -38,6 +38,7 @@ UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 _BARE_ROOT: Final = re.compile(r"""<[^\s/>]+(?!(?:[^>"']|"[^"]*"|'[^']*')*\sxmlns=)(?=[\s/>])""")
 """A root element that declares no default namespace."""
 
+_SECONDS: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 _REASON_BYTES: Final = 1_024
 
 _AWAY: Final = {"remote-server-not-found", "remote-server-timeout", "service-unavailable", "recipient-unavailable"}
@@ -49,11 +50,12 @@ ENDED: Final = frozenset({"item-not-found", "conflict", "forbidden", "unexpected
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error stanza."""
+    """An error stanza; `seconds` is the time that the service wants to be left alone."""
 
     condition: str
     kind: str
     text: str
+    seconds: float = 0.0
 
     @property
     def passing(self) -> bool:
@@ -95,7 +97,10 @@ def _refusal(error: Element | None) -> Refusal:
         return Refusal("undefined-condition", "cancel", "")
     conditions = [child.tag.rpartition("}")[2] for child in error if child.tag.startswith(f"{{{STANZAS}}}")]
     condition = next((name for name in conditions if name != "text"), "undefined-condition")
-    return Refusal(condition, error.get("type", "cancel"), error.findtext(f"{{{STANZAS}}}text", ""))
+    told = error.find(f"{{{STANZAQ}}}too-fast")
+    wait = "" if told is None else told.get("retry-after", "")
+    seconds = float(wait) if _SECONDS.fullmatch(wait) else 0.0
+    return Refusal(condition, error.get("type", "cancel"), error.findtext(f"{{{STANZAS}}}text", ""), seconds)
 
 
 def subscribe(node: str, jid: str, credit: int, batch: int = 1) -> str:

@@ -106,6 +106,13 @@ async def busy(core: RedisCore, door: Door) -> None:
     ordered = {"stanzaq#ordered": ("true",)}
     await done(core, Declare("ordered", ALICE, ordered), Subscribe("ordered", WORKER, WORKER, 5))
     await done(core, item("ordered", "a", "customer-7"), item("ordered", "b", "customer-7"))
+    bounded = {
+        "stanzaq#rate_by_key": ("1/h",),
+        "stanzaq#max_in_flight_by_key": ("9",),
+        "stanzaq#publish_rate": ("7200/h",),
+    }
+    await done(core, Declare("bounded", ALICE, bounded), Subscribe("bounded", WORKER, WORKER, 5))
+    await done(core, item("bounded", "a", "customer-7"), item("bounded", "b", "customer-7"))
     await done(core, Declare("left", ALICE, {}), item("left", "a"), Presence(BOB, available=True))
     await done(core, Subscribe("left", BOB, BOB, 5), Presence(BOB, available=False))
     await done(core, Declare("once", ALICE, {"stanzaq#dedupe": ("ignore",)}), item("once", "job-1"))

@@ -10,7 +10,7 @@ from broker.model.commands import Configure, Declare, Publish, Retract, Subscrib
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Declared, Refused, Retracted
+from broker.model.results import Declared, Done, Published, Refused, Retracted
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore
 
@@ -89,6 +89,36 @@ async def test_a_key_at_its_bound(make_core: MakeCore, node: str, partitions: st
     await core.ask(Configure(node, ALICE, {"stanzaq#max_in_flight_by_key": ("0",)}))
     found = await wait((door, door2), 12)
     assert len({(each.key, each.item_id) for each in found}) == 12
+
+
+@pytest.mark.parametrize("options", [{}, {"stanzaq#partitions": "3"}, {"pubsub#queueing": "0"}])
+async def test_a_publisher_at_its_rate(make_core: MakeCore, node: str, options: dict[str, str]) -> None:
+    """Each publisher has its own rate, whatever partition and frontend it uses; the refusal tells how long to wait."""
+    (core, _), (other, _) = await make_core(), await make_core()
+    chosen = {"stanzaq#publish_rate": "180/m", "pubsub#publish_model": "open", **options}
+    assert await core.ask(Declare(node, ALICE, {name: (value,) for name, value in chosen.items()})) == Declared(node)
+    body = codec.pack(Envelope(b"<x/>"))
+    asked = [each.ask(Publish(node, ALICE, None, body, 4)) for each in (core, other) for _ in range(20)]
+    outcomes = await asyncio.gather(*asked)
+    refused = [each for each in outcomes if isinstance(each, Refused)]
+    # Three at once, and those of the time that this took.
+    assert 25 <= len(refused) <= 37 and {each.problem for each in refused} == {Problem.TOO_FAST}
+    assert all(0 < each.wait_ms <= 334 and "180/m" in each.detail for each in refused)
+    assert isinstance(await core.ask(Publish(node, W1, None, body, 4)), Published)
+    async with asyncio.timeout(30):
+        while isinstance(answer := await other.ask(Publish(node, ALICE, None, body, 4)), Refused):  # noqa: ASYNC110  (as told)
+            await asyncio.sleep(answer.wait_ms / 1000)
+    assert await core.ask(Configure(node, ALICE, {"stanzaq#publish_rate": ("",)})) == Done()
+    again = await asyncio.gather(*(core.ask(Publish(node, ALICE, None, body, 4)) for _ in range(5)))
+    assert all(isinstance(each, Published) for each in again)
+
+
+async def test_who_may_not_publish_is_not_metered(core: RedisCore, node: str) -> None:
+    """P5: a publish that is refused anyway is refused as without a rate, however often."""
+    await declared(core, node, publish_rate="1/h")
+    for _ in range(2):
+        refused = await core.ask(Publish(node, W1, None, codec.pack(Envelope(b"<x/>")), 4))
+        assert isinstance(refused, Refused) and refused.problem is Problem.FORBIDDEN
 
 
 async def test_logs_and_owners(core: RedisCore, door: Door, node: str) -> None:

@@ -223,6 +223,38 @@ async def test_node_full(join: Join) -> None:
     assert (await owner.publish(node, "i3")).error == ""
 
 
+async def test_publish_rate(join: Join) -> None:
+    """stanzaq#publish_rate: who publishes too fast is told when to go on, alone and in a batch; others may publish."""
+    owner, other = await join(), await join()
+    node = await owner.queue({"stanzaq#publish_rate": "1/h", "pubsub#publish_model": "open"})
+    assert (await owner.publish(node, "i1")).error == ""
+    refused = await owner.publish(node, "i2")
+    assert refused.error == "wait policy-violation too-fast"
+    told = refused.element.find(f".//{{{STANZAQ}}}too-fast")
+    assert told is not None and 3_000 < float(told.get("retry-after", "")) <= 3_600
+    assert (await other.publish(node, "i2")).error == ""
+
+
+async def test_rates_and_bounds(join: Join) -> None:
+    """stanzaq#max_in_flight and stanzaq#rate: a worker gets what the node hands out, not its credit; bad values fail."""
+    owner, worker = await join(), await join()
+    node = await owner.queue({"stanzaq#max_in_flight": "2", "stanzaq#rate": "3/h", "stanzaq#rate_burst": "3"})
+    await worker.subscribe(node, 9)
+    for number in range(5):
+        await owner.publish(node, f"i{number}")
+    first, second = await worker.next(Delivery), await worker.next(Delivery)
+    await worker.settle()
+    assert worker.left(Delivery) == []
+    await worker.retract(node, first.item)
+    assert (await worker.next(Delivery)).item == "i2"
+    await worker.retract(node, second.item)
+    await worker.settle()
+    assert worker.left(Delivery) == []
+    for name in ("rate", "publish_rate", "rate_by_key"):
+        for bad in ("0/s", "abc", "1000000000000/s"):
+            assert (await owner.configure(node, {f"stanzaq#{name}": bad})).error.startswith("modify not-acceptable")
+
+
 async def test_bounce(join: Join) -> None:
     """An item that cannot be delivered to a worker that vanished goes to another at once (Q18, P30)."""
     owner, gone, other = await join(), await join(), await join()

@@ -88,6 +88,11 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
+class MeterPublish(Publish):
+    """Ask whether a publish is within its publisher's rate, and count it; authorized like the publish."""
+
+
+@dataclass(frozen=True, slots=True)
 class PublishIfKnown(Publish):
     """Publish to a partition that an item belonged to before the node grew; it is stored only if the partition knows it."""
 
@@ -273,6 +278,7 @@ PartitionCommand = (
     | LogExtent
     | Fetch
     | PullItems
+    | MeterPublish
     | PublishIfKnown
     | AcquirePartition
     | InspectPartition

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.model.commands import Bounce, Browse, Cancel, Confirm, Publish, Renew, Retract, RetractBatch, Unlock
+from broker.model.fields import decimal, rate_rule
 from broker.model.hints import NO_HINTS
 from broker.model.items import Listed
 from broker.model.names import Jid, bare
@@ -24,7 +25,7 @@ from broker.model.results import (
     RetractedBatch,
     Unlocked,
 )
-from broker.redis_core.commands.internal import FindItem, Found, Outcome, Unknown
+from broker.redis_core.commands.internal import FindItem, Found, MeterPublish, Outcome, Unknown
 from broker.redis_core.operations.operation import (
     Call,
     Reply,
@@ -129,6 +130,19 @@ def published(_command: object, reply: list[bytes], _record: NodeRecord) -> Resu
     if code == b"forbidden":
         return Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
     return _refused(code)
+
+
+def _meter(_command: MeterPublish, record: NodeRecord) -> Values:
+    rate = record.config.publish_rate
+    return {"rate": rate_rule(rate) if rate else ""}
+
+
+def _metered(_command: MeterPublish, reply: list[Any], record: NodeRecord) -> Outcome:
+    if reply[0] == b"ok":
+        return Done()
+    wait_ms: int = reply[1]
+    detail = f"you may publish {record.config.publish_rate} items here: wait {decimal(wait_ms / 1000)} s"
+    return Refused(Problem.TOO_FAST, detail, wait_ms)
 
 
 def _holder_row(command: Retract | Unlock | Renew | FindItem, record: NodeRecord) -> dict[str, str | int | bytes]:
@@ -274,6 +288,7 @@ def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
 
 publish = Call("publish", published, _publish_intake, _publish_row)
 publish_if_known = in_former(publish)
+meter_publish = Call("meter_publish", _metered, _meter, lambda command, _record: {"by": bare(command.sender)})
 retract = Call("retract", _retracted, lambda _command, _record: {"together": ""}, _request_row)
 retract_batch = Call("retract", _retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
 cancel = Call("cancel", _cancelled, row=_cancel_row)

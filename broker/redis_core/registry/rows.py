@@ -329,6 +329,7 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.LogExtent: Row(script=log_scripts.log_extent, judge=may.reading),
     internal.PullItems: Row(script=subscription_scripts.pull_items, judge=may.fetching),
     internal.SubscribeLog: Row(script=log_scripts.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
+    internal.MeterPublish: Row(script=item_scripts.meter_publish, judge=may.publishing, leaf_only=may.NO_PUBLISH),
     internal.PublishIfKnown: Row(script=item_scripts.publish_if_known, judge=may.publishing),
     credit.RegisterPoolSubscription: Row(script=subscription_scripts.register_pool_subscription, judge=may.joining),
     admin_parts.InspectPartition: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named),

@@ -5,14 +5,24 @@ Commands wait here while the node's record is read, and keep their order. Must n
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
 import structlog
 
-from broker.model.commands import Cancel, Fetch, Renew, Retract, SetSubscriptionOptions, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import (
+    Cancel,
+    Fetch,
+    Publish,
+    Renew,
+    Retract,
+    SetSubscriptionOptions,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Fetched, Refused
@@ -24,6 +34,7 @@ from broker.redis_core.commands.internal import (
     FindItem,
     Found,
     Leave,
+    MeterPublish,
     Outcome,
     PullItems,
     Scanned,
@@ -207,9 +218,16 @@ class NodeRouter:
         else:
             reply(refused)
 
-    def _route(self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> None:
+    def _route(
+        self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool, metered: bool = False
+    ) -> None:
         """Route a command; a cached record never refuses one, for the node may have grown."""
         record = self.known.record
+        if record is not None and record.config.publish_rate and not metered and isinstance(command, Publish):
+            # One partition knows how much a publisher has published to all.
+            asked = MeterPublish(*(getattr(command, each.name) for each in fields(command)))
+            self.pipeline(COORDINATOR).submit(asked, then(reply, self._metered, command, partitions, cached))
+            return
         if record is not self._last_record:
             self._last_record = record
             self._former_partitions.set_growth(record)
@@ -226,6 +244,13 @@ class NodeRouter:
             self._queue(command, reply)
         else:
             self._route_to_several(command, reply, partitions, where)
+
+    def _metered(self, command: Publish, partitions: int, cached: bool, reply: Reply, outcome: Outcome) -> None:  # noqa: FBT001
+        """Go on with a publish that is within its publisher's rate."""
+        if isinstance(outcome, Refused):
+            reply(outcome)
+        else:
+            self._route(command, reply, partitions, cached=cached, metered=True)
 
     def _route_to_several(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
         """Send a command to the several partitions that it is for."""

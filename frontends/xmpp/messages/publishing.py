@@ -112,7 +112,7 @@ def read(message: Element, node: str) -> Sent | None:
 
 def refused(message: Element, fault: MalformedRequest) -> bytes:
     """Write the error for a message without effect (S13), with swapped addresses."""
-    error = errors.written(errors.wire(fault), fault.detail)
+    error = errors.written(errors.wire(fault), fault.detail, fault.wait_ms)
     name = f" id='{escaped(message.get('id', ''))}'" if "id" in message.attrib else ""
     return (
         f"<message type='error'{name} to='{escaped(message.get('from', ''))}' from='{escaped(message.get('to', ''))}'>"

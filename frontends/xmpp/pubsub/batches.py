@@ -136,4 +136,4 @@ def _about(row: Element, *names: str) -> str:
 
 def _error(outcome: Result) -> str:
     assert isinstance(outcome, Refused), outcome
-    return errors.written(errors.WIRE[outcome.problem], outcome.detail, nested=True)
+    return errors.written(errors.WIRE[outcome.problem], outcome.detail, outcome.wait_ms, nested=True)

@@ -98,6 +98,14 @@ def test_big_messages(alice: BlockingConnection, frontend: AmqpFrontend, new_log
     assert frontend.memory_bytes - before < 24 * MEGABYTE
 
 
+def test_too_fast(alice: BlockingConnection, new_log: NewLog) -> None:
+    """stanzaq#publish_rate: a message that comes too soon is rejected with a text that tells when to go on."""
+    sender = producer(alice, new_log(stanzaq__publish_rate="1/h"))
+    send(sender, "x")
+    with pytest.raises(SendException):
+        send(sender, "y")
+
+
 def test_what_nobody_can_read(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
     """An entry that is no envelope is skipped, with and without a filter on its content; later ones arrive."""
     log = new_log()

@@ -292,3 +292,14 @@ def test_deleted(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert problem(alice.delete(mine)) == (409, "locked-by-another")
     assert problem(bob.delete(mine))[0] == 403
     assert bob.delete(held["href"]).status_code == 200
+
+
+def test_too_fast(alice: httpx.Client, queue: str) -> None:
+    """stanzaq#publish_rate: 429 tells in `Retry-After` when to go on, a reservation's message too; a batch each message."""
+    assert alice.patch(queue, json={"options": {"stanzaq#publish_rate": "1/h"}}).status_code == 200
+    assert alice.post(queue, content=b"x").status_code == 201
+    answer = alice.post(queue, content=b"x")
+    assert problem(answer) == (429, "too-fast")
+    assert 3_000 < int(answer.headers["Retry-After"]) <= 3_600
+    rows = alice.post(queue.replace("queues", "batches"), json=[{"text": "x"}]).json()
+    assert "too-fast" in str(rows)

@@ -62,6 +62,14 @@ def test_says_what_the_rows_say(problem: Problem, kind: str, condition: str, pub
     assert [child.tag for child in error[2:]] == ([f"{{{ns.PUBSUB_ERRORS}}}{pubsub}"] if pubsub else [])
 
 
+def test_says_how_long_to_wait() -> None:
+    """stanzaq#publish_rate: who publishes too fast is told the seconds until the next item."""
+    fault = MalformedRequest(Problem.TOO_FAST, "slower", 1_250)
+    error = ET.fromstring(errors.written(errors.wire(fault), fault.detail, fault.wait_ms))
+    assert (error.get("type"), error[0].tag) == ("wait", f"{{{ns.STANZAS}}}policy-violation")
+    assert (error[2].tag, error[2].get("retry-after")) == (f"{{{ns.STANZAQ}}}too-fast", "1.25")
+
+
 def test_names_an_unsupported_feature() -> None:
     """What XEP-0060 has and we have not is named (P35); a protocol that is none of ours is no service at all."""
     error = ET.fromstring(errors.written(errors.wire(errors.Unserved(feature="publish-options")), ""))
