@@ -19,6 +19,7 @@ from broker.model.commands import (
     Dissociate,
     Frontends,
     ListPending,
+    ListSchedules,
     ListSubscribers,
     Locks,
     ManageSubscribers,
@@ -27,11 +28,14 @@ from broker.model.commands import (
     Options,
     Overview,
     Partitions,
+    PauseSchedule,
     PrepareMessage,
     Publish,
     Purge,
+    PutSchedule,
     Read,
     Release,
+    RemoveSchedule,
     Renew,
     RenewOwnership,
     Retract,
@@ -73,6 +77,8 @@ from broker.model.results import (
     Result,
     Retracted,
     RetractedBatch,
+    Scheduled,
+    ScheduleList,
     Subscribed,
     SubscriptionList,
     Unaffiliated,
@@ -84,6 +90,7 @@ from broker.model.tree import Kind
 from frontends.xmpp import disco, errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import admin, moves, pending
+from frontends.xmpp.adhoc import schedules as adhoc_schedules
 from frontends.xmpp.messages import deliveries, qos
 from frontends.xmpp.pubsub import (
     log_options,
@@ -91,6 +98,7 @@ from frontends.xmpp.pubsub import (
     paging,
     partition_options,
     payloads,
+    schedules,
     selectors,
     subscription_lists,
 )
@@ -183,6 +191,16 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return pending.choice(question.iq, nodes)
         case SendPending(), Done():
             return pending.sent(question.iq)
+        case ListSchedules(), ScheduleList():
+            if question.view is View.COMMAND:
+                return adhoc_schedules.listed(question.iq, question.command, outcome)
+            return schedules.listed(question.command, outcome)
+        case (PutSchedule() | PauseSchedule(), Scheduled()):
+            if question.view is View.COMMAND:
+                return adhoc_schedules.changed(question.iq, question.command, outcome)
+            return schedules.scheduled(question.command.node, outcome)
+        case RemoveSchedule(), Done():
+            return adhoc_schedules.removed(question.iq, question.command) if question.view is View.COMMAND else b""
         case Overview(), Overviewed():
             return admin.listed(question, question.command, outcome)
         case Configure(), Done() if question.view is View.COMMAND:

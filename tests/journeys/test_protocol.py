@@ -257,6 +257,7 @@ def _moved(play: Play) -> None:
 PREPARED: Final[dict[str, Callable[[Play], None]]] = {
     **dict.fromkeys(("r1", "u1", "u2", "n1", "l1", "bs1"), Play.held),
     "bp1": lambda play: play.node(),
+    "sc1": lambda play: play.node(),
     "bc1": _to_cancel,
     "br1": _two_held,
     "sq:a:42:1795232955075-0:jobs@8e71964d/0": _acknowledged,

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from frontends.xmpp.adhoc import admin, commands, moves, pending
+from frontends.xmpp.adhoc import admin, commands, moves, pending, schedules
 from frontends.xmpp.stanzas import Answer, Iq, Question
 
 COMMANDS: Final[Mapping[str, commands.Command]] = {
-    command.node: command for command in (pending.GET_PENDING, *admin.COMMANDS, *moves.COMMANDS)
+    command.node: command for command in (pending.GET_PENDING, *admin.COMMANDS, *moves.COMMANDS, *schedules.COMMANDS)
 }
 
 

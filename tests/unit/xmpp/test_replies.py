@@ -36,6 +36,8 @@ from broker.model.results import (
     Result,
     Retracted,
     RetractedBatch,
+    Scheduled,
+    ScheduleList,
     Subscribed,
     SubscriptionList,
     Unaffiliated,
@@ -43,6 +45,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.results.log import Stream
+from broker.model.schedules import Schedule, ScheduleState, ScheduleStatus
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Kind, Scope
 from frontends.xmpp import namespaces as ns
@@ -55,6 +58,9 @@ _ME = Jid("worker@example.org/desk")
 _RECORD = NodeRecord("jobs", "1", 1, NodeConfig(), {Jid("o@x"): Affiliation.OWNER, Jid("n@x"): Affiliation.NONE})
 
 MakeIq = Callable[..., Iq]
+
+_DAILY = Schedule("s", "0 9 * * *")
+_STATUS = ScheduleStatus(_DAILY, _ME, ScheduleState.ACTIVE, 5, None, "", 0, 0, None, 0)
 
 # Every command that an IQ can be, with the result of its success.
 _SUCCESSES: list[tuple[Command, View | None, Result]] = [
@@ -94,6 +100,10 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.ManageSubscribers("jobs", _ME, ()), None, Managed(())),
     (commands.ListPending(_ME), None, Listing(())),
     (commands.SendPending("jobs", _ME), None, Done()),
+    (commands.PutSchedule("jobs", _ME, _DAILY, b"", 0), None, Scheduled(_STATUS)),
+    (commands.PauseSchedule("jobs", _ME, "s", paused=True), None, Scheduled(_STATUS)),
+    (commands.ListSchedules("jobs", _ME, 10), None, ScheduleList((_STATUS,), more=False)),
+    (commands.RemoveSchedule("jobs", _ME, "s"), None, Done()),
 ]
 # Presence, bounces, confirmations and approvals are no requests; a node's counts and a cancel are part of another answer.
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, commands.Approve}
