@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 import uvloop
-from prometheus_client import Gauge
+from prometheus_client import Gauge, ProcessCollector
 
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
-from frontends import logs
+from frontends import logs, version
 from frontends.health import Health, HealthServer
 from frontends.stopping import any_of, on_signal, until
 from frontends.tools.servers.redis import RedisServer
@@ -267,6 +267,14 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
     Gauge(
         "stanzaq_ready", "1 when /readyz has no reason against this frontend", registry=core.metrics.registry
     ).set_function(lambda: not frontend.reasons())
+    built = Gauge(
+        "stanzaq_build_info",
+        "1; its labels `version` and `functions` (the library in Redis) tell what runs",
+        ["version", "functions"],
+        registry=core.metrics.registry,
+    )
+    built.labels(*version.build()).set(1)
+    ProcessCollector(registry=core.metrics.registry)
     # Half of the watchdog's time: /livez reports a hung loop before its process is killed.
     health = Health(frontend.reasons, core.metrics.registry, settings.watchdog_seconds / 2)
     stopping = on_signal()

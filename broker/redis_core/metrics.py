@@ -1,18 +1,22 @@
 """The core's Prometheus metrics. Must not know how they are served."""
 
+import heapq
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, KeysView
+from dataclasses import asdict
 from itertools import accumulate
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from broker.model.results import Counted
 from broker.redis_core.info import read_info
+
+_Family = TypeVar("_Family", GaugeMetricFamily, CounterMetricFamily)
 
 _COUNTERS = {
     "published": "Items accepted from publishers",
@@ -38,11 +42,21 @@ _GAUGES = {
     "in_flight": "Items locked by subscribers",
     "dying": "Dead letters on their way to their node",
     "oldest_ms": "Age of the oldest waiting item in ms",
+    "oldest_seconds": "Age of the oldest waiting item in seconds",
     "subscribers": "Subscriptions",
     "credit_free": "Items that subscribers could take now",
     "kept": "Log entries that are kept when their work is done",
     "kept_bytes": "Bytes of payload in these",
 }
+
+_TOTALS = {
+    "published": "Items published to a node since it was made, over all frontends",
+    "finished": "Items that a node is done with since it was made, over all frontends",
+    "attempts": "Deliveries of a node that have ended since it was made, over all frontends",
+}
+
+MOST_NODES: Final = 1_000
+"""Nodes with metrics of their own: each has a dozen series at each frontend."""
 
 _MEMORY = {
     "used": "Memory that the fullest Redis master has used",
@@ -79,47 +93,71 @@ class Tally(Collector):
         )
 
 
+class Nodes(Collector):
+    """What each node held when it was measured last, and its totals; at most `MOST_NODES`, those that hold most."""
+
+    def __init__(self) -> None:
+        """Know no node."""
+        self.measured: dict[str, tuple[Counted, float]] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of nodes; it is called from another thread than the one that measures."""
+        measured, now = self.measured.copy(), time.monotonic()
+        yield GaugeMetricFamily("stanzaq_nodes", "Nodes; those that hold least have no metrics", len(measured))
+        listed = (
+            heapq.nlargest(MOST_NODES, measured.items(), key=_held) if len(measured) > MOST_NODES else measured.items()
+        )
+        shown = [(node, {**asdict(counted), **_oldest(counted, now - at)}) for node, (counted, at) in listed]
+        for name, text in _GAUGES.items():
+            yield _family(GaugeMetricFamily, name, text, shown)
+        for name, text in _TOTALS.items():
+            yield _family(CounterMetricFamily, name, text, shown)
+
+
+def _family(kind: type[_Family], name: str, text: str, shown: list[tuple[str, dict[str, float]]]) -> _Family:
+    family = kind(f"stanzaq_node_{name}", text, labels=["node"])
+    for node, values in shown:
+        family.add_metric([node], values[name])
+    return family
+
+
+def _held(measured: tuple[str, tuple[Counted, float]]) -> tuple[int, int, str]:
+    node, (counted, _) = measured
+    return (counted.waiting + counted.in_flight, counted.published, node)
+
+
+def _oldest(counted: Counted, seconds: float) -> dict[str, float]:
+    """Return the age of the oldest waiting item, which grows in a node that has not been measured again."""
+    ms = counted.oldest_ms + int(seconds * 1000) if counted.eligible or counted.oldest_ms else 0
+    return {"oldest_ms": ms, "oldest_seconds": ms / 1000}
+
+
 class Metrics:
     """Counters of this process and gauges of every node, in a registry of their own."""
 
     def __init__(self) -> None:
         """Start all at zero."""
         self.registry = CollectorRegistry()
-        self.tally = Tally()
+        self.tally, self._nodes = Tally(), Nodes()
         self.registry.register(self.tally)
-        self._gauges = {
-            name: Gauge(f"stanzaq_node_{name}", text, ["node"], registry=self.registry)
-            for name, text in _GAUGES.items()
-        }
-        self._measured: dict[str, tuple[Counted, float]] = {}
+        self.registry.register(self._nodes)
         self._memory = {
             name: Gauge(f"stanzaq_redis_{name}_bytes", text, registry=self.registry) for name, text in _MEMORY.items()
         }
 
     def gauge(self, node: str, counted: Counted) -> None:
         """Set the gauges of a node."""
-        self._measured[node] = counted, time.monotonic()
-        for name, gauge in self._gauges.items():
-            gauge.labels(node).set(getattr(counted, name))
+        self._nodes.measured[node] = counted, time.monotonic()
 
     def keep(self, nodes: Collection[str]) -> None:
         """Drop the gauges of all other nodes, which are deleted."""
-        for gone in self._measured.keys() - set(nodes):
-            for gauge in self._gauges.values():
-                gauge.remove(gone)
-            del self._measured[gone]
+        for gone in self.measured - set(nodes):
+            del self._nodes.measured[gone]
 
     @property
-    def measured(self) -> Collection[str]:
-        """The nodes that have gauges."""
-        return self._measured.keys()
-
-    def age(self) -> None:
-        """Raise the age of waiting items in nodes that have not been measured again."""
-        now = time.monotonic()
-        for node, (counted, at) in self._measured.items():
-            if counted.eligible or counted.oldest_ms:
-                self._gauges["oldest_ms"].labels(node).set(counted.oldest_ms + int((now - at) * 1000))
+    def measured(self) -> KeysView[str]:
+        """The nodes that have been measured."""
+        return self._nodes.measured.keys()
 
     def memory(self, reports: Iterable[bytes]) -> None:
         """Set the memory gauges from each master's INFO memory."""

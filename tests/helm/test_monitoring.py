@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.model.results import Counted
+from broker.redis_core.metrics import Metrics
 from frontends.tools.demo.frontend import Frontend
 from tests.helm.charts import Object, having, only, rendered, the, values
 from tests.helm.conftest import Everything
@@ -202,3 +205,12 @@ def test_rules_go_by_values() -> None:
     """The limits of the alerts are those of the values."""
     groups = _groups(rendered("helm4", "--values", values("monitoring"), "--set", "monitoring.rules.backlog=1000000"))
     assert groups["groups"][0]["rules"][0]["expr"].endswith("> 1000000")
+
+
+def test_metrics_of_nodes() -> None:
+    """Issue 26: promtool finds one name to complain of, which the alerts of earlier versions know."""
+    metrics = Metrics()
+    metrics.gauge("jobs", Counted(1, 1, 0, 0, 0, 5, 1, 1))
+    page = generate_latest(metrics.registry)
+    done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
+    assert done.stderr == b"stanzaq_node_oldest_ms metric names should not contain abbreviated units\n"

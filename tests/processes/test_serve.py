@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import free_port
 
+ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_SECONDS = 60.0
 
 
@@ -74,12 +76,28 @@ def _eventually(port: int, path: str, status: int) -> str:
         time.sleep(0.05)
 
 
+def _as_documented(metrics: str) -> None:
+    """Issue 26: docs/operations.md has every metric with type and meaning, and no other; promtool is content."""
+    meanings = {name: text.removesuffix(".") for name, text in re.findall(r"(?m)^# HELP (\S+) (.*)$", metrics)}
+    found = [(name, kind, meanings[name]) for name, kind in re.findall(r"(?m)^# TYPE (\S+) (\S+)$", metrics)]
+    page = (
+        (ROOT / "docs" / "operations.md").read_text().partition("| metric | type | meaning |")[2].partition("\n\n")[0]
+    )
+    listed = re.findall(r"(?m)^\| `(\S+)` \| (\w+) \| (.*) \|$", page)
+    assert sorted(found) == sorted(listed) and len({name for name, _, _ in found}) == len(found)
+    command = ["promtool", "check", "metrics"]
+    done = subprocess.run(command, input=metrics, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
 def test_comes_and_goes(ejabberd: Ejabberd) -> None:
     """With a Redis of its own a frontend is soon ready; SIGTERM ends it in order, with nothing but JSON in its log."""
     port = free_port()
     with _frontend(ejabberd, port, REDIS_URL="embedded://") as frontend:
         assert _eventually(port, "/readyz", 200) == "ok\n"
-        assert "\nstanzaq_ready 1.0\n" in _eventually(port, "/metrics", 200)
+        metrics = _eventually(port, "/metrics", 200)
+        assert "\nstanzaq_ready 1.0\n" in metrics
+        _as_documented(metrics)
         assert _health(port) == (0, "ok\n")
         frontend.send_signal(signal.SIGTERM)
         _, log = frontend.communicate(timeout=_PATIENCE_SECONDS)

@@ -1,6 +1,56 @@
-"""Metrics of several Redis masters."""
+"""Metrics of nodes, and of several Redis masters."""
 
+import re
+from pathlib import Path
+
+import pytest
+
+import stanzaq.metrics
+from broker.model.results import Counted
+from broker.redis_core import metrics as module
 from broker.redis_core.metrics import Metrics
+
+
+def _counted(waiting: int, oldest_ms: int = 0) -> Counted:
+    return Counted(waiting, waiting, 0, 0, 0, oldest_ms, 0, 0, published=7, finished=3, attempts=5)
+
+
+def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 26: of many nodes, those that hold most have metrics; the number of all is told."""
+    monkeypatch.setattr(module, "MOST_NODES", 2)
+    metrics = Metrics()
+    for node, waiting in (("a", 1), ("b", 9), ("c", 5)):
+        metrics.gauge(node, _counted(waiting))
+    sample = metrics.registry.get_sample_value
+    assert [sample("stanzaq_node_waiting", {"node": node}) for node in "abc"] == [None, 9, 5]
+    assert sample("stanzaq_nodes") == 3 and metrics.measured == set("abc")
+    assert sample("stanzaq_node_published_total", {"node": "b"}) == 7
+    metrics.keep(["a"])
+    assert sample("stanzaq_nodes") == 1 and sample("stanzaq_node_finished_total", {"node": "a"}) == 3
+
+
+def test_waiting_items_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The age of the oldest item grows while a node is not measured again; where nothing waits, there is none."""
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    metrics = Metrics()
+    metrics.gauge("waits", _counted(1, 500))
+    metrics.gauge("empty", _counted(0))
+    now = 102.0
+    sample = metrics.registry.get_sample_value
+    assert sample("stanzaq_node_oldest_ms", {"node": "waits"}) == 2_500
+    assert sample("stanzaq_node_oldest_seconds", {"node": "waits"}) == 2.5
+    assert sample("stanzaq_node_oldest_ms", {"node": "empty"}) == 0
+
+
+def test_metrics_of_workers_are_listed() -> None:
+    """docs/library.md names the library's metrics, and no others."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "library.md").read_text()
+    families = (stanzaq.metrics._JOBS, stanzaq.metrics._SECONDS, stanzaq.metrics._RUNNING)
+    names = {
+        f"{each.name}_total" if each.type == "counter" else each.name for one in families for each in one.collect()
+    }
+    assert set(re.findall(r"stanzaq_worker_\w+", page)) == names
 
 
 def _report(used: int, limit: int) -> bytes:

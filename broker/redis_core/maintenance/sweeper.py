@@ -288,7 +288,6 @@ class Sweeper:
                     metrics.gauge(record.name, measured[record.name])
             if measured:
                 await self._core.histories.note(upto, measured)
-        metrics.age()
         self._measured_ms = upto
 
     async def _partitions(self) -> AsyncIterator[list[Partition]]:
