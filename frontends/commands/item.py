@@ -11,7 +11,7 @@ from broker.model.commands import Cancel, InspectItems, MoveItems, Publish, Rele
 from broker.model.core import Core
 from broker.model.headers import named
 from broker.model.headers import size as header_bytes
-from broker.model.hints import Hints
+from broker.model.hints import Hints, delay_until
 from broker.model.items import ItemDetails
 from broker.model.names import prepared
 from broker.model.problems import MalformedRequest
@@ -88,7 +88,8 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     item: Annotated[str, typer.Option("--id", help="The item's id. Default: a new one.")] = "",
     key: Annotated[str, typer.Option(help="The group key.")] = "",
     header: Annotated[list[str] | None, typer.Option(help="A header, as NAME=VALUE; repeatable.")] = None,
-    delay: Annotated[str, typer.Option(help="Hand it out after this time, e.g. 10m.")] = "0s",
+    delay: Annotated[str, typer.Option(help="Hand it out after this time, e.g. 10m.")] = "",
+    at: Annotated[str, typer.Option(help="Or hand it out at this time, e.g. 2026-12-01T09:00:00Z.")] = "",
     priority: Annotated[int | None, typer.Option(help="0 to 9. Default: 4.")] = None,
     ttl: Annotated[str, typer.Option(help="Hand it out no later than this, e.g. 1h.")] = "",
     config: Config = None,
@@ -101,8 +102,9 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     """
     try:
         body, content_type = sources.read(text, file, kind)
-        hints = Hints.judged(_ms(delay), priority, _ms(ttl) if ttl else None)
-        headers = named(_headers(header or []))
+        delay_ms = _ms(delay) if delay else None
+        hints = Hints.judged(delay_until(at, delay_ms) if at else delay_ms, priority, _ms(ttl) if ttl else None)
+        headers = named(as_headers(header or []))
     except (sources.Unusable, ValueError) as fault:
         misuse(str(fault))
     except MalformedRequest as fault:
@@ -180,11 +182,14 @@ def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     """
     if not (items or reason or header or everything):
         misuse("which items? Name them, or use --reason REASON, --header NAME=VALUE or --all")
-    command = MoveItems(node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1, headers=_headers(header or []))
+    command = MoveItems(
+        node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1, headers=as_headers(header or [])
+    )
     move(command, rate, config, as_json=as_json)
 
 
-def _headers(said: list[str]) -> tuple[tuple[str, str], ...]:
+def as_headers(said: list[str]) -> tuple[tuple[str, str], ...]:
+    """Read headers from the command line."""
     for each in said:
         if each.find("=") < 1:
             misuse(f"--header {each}: write it as NAME=VALUE")

@@ -75,6 +75,17 @@ REFUSALS: Final = [
     (("item", "publish", "NODE", "--payload", "1", "--header", "x"), 2, "NAME=VALUE"),
     (("item", "publish", "NODE", "--payload", "1", "--header", "stanzaq-x=1"), 2, "reserved"),
     (("item", "publish", "nothing", "--payload", "1"), 1, "there is no such node"),
+    (("item", "publish", "NODE", "--payload", "1", "--at", "tomorrow"), 2, "RFC 3339"),
+    (("item", "publish", "NODE", "--payload", "1", "--at", "2026-12-01T09:00:00Z", "--delay", "0"), 2, "not both"),
+    (("schedule", "add", "NODE", "a"), 2, "--payload TEXT or --file FILE"),
+    (("schedule", "add", "NODE", "a", "--payload", "1"), 2, "either cron or every"),
+    (("schedule", "add", "NODE", "a", "--payload", "1", "--every", "0"), 2, "every is 1 second"),
+    (("schedule", "add", "NODE", "a", "--payload", "1", "--cron", "0 9 * * 8"), 1, "cron cannot be read"),
+    (("schedule", "add", "NODE", "a", "--payload", "1", "--cron", "0 9 * * *", "--zone", "X"), 1, "no time zone"),
+    (("schedule", "add", "nothing", "a", "--payload", "1", "--every", "1h"), 1, "there is no such node"),
+    (("schedule", "pause", "NODE", "a"), 1, "no such schedule"),
+    (("schedule", "delete", "NODE", "a"), 2, "--yes"),
+    (("schedule", "delete", "NODE", "a", "--yes"), 1, "no such schedule"),
     (("subscriber", "list", "nothing"), 1, "there is no such node"),
     (("lock", "list", "nothing"), 1, "there is no such node"),
     (("lock", "release", "NODE"), 2, "--holder"),
@@ -275,6 +286,38 @@ async def test_publish_lock_and_watch(shell: Shell, core: RedisCore, door: Door,
     assert [len(line.split("\t")) for line in busiest.out.splitlines()] == [9, 9]
     screen = await shell.on_a_screen(200, "journal", "tail", "--no-follow", "--node", node)
     assert "1 released" in screen and first in screen
+
+
+async def test_schedules(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
+    """Issue 25: a schedule is made, listed, paused, resumed and deleted by the command; frontends publish for it."""
+    await declared(core, node)
+    when = ("--cron", "0 9 * * 1-5", "--zone", "Europe/Berlin", "--payload", '{"a": 1}', "--header", "kind=order")
+    later = ("item", "publish", node, "--payload", "1", "--at", "2030-01-01T00:00:00Z")
+    daily, tick, listing, paused, resumed, refused = await shell.several(
+        ("schedule", "add", node, "daily", *when, "--key", "k", "--priority", "7", "--json"),
+        ("schedule", "add", node, "tick", "--every", "1s", "--payload", "2"),
+        ("schedule", "list", node),
+        ("schedule", "pause", node, "daily", "--json"),
+        ("schedule", "resume", node, "daily"),
+        later,
+    )
+    assert (daily.json["state"], daily.json["by"], daily.json["published"]) == ("active", "stanzaq", 0)
+    assert "tick is active, next at " in tick.err and refused.code == 2
+    head, *rows = [line.split("\t") for line in listing.out.splitlines()]
+    assert head[:3] == ["id", "when", "state"]
+    assert [row[:3] for row in rows] == [
+        ["daily", "0 9 * * 1-5 Europe/Berlin", "active"],
+        ["tick", "every 1s", "active"],
+    ]
+    assert paused.json["state"] == "paused" and "daily is active" in resumed.err
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    await door.until(lambda: bool(door.deliveries))
+    assert door.deliveries[0].item_id.startswith("tick@") and door.deliveries[0].publisher == "stanzaq"
+    deleted, left = await shell.several(
+        ("schedule", "delete", node, "tick", "--yes", "--json"), ("schedule", "list", node, "--json")
+    )
+    assert deleted.json == {"node": node, "deleted": "tick"}
+    assert [each["id"] for each in left.json["schedules"]] == ["daily"]
 
 
 async def test_the_tail_follows(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
