@@ -103,12 +103,9 @@ class Rate:
 
 
 def rate_rule(rate: str, burst: int = 0) -> str:
-    """Return a rate as scripts read it: items, period in ms, burst; without a burst of its own it is that of a second."""
-    if not rate:
-        return "0 0 0"
+    """Return a rate as scripts read it: items, period in ms, burst; 0 0 0 for none."""
     number, _, period = rate.partition("/")
-    seconds = PERIODS[period]
-    return f"{number} {seconds * 1000} {burst or -(-int(number) // seconds)}"
+    return f"{number} {PERIODS[period] * 1000} {burst}" if rate else "0 0 0"
 
 
 def decimal(value: float) -> str:

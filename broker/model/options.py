@@ -233,7 +233,7 @@ OPTIONS: Final = (
         "stanzaq#rate_burst",
         "rate_burst",
         "text-single",
-        "Items of this rate that may be handed out at once (0: those of a second)",
+        "Items of this rate that may be handed out at once (0: those of a second, and one)",
         Whole(0, MAX_RATE),
     ),
     Option(

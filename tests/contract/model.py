@@ -154,11 +154,16 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How many items may go out in how many ms, and at once (stanzaq#rate)."""
+    """How many items may go out in how many ms, and at once: with 0 one and those of a second (stanzaq#rate)."""
 
     count: int
     period_ms: int
-    burst: int
+    burst: int = 0
+
+    @property
+    def size(self) -> Fraction:
+        """The whole burst."""
+        return Fraction(self.burst) if self.burst else 1 + Fraction(1_000 * self.count, self.period_ms)
 
     @property
     def rule(self) -> str:
@@ -171,12 +176,12 @@ class Bucket:
 
     def __init__(self, rate: Rate, now: int) -> None:
         """Begin full."""
-        self.rate, self.level, self.at = rate, Fraction(rate.burst), now
+        self.rate, self.level, self.at = rate, rate.size, now
 
     def fill(self, now: int) -> int:
         """Return how many may go out now."""
         pace = Fraction(self.rate.count, self.rate.period_ms)
-        self.level, self.at = min(Fraction(self.rate.burst), self.level + pace * (now - self.at)), now
+        self.level, self.at = min(self.rate.size, self.level + pace * (now - self.at)), now
         return int(self.level)
 
     def take(self, count: int) -> None:

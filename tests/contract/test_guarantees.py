@@ -50,7 +50,7 @@ KEPT: tuple[dict[str, int], ...] = (
 
 RETRIES = (Retry(5_000), Retry(20_000, backoff=3, longest=70_000, jitter=0.5), Retry(500, backoff=1.5, jitter=1))
 
-RATES = (Rate(1, 1_000, 1), Rate(7, 60_000, 2))
+RATES = (Rate(1, 1_000), Rate(7, 60_000, 2))
 
 workers = st.sampled_from(WORKERS)
 frontends = st.integers(0, 1)

@@ -138,15 +138,15 @@ def test_decimals() -> None:
     [
         (NodeConfig(rate_burst=5), ""),
         (NodeConfig(max_in_flight=7), "7 0 0 0"),
-        (NodeConfig(rate="100/s"), "0 100 1000 100"),
-        (NodeConfig(rate="5000/m"), "0 5000 60000 84"),
-        (NodeConfig(rate="1/h"), "0 1 3600000 1"),
+        (NodeConfig(rate="100/s"), "0 100 1000 0"),
+        (NodeConfig(rate="5000/m"), "0 5000 60000 0"),
+        (NodeConfig(rate="1/h"), "0 1 3600000 0"),
         (NodeConfig(rate="1/h", rate_burst=20, max_in_flight=3), "3 1 3600000 20"),
         (NodeConfig(rate_by_key="1/s", max_in_flight_by_key=3), ""),
     ],
 )
 def test_limits(config: NodeConfig, limits: str) -> None:
-    """stanzaq#rate: scripts read items, ms and burst; without a burst it is what a second brings, at least one item."""
+    """stanzaq#rate: scripts read items, ms and burst, where 0 is the usual one."""
     assert config.limits == limits
     by_key = NodeConfig(rate_by_key=config.rate, max_in_flight_by_key=config.max_in_flight)
     assert config.rate_burst or by_key.limits_by_key == limits

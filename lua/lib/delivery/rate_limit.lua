@@ -1,11 +1,12 @@
 -- Rates: how many items may pass in a time. A rule is `items period_ms burst`. One number is kept of each rate (GCRA): when all that passed
 -- would have passed at an even pace, in microseconds of Redis's time. It lies at most a burst ahead of the clock; without a number, a whole
--- burst may pass at once.
-local rate_limit = {}
+-- burst may pass at once. A burst of 0 is one item and those of a second: as much as a late sweep may have to make up for.
+local rate_limit = {LATE_MICROS = 1000000}
 
 function rate_limit.read(rule)
   local count, period, burst = string.match(rule, '^(%d+) (%d+) (%d+)$')
-  return {interval = period * 1000 / count, burst = tonumber(burst)}
+  local interval = period * 1000 / count
+  return {interval = interval, burst = burst ~= '0' and tonumber(burst) or 1 + rate_limit.LATE_MICROS / interval}
 end
 
 -- Reads bounds: the most at once (0: any number), and the rule of a rate, or zeros; returns nil for none.
@@ -24,7 +25,7 @@ end
 -- Returns how many may pass now; a microsecond is for rounding.
 function rate_limit.left(rate, at)
   local ahead = rate_limit.bounded(rate, at) - call.partition_micros
-  return math.max(0, math.min(rate.burst, math.floor(rate.burst - (ahead - 1) / rate.interval)))
+  return math.max(0, math.floor(math.min(rate.burst, rate.burst - (ahead - 1) / rate.interval)))
 end
 
 -- Returns the number after `count` more have passed, as a text that loses nothing; a negative count gives back.
