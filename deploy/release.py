@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 import tomllib
 from pathlib import Path
-from typing import IO, Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
 from deploy import contents, lock
 
@@ -36,6 +36,8 @@ def refuse(line: str) -> NoReturn:
 
 def run(*command: str | Path, **more: str) -> str:
     """Run a program with these variables as well; refuse if it fails."""
+    if Path(command[0]).is_absolute() and not Path(command[0]).exists():
+        refuse(f"{command[0]} is missing: make .venv/.release .venv/.tools")
     done = subprocess.run(  # noqa: S603  (programs named here)
         command, cwd=ROOT, env={**os.environ, **more}, stdout=subprocess.PIPE, text=True, check=False
     )
@@ -147,7 +149,27 @@ def build_image(source: Path, target: Path, epoch: int, base: str) -> None:
     run("buildah", "bud", "--quiet", *options, "--file", source / "deploy/Dockerfile", "--tag", name, source)
     with tempfile.TemporaryDirectory() as work:
         run("buildah", "push", "--quiet", name, f"oci-archive:{work}/image.tar:{number}")
-        packed(unpacked(Path(work) / "image.tar"), target, epoch)
+        packed(without_comments(unpacked(Path(work) / "image.tar")), target, epoch)
+
+
+def without_comments(blobs: dict[str, bytes]) -> dict[str, bytes]:
+    """Drop the comments in an image's history: buildah writes names of its own that differ each time."""
+    kept = dict(blobs)
+
+    def written(record: dict[str, Any], place: dict[str, Any]) -> None:
+        text = json.dumps(record, sort_keys=True).encode()
+        place |= {"digest": f"sha256:{hashlib.sha256(text).hexdigest()}", "size": len(text)}
+        kept[_blob(place["digest"])] = text
+
+    index = json.loads(kept.pop("index.json"))
+    (described,) = index["manifests"]
+    manifest = json.loads(kept.pop(_blob(described["digest"])))
+    config = json.loads(kept.pop(_blob(manifest["config"]["digest"])))
+    for step in config.get("history", ()):
+        step.pop("comment", None)
+    written(config, manifest["config"])
+    written(manifest, described)
+    return kept | {"index.json": json.dumps(index, sort_keys=True).encode()}
 
 
 def image_packages(archive: Path, work: Path) -> Path:

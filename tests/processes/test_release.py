@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import hashlib
 import importlib.metadata
 import io
 import json
@@ -118,6 +119,27 @@ def test_the_sbom_finds_strangers(environment: Path, sbom: Path, tmp_path: Path)
     assert any(line.startswith("slixmpp ") and line.endswith(" of the SBOM is not there") for line in found)
     with pytest.raises(SystemExit, match=r"the image: more 1\.0 is not in the SBOM"):
         release.check_image(tmp_path / "image.tar", sbom)
+
+
+def test_an_image_without_comments() -> None:
+    """Two images that differ only in comments of their histories become one, whose digests are right."""
+
+    def image(comment: str) -> dict[str, bytes]:
+        config = json.dumps({"history": [{"created_by": "COPY", "comment": comment}], "rootfs": {}}).encode()
+        manifest = json.dumps({"config": _described(config), "layers": []}).encode()
+        index = json.dumps({"manifests": [_described(manifest)]}).encode()
+        blobs = {f"blobs/sha256/{hashlib.sha256(each).hexdigest()}": each for each in (config, manifest)}
+        return {"index.json": index, "oci-layout": b"{}", **blobs}
+
+    first, again = (release.without_comments(image(f"FROM {number}")) for number in (1, 2))
+    assert first == again and len(first) == 4 and b"FROM" not in b"".join(first.values())
+    blobs = {name: blob for name, blob in first.items() if name.startswith("blobs/")}
+    assert all(name == f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}" for name, blob in blobs.items())
+    assert json.loads(first["index.json"])["manifests"][0]["digest"].replace("sha256:", "blobs/sha256/") in blobs
+
+
+def _described(blob: bytes) -> dict[str, object]:
+    return {"digest": f"sha256:{hashlib.sha256(blob).hexdigest()}", "size": len(blob)}
 
 
 def test_the_wheel_is_its_record(built: Path) -> None:
