@@ -95,16 +95,16 @@ def test_spread(objects: list[Object]) -> None:
 
 
 def test_disruptions(objects: list[Object]) -> None:
-    """A door has a disruption budget exactly when more than one frontend of it is sure to run."""
+    """A door has a disruption budget exactly when more than one frontend of it may run: it lets one go at a time."""
     budgets = {each["metadata"]["name"]: each for each in only(objects, "PodDisruptionBudget")}
     for door in _doors(objects):
         scaled = [*only(objects, "HorizontalPodAutoscaler"), *only(objects, "ScaledObject")]
-        least = door["spec"].get("replicas")
+        most = door["spec"].get("replicas")
         for each in scaled:
             if each["spec"]["scaleTargetRef"]["name"] == door["metadata"]["name"]:
-                least = each["spec"].get("minReplicas", each["spec"].get("minReplicaCount"))
+                most = each["spec"].get("maxReplicas", each["spec"].get("maxReplicaCount"))
         budget = budgets.get(door["metadata"]["name"])
-        assert (budget is not None) == (least > 1)
+        assert (budget is not None) == (most > 1)
         if budget:
             assert budget["spec"]["maxUnavailable"] == 1
             assert budget["spec"]["selector"] == door["spec"]["selector"]
@@ -118,6 +118,52 @@ def test_autoscalers(version: str) -> None:
         door = the(objects, "Deployment", "xmpp")
         assert "replicas" not in door["spec"]
         assert the(objects, kind)["spec"]["scaleTargetRef"]["name"] == door["metadata"]["name"]
+
+
+def test_processor_time(everything: Everything) -> None:
+    """Frontends are scaled by processor time beside the backlog, or alone."""
+    objects = everything["helm4", "workers"]
+    cpu, waiting = the(objects, "HorizontalPodAutoscaler", "xmpp")["spec"]["metrics"]
+    assert cpu["resource"] == {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}
+    assert waiting["external"]["target"] == {"type": "AverageValue", "averageValue": "1000"}
+    alone = the(objects, "ScaledObject", "rest")["spec"]
+    assert [(each["type"], each["metadata"]) for each in alone["triggers"]] == [("cpu", {"value": "60"})]
+    assert "fallback" not in alone
+
+
+def test_workers(everything: Everything) -> None:
+    """Deployments of workers, which are not the chart's, are scaled by what waits in their node alone."""
+    scaled = only(everything["helm4", "workers"], "ScaledObject", "worker")
+    found = {each["spec"]["scaleTargetRef"]["name"]: each["spec"] for each in scaled}
+    assert {name: (spec["minReplicaCount"], spec["maxReplicaCount"]) for name, spec in found.items()} == {
+        "resizers": (0, 20),
+        "mailers": (1, 5),
+    }
+    (trigger,) = found["mailers"]["triggers"]
+    assert trigger["metadata"]["threshold"] == "20"
+    series = 'namespace="work",app_kubernetes_io_instance="queues",node="mail/out"'
+    assert trigger["metadata"]["query"] == f"max(stanzaq_node_waiting{{{series}}})"
+
+
+def test_additions(everything: Everything) -> None:
+    """What a cluster adds to pods is in every pod of frontends and reports, and changes no selector."""
+    objects = everything["helm4", "workers"]
+    found = pods(objects)
+    assert len(found) == 3
+    for pod in found:
+        labels = pod["metadata"]["labels"]
+        assert (labels["app.kubernetes.io/name"], labels["example.org/cost"]) == ("queue", "42")
+        assert pod["metadata"]["annotations"]["example.org/team"] == "sre"
+        spec, (container,) = pod["spec"], pod["spec"]["containers"]
+        assert spec["priorityClassName"] == "high" and "podAntiAffinity" in spec["affinity"]
+        assert _environment(pod)["TZ"] == "Europe/Berlin"
+        assert {each["name"] for each in container["volumeMounts"]} <= {each["name"] for each in spec["volumes"]}
+        assert "/etc/ssl/private-authorities" in {each["mountPath"] for each in container["volumeMounts"]}
+    assert the(objects, "ServiceAccount")["metadata"]["annotations"] == {"example.org/identity": "queue"}
+    assert all("example.org/cost" not in door["spec"]["selector"]["matchLabels"] for door in _doors(objects))
+    ports = [port for pod in found for port in pod["spec"]["containers"][0].get("ports", ())]
+    ports += [port for service in only(objects, "Service") for port in service["spec"]["ports"]]
+    assert {port["protocol"] for port in ports} == {"TCP"}
 
 
 def test_from_none() -> None:
@@ -271,7 +317,7 @@ def test_network(objects: list[Object]) -> None:
         (policy,) = [each for each in policies if each["spec"]["podSelector"]["matchLabels"].items() <= labels.items()]
         assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
         out = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
-        assert set(out) <= {53, 6379, 26379, 5347, 5222, 4318}
+        assert set(out) <= {53, 6379, 26379, 5347, 5222, 4318, 8443}
         assert labels["app.kubernetes.io/component"] == "redis" or 53 in out
 
 

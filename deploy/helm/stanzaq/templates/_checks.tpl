@@ -64,10 +64,19 @@
 {{- if and (eq . "hpa") (eq (int $d.autoscaling.minReplicas) 0) -}}
 {{- fail (printf "%s.autoscaling.minReplicas is 0, from which a HorizontalPodAutoscaler cannot scale up: set 1, or %s.autoscaling.keda.enabled" $door $door) -}}
 {{- end -}}
-{{- if and (eq . "keda") (not $d.autoscaling.keda.prometheus) -}}
+{{- if not (or $d.autoscaling.waitingPerReplica $d.autoscaling.cpuPercent) -}}
+{{- fail (printf "%s.autoscaling.waitingPerReplica and %s.autoscaling.cpuPercent are both 0: an autoscaler needs one of them" $door $door) -}}
+{{- end -}}
+{{- if and $d.autoscaling.cpuPercent (not (dig "requests" "cpu" "" $d.resources)) -}}
+{{- fail (printf "%s.autoscaling.cpuPercent is a share of %s.resources.requests.cpu, which is not set" $door $door) -}}
+{{- end -}}
+{{- if and (eq (int $d.autoscaling.minReplicas) 0) (not $d.autoscaling.waitingPerReplica) -}}
+{{- fail (printf "%s.autoscaling.minReplicas is 0 but no waiting item would start a pod: set %s.autoscaling.waitingPerReplica" $door $door) -}}
+{{- end -}}
+{{- if and (eq . "keda") $d.autoscaling.waitingPerReplica (not $d.autoscaling.keda.prometheus) -}}
 {{- fail (printf "%s.autoscaling.keda.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_waiting" $door) -}}
 {{- end -}}
-{{- if eq $v.monitoring.monitor "none" -}}
+{{- if and $d.autoscaling.waitingPerReplica (eq $v.monitoring.monitor "none") -}}
 {{- fail (printf "%s.autoscaling.%s.enabled needs metrics with the labels of a monitor: set monitoring.monitor to pod or service" $door .) -}}
 {{- end -}}
 {{- if eq (int $d.autoscaling.minReplicas) 0 -}}
@@ -77,6 +86,40 @@
 {{- fail (printf "%s.autoscaling.minReplicas is 0 and no other door stays up: without any frontend nobody counts waiting items, so set 1 or turn another door on" $door) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- if $v.workers.scaled -}}
+{{- if not $v.workers.prometheus -}}
+{{- fail "workers.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_waiting" -}}
+{{- else if eq $v.monitoring.monitor "none" -}}
+{{- fail "workers.scaled needs metrics with the labels of a monitor: set monitoring.monitor to pod or service" -}}
+{{- end -}}
+{{- end -}}
+{{- range $v.workers.scaled -}}
+{{- if gt (int .minReplicas) (int .maxReplicas) -}}
+{{- fail (printf "workers.scaled: %s has minReplicas above maxReplicas: raise one or lower the other" .deployment) -}}
+{{- end -}}
+{{- end -}}
+{{- $set := include "stanzaq.configuration" . | fromYaml -}}
+{{- range $v.extraEnv -}}
+{{- if or (hasKey $set .name) (hasPrefix "STANZAQ_" .name) -}}
+{{- fail (printf "extraEnv names %s, which the chart sets: use settings or the value that it is made of" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $v.extraVolumes -}}
+{{- if has .name (list "secrets" "redis-tls" "amqp-tls" "history" "scratch") -}}
+{{- fail (printf "extraVolumes names %s, which is the chart's own: choose another name" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $label, $_ := $v.podLabels -}}
+{{- if hasPrefix "app.kubernetes.io/" $label -}}
+{{- fail (printf "podLabels has %s, by which the chart selects its pods: choose another label" $label) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $_ := $v.podAnnotations -}}
+{{- if hasPrefix "checksum/" $name -}}
+{{- fail (printf "podAnnotations has %s, which the chart sets: choose another annotation" $name) -}}
 {{- end -}}
 {{- end -}}
 

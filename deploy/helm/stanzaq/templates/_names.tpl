@@ -1,7 +1,12 @@
 {{/* Names and labels. */}}
 
+{{- define "stanzaq.name" -}}
+{{ .Values.nameOverride | default .Chart.Name }}
+{{- end -}}
+
 {{- define "stanzaq.fullname" -}}
-{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) -}}
+{{- $own := include "stanzaq.name" . -}}
+{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name $own) (contains $own .Release.Name) -}}
 {{- /* A CronJob may have 52 letters, suffix included. */ -}}
 {{- $name | trunc 42 | trimSuffix "-" -}}
 {{- end -}}
@@ -17,10 +22,29 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 
 {{- define "stanzaq.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ $root.Chart.Name }}
+app.kubernetes.io/name: {{ include "stanzaq.name" $root }}
 app.kubernetes.io/instance: {{ $root.Release.Name }}
 {{- with index . 1 }}
 app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* The metadata of a pod; takes (list $ component annotations), the latter as text. */}}
+{{- define "stanzaq.podMetadata" -}}
+{{- $root := index . 0 -}}
+labels:
+  {{- include "stanzaq.labels" . | nindent 2 }}
+  {{- with $root.Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- if or (index . 2) $root.Values.podAnnotations }}
+annotations:
+  {{- with index . 2 }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with $root.Values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 {{- end -}}
 
@@ -61,6 +85,11 @@ labels:
 {{/* The minimum number of replicas of a door. */}}
 {{- define "stanzaq.replicas" -}}
 {{- if include "stanzaq.autoscaler" . }}{{ int .autoscaling.minReplicas }}{{ else if kindIs "invalid" .replicas }}2{{ else }}{{ int .replicas }}{{ end -}}
+{{- end -}}
+
+{{/* Its maximum. */}}
+{{- define "stanzaq.mostReplicas" -}}
+{{- if include "stanzaq.autoscaler" . }}{{ int .autoscaling.maxReplicas }}{{ else }}{{ include "stanzaq.replicas" . }}{{ end -}}
 {{- end -}}
 
 {{/* "true" if each replica of the door xmpp has its own domain. */}}

@@ -27,6 +27,9 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
@@ -45,16 +48,22 @@ checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the 
 {{- end }}
 {{- end -}}
 
-{{/* The variables by which all pods find Redis; takes $. */}}
-{{- define "stanzaq.redisVariables" -}}
+{{/* The variables of frontends and reports; takes $. */}}
+{{- define "stanzaq.variables" -}}
 - name: STANZAQ_REDIS_URL_FILE
   value: /etc/stanzaq/secrets/redis-url
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "stanzaq.mounts" -}}
 - {name: secrets, mountPath: /etc/stanzaq/secrets, readOnly: true}
 {{- if .Values.redis.tls.existingSecret }}
 - {name: redis-tls, mountPath: /etc/stanzaq/redis-tls, readOnly: true}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
 
@@ -93,6 +102,14 @@ checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the 
     secretName: {{ . }}
     defaultMode: 0440
 {{- end }}
+{{- with $root.Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "stanzaq.checksums" -}}
+checksum/configuration: {{ include "stanzaq.configuration" . | sha256sum }}
+checksum/secrets: {{ include "stanzaq.secrets" . | sha256sum }}
 {{- end -}}
 
 {{- define "stanzaq.pod" -}}
@@ -107,13 +124,13 @@ checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the 
 {{- if $passwords -}}{{- $files = append $files (list $values (include "stanzaq.passwords" $door)) -}}{{- end -}}
 {{- if $keys -}}{{- $files = append $files (list $values.eventHubs "event-hubs-keys") -}}{{- end -}}
 metadata:
-  labels:
-    {{- include "stanzaq.labels" . | nindent 4 }}
-  annotations:
-    checksum/configuration: {{ include "stanzaq.configuration" $root | sha256sum }}
-    checksum/secrets: {{ include "stanzaq.secrets" $root | sha256sum }}
+  {{- include "stanzaq.podMetadata" (list $root $door (include "stanzaq.checksums" $root)) | nindent 2 }}
 spec:
   {{- include "stanzaq.placement" $root | nindent 2 }}
+  {{- with $root.Values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   securityContext:
     {{- include "stanzaq.podSecurity" $root | nindent 4 }}
   # A stop takes the pause and at most twice the drain, for the core and for the door.
@@ -135,7 +152,7 @@ spec:
       envFrom:
         - configMapRef: {name: {{ include "stanzaq.fullname" $root }}}
       env:
-        {{- include "stanzaq.redisVariables" $root | nindent 8 }}
+        {{- include "stanzaq.variables" $root | nindent 8 }}
         - {name: STANZAQ_METRICS_BIND, value: "0.0.0.0:9464"}
         {{- if $root.Values.xmpp.enabled }}
         - {name: STANZAQ_XMPP_SECRET_FILE, value: /etc/stanzaq/secrets/xmpp-secret}
@@ -168,11 +185,11 @@ spec:
         {{- end }}
         {{- end }}
       ports:
-        - {name: metrics, containerPort: 9464}
+        - {name: metrics, containerPort: 9464, protocol: TCP}
         {{- if eq $door "rest" }}
-        - {name: http, containerPort: 8080}
+        - {name: http, containerPort: 8080, protocol: TCP}
         {{- else if eq $door "amqp" }}
-        - {name: amqp, containerPort: 5672}
+        - {name: amqp, containerPort: 5672, protocol: TCP}
         {{- end }}
       # Liveness checks only the event loop: a restart repairs neither Redis nor the XMPP server.
       startupProbe:
