@@ -73,16 +73,15 @@ def pins(text: str) -> dict[str, list[Pin]]:
 def wanted(project: Mapping[str, Any], extras: tuple[str, ...]) -> Iterator[Requirement]:
     """Yield the direct requirements of the project with these extras."""
     own = project["project"]
-    seen, left = set[str](), list(extras)
-    lines = list(own["dependencies"])
+    seen, left, lines = set[str](), list(extras), list(own["dependencies"])
     while left:
         extra = left.pop()
-        if extra not in seen:
-            seen.add(extra)
-            lines += own["optional-dependencies"][extra]
+        if extra in seen:
+            continue
+        seen.add(extra)
+        lines += own["optional-dependencies"][extra]
         for requirement in map(Requirement, own["optional-dependencies"][extra]):
-            if requirement.name == OURS:
-                left += requirement.extras - seen
+            left += requirement.extras if requirement.name == OURS else ()
     for requirement in map(Requirement, lines):
         if requirement.name != OURS:
             yield requirement
