@@ -322,3 +322,28 @@ def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int) -> No
         queue.now += 600_000
         queue.expire()
         assert not queue.kept() & NOTHING
+
+
+def test_many_keys_at_once(runners: dict[str, Runner]) -> None:
+    """Guarantee 6: when thousands of blocked items may go out together, a call releases a bounded part, and the next the rest."""
+    queue = Queue(Runner(runners["valkey"].client, checked=False), Partition("jobs", secrets.token_hex(4)))
+    limited(queue, rate="1/h", most=9)
+    for key in range(300):
+        queue.publish(*(f"{key}-{number}" for number in range(11)), key=str(key), max_items=10_000)
+    queue.subscribe(W1, 1_000)
+    for _ in range(40):
+        queue.expire()
+    assert queue.stats()["in_flight"] == 300
+    queue.subscribe(W1, 0)
+    queue.open(revision=2)
+    moved = 0
+    for _ in range(40):
+        answer = queue.expire()
+        ready = int(queue.client.zcard(queue.key("ready")))  # type: ignore[arg-type]
+        assert ready - moved < 1_000
+        moved = ready
+    assert answer.more == 0
+    queue.subscribe(W1, 1_000)
+    for _ in range(30):
+        queue.expire()
+    assert queue.stats()["in_flight"] == 1_000

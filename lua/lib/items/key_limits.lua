@@ -5,7 +5,7 @@
 -- `keyed` in `meta` says that there were bounds once.
 -- CALL: applied = false, groups = nil
 -- `applied`: items are taken to be handed out. `groups` has what was read in this call: locks and rate of each key.
-local key_limits = {SOME = 200}
+local key_limits = {SOME = 50}
 
 local function bounds()
   return rate_limit.bounds(call.partition_before.by_key or '0 0 0 0')
@@ -44,14 +44,17 @@ local function wait(group, known)
   end
 end
 
--- Makes as many of a key's blocked items ready as may go out now; of an ordered node it is the head of the group.
+-- Makes as many of a key's blocked items ready as may go out now; of an ordered node it is the head of the group. What the call has no
+-- budget for is due at once.
 local function release(group)
+  if budget.exhausted() then return redis.call('ZADD', key.key_due, call.partition_stamp, group) end
   local known = state(group)
   local free = math.min(room(known), key_limits.SOME)
   if free <= 0 then return wait(group, known) end
   local ahead = call.partition_ordered and {redis.call('HGET', key.group_heads, group) or nil}
   for _, position in ipairs(ahead or blocked_items.first(group, free)) do
     if blocked_items.remove(group, position) then redis.call('ZADD', scheduling.place(position)) end
+    call.budget_spent = call.budget_spent + 0.4
   end
   redis.call('ZREM', key.key_due, group)
   if ahead or not blocked_items.first(group, 1)[1] then

@@ -72,7 +72,8 @@ function selection.next(subid)
     entry = place and entry_at(place) or not place and selects and search(subid) or nil
     if entry and call.key_limits_applied and not key_limits.admits(entry) then
       skipped_items.remove(entry.position)
-      place, entry = true, nil
+      -- Look for another.
+      place, entry = entry.position, nil
     end
   until entry or not place
   return entry
