@@ -11,6 +11,7 @@ from broker.model.fields import DECIMAL, DIGITS, RATE, Decimal, Option, Rate, Te
 from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import Affiliation
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
+from broker.model.schedules import CatchUp, Overlap, ScheduleState
 from broker.model.subscriptions import State
 from broker.model.tree import COLLECTION, NodeType
 from frontends.rest import errors, negotiation
@@ -19,6 +20,7 @@ from frontends.rest.formats import documents
 from frontends.rest.http_types import Request, Response
 from frontends.rest.queues import batches, requests
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
+from frontends.rest.schedules import requests as schedule_requests
 from frontends.rest.subscriptions import requests as subscription_requests
 
 _TEXT: Final = {"type": "string"}
@@ -118,6 +120,18 @@ _LEASE: Final = _object(
         "selector": _TEXT,
     }
 )
+_SCHEDULE: Final = _object(
+    {
+        **dict.fromkeys(("id", "href", "by"), _TEXT),
+        **dict.fromkeys(("published", "missed", "skipped"), _WHOLE),
+        "state": {"enum": [each.value for each in ScheduleState]},
+        "overlap": {"enum": [each.value for each in Overlap]},
+        "catchup": {"enum": [each.value for each in CatchUp]},
+    },
+    **dict.fromkeys(("cron", "zone", "every", "jitter", "last_item"), _TEXT),
+    **dict.fromkeys(("start", "end", "next", "last", "missed_at"), _MOMENT),
+    message={"type": "object"},
+)
 _PROBLEM: Final = _object({"type": _TEXT, "title": _TEXT, "status": _WHOLE, "detail": _TEXT})
 
 _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
@@ -199,6 +213,8 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     ),
     Shown.RELEASED: _object({"released": _WHOLE}),
     Shown.PURGED: _object({"purged": _WHOLE}),
+    Shown.SCHEDULE: _SCHEDULE,
+    Shown.SCHEDULES: _object({"schedules": _array(_SCHEDULE)}, next=_TEXT),
     Shown.DOCUMENT: {"type": "object"},
 }
 
@@ -431,6 +447,22 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.CANCEL: {
         "required": True,
         "content": {negotiation.JSON: {"schema": _whole({"items": _names(admin_requests.CANCELLED_MOST)})}},
+    },
+    Body.SCHEDULE: {
+        "required": True,
+        "description": "When, by cron or every, and a message as in a batch: json, text or base64, and more.",
+        "content": {
+            negotiation.JSON: {
+                "schema": {
+                    "type": "object",
+                    "properties": {**dict.fromkeys(schedule_requests.SAID, _TEXT), **_PART["properties"]},  # type: ignore[dict-item]
+                }
+            }
+        },
+    },
+    Body.PAUSE: {
+        "required": True,
+        "content": {negotiation.JSON: {"schema": _object({"paused": _IS})}},
     },
     Body.OPTIONS: {"content": {negotiation.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},

@@ -8,6 +8,7 @@ from frontends.rest import files, openapi
 from frontends.rest.admin import handlers as admin
 from frontends.rest.http_types import Request, Response
 from frontends.rest.queues import handlers as queues
+from frontends.rest.schedules import handlers as schedules
 from frontends.rest.subscriptions import handlers as subscriptions
 
 OPERATIONS: Final[Mapping[str, Callable[[Core, Request], Awaitable[Response]]]] = {
@@ -44,6 +45,11 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Request], Awaitable[Response]]]] 
         admin.release,
         admin.cancel,
         admin.purge,
+        schedules.list_schedules,
+        schedules.show_schedule,
+        schedules.put_schedule,
+        schedules.switch_schedule,
+        schedules.delete_schedule,
         files.show_page,
         files.show_file,
         openapi.show_openapi,

@@ -39,6 +39,8 @@ REDRIVES: Final = "/redrives/{queue}"
 RELEASES: Final = "/releases/{queue}"
 CANCELLATIONS: Final = "/cancellations/{queue}"
 PURGES: Final = "/purges/{queue}"
+SCHEDULES: Final = "/schedules/{queue}"
+SCHEDULE: Final = "/schedule/{queue}/{schedule}"
 OPENAPI: Final = "/openapi.json"
 UI: Final = "/ui"
 UI_FILE: Final = "/ui/{file}"
@@ -54,8 +56,9 @@ _OF_QUEUES: Final = {
     b"releases": RELEASES,
     b"cancellations": CANCELLATIONS,
     b"purges": PURGES,
+    b"schedules": SCHEDULES,
 }
-_OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT}
+_OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT, b"schedule": SCHEDULE}
 _ACTIONS: Final = {"release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}
 
 
@@ -127,6 +130,16 @@ def content(node: str, item: str) -> str:
 def held(lease: str, item: str) -> str:
     """Return the path of a message that a subscription holds."""
     return f"{SUBSCRIPTIONS}/{lease}/messages/{quote(item, safe=_SAFE)}"
+
+
+def schedules(node: str) -> str:
+    """Return the path of a queue's schedules."""
+    return f"/schedules/{_encoded(node)}"
+
+
+def schedule(node: str, name: str) -> str:
+    """Return the path of a schedule."""
+    return f"/schedule/{_encoded(node)}/{quote(name, safe=_SAFE)}"
 
 
 def survey(node: str) -> str:

@@ -21,6 +21,8 @@ class Body(Enum):
     REDRIVE = "redrive"
     RELEASE = "release"
     CANCEL = "cancel"
+    SCHEDULE = "schedule"
+    PAUSE = "pause"
     LEASE = "lease"
     GIVE_BACK = "give back"
     RENEW = "renew"
@@ -50,6 +52,8 @@ class Shown(Enum):
     REDRIVEN = "redriven"
     RELEASED = "released"
     PURGED = "purged"
+    SCHEDULE = "schedule"
+    SCHEDULES = "schedules"
     DOCUMENT = "document"
     FILE = "file"
 
@@ -99,6 +103,7 @@ PARAMETERS: Final = {
         "where to continue the messages: from the link to the next page",
         _text("(?:-|[0-9]{1,4}-[0-9]{1,18}-[0-9]{1,18})?"),
     ),
+    "past": Parameter("where to continue the schedules: from the link to the next page"),
     "below": Parameter("where to continue the tree: from the link to the next page"),
     "guid": Parameter("the client's own id of the message: repeats of it are ignored", _NAME),
     "Idempotency-Key": Parameter(
@@ -280,6 +285,22 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.PURGES: {
         "POST": Operation("purge", "Delete all waiting messages, as the queue's owner", {_OK: Shown.PURGED}),
+    },
+    paths.SCHEDULES: {
+        "GET": Operation(
+            "list_schedules", "List a queue's schedules, as its owner", {_OK: Shown.SCHEDULES}, query=("limit", "past")
+        ),
+    },
+    paths.SCHEDULE: {
+        "GET": Operation("show_schedule", "Get a schedule with its message", {_OK: Shown.SCHEDULE}),
+        "PUT": Operation(
+            "put_schedule",
+            "Send a message at certain times, as the queue's owner: by cron, or at an interval",
+            {_OK: Shown.SCHEDULE},
+            Body.SCHEDULE,
+        ),
+        "PATCH": Operation("switch_schedule", "Pause or resume a schedule", {_OK: Shown.SCHEDULE}, Body.PAUSE),
+        "DELETE": Operation("delete_schedule", "Delete a schedule", {HTTPStatus.NO_CONTENT: Shown.NOTHING}),
     },
     paths.FRONTENDS: {
         "GET": Operation("list_frontends", "List the frontends of all doors, as administrator", {_OK: Shown.FRONTENDS}),

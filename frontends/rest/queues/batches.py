@@ -60,7 +60,11 @@ def _array(body: bytes) -> list[Message | Fault]:
 
 
 def _object(number: int, said: object) -> Message:
-    where = f"message {number}"
+    return one(f"message {number}", said)
+
+
+def one(where: str, said: object) -> Message:
+    """Parse a message in JSON; an error begins with `where` it is."""
     if not isinstance(said, dict) or set(said) - _FIELDS or len(said.keys() & {"json", "text", "base64"}) != 1:
         raise MalformedRequest(
             Problem.BAD_REQUEST,

@@ -1,0 +1,42 @@
+"""Writes schedules as JSON. Pure; must not know the core."""
+
+from base64 import b64encode
+from typing import Any
+from urllib.parse import urlencode
+
+from broker import codec, payloads
+from broker.model.commands import ListSchedules
+from broker.model.results import ScheduleList
+from broker.model.schedules import ScheduledItem, ScheduleStatus
+from frontends.rest import paths, replies
+from frontends.rest.http_types import Response
+
+
+def one(node: str, status: ScheduleStatus) -> Response:
+    """Write a schedule."""
+    return replies.json(_said(node, status))
+
+
+def page(command: ListSchedules, found: ScheduleList) -> Response:
+    """Write a page of schedules."""
+    said: dict[str, Any] = {"schedules": [_said(command.node, each) for each in found.schedules]}
+    if found.more:
+        query = urlencode({"past": found.schedules[-1].schedule.id, "limit": command.limit})
+        said["next"] = f"{paths.schedules(command.node)}?{query}"
+    return replies.json(said)
+
+
+def _said(node: str, status: ScheduleStatus) -> dict[str, Any]:
+    counts = {"published": status.published, "missed": status.missed, "skipped": status.skipped}
+    said = {**status.schedule.said(), **status.told(), **counts, "href": paths.schedule(node, status.schedule.id)}
+    return said if status.item is None else {**said, "message": _message(status.item)}
+
+
+def _message(item: ScheduledItem) -> dict[str, Any]:
+    envelope = codec.unpack(item.envelope)
+    hints = {"delay": item.hints.delay_ms // 1000, "priority": item.hints.priority, "ttl": item.hints.ttl_ms // 1000}
+    told = {"content_type": payloads.kind(envelope), "group_key": item.key, "headers": dict(envelope.headers), **hints}
+    try:
+        return {"text": envelope.body.decode(), **told}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(envelope.body).decode(), **told}
