@@ -6,6 +6,7 @@ also read from the file that `STANZAQ_NAME_FILE` names, as orchestrators mount t
 
 import os
 import re
+import ssl
 import tomllib
 from difflib import get_close_matches
 from enum import Enum, StrEnum
@@ -155,6 +156,14 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
     xmpp_server: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
         default=Address("127.0.0.1", 5347), description="where the XMPP server accepts components, e.g. 127.0.0.1:5347"
     )
+    xmpp_tls: bool = Field(
+        default=False,
+        description="true or false: speak TLS to the XMPP server from the first byte; its certificate must be for the host of"
+        " XMPP_SERVER",
+    )
+    xmpp_ca: Path | None = Field(
+        default=None, description="a file with the authorities in PEM of that certificate; not set: the system's"
+    )
     xmpp_domain: Annotated[str, BeforeValidator(_domain)] = Field(
         description="the component's domain, e.g. queue.example.org"
     )
@@ -255,6 +264,10 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         hashes = (line.rpartition(":")[2] for line in self.http_passwords.get_secret_value().split())
         return self.xmpp_secret.get_secret_value(), password, quote(password, safe=""), *hashes, *self.amqp_secrets
 
+    def xmpp_context(self) -> ssl.SSLContext | None:
+        """Return what TLS to the XMPP server needs, None without TLS; raises OSError for authorities that cannot be read."""
+        return ssl.create_default_context(cafile=self.xmpp_ca) if self.xmpp_tls else None
+
     @property
     def retry(self) -> str:
         """The `qos_` settings as scripts read them: first and longest pause in ms, and the number of retries."""
@@ -270,7 +283,16 @@ class CommandSettings(Settings):
 
 def load(config: Path | None = None) -> Settings:
     """Read all sources; raises SettingsError with all problems at once."""
-    return _read(Settings, _given(config))
+    settings = _read(Settings, _given(config))
+    if settings.xmpp_ca and not settings.xmpp_tls:
+        msg = f"{PREFIX}XMPP_CA is for TLS. Set {PREFIX}XMPP_TLS=true."
+        raise SettingsError(msg)
+    try:
+        settings.xmpp_context()
+    except OSError as fault:
+        msg = f"{PREFIX}XMPP_CA: {settings.xmpp_ca} has no certificates in PEM: {fault}"
+        raise SettingsError(msg) from fault
+    return settings
 
 
 def load_redis(config: Path | None = None) -> RedisSettings:

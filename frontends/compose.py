@@ -126,6 +126,7 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
         secret=settings.xmpp_secret.get_secret_value(),
         host=settings.xmpp_server.host,
         port=settings.xmpp_server.port,
+        tls=settings.xmpp_context(),
         legacy_unlock_ns=settings.legacy_unlock_ns,
         strict_iq_type=settings.strict_iq_type,
         event_log=settings.event_log,

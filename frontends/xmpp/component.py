@@ -5,6 +5,7 @@ Its only state is which requests wait for an answer.
 
 import asyncio
 import secrets
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -50,6 +51,7 @@ class Component:
         secret: str,
         host: str,
         port: int,
+        tls: ssl.SSLContext | None = None,
         strict_iq_type: bool = False,
         legacy_unlock_ns: bool = False,
         event_log: Jid | None = None,
@@ -64,7 +66,7 @@ class Component:
         # All frontends of a service share its secret, so each recognises the sessions of the others.
         self._adhoc_context = commands.AdhocContext(admins, secret.encode(), NodeConfig(queueing=default_queueing))
         self._move_batches = MoveBatches(lambda: self._draining)
-        self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
+        self._stream = Stream(domain, secret, host, port, tls=tls, receive=self.receive, changed=self._changed)
         self._core: Core
         self._link: Callable[[bool], None]
         self._waiting = 0

@@ -5,6 +5,7 @@ and output is bytes, written once per turn of the event loop: that takes a fifth
 """
 
 import random
+import ssl
 from asyncio import BaseTransport, TimerHandle
 from collections.abc import Callable
 from typing import Final, cast
@@ -44,18 +45,23 @@ _BUFFER_MOST: Final = 64 * 1024 * 1024
 class Stream(ComponentXMPP):
     """A stream that reconnects by itself; `receive` gets each stanza, `changed` learns when it comes up or goes down."""
 
-    def __init__(  # noqa: PLR0913  (four of them name the server)
+    def __init__(  # noqa: PLR0913  (five of them name the server)
         self,
         domain: str,
         secret: str,
         host: str,
         port: int,
         *,
+        tls: ssl.SSLContext | None = None,
         receive: Callable[[Element, MalformedRequest | None], None],
         changed: Callable[[bool], None],
     ) -> None:
         """Prepare a stream; `open` begins it. Must run inside the event loop."""
         super().__init__(domain, secret, host, port)  # type: ignore[no-untyped-call]
+        if tls is not None:
+            # Slixmpp has names of services instead of an address with TLS.
+            self.ssl_context, self.tls_services = tls, {"xmpps-component"}
+            self.enable_direct_tls, self.enable_plaintext = True, False
         self._receive = receive
         self._changed = changed
         self._reader = Reader()

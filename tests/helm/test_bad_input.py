@@ -86,6 +86,12 @@ CONTRADICTIONS = [
         ["podAnnotations.checksum/secrets=x"],
         "podAnnotations has checksum/secrets, which the chart sets: choose another annotation",
     ),
+    (
+        "authorities without TLS",
+        "workers",
+        ["xmpp.tls.enabled=false"],
+        "xmpp.tls.existingSecret is set and xmpp.tls.enabled is not: turn TLS on or remove the Secret",
+    ),
     ("no Redis", "ejabberd", ["redis.url="], "redis.url is not set: write the URL of a Redis"),
     (
         "two Redis",

@@ -145,6 +145,18 @@ def test_workers(everything: Everything) -> None:
     assert trigger["metadata"]["query"] == f"max(stanzaq_node_waiting{{{series}}})"
 
 
+def test_tls_to_the_xmpp_server(everything: Everything) -> None:
+    """Frontends of XMPP speak TLS, and read the authorities from a Secret; the other doors need none."""
+    objects = everything["helm4", "workers"]
+    assert the(objects, "ConfigMap")["data"]["STANZAQ_XMPP_TLS"] == "true"
+    for door in ("xmpp", "rest"):
+        pod = the(objects, "Deployment", door)["spec"]["template"]
+        volumes = {each["name"]: each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each}
+        assert volumes == ({"xmpp-tls": "authorities"} if door == "xmpp" else {})
+        path = _environment(pod).get("STANZAQ_XMPP_CA")
+        assert path == ("/etc/stanzaq/xmpp-tls/ca.crt" if door == "xmpp" else None)
+
+
 def test_additions(everything: Everything) -> None:
     """What a cluster adds to pods is in every pod of frontends and reports, and changes no selector."""
     objects = everything["helm4", "workers"]

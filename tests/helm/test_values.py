@@ -16,6 +16,8 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 MADE_BY_THE_CHART = {
     "redis_url",
     "xmpp_server",
+    "xmpp_tls",
+    "xmpp_ca",
     "xmpp_domain",
     "xmpp_secret",
     "metrics_bind",

@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import free_port
+from tests.certificates import Authority
 
 ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_SECONDS = 60.0
@@ -105,6 +107,43 @@ def test_comes_and_goes(ejabberd: Ejabberd) -> None:
         events = [json.loads(line)["event"] for line in log.splitlines()]
         assert events.index("connected to the XMPP server") < events.index("serving")
         assert "draining" in events
+
+
+class _Tls(Ejabberd):
+    """An ejabberd that also accepts components with TLS from the first byte."""
+
+    def __init__(self, certificate: Path) -> None:
+        super().__init__()
+        self.tls_port = free_port()
+        self._certificate = certificate
+
+    def _configuration(self) -> str:
+        listener = {"port": self.tls_port, "ip": self.host, "module": "ejabberd_service", "password": self.secret}
+        configuration = yaml.safe_load(super()._configuration())
+        configuration["listen"].append(listener | {"tls": True, "certfile": str(self._certificate)})
+        return yaml.safe_dump(configuration)
+
+
+def test_tls(tmp_path: Path) -> None:
+    """Issue 26: the stream to ejabberd is encrypted, and only a server that the authorities vouch for gets the handshake."""
+    authority = Authority(tmp_path / "authority")
+    certificate = tmp_path / "server.pem"
+    certificate.write_text("".join(path.read_text() for path in authority.sign("server")))
+    port = free_port()
+    with _Tls(certificate) as ejabberd:
+        settings = {
+            "REDIS_URL": "embedded://",
+            "XMPP_SERVER": f"{ejabberd.host}:{ejabberd.tls_port}",
+            "XMPP_TLS": "true",
+        }
+        with _frontend(ejabberd, port, **settings, XMPP_CA=str(authority.certificate)):
+            assert _eventually(port, "/readyz", 200) == "ok\n"
+        with _frontend(ejabberd, port, **settings) as frontend:
+            assert frontend.stderr is not None
+            entry: dict[str, str] = {}
+            while entry.get("event") != "cannot reach the XMPP server":
+                entry = json.loads(frontend.stderr.readline())
+            assert "certificate verify failed" in entry["reason"]
 
 
 def test_serving_is_told_when_it_is_so(ejabberd: Ejabberd) -> None:

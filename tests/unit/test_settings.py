@@ -44,6 +44,17 @@ def test_defaults() -> None:
     assert (settings.qos_trusted, settings.event_log, settings.qos_window_seconds) == ((), None, 7200.0)
 
 
+def test_tls_to_the_xmpp_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 26: authorities without TLS, or that cannot be read, are reported with what to do."""
+    wrong = tmp_path / "ca.pem"
+    wrong.write_text("no certificate")
+    monkeypatch.setenv("STANZAQ_XMPP_CA", str(wrong))
+    assert _problems() == ("STANZAQ_XMPP_CA is for TLS. Set STANZAQ_XMPP_TLS=true.",)
+    monkeypatch.setenv("STANZAQ_XMPP_TLS", "true")
+    (problem,) = _problems()
+    assert problem.startswith(f"STANZAQ_XMPP_CA: {wrong} has no certificates in PEM: ")
+
+
 def test_trusted_and_event_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Domains and bare JIDs are trusted, in the form in which servers write them; anything else is an error (SX12)."""
     monkeypatch.setenv("STANZAQ_QOS_TRUSTED", "Example.org, Bot@example.com,")

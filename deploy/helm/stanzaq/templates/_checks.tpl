@@ -44,6 +44,9 @@
 {{- else if not (or $v.xmpp.secret $v.xmpp.existingSecret.name) -}}
 {{- fail "xmpp.secret is not set: write the component's secret, or set xmpp.existingSecret.name" -}}
 {{- end -}}
+{{- if and $v.xmpp.tls.existingSecret (not $v.xmpp.tls.enabled) -}}
+{{- fail "xmpp.tls.existingSecret is set and xmpp.tls.enabled is not: turn TLS on or remove the Secret" -}}
+{{- end -}}
 {{- if and (eq $v.xmpp.profile "prosody") (include "stanzaq.autoscaler" $v.xmpp) -}}
 {{- fail (printf "xmpp.profile prosody and xmpp.autoscaling.%s.enabled contradict each other: each connection needs a domain that Prosody knows, so set xmpp.replicas" (include "stanzaq.autoscaler" $v.xmpp)) -}}
 {{- end -}}
@@ -108,7 +111,7 @@
 {{- end -}}
 {{- end -}}
 {{- range $v.extraVolumes -}}
-{{- if has .name (list "secrets" "redis-tls" "amqp-tls" "history" "scratch") -}}
+{{- if has .name (list "secrets" "redis-tls" "xmpp-tls" "amqp-tls" "history" "scratch") -}}
 {{- fail (printf "extraVolumes names %s, which is the chart's own: choose another name" .name) -}}
 {{- end -}}
 {{- end -}}

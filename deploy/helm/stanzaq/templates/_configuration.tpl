@@ -12,6 +12,9 @@ STANZAQ_JOURNAL_RECORDS: "100000"
 {{- if .Values.xmpp.enabled }}
 STANZAQ_XMPP_SERVER: {{ .Values.xmpp.server | quote }}
 STANZAQ_XMPP_DOMAIN: {{ .Values.xmpp.domain | quote }}
+{{- if .Values.xmpp.tls.enabled }}
+STANZAQ_XMPP_TLS: "true"
+{{- end }}
 {{- end }}
 {{- with .Values.monitoring.traces.endpoint }}
 STANZAQ_TRACES: "true"

@@ -117,6 +117,7 @@ checksum/secrets: {{ include "stanzaq.secrets" . | sha256sum }}
 {{- $door := index . 1 -}}
 {{- $values := index $root.Values $door -}}
 {{- $certificate := ternary $root.Values.amqp.tls.existingSecret "" (eq $door "amqp") -}}
+{{- $authorities := ternary $root.Values.xmpp.tls.existingSecret "" (eq $door "xmpp") -}}
 {{- $preStop := 3 -}}
 {{- $passwords := and (ne $door "xmpp") (or $values.passwords $values.existingSecret.name) -}}
 {{- $keys := and (eq $door "amqp") (or $values.eventHubs.keys $values.eventHubs.existingSecret.name) -}}
@@ -156,6 +157,9 @@ spec:
         - {name: STANZAQ_METRICS_BIND, value: "0.0.0.0:9464"}
         {{- if $root.Values.xmpp.enabled }}
         - {name: STANZAQ_XMPP_SECRET_FILE, value: /etc/stanzaq/secrets/xmpp-secret}
+        {{- if $authorities }}
+        - {name: STANZAQ_XMPP_CA, value: /etc/stanzaq/xmpp-tls/ca.crt}
+        {{- end }}
         {{- if and (eq $door "xmpp") (include "stanzaq.ordinal" $root) }}
         - name: ORDINAL
           valueFrom:
@@ -225,10 +229,19 @@ spec:
         {{- with $certificate }}
         - {name: amqp-tls, mountPath: /etc/stanzaq/amqp-tls, readOnly: true}
         {{- end }}
+        {{- with $authorities }}
+        - {name: xmpp-tls, mountPath: /etc/stanzaq/xmpp-tls, readOnly: true}
+        {{- end }}
   volumes:
     {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled $files) | nindent 4 }}
     {{- with $certificate }}
     - name: amqp-tls
+      secret:
+        secretName: {{ . }}
+        defaultMode: 0440
+    {{- end }}
+    {{- with $authorities }}
+    - name: xmpp-tls
       secret:
         secretName: {{ . }}
         defaultMode: 0440
