@@ -1,9 +1,10 @@
-"""What a publisher may request for its item: a delay, a priority and a time to live. Values only."""
+"""What a publisher may request for its item: a delay, a priority, a time to live, and a reply. Values only."""
 
 import time
 from dataclasses import dataclass
 from typing import Final, Self
 
+from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.times import read_moment
 
@@ -17,14 +18,20 @@ MOST_SECONDS: Final = 366 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """Delay, priority and time to live; both times count from the publish, and a time to live of 0 is none."""
+    """Delay, priority and time to live; both times count from the publish, and a time to live of 0 is none.
+
+    `reply` is how the publisher wants to learn of the end of the item.
+    """
 
     delay_ms: int = 0
     priority: int = USUAL_PRIORITY
     ttl_ms: int = 0
+    reply: ReplyMode = ReplyMode.NONE
 
     @classmethod
-    def judged(cls, delay_ms: int | None, priority: int | None, ttl_ms: int | None) -> Self:
+    def judged(
+        cls, delay_ms: int | None, priority: int | None, ttl_ms: int | None, reply: ReplyMode = ReplyMode.NONE
+    ) -> Self:
         """Check a client's values, None for those it does not give; raises MalformedRequest."""
         delay, rank = delay_ms or 0, USUAL_PRIORITY if priority is None else priority
         if not 0 <= rank <= MOST_PRIORITY:
@@ -34,16 +41,24 @@ class Hints:
         if ttl_ms is not None and not delay < ttl_ms <= MOST_SECONDS * 1000:
             said = f"a time to live is longer than the delay, and at most {MOST_SECONDS} seconds"
             raise MalformedRequest(Problem.BAD_REQUEST, said)
-        return cls(delay, rank, ttl_ms or 0)
+        return cls(delay, rank, ttl_ms or 0, reply)
 
     def __str__(self) -> str:
-        """Return them as in scripts and records: three numbers, or nothing for the defaults."""
-        return "" if self == NO_HINTS else f"{self.delay_ms} {self.priority} {self.ttl_ms}"
+        """Return them as in records: three numbers, a fourth for a reply, or nothing for the defaults."""
+        return "" if self == NO_HINTS else f"{self.times} {self.reply:d}" if self.reply else self.times
+
+    @property
+    def times(self) -> str:
+        """Return them without the reply, as three numbers."""
+        return f"{self.delay_ms} {self.priority} {self.ttl_ms}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read what `str` wrote."""
-        return cls(*map(int, text.split(" "))) if text else cls()
+        if not text:
+            return cls()
+        delay, priority, ttl, *reply = map(int, text.split(" "))
+        return cls(delay, priority, ttl, *map(ReplyMode, reply))
 
 
 NO_HINTS: Final = Hints()

@@ -7,6 +7,7 @@ from broker.model.attempts import Attempt
 from broker.model.hints import USUAL_PRIORITY
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
+from broker.model.outcomes import ItemOutcome
 from broker.model.positions import Place
 from broker.model.progress import Progress
 from broker.model.qos import Stage
@@ -224,8 +225,19 @@ class TreeEvent:
     subid: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ItemEnded:
+    """Notice to a publisher of how an item has ended; it may come again, under the same `name`."""
+
+    node: str
+    subscriber: Jid
+    outcome: ItemOutcome
+    name: str
+
+
 Notice = (
     LockEnded
+    | ItemEnded
     | SubscriptionChanged
     | ApprovalAsked
     | NodeEvent

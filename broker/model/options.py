@@ -23,6 +23,7 @@ MAX_LOCK_SECONDS: Final = 43_200
 MAX_RETRY_SECONDS: Final = 7 * 86_400
 MAX_RATE: Final = 1_000_000
 MAX_PARTITIONS: Final = 1_024
+MAX_RESULT_SECONDS: Final = 30 * 86_400
 MAX_RETENTION_SECONDS: Final = 10 * 365 * 86_400
 MAX_RETENTION_BYTES: Final = 2**40
 
@@ -99,6 +100,7 @@ class NodeConfig:
     retention_seconds: int = 0
     retention_items: int = 0
     retention_bytes: int = 0
+    result_seconds: int = 0
     groups: str = ""
     multi_subscribe: bool = False
     notify_delete: bool = True
@@ -360,6 +362,13 @@ OPTIONS: Final = (
         "text-single",
         "Most bytes of these that each partition keeps (0: no limit)",
         Whole(0, MAX_RETENTION_BYTES),
+    ),
+    Option(
+        "stanzaq#result_seconds",
+        "result_seconds",
+        "text-single",
+        "Seconds for which the end of an item stays readable, if its publisher asked for a reply (0: it is only told)",
+        Whole(0, MAX_RESULT_SECONDS),
     ),
     Option(
         "stanzaq#groups",

@@ -25,9 +25,10 @@ from broker.model.problems import CoreUnavailable, Problem
 from broker.model.qos import Stage
 from broker.model.results import Refused, Result, RetractedBatch
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.commands.admin_parts import Handover
+from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
 from broker.redis_core.delivery.handovers import Handovers
+from broker.redis_core.delivery.outcomes import Outcomes
 from broker.redis_core.delivery.relay import Relay
 from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
@@ -89,6 +90,7 @@ class RedisCore:
         relay = Relay(self._server, self.background)
         self.ending = asyncio.Event()
         self.ended_by = ""
+        self._breaks = 0
         self._outlet: Outlet = outlet or relay
         self._relay = None if outlet else relay
         self._store = NodeStore(self._server, settings.journal_records, settings.node_quota, frozenset(settings.admins))
@@ -98,6 +100,7 @@ class RedisCore:
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories = self._handlers.histories
         self._handovers = Handovers(self._store, self._handlers.nodes, self.ask_partition, self.background, self.count)
+        self._outcomes = Outcomes(self.tell, self.flushed, lambda: self._breaks, self.ask_partition, self.background)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)
@@ -179,6 +182,7 @@ class RedisCore:
     def on_stream_state(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Note that the door's stream is up or down: a frontend that cannot send must not look alive."""
         self._heartbeat.beating = up
+        self._breaks += not up
         if up and self._running:
             # Send again what was not written before the stream broke, unless others took it over.
             for pipeline in self.pipelines():
@@ -306,6 +310,10 @@ class RedisCore:
     def wake_polls(self, jid: Jid) -> None:
         """Wake the long polls of a pull subscription."""
         self._handlers.fetching.filled(jid)
+
+    def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
+        """Tell a publisher how its item has ended."""
+        self._outcomes.send(partition, due)
 
     def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items to their other nodes."""

@@ -9,7 +9,7 @@ from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.results import Result
-from broker.redis_core.commands.admin_parts import Handover
+from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.credit import CreditReport
 from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCommand
 from broker.tasks import Reply
@@ -56,6 +56,9 @@ class CorePort(Protocol):
 
     def fire_schedules(self, node: str) -> None:
         """Publish for the schedules of a node that are due."""
+
+    def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
+        """Tell a publisher how its item has ended."""
 
     def partition_changed(self, partition: Partition) -> None:
         """Note that the counts of a partition may have changed."""

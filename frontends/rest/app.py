@@ -39,6 +39,7 @@ _SWALLOWED_BYTES: Final = 65_536
 _KINDS: Final = {
     Shown.PAGE: negotiation.KINDS,
     Shown.MESSAGE: negotiation.KINDS,
+    Shown.MESSAGE_OR_END: negotiation.KINDS,
     Shown.HELD: (*negotiation.KINDS, negotiation.EVENTS),
 }
 """The media types of answers that are not JSON only."""

@@ -27,6 +27,7 @@ _ONCE: Final = frozenset(
         "message-at",
         "message-delay",
         "message-priority",
+        "message-reply",
         "message-ttl",
         "origin",
         "sec-fetch-site",

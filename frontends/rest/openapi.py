@@ -11,6 +11,7 @@ from broker.model.fields import DECIMAL, DIGITS, RATE, Decimal, Option, Rate, Te
 from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import Affiliation
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
+from broker.model.outcomes import End
 from broker.model.schedules import CatchUp, Overlap, ScheduleState
 from broker.model.subscriptions import State
 from broker.model.tree import COLLECTION, NodeType
@@ -87,9 +88,14 @@ _LISTED: Final = _object(
     max_attempts=_WHOLE,
     expires=_TIME,
     lock_seconds=_WHOLE,
+    complete=_TEXT,
     release=_TEXT,
     renew=_TEXT,
     dead_letter=_TEXT,
+)
+_END: Final = _object(
+    {"id": _TEXT, "href": _TEXT, "state": {"enum": [end.value for end in End]}, "reason": _TEXT},
+    result=_object({"content_type": _TEXT}, text=_TEXT, base64=_TEXT),
 )
 _SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires=_MOMENT)
 _ATTEMPTS: Final = _array(_object({"ended": _MOMENT, **dict.fromkeys(("outcome", "holder", "reason"), _TEXT)}))
@@ -149,6 +155,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
         next=_TEXT,
     ),
     Shown.MESSAGE: _LISTED,
+    Shown.MESSAGE_OR_END: {"anyOf": [_LISTED, _END]},
     Shown.QUEUE: _object({"name": _TEXT, "href": _TEXT}),
     Shown.SENT: _SENT,
     Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}))}),
@@ -271,6 +278,7 @@ _PART: Final = {
         # Each message's own result reports values out of range.
         **dict.fromkeys(requests.HINTS, _WHOLE),
         "at": _TEXT,
+        "reply": _IS,
     },
 }
 
@@ -504,7 +512,7 @@ def _answer(shown: Shown) -> dict[str, Any]:
     if shown is Shown.FILE:
         return {"description": "a file", "content": {"*/*": {"schema": {}}}}
     content: dict[str, Any] = {negotiation.JSON: {"schema": _SCHEMAS[shown]}}
-    if shown in {Shown.PAGE, Shown.MESSAGE, Shown.HELD}:
+    if shown in {Shown.PAGE, Shown.MESSAGE, Shown.MESSAGE_OR_END, Shown.HELD}:
         content[negotiation.ATOM] = {"schema": _TEXT}
     if shown is Shown.HELD:
         content[negotiation.EVENTS] = {"schema": _TEXT}

@@ -33,6 +33,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Request], Awaitable[Response]]]] 
         subscriptions.show_held_message,
         subscriptions.acknowledge_message,
         subscriptions.acknowledge_messages,
+        subscriptions.complete_message,
         subscriptions.release_message,
         subscriptions.renew_message,
         subscriptions.bury_message,

@@ -29,6 +29,7 @@ ACKNOWLEDGEMENTS: Final = "/subscriptions/{subscription}/acknowledgements"
 HELD: Final = "/subscriptions/{subscription}/messages/{message}"
 RELEASE: Final = f"{HELD}/release"
 RENEW: Final = f"{HELD}/renew"
+COMPLETE: Final = f"{HELD}/complete"
 DEAD_LETTER: Final = f"{HELD}/dead-letter"
 OVERVIEW: Final = "/overview"
 FRONTENDS: Final = "/frontends"
@@ -59,7 +60,7 @@ _OF_QUEUES: Final = {
     b"schedules": SCHEDULES,
 }
 _OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT, b"schedule": SCHEDULE}
-_ACTIONS: Final = {"release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}
+_ACTIONS: Final = {"complete": COMPLETE, "release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
+from broker import codec, payloads
+from broker.model.outcomes import ItemOutcome
 from broker.model.problems import MalformedRequest
 from broker.model.results import Published, Refused, Renewed, Reserved
 from broker.model.times import moment
@@ -24,6 +26,20 @@ def message(shown: Message, kind: str) -> Response:
     """Answer with a message."""
     body = atom.message(shown) if kind == negotiation.ATOM else documents.message(shown)
     return Response(HTTPStatus.OK, body, _full(kind, "entry"))
+
+
+def outcome(node: str, ended: ItemOutcome) -> Response:
+    """Answer how a message has ended, with its worker's result if there is one."""
+    said: dict[str, object] = {
+        "id": ended.item_id,
+        "href": paths.message(node, ended.item_id),
+        "state": ended.state.value,
+        "reason": ended.reason,
+    }
+    if ended.envelope:
+        result = codec.unpack(ended.envelope)
+        said["result"] = documents.body(result.body) | {"content_type": payloads.kind(result)}
+    return json(said)
 
 
 def content(shown: Message) -> Response:

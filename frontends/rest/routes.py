@@ -35,6 +35,7 @@ class Shown(Enum):
 
     PAGE = "page"
     MESSAGE = "message"
+    MESSAGE_OR_END = "message, or its end"
     CONTENT = "content"
     QUEUE = "queue"
     SENT = "sent"
@@ -110,7 +111,9 @@ PARAMETERS: Final = {
         "as guid, but a different message with the same key is refused",
         {**_text("[ -~]*[!#-~][ -~]*"), "maxLength": ITEM_ID_BYTES},
     ),
-    "wait": Parameter("seconds to wait for a message", {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}),
+    "wait": Parameter(
+        "seconds to wait for a message or its end", {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}
+    ),
     "keep": Parameter(
         "whether messages that were fetched stay under their locks, to be acknowledged or returned later",
         {"type": "boolean", "default": False},
@@ -133,6 +136,10 @@ PARAMETERS: Final = {
         "messages with a higher priority are delivered first",
         {"type": "integer", "minimum": 0, "maximum": MOST_PRIORITY, "default": USUAL_PRIORITY},
     ),
+    "Message-Reply": Parameter(
+        "whether the end of the message stays readable, for `stanzaq#result_seconds` of its queue",
+        {"type": "boolean", "default": False},
+    ),
     "Message-TTL": Parameter("seconds after which the message is no longer delivered", _seconds(1)),
     "traceparent": Parameter("the trace that the message belongs to (W3C Trace Context)"),
     "tracestate": Parameter("vendor data of the trace (W3C Trace Context)"),
@@ -141,7 +148,15 @@ PARAMETERS: Final = {
 _LOCKED: Final = ("lock", "queue")
 _OK, _CREATED = HTTPStatus.OK, HTTPStatus.CREATED
 _TRACE: Final = ("traceparent", "tracestate")
-_KEYED: Final = ("Group-Key", "Message-Delay", "Message-At", "Message-Priority", "Message-TTL", *_TRACE)
+_KEYED: Final = (
+    "Group-Key",
+    "Message-Delay",
+    "Message-At",
+    "Message-Priority",
+    "Message-TTL",
+    "Message-Reply",
+    *_TRACE,
+)
 _ONCE: Final = ("Idempotency-Key", *_KEYED)
 
 ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
@@ -183,7 +198,12 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         ),
     },
     paths.MESSAGE: {
-        "GET": Operation("show_message", "Look at a message", {_OK: Shown.MESSAGE}),
+        "GET": Operation(
+            "show_message",
+            "Look at a message, or at its end if it has ended and its publisher asked for that",
+            {_OK: Shown.MESSAGE_OR_END},
+            query=("wait",),
+        ),
         "POST": Operation(
             "redeem_message", "Send the body of a reserved message", {_OK: Shown.SENT}, Body.ANY, headers=_KEYED
         ),
@@ -228,6 +248,15 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             "show_held_message", "Look at a message that a subscription holds", {_OK: Shown.MESSAGE}, query=_LOCKED
         ),
         "DELETE": Operation("acknowledge_message", "Acknowledge a message", {_OK: Shown.NOTHING}, query=_LOCKED),
+    },
+    paths.COMPLETE: {
+        "POST": Operation(
+            "complete_message",
+            "Acknowledge a message with a result for its publisher",
+            {_OK: Shown.NOTHING},
+            Body.ANY,
+            query=_LOCKED,
+        ),
     },
     paths.RELEASE: {
         "POST": Operation(

@@ -34,6 +34,7 @@ from broker.model.commands import (
     Purge,
     PutSchedule,
     Read,
+    ReadOutcome,
     Release,
     RemoveSchedule,
     Renew,
@@ -50,6 +51,7 @@ from broker.model.commands import (
 )
 from broker.model.items import Listed, Lock
 from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.outcomes import ItemOutcome
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import SENT, Qos
 from broker.model.results import (
@@ -60,6 +62,7 @@ from broker.model.results import (
     Described,
     Disconnected,
     Done,
+    Ended,
     Extents,
     FrontendList,
     HeldLocks,
@@ -91,7 +94,7 @@ from frontends.xmpp import disco, errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import admin, moves, pending
 from frontends.xmpp.adhoc import schedules as adhoc_schedules
-from frontends.xmpp.messages import deliveries, qos
+from frontends.xmpp.messages import deliveries, notifications, qos
 from frontends.xmpp.pubsub import (
     log_options,
     node_config,
@@ -141,6 +144,9 @@ def answer(question: Question, outcome: Result) -> bytes:
     if isinstance(outcome, Refused):
         return refused(question.iq, MalformedRequest(outcome.problem, outcome.detail, outcome.wait_ms))
     match question.command, outcome:
+        case ReadOutcome(), Ended(None):
+            detail = "no end of such an item is kept, or not for you"
+            return refused(question.iq, MalformedRequest(Problem.ITEM_NOT_FOUND, detail))
         case ManageSubscribers(node), Managed(failed) if failed:
             text = "the listed entries are unchanged, the others are done"
             return _unchanged(question.iq, subscription_lists.subscribers(node, failed), text)
@@ -167,6 +173,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return _renewed(node, item_id, token, deadline_ms)
         case RenewOwnership(node), OwnershipsRenewed():
             return partition_options.ownerships_renewed(node, outcome)
+        case ReadOutcome(node), Ended(ItemOutcome() as ended):
+            return notifications.outcome(node, ended)
         case Locks(node), HeldLocks(locks):
             return _held(node, locks)
         case Subscribe(node), Subscribed():

@@ -9,8 +9,10 @@ from broker.model.commands import (
     Browse,
     Cancel,
     Command,
+    Complete,
     Locks,
     Publish,
+    ReadOutcome,
     Renew,
     RenewOwnership,
     Retract,
@@ -40,6 +42,7 @@ from frontends.xmpp.stanzas import Answer, Batch, Iq, Question, expect, only
 from frontends.xmpp.xml import forms
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
+_RESULT: Final = f"{{{ns.STANZAQ}}}result"
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
 _DEFAULT: Final = f"{{{ns.PUBSUB}}}default"
 _PUBLISH_OPTIONS: Final = f"{{{ns.PUBSUB}}}publish-options"
@@ -146,10 +149,23 @@ def _retract(iq: Iq, pubsub: Element) -> Retract | RetractBatch:
         items = [child for child in retract if child.tag.endswith("}item")]
         if len(items) > 1:
             return RetractBatch(node, iq.sender, batches.whole(items, lambda item: _retract_item(iq, node, item, hint)))
-    return _retract_item(iq, node, _one_item(retract), hint)
+    item = _one_item(retract)
+    # Within the item or beside it.
+    result = item.find(_RESULT) if len(item) else retract.find(_RESULT) if len(retract) > 1 else None
+    return _retract_item(iq, node, item, hint, result)
 
 
-def _retract_item(iq: Iq, node: str, item: Element, hint: Element | None) -> Retract:
+def _retract_item(iq: Iq, node: str, item: Element, hint: Element | None, result: Element | None = None) -> Retract:
+    if result is not None:
+        return Complete(
+            node,
+            iq.sender,
+            attributes.item_id(item),
+            attributes.token(item),
+            _request(iq),
+            attributes.partition(item, hint),
+            *payloads.taken(result),
+        )
     return Retract(
         node,
         iq.sender,
@@ -267,7 +283,7 @@ def _settle(iq: Iq, settle: Element) -> Batch:
 
 
 def _ack(iq: Iq, node: str, row: Element) -> Retract:
-    return _retract_item(iq, node, _fenced(row), None)
+    return _retract_item(iq, node, _fenced(row), None, row.find(_RESULT) if len(row) else None)
 
 
 def _release(iq: Iq, node: str, row: Element) -> Unlock:
@@ -282,6 +298,11 @@ def _fenced(row: Element) -> Element:
     if attributes.token(row) is None:
         raise MalformedRequest(Problem.BAD_REQUEST, "each item needs the token of its lock")
     return row
+
+
+def _outcome(iq: Iq, outcome: Element) -> Question:
+    expect(iq, "get")
+    return Question(iq, ReadOutcome(attributes.node(outcome), iq.sender, attributes.item_id(_one_item(outcome))))
 
 
 def _locks(iq: Iq, locks: Element) -> Question:
@@ -331,6 +352,7 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer | Batch
     f"{{{ns.STANZAQ}}}settle": _settle,
     f"{{{ns.STANZAQ}}}cancel": _cancel,
     f"{{{ns.STANZAQ}}}renew": _renew,
+    f"{{{ns.STANZAQ}}}outcome": _outcome,
     f"{{{ns.STANZAQ}}}locks": _locks,
     f"{{{ns.STANZAQ}}}schedule": schedules.put,
     f"{{{ns.STANZAQ}}}schedules": schedules.listing,

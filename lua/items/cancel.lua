@@ -13,6 +13,7 @@ local function cancel(row, entry)
   if not flight then
     items.drop(row.position, entry)
     group_order.remove(row.position)
+    outcomes.ended(row.position, row.item, 'cancelled', '', '')
     return
   end
   lock_end.cancel(flight)

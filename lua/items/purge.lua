@@ -31,9 +31,11 @@ end
 for _, entry in ipairs(dropped) do
   items.drop(entry.position, entry)
   group_order.remove(entry.position)
+  outcomes.ended(entry.position, items.name(entry.position, entry), 'cancelled', 'purged', '')
 end
 write_buffer.flush()
 partition.save()
 local more = #dropped == CHUNK or budget.over() or call.group_order_skipped >= group_order.MOST
 local notices = call.expiry_perished > 0 and {{'perished', call.expiry_perished}} or {}
-return {'ok', {#dropped}, {}, notices, {}, 0, more and 1 or 0, call.partition_token}
+outcomes.announce(notices)
+return {'ok', {#dropped}, {}, notices, {}, call.partition_before.replies and next_due.time() or 0, more and 1 or 0, call.partition_token}

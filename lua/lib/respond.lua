@@ -26,6 +26,7 @@ function respond.make(results, notices, hint)
   partition.save()
   for jid in pairs(call.dispatch_filled) do notices[#notices + 1] = {'filled', jid} end
   for _, who in ipairs(call.lock_end_ended) do notices[#notices + 1] = {'unsubscribed', who[1], who[2]} end
+  if call.partition_before.replies then outcomes.announce(notices) end
   if call.expiry_perished > 0 then notices[#notices + 1] = {'perished', call.expiry_perished} end
   local due = pull_dispatch.frontend_is_due() and call.partition_now or next_due.time()
   if call.partition_before.limits and not call.partition_several and ready_queue.waits() then due = hand_out_limits.next(due) end

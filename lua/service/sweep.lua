@@ -32,6 +32,7 @@ for _, over in ipairs(subscription_expiry.lapsed()) do notices[#notices + 1] = o
 if call.partition_before.schedules and schedule_times.are_due() then notices[#notices + 1] = {'scheduled'} end
 handovers.resume(tonumber(arg.told_before))
 journal.trim()
+if call.partition_before.replies then outcomes.forget(outcomes.FORGET) end
 -- Asked here: most partitions keep no finished items and need no trim.
 local more_aged = call.partition_kept > 0 and trim.aged() or 0
 if credit.coordinates() then coordinator.resume() end

@@ -40,6 +40,7 @@ class Version:
     by: str
     position: Position
     key: str = ""
+    reply: str = ""
 
 
 Named = list[tuple[str, int]]
@@ -87,6 +88,8 @@ class Item:
     history: list[str] = field(default_factory=list)
     lock: Lock | None = None
     parked: Version | None = None
+    reply: str = ""
+    """The publisher that is told of its end."""
     first: str = ""
     """The first version: it stays in the log beside what replaced it."""
 
@@ -109,6 +112,14 @@ class Letter:
 
 
 @dataclass(slots=True)
+class Told:
+    """The end of an item, which its publisher is told until somebody reports that."""
+
+    line: str
+    since: int
+
+
+@dataclass(slots=True)
 class Subscriber:
     """A worker; `served` is the token of its last delivery, `batch` the most items in one stanza if that is not 1."""
 
@@ -128,6 +139,8 @@ class Outcome:
     deliveries: list[tuple[object, ...]] = field(default_factory=list)
     letters: list[tuple[object, ...]] = field(default_factory=list)
     notices: list[tuple[object, ...]] = field(default_factory=list)
+    told: list[tuple[str, str]] = field(default_factory=list)
+    """The ends of items that are announced, each with the item's position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +239,7 @@ class Model:
         self.now = now
         self.items: dict[str, Item] = {}
         self.dying: dict[str, Letter] = {}
+        self.untold: dict[str, Told] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self.seen: dict[str, int] = {}
         self.heads: dict[str, Item] = {}
@@ -244,11 +258,11 @@ class Model:
 
     # Commands.
 
-    def publish(self, frontend: str, rows: list[tuple[str, str, str, str]]) -> Outcome:
-        """Publish items, each with an id or without, a publisher, a body and perhaps a group key."""
+    def publish(self, frontend: str, rows: list[tuple[str, str, str, str, str]]) -> Outcome:
+        """Publish items, each with an id or without, a publisher, a body, perhaps a group key, and whom to tell of the end."""
         self._begin()
-        for name, by, body, key in rows:
-            self._outcome.words.append(self._publish(name, by, body, key))
+        for row in rows:
+            self._outcome.words.append(self._publish(*row))
         return self._end(frontend)
 
     def subscribe(self, frontend: str, jid: str, credit: int, qos: str, batch: str) -> Outcome:
@@ -281,10 +295,12 @@ class Model:
             self._close(item, "acknowledged")
             for place, body in ((item.version.position, item.version.body), (item.position, item.first)):
                 self._keep(place, len(body))
+            self._ended(item, "acknowledged")
             self._finish(item)
         elif verdict == "waiting":
             self._answered(asker, request, name, "")
             assert item
+            self._ended(item, "cancelled", "deleted")
             self._gone(item)
         self._outcome.words.append("ok" if verdict in {"held", "waiting"} else verdict)
         return self._end(frontend)
@@ -305,6 +321,9 @@ class Model:
             if item.lock:
                 self._outcome.notices.append(("cancelled", item.lock.jid, name, item.lock.token))
                 self._close(item, "cancelled")
+            if item.parked:
+                self._tell(item.parked.position, name, item.parked.reply, "cancelled")
+            self._ended(item, "cancelled")
             self._gone(item)
         return self._end(frontend)
 
@@ -353,6 +372,10 @@ class Model:
             self._outcome.notices.append(("unlocked", item.lock.jid, item.name, item.lock.token))
         for item in late:
             self._release(item, "expired")
+        for place, told in self.untold.items():
+            if told.since + RETRY_MS <= self.now:
+                told.since = self.now
+                self._outcome.told.append((told.line, place))
         for letter in before:
             letter.since = self.now
             self._outcome.letters.append(letter.shown())
@@ -404,13 +427,19 @@ class Model:
                 found[position] = item, item.lock
         return list(found.values())
 
-    def purge(self) -> int:
+    def purge(self) -> tuple[int, Outcome]:
         """Drop waiting items; locked items stay (P25)."""
+        self._begin()
         dropped = [item for item in self.items.values() if item.lock is None]
         for item in dropped:
+            self._ended(item, "cancelled", "purged")
             self._gone(item)
         self._cursor = self._tail
-        return len(dropped)
+        return len(dropped), self._outcome
+
+    def reported(self, place: str) -> None:
+        """Forget an end that its publisher was told."""
+        self.untold.pop(place, None)
 
     def handed(self, position: str) -> None:
         """Forget a dead letter that has arrived."""
@@ -603,13 +632,13 @@ class Model:
                 for other in self.held(lock.jid):
                     self._release(other, "bounced", reason="gone")
 
-    def _publish(self, name: str, by: str, body: str, key: str) -> str:
+    def _publish(self, name: str, by: str, body: str, key: str, reply: str) -> str:
         known = self.items.get(name) if name else None
         ignoring = self.options.dedupe == "ignore" and name
         if ignoring and (known or self.seen.get(name, 0) > self.now):
             return "duplicate"
         if known:
-            self._replace(known, Version(body, by, self._append(), key))
+            self._replace(known, Version(body, by, self._append(), key, reply))
             return "ok"
         # `0-MS-SEQ`: the service makes such ids, and reserves those of later items (P33).
         own_kind = re.fullmatch(r"0-([1-9]\d*)-(\d+)", name)
@@ -620,7 +649,7 @@ class Model:
         position = self._append()
         own = name or f"0-{written(position)}"
         self.items[own] = Item(
-            own, position, Version(body, by, position, key), indexed=bool(name), group=key, first=body
+            own, position, Version(body, by, position, key), indexed=bool(name), group=key, first=body, reply=reply
         )
         if ignoring:
             self.seen[name] = self.now + self.options.dedupe_ms
@@ -633,8 +662,10 @@ class Model:
 
     def _replace(self, item: Item, version: Version) -> None:
         if item.lock:
+            version.reply = version.reply or (item.parked.reply if item.parked else "")
             item.parked = version
         else:
+            item.reply = version.reply or item.reply
             item.version, item.attempts, item.untried, item.holders, item.history = version, 0, 0, [], []
 
     def _room(self) -> bool:
@@ -655,6 +686,7 @@ class Model:
         if dead_letter:
             self._die(oldest, oldest.attempts, "", "node-full")
         else:
+            self._ended(oldest, "dead", "node-full")
             self._gone(oldest)
         return True
 
@@ -706,6 +738,7 @@ class Model:
             self.items[item.name] = Item(
                 item.name, version.position, version, indexed=True, group=version.key, state="ready", first=version.body
             )
+            self.items[item.name].reply = version.reply
 
     def _release(
         self,
@@ -722,6 +755,7 @@ class Model:
         tried = not untried and 0 < self.options.max_deliveries <= lock.attempt - item.untried
         if item.parked:
             self._close(item, kind)
+            item.parked.reply = item.parked.reply or item.reply
             self._finish(item)
         elif self.options.dead_letters and (tried or dead_letter):
             self._attempted(item, kind, reason, untried=untried, lock=lock)
@@ -743,8 +777,19 @@ class Model:
         while len(item.history) > 1 and sum(map(len, item.history)) >= REMEMBERED_BYTES:
             del item.history[0]
 
+    def _ended(self, item: Item, state: str, reason: str = "") -> None:
+        self._tell(item.position, item.name, item.reply, state, reason)
+
+    def _tell(self, position: Position, name: str, jid: str, state: str, reason: str = "") -> None:
+        if jid:
+            lengths = " ".join(str(len(text.encode())) for text in (jid, name, reason))
+            told = Told(f"{state} {lengths} {jid} {name} {reason} ", self.now)
+            self.untold[written(position)] = told
+            self._outcome.told.append((told.line, written(position)))
+
     def _die(self, item: Item, attempts: int, jid: str, reason: str) -> None:
         self._gone(item)
+        self._ended(item, "dead", reason)
         letter = Letter(item, self.now, attempts, jid, reason)
         self.dying[written(item.position)] = letter
         self._outcome.letters.append(letter.shown())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 READ: Final = (
     "meta", "log", "index", "replaced", "successors", "ready", "delayed", "inflight", "lock_deadlines", "locks_by_subscriber",
     "subscribers", "ready_subscribers", "idle_subscribers", "history", "handovers", "handovers_told", "confirmations",
-    "retries", "progress", "group_heads", "group_of", "group_blocked", "journal",
+    "retries", "progress", "replies", "outcomes", "group_heads", "group_of", "group_blocked", "journal",
 )  # fmt: skip
 
 # One round trip and no write: the state machine reads the keys after every step.
@@ -103,7 +103,11 @@ def expected(model: Model) -> dict[str, Any]:
             if item.holders
         },
         "handovers": set(letters),
-        "handovers_told": {place: str(letter.since) for place, letter in model.dying.items()},
+        "handovers_told": {place: str(letter.since) for place, letter in model.dying.items()}
+        | {f"={place}": str(told.since) for place, told in model.untold.items()},
+        "replies": {written(item.position): item.reply for item in items if item.reply}
+        | {written(item.parked.position): item.parked.reply for item in items if item.parked and item.parked.reply},
+        "outcomes": {place: told.line for place, told in model.untold.items()},
         "group_heads": {group: written(item.position) for group, item in model.heads.items()},
         "group_of": {
             written(item.position): item.group

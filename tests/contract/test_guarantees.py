@@ -67,6 +67,13 @@ requests = st.sampled_from(("", "r1", "r2"))
 names = st.sampled_from(("", "", *NAMES, "of the service"))
 
 
+def told(answer: Answer) -> list[tuple[str, str]]:
+    """Return the ends of items that an answer announces, each with the item's position."""
+    return sorted(
+        (line, position) for kind, position, line, *_ in (each for each in answer.notices if each[0] == "outcome")
+    )
+
+
 class QueueMachine(RuleBasedStateMachine):
     """One queue, its workers and two frontends that may crash."""
 
@@ -144,16 +151,21 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         frontend=frontends,
         by=st.sampled_from(PUBLISHERS),
-        wanted=st.lists(st.tuples(names, st.sampled_from(("", "", "g", "h"))), min_size=1, max_size=4),
+        wanted=st.lists(
+            st.tuples(names, st.sampled_from(("", "", "g", "h")), st.sampled_from(("", "", "{}/r 1"))),
+            min_size=1,
+            max_size=4,
+        ),
         lost=lost,
     )
-    def publish(self, *, frontend: int, by: str, wanted: list[tuple[str, str]], lost: bool) -> None:
-        """Publish one or several items, with ids of the publisher's, of the service's, or none."""
+    def publish(self, *, frontend: int, by: str, wanted: list[tuple[str, str, str]], lost: bool) -> None:
+        """Publish one or several items, with ids of the publisher's, the service's, or none; for some the end is wanted."""
         rows = []
-        for name, key in wanted:
+        for name, key, reply in wanted:
             self.bodies += 1
             known = self.services_ids[-1] if self.services_ids else "0-2-0"
-            rows.append((known if name == "of the service" else name, by, f"body {self.bodies}", key))
+            item = known if name == "of the service" else name
+            rows.append((item, by, f"body {self.bodies}", key, reply.format(by)))
         fixed = {
             "dedupe": self.options.dedupe,
             "dedupe_ms": self.options.dedupe_ms,
@@ -161,14 +173,13 @@ class QueueMachine(RuleBasedStateMachine):
             "node_full": self.options.node_full,
         }
         lines = [
-            {"item": name, "by": by, "body": body, "key": key, "once": "", "subids": "", "hints": ""}
-            for name, by, body, key in rows
+            {"item": name, "by": by, "body": body, "key": key, "once": "", "subids": ""}
+            | {"hints": f"0 4 0 {reply}" if reply else ""}
+            for name, by, body, key, reply in rows
         ]
         answer = self.call(frontend, "publish", lines, fixed)
         self.judge(frontend, answer, self.model.publish(self.frontends[frontend], rows), lost=lost)
-        self.services_ids += [
-            row[1] for row, (name, _, _, _) in zip(answer.rows, rows, strict=True) if not name and row[1:]
-        ]
+        self.services_ids += [row[1] for row, (name, *_) in zip(answer.rows, rows, strict=True) if not name and row[1:]]
 
     @rule(which=st.integers(0, 20), owner=st.booleans(), frontend=frontends)
     def delete(self, *, which: int, owner: bool, frontend: int) -> None:
@@ -182,13 +193,14 @@ class QueueMachine(RuleBasedStateMachine):
         row = {"sender": jid, "owner": "1" if owner else "", "item": name, "request": "cancel"}
         answer = self.call(frontend, "cancel", [row])
         outcome = self.model.cancel(self.frontends[frontend], jid, name, "cancel", owner=owner)
-        assert list(map(tuple, answer.notices)) == outcome.notices
+        assert [tuple(each) for each in answer.notices if each[0] != "outcome"] == outcome.notices
         self.judge(frontend, answer, outcome, lost=lost)
 
     @rule()
     def purge(self) -> None:
         """Drop waiting items."""
-        assert self.queue.run("purge").rows == [self.model.purge()]
+        answer, (count, outcome) = self.queue.run("purge"), self.model.purge()
+        assert answer.rows == [count] and told(answer) == sorted(outcome.told)
 
     # Workers.
 
@@ -307,7 +319,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Sweep the partition."""
         answer = self.call(frontend, "sweep", [])
         outcome = self.model.expire(self.frontends[frontend])
-        assert sorted(map(tuple, answer.notices)) == sorted(outcome.notices)
+        assert sorted(tuple(each) for each in answer.notices if each[0] != "outcome") == sorted(outcome.notices)
         self.judge(frontend, answer, outcome, lost=lost)
 
     # Crashes.
@@ -352,6 +364,16 @@ class QueueMachine(RuleBasedStateMachine):
         if steps == 2:
             assert self.queue.handed(place).words == ["ok"]
             self.model.handed(place)
+
+    # Ends of items.
+
+    @precondition(lambda self: self.model.untold)
+    @rule(which=st.integers(0, 20))
+    def report(self, which: int) -> None:
+        """Report that a publisher was told."""
+        place = sorted(self.model.untold)[which % len(self.model.untold)]
+        self.queue.run("end_outcomes", {"position": place})
+        self.model.reported(place)
 
     # Invariants after every step.
 
@@ -490,6 +512,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert answer.words == outcome.words
         assert list(map(tuple, answer.deliveries)) == outcome.deliveries
         assert sorted(map(tuple, answer.handovers)) == sorted(outcome.letters)
+        assert told(answer) == sorted(outcome.told)
         assert answer.more == 0
         assert answer.token == self.model.token
         for delivery in answer.deliveries:

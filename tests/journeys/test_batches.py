@@ -240,3 +240,49 @@ async def test_cancelled(join: Join) -> None:
     assert (await worker.retract(node, held.item, held.token)).error == "cancel item-not-found"
     assert (await worker.retract(node, "c", following.token)).error == ""
     assert await publisher.browse(node) == []
+
+
+def _outcomes(client: Client) -> list[tuple[str | None, str | None, str | None, list[str]]]:
+    """Return what a client was told of the ends of items: their ids, states, reasons, and results."""
+    told = [each.find(f"{{{STANZAQ}}}outcome") for each in client.heard if each.tag.endswith("}message")]
+    return sorted(
+        (each.get("item"), each.get("state"), each.get("reason"), [child.tag for child in each])
+        for each in told
+        if each is not None
+    )
+
+
+async def test_replies(join: Join) -> None:
+    """A publisher that asks is told of each end, with the worker's result; one that is gone harms nobody."""
+    publisher, gone, worker = await join(), await join(), await join()
+    node = await publisher.queue({"stanzaq#partitions": "2", "pubsub#publish_model": "open"})
+    await worker.subscribe(node, 10)
+    items = [f"<item id='{name}' reply='1'>{JOB}</item>" for name in "abcde"]
+    assert _problems(await _publish(publisher, node, *items, f"<item id='quiet'>{JOB}</item>"))[0] == ("item", "a", "")
+    assert _problems(await _publish(gone, node, f"<item id='left' reply='1'>{JOB}</item>")) == [("item", "left", "")]
+    await gone.close()
+    held = {each.item: each for each in [await worker.next(Delivery) for _ in range(7)]}
+    big = f"<result xmlns='{STANZAQ}'><a xmlns='urn:x'>{'x' * 65_536}</a></result>"
+    small = f"<result xmlns='{STANZAQ}'>{JOB}</result>"
+    rows = [_row("ack", held["a"])[:-2] + f">{big}</ack>", _row("ack", held["b"])[:-2] + f">{small}</ack>"]
+    answer = await _settle(worker, node, *rows, _row("ack", held["quiet"]), _row("ack", held["left"]))
+    assert _problems(answer) == [("ack", "a", "not-acceptable payload-too-big")]
+    inside = f"<retract node='{node}'><item id='a' token='{held['a'].token}'>{small}</item></retract>"
+    assert (await worker.ask(f"<pubsub xmlns='http://jabber.org/protocol/pubsub'>{inside}</pubsub>")).error == ""
+    assert (await worker.retract(node, "c", held["c"].token)).error == ""
+    answer = await _settle(worker, node, _row("release", held["d"], "dead-letter='1' reason='torn'"))
+    assert _problems(answer) == []
+    await publisher.ask(f"<cancel xmlns='{STANZAQ}' node='{node}'><item id='e'/></cancel>")
+    wanted = [
+        ("a", "acknowledged", None, ["{urn:x}job"]),
+        ("b", "acknowledged", None, ["{urn:x}job"]),
+        ("c", "acknowledged", None, []),
+        ("d", "dead", "torn", []),
+        ("e", "cancelled", None, []),
+    ]
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while _outcomes(publisher) != wanted:  # noqa: ASYNC110  (nobody is told of messages that are no events)
+            await asyncio.sleep(0.05)
+    assert _outcomes(worker) == []
+    unknown = f"<outcome xmlns='{STANZAQ}' node='{node}'><item id='a'/></outcome>"
+    assert (await publisher.ask(unknown, "get")).error == "cancel item-not-found"

@@ -183,6 +183,11 @@ def _to_cancel(play: Play) -> None:
     play.hear(ET.fromstring("<message xmlns='jabber:client'><lock xmlns='urn:stanzaq:0' item='resize-8'/></message>"))
 
 
+def _to_answer(play: Play) -> None:
+    play.node(stanzaq__result_seconds="60")
+    play.subscribe()
+
+
 def _acknowledged(play: Play) -> None:
     play.node()
     play.subscribe(stanzaq__qos="acknowledged")
@@ -259,6 +264,7 @@ PREPARED: Final[dict[str, Callable[[Play], None]]] = {
     "bp1": lambda play: play.node(),
     "sc1": lambda play: play.node(),
     "bc1": _to_cancel,
+    "pr1": _to_answer,
     "br1": _two_held,
     "sq:a:42:1795232955075-0:jobs@8e71964d/0": _acknowledged,
     "sq:s:43:1795232955075-1:jobs@8e71964d/0": _assured,

@@ -40,6 +40,7 @@ NOTICES: Final = {
     "unlocked": 4,
     "ended": 4,
     "cancelled": 4,
+    "outcome": 3,
     "lost": 6,
     "lapsed": 3,
     "filled": 2,
@@ -391,6 +392,7 @@ class Queue:
             "retry_delay": "",
             "limits": "",
             "by_key": "",
+            "result_ms": 0,
         }
         return self.run("open_partition", **{**options, **fixed})
 

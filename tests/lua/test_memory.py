@@ -11,7 +11,8 @@ from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
 from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
-    {"retract", "cancel", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "end_handover", "purge", "take_over",
+    {"cancel", "complete", "end_outcomes",
+     "retract", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "end_handover", "purge", "take_over",
      "delete_partition", "track_presence", "heartbeat", "check_format", "delete_node", "begin_delivery",
      "end_delivery", "claim_overdue", "commit", "grant_credit", "hand_out", "renew_ownership", "set_group_member",
      "claim_pending", "remove_pending", "add_to_index", "remove_from_index", "read_handovers", "expire_tickets",

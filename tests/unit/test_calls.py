@@ -43,6 +43,7 @@ from broker.redis_core.commands.credit import (
 from broker.redis_core.commands.internal import (
     EPOCH_NEXT,
     AcquirePartition,
+    EndOutcomes,
     FindItem,
     Leave,
     LogExtent,
@@ -78,6 +79,9 @@ SAMPLES: tuple[Any, ...] = (
     Retract("n", ME, "i", 5, "r"),
     commands.RetractBatch("n", ME, (Retract("n", ME, "i", 5, "r"), Retract("n", ME, "j"))),
     commands.Cancel("n", ME, "i"),
+    commands.Complete("n", ME, "i", 5, "r", envelope=b"e"),
+    commands.ReadOutcome("n", ME, "i"),
+    EndOutcomes("n", "i1", 0, ("1-0",)),
     Unlock("n", ME, "i", None, 10, "why", dead_letter=True, request="r"),
     commands.Renew("n", ME, "i", progress=Progress(0.4, "half")),
     commands.Locks("n", ME),

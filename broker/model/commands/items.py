@@ -109,6 +109,24 @@ class Retract:
 
 
 @dataclass(frozen=True, slots=True)
+class Complete(Retract):
+    """Acknowledge an item that the sender holds, with a result for its publisher."""
+
+    envelope: bytes = b""
+    body_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOutcome:
+    """Read how an item has ended, as the publisher that asked for it or as an owner; wait for its end for so many seconds."""
+
+    node: str
+    sender: Jid
+    item_id: str
+    wait_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RetractBatch:
     """Retract several items of one partition, all or none of them (XEP-0060 §12)."""
 
@@ -237,6 +255,8 @@ ItemCommand = (
     | Reserve
     | Redeem
     | Retract
+    | Complete
+    | ReadOutcome
     | RetractBatch
     | Cancel
     | Unlock

@@ -16,6 +16,7 @@ from broker.model.results.admin import (
 from broker.model.results.items import (
     Browsed,
     Cancelled,
+    Ended,
     Fetched,
     HeldItem,
     HeldLocks,
@@ -52,6 +53,7 @@ __all__ = [
     "Described",
     "Disconnected",
     "Done",
+    "Ended",
     "Event",
     "Extents",
     "Fetched",

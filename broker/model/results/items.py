@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from broker.model.items import Listed, Lock
 from broker.model.names import Jid, Partition
+from broker.model.outcomes import ItemOutcome
 from broker.model.positions import Place
 
 
@@ -44,6 +45,14 @@ class Cancelled:
     """The item is gone, and its holder is notified; `replayed`: it was gone before."""
 
     replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the item has ended; None if that is not kept, or not for the sender; `awaited`: it is or will be."""
+
+    outcome: ItemOutcome | None
+    awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +135,16 @@ class Browsed:
 
 
 ItemResult = (
-    Published | Reserved | Retracted | RetractedBatch | Cancelled | Unlocked | Renewed | HeldLocks | Fetched | Browsed
+    Published
+    | Reserved
+    | Retracted
+    | RetractedBatch
+    | Cancelled
+    | Ended
+    | Unlocked
+    | Renewed
+    | HeldLocks
+    | Fetched
+    | Browsed
 )
 """Outcomes of commands on items."""

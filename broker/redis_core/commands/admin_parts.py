@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from broker.model.attempts import Attempt
 from broker.model.items import ItemDetails
 from broker.model.names import Jid
+from broker.model.outcomes import ItemOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,14 @@ class Handover:
     position: str
     to: str
     note: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeDue:
+    """A script's announcement: the publisher of the item that was at a position is to be told how it has ended."""
+
+    position: str
+    outcome: ItemOutcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,16 @@ class FindItem:
 
 
 @dataclass(frozen=True, slots=True)
+class EndOutcomes:
+    """Report that publishers were told of the ends of the items at these positions."""
+
+    node: str
+    incarnation: str
+    partition: int
+    positions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SubscribeLog:
     """Read a partition's log from a start on; without a start the partition only knows the reader."""
 
@@ -212,6 +222,7 @@ Internal = (
     | ExpireTickets
     | ReadSchedules
     | StoreSchedule
+    | EndOutcomes
     | FindItem
     | ReregisterSubscription
     | RegisterSubscription
@@ -285,6 +296,8 @@ PartitionCommand = (
     | MoveFromPartition
     | commands.Publish
     | commands.Retract
+    | commands.Complete
+    | commands.ReadOutcome
     | commands.Unlock
     | commands.Renew
     | commands.Locks

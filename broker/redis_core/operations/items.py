@@ -3,13 +3,26 @@
 from dataclasses import replace
 from typing import Any
 
-from broker.model.commands import Bounce, Browse, Cancel, Confirm, Publish, Renew, Retract, RetractBatch, Unlock
+from broker.model.commands import (
+    Bounce,
+    Browse,
+    Cancel,
+    Complete,
+    Confirm,
+    Publish,
+    ReadOutcome,
+    Renew,
+    Retract,
+    RetractBatch,
+    Unlock,
+)
 from broker.model.fields import decimal, rate_rule
 from broker.model.hints import NO_HINTS
 from broker.model.items import Listed
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, PublishModel
+from broker.model.outcomes import ItemOutcome, ReplyMode
 from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.progress import Progress
@@ -17,6 +30,7 @@ from broker.model.results import (
     Browsed,
     Cancelled,
     Done,
+    Ended,
     Published,
     Refused,
     Renewed,
@@ -118,8 +132,16 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
         "body": command.envelope,
         "once": f"{command.ticket}\0{command.digest}" if command.digest else command.ticket,
         "subids": subids(command.sender) if must_subscribe else "",
-        "hints": "" if command.hints is NO_HINTS else str(command.hints),
+        "hints": "" if command.hints is NO_HINTS else _hints(command),
     }
+
+
+def _hints(command: Publish) -> str:
+    """Return the hints as scripts read them: a reply is named by the JID that gets it, `=` before one that only looks."""
+    if not command.hints.reply:
+        return str(command.hints)
+    mark = "" if command.hints.reply is ReplyMode.TOLD else "="
+    return f"{command.hints.times} {mark}{command.sender}"
 
 
 def published(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
@@ -170,6 +192,20 @@ def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
 
 def _retracted(command: Retract, reply: list[bytes], record: NodeRecord) -> Result:
     return _gone(reply) if reply[0] in _GONE else _denied(command, reply[0], record)
+
+
+def _complete_row(command: Complete, record: NodeRecord) -> Values:
+    return {**_request_row(command, record), "result": command.envelope}
+
+
+def _outcome_row(command: ReadOutcome, record: NodeRecord) -> Values:
+    owner = record.affiliation(bare(command.sender)) is Affiliation.OWNER
+    return {"sender": command.sender, "owner": "1" if owner else "", "item": command.item_id}
+
+
+def _outcome(_command: ReadOutcome, reply: list[bytes], _record: NodeRecord) -> Result:
+    known = reply[1:]
+    return Ended(ItemOutcome.read(known[0]) if known and known[0] else None, awaited=bool(known))
 
 
 def _gone(reply: list[bytes]) -> Retracted:
@@ -291,6 +327,13 @@ publish_if_known = in_former(publish)
 meter_publish = Call("meter_publish", _metered, _meter, lambda command, _record: {"by": bare(command.sender)})
 retract = Call("retract", _retracted, lambda _command, _record: {"together": ""}, _request_row)
 retract_batch = Call("retract", _retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
+complete = Call("complete", _retracted, row=_complete_row)
+read_outcome = Call("read_outcome", _outcome, row=_outcome_row)
+end_outcomes = Call(
+    "end_outcomes",
+    lambda _command, _reply, _record: Done(),
+    rows=lambda command, _record: [{"position": position} for position in command.positions],
+)
 cancel = Call("cancel", _cancelled, row=_cancel_row)
 unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_renew_row)

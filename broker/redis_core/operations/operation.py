@@ -12,10 +12,11 @@ from broker.model.items import Delivery, LockEnded, OwnershipLost
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
+from broker.model.outcomes import ItemOutcome
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import MAX_BATCH, Stage
 from broker.model.results import Refused
-from broker.redis_core.commands.admin_parts import Handover
+from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.credit import CreditReport, Grant, HeldCredit
 
 Values = Mapping[str, str | int | bytes]
@@ -93,7 +94,9 @@ class SchedulesDue:
     """Schedules of the node are due."""
 
 
-ScriptNotice = OwnershipLost | LockOver | LeaseOver | SubscriptionOver | LeaseFilled | ToCount | SchedulesDue
+ScriptNotice = (
+    OwnershipLost | LockOver | OutcomeDue | LeaseOver | SubscriptionOver | LeaseFilled | ToCount | SchedulesDue
+)
 """Notices in a script's reply."""
 
 
@@ -197,6 +200,8 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
             return ToCount("delivered", amount)
         case b"scheduled", ():
             return SchedulesDue()
+        case b"outcome", (position, line):
+            return OutcomeDue(position.decode(), ItemOutcome.read(line))
         case b"filled", (jid,):
             return LeaseFilled(Jid(jid.decode()))
         case b"unlocked" | b"ended" | b"cancelled", (jid, item, token, *told):

@@ -22,6 +22,7 @@ from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
+from broker.redis_core.commands.admin_parts import OutcomeDue
 from broker.redis_core.commands.internal import GONE, AnyCommand, Outcome, PullItems, Scanned, Sweep, TakeOver, ignored
 from broker.redis_core.operations.operation import (
     LeaseFilled,
@@ -361,6 +362,8 @@ class PartitionPipeline:
                 self._core.notify(ended)
                 if expired:
                     self._core.count("expired")
+            case OutcomeDue():
+                self._core.send_outcome(self._partition, notice)
             case LeaseOver(jid, whose):
                 self._core.lease_expired(self.node, jid, whose)
             case SubscriptionOver(jid, collection):

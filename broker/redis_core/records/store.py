@@ -235,6 +235,7 @@ class NodeStore:
             "retry_delay": config.retry_rule,
             "limits": config.limits,
             "by_key": config.limits_by_key,
+            "result_ms": config.result_seconds * 1000,
         }
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
         calls = [self._server.call("open_partition", [keys.of_partition("meta", each)], fixed) for each in chosen]

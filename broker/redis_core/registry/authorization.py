@@ -11,6 +11,7 @@ from broker.model.commands import (
     Bounce,
     Browse,
     Commit,
+    Complete,
     Confirm,
     Describe,
     Options,
@@ -25,6 +26,7 @@ from broker.model.hints import NO_HINTS
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, unmet
 from broker.model.options import AccessModel, NodeState, PublishModel
+from broker.model.outcomes import RESULT_BYTES, ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import Refused
@@ -49,12 +51,13 @@ _LIMITED = Refused(
     "a node of several partitions with a rate or a bound of items in flight has only subscribers of its own",
 )
 _NEVER_HANDED_OUT = Refused(
-    Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live"
+    Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority, time to live or reply"
 )
 _NEVER_CANCELLED = Refused(Problem.UNSUPPORTED, "the node is a log: its entries are no work that can be cancelled")
 _ALWAYS_THERE = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries stay, so a schedule cannot wait for the last one to go"
 )
+_NO_RESULTS = Refused(Problem.UNSUPPORTED, "the node keeps no ends of items: an owner may set stanzaq#result_seconds")
 NO_ITEMS = Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf")
 NO_PUBLISH = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf")
 NO_BROWSE = Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs")
@@ -88,6 +91,15 @@ def describing(command: Describe, record: NodeRecord, standing: Affiliation) -> 
 def cancelling(_command: object, record: NodeRecord, _standing: Affiliation) -> Refused | None:
     """Allow everybody, in a queue: the script knows the item's publisher."""
     return None if record.config.queueing else _NEVER_CANCELLED
+
+
+def completing(command: Complete, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
+    """Limit the result of an item."""
+    if command.body_bytes <= RESULT_BYTES:
+        return None
+    return Refused(
+        Problem.PAYLOAD_TOO_BIG, f"the result has {command.body_bytes} bytes, at most {RESULT_BYTES} are passed on"
+    )
 
 
 def own(command: Options | Unsubscribe, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
@@ -175,8 +187,11 @@ def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> R
             Problem.PAYLOAD_TOO_BIG,
             f"the payload has {command.body_bytes} bytes, the node takes {record.config.max_payload_bytes}",
         )
-    if command.hints != NO_HINTS and not record.config.queueing:
-        return _NEVER_HANDED_OUT
+    if command.hints != NO_HINTS:
+        if not record.config.queueing:
+            return _NEVER_HANDED_OUT
+        if command.hints.reply is ReplyMode.KEPT and not record.config.result_seconds:
+            return _NO_RESULTS
     return None if command.options is None else _preconditions(command.options, record)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.model.commands import Browse
-from broker.model.results import Browsed, Counted, Extents, Fetched, HeldLocks, Purged, Released, Replay
+from broker.model.results import Browsed, Counted, Ended, Extents, Fetched, HeldLocks, Purged, Released, Replay
 from broker.redis_core.commands.internal import Left
 
 LOCKS_SHOWN: Final = 1_000
@@ -85,6 +85,11 @@ def browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
     if shown and len(shown) < len(found):
         reached = shown[-1].place
     return Browsed(tuple(shown[::-1] if back else shown), reached is not None, count, reached)
+
+
+def ended(_command: object, outcomes: Sequence[Ended]) -> Ended:
+    """Return the end of an item that some partition keeps."""
+    return max(outcomes, key=lambda outcome: (outcome.outcome is not None, outcome.awaited))
 
 
 def left(_command: object, outcomes: Sequence[Left]) -> Left:

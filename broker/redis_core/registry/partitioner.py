@@ -49,6 +49,12 @@ def home(item_id: str, count: int) -> int:
     return number if number < count else hashed(item_id, count)
 
 
+def made_in(item_id: str, count: int) -> int | None:
+    """Return the partition, of `count`, in which the service made an id; None for any other id."""
+    made = _MADE.fullmatch(item_id)
+    return int(made[1]) if made and int(made[1]) < count else None
+
+
 def arrival(item_id: str, key: str, count: int) -> int:
     """Return the partition, of `count`, that stores an item from another node."""
     return hashed(key, count) if key else home(item_id, count)

@@ -36,7 +36,7 @@ from broker.redis_core.operations import subscriptions as subscription_scripts
 from broker.redis_core.operations.operation import Call
 from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry import merge
-from broker.redis_core.registry.partitioner import COORDINATOR, Place, hashed, home
+from broker.redis_core.registry.partitioner import COORDINATOR, Place, hashed, home, made_in
 
 if TYPE_CHECKING:
     from broker.redis_core.handlers import Handlers
@@ -107,6 +107,12 @@ def of_publish(command: items.Publish, count: int) -> int | Place:
 def of_item(command: items.Retract | items.Cancel | items.Unlock | items.Renew, count: int) -> int:
     """Return the partition where an item is looked for first."""
     return home(command.item_id, count) if command.partition is None else command.partition
+
+
+def of_outcome(command: items.ReadOutcome, count: int) -> int | Place:
+    """Return the partition that keeps the end of an item: any, unless the id names one, since a key may have chosen it."""
+    number = made_in(command.item_id, count)
+    return Place.ALL if number is None else number
 
 
 def of_batch(command: items.RetractBatch, count: int) -> int:
@@ -194,6 +200,22 @@ ROWS: Final[Mapping[type, Row]] = {
         place=of_item,
         searched=unnamed,
         metric=_acknowledged,
+    ),
+    items.Complete: Row(
+        script=item_scripts.complete,
+        judge=may.completing,
+        leaf_only=may.NO_RETRACT,
+        place=of_item,
+        searched=unnamed,
+        metric=_acknowledged,
+    ),
+    items.ReadOutcome: Row(
+        script=item_scripts.read_outcome,
+        handler=lambda do: do.fetching.outcome,
+        judge=may.anybody,
+        leaf_only=may.NO_ITEMS,
+        place=of_outcome,
+        merge=merge.ended,
     ),
     items.RetractBatch: Row(
         script=item_scripts.retract_batch,
@@ -343,6 +365,7 @@ ROWS: Final[Mapping[type, Row]] = {
     admin_parts.ExpireTickets: Row(script=admin_scripts.expire_tickets, internal=True, place=named),
     schedule_parts.ReadSchedules: Row(script=schedule_scripts.read_schedules, internal=True, place=COORDINATOR),
     schedule_parts.StoreSchedule: Row(script=schedule_scripts.store_schedule, internal=True, place=COORDINATOR),
+    internal.EndOutcomes: Row(script=item_scripts.end_outcomes, internal=True, place=named),
     internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named),
     internal.Leave: Row(script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.left),
     internal.ReleasePartition: Row(script=ownership_scripts.release_partition, internal=True, place=named),

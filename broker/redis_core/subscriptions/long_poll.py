@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from broker.model.commands import Fetch
+from broker.model.commands import Fetch, ReadOutcome
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Fetched, Refused, Result
+from broker.model.results import Ended, Fetched, Refused, Result
 from broker.redis_core.commands.internal import Ask, Outcome
 
 LOOK_SECONDS: Final = 0.15
@@ -93,6 +93,21 @@ class LongPoll:
             waiting.leave(one)
             if not waiting.events:
                 del self._waiting[command.node]
+
+    async def outcome(self, command: ReadOutcome) -> Result:
+        """Return how an item has ended, as soon as it has or the wait is over."""
+        ends = time.monotonic() + command.wait_seconds
+        pause = LOOK_SECONDS
+        while True:
+            found = await self._ask(command)
+            left = ends - time.monotonic()
+            if not isinstance(found, Ended) or found.outcome or not found.awaited or left <= 0:
+                return found  # type: ignore[return-value]  # nothing of the core's own is asked
+            if self._closing:
+                return Refused(Problem.UNAVAILABLE, "this process is stopping")
+            await asyncio.sleep(min(pause, left))
+            # Whoever has waited for long can wait a little longer.
+            pause = min(pause * 1.5, _TOGETHER_SECONDS * 4)
 
     async def _fetched(self, command: Fetch, event: asyncio.Event, waiting: _Waiting, one: object) -> Result:
         ends = time.monotonic() + command.wait_seconds

@@ -51,16 +51,20 @@ def written(said: object) -> bytes:
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def body(content: bytes) -> dict[str, str]:
+    """Return a body as a member of JSON: text if it is UTF-8."""
+    try:
+        return {"text": content.decode()}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(content).decode()}
+
+
 def _child(shown: Child) -> dict[str, Any]:
     return {"name": shown.name, "href": paths.queue(shown.name), "is_queue": shown.is_queue}
 
 
 def _whole(shown: Message) -> dict[str, Any]:
-    said = _listed(shown)
-    try:
-        said["text"] = shown.body.decode()
-    except UnicodeDecodeError:
-        said["base64"] = b64encode(shown.body).decode()
+    said = _listed(shown) | body(shown.body)
     if shown.lock:
         lock = shown.lock
         said |= {"queue": shown.node, "group_key": lock.key, "token": lock.token, "attempt": lock.attempt}

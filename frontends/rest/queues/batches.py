@@ -19,6 +19,14 @@ MOST: Final = 200
 _FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid", "headers", *requests.HINTS})
 _PART_HEADER_BYTES: Final = 8_192
 
+_KINDS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
+    **dict.fromkeys(requests.HINTS, ("a whole number", lambda value: fields.whole(value) is not None)),
+    **dict.fromkeys(("text", "at"), ("a string", lambda value: isinstance(value, str))),
+    **dict.fromkeys(("json", "headers"), ("anything", lambda _value: True)),
+    "reply": ("true or false", lambda value: isinstance(value, bool)),
+}
+"""What the fields of a message may be, each with a test; those that are not here are strings, as `text` is."""
+
 _Part = TypeVar("_Part")
 
 
@@ -69,14 +77,12 @@ def one(where: str, said: object) -> Message:
         raise MalformedRequest(
             Problem.BAD_REQUEST,
             f"{where} must have one of json, text and base64, and optionally content_type, group_key, guid, headers,"
-            " delay, at, priority and ttl",
+            " delay, at, priority, ttl and reply",
         )
     for name, value in said.items():
-        if name in requests.HINTS and name != "at":
-            if fields.whole(value) is None:
-                raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} must be a whole number")
-        elif name not in {"json", "headers"} and not isinstance(value, str):
-            raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} must be a string")
+        kind, fits = _KINDS.get(name, _KINDS["text"])
+        if not fits(value):
+            raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} must be {kind}")
     told = said.get("headers", {})
     if not isinstance(told, dict) or not all(isinstance(text, str) for text in told.values()):
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: headers must be names with strings")
@@ -90,7 +96,7 @@ def one(where: str, said: object) -> Message:
                 body, kind = b64decode(said["base64"], validate=True), ""
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where} cannot be read as bytes") from None
-    asks = {name: said[name] if name == "at" else int(said[name]) for name in requests.HINTS if name in said}
+    asks = {name: said[name] if name in {"at", "reply"} else int(said[name]) for name in requests.HINTS if name in said}
     return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
 
 

@@ -7,7 +7,7 @@ import asyncio
 from http import HTTPStatus
 from typing import Final
 
-from broker.model.commands import Browse, Children, Delete, Describe, Publish, Reserve, Retract, Stats
+from broker.model.commands import Browse, Children, Delete, Describe, Publish, ReadOutcome, Reserve, Retract, Stats
 from broker.model.core import Core
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, configured, shown
@@ -18,6 +18,7 @@ from broker.model.results import (
     Declared,
     Described,
     Done,
+    Ended,
     Listing,
     Published,
     Refused,
@@ -165,7 +166,15 @@ async def delete_message(core: Core, request: Request) -> Response:
 
 
 async def show_message(core: Core, request: Request) -> Response:
-    """Show a message."""
+    """Show a message; with `wait` its end, as soon as it has ended."""
+    seconds = requests.wait(request)
+    shown = await core.ask(Browse(request.place.node, request.sender, (request.place.item,), 1))
+    present = isinstance(shown, Browsed) and bool(shown.items)
+    if seconds or not present:
+        asked = ReadOutcome(request.place.node, request.sender, request.place.item, seconds)
+        ended = await core.ask(asked)
+        if isinstance(ended, Ended) and ended.outcome:
+            return replies.outcome(request.place.node, ended.outcome)
     return replies.message(await _message(core, request), request.wants)
 
 

@@ -14,6 +14,7 @@ from broker.model.hints import NO_HINTS, Hints, delay_until
 from broker.model.names import ITEM_ID_BYTES, is_printable
 from broker.model.nodes import configured
 from broker.model.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
+from broker.model.outcomes import ReplyMode
 from broker.model.positions import Place as Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import tree_request
@@ -23,7 +24,13 @@ from frontends.rest.errors import Fault
 from frontends.rest.http_types import Request
 
 GROUP_KEY: Final = "group-key"
-HINTS: Final = {"delay": "Message-Delay", "at": "Message-At", "priority": "Message-Priority", "ttl": "Message-TTL"}
+HINTS: Final = {
+    "delay": "Message-Delay",
+    "at": "Message-At",
+    "priority": "Message-Priority",
+    "ttl": "Message-TTL",
+    "reply": "Message-Reply",
+}
 """The names of delivery hints in JSON, each with its header."""
 _HINT_FIELDS: Final = frozenset(map(str.lower, HINTS.values()))
 
@@ -31,6 +38,9 @@ ITEM: Final = "item-"
 GUID: Final = "idempotency-key"
 
 _DIGITS: Final = 12
+
+WAIT_MOST: Final = 60
+"""The longest wait for the end of a message, in seconds."""
 
 NAMES_A_LOOK: Final = 1_000
 
@@ -148,7 +158,7 @@ def asks(fields: Mapping[str, str]) -> dict[str, str | int]:
 
 
 def hints(said: Mapping[str, str | int]) -> Hints:
-    """Validate delivery hints by their client's names: whole numbers, times in seconds, and when as in RFC 3339."""
+    """Validate delivery hints by their client's names: whole numbers, times in seconds, when as in RFC 3339, a flag."""
     if not said:
         return NO_HINTS
     found = {name: (each, said[each]) for name, header in HINTS.items() for each in (name, header) if each in said}
@@ -157,7 +167,8 @@ def hints(said: Mapping[str, str | int]) -> Hints:
     try:
         if "at" in found:
             delay_ms = delay_until(str(found["at"][1]), delay_ms)
-        return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000)
+        reply = ReplyMode.KEPT if "reply" in found and _flag(*found["reply"]) else ReplyMode.NONE
+        return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, reply)
     except MalformedRequest as wrong:
         raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
 
@@ -168,6 +179,12 @@ def _count(name: str, value: str | int) -> int:
     if value.isascii() and value.isdigit() and len(value) <= _DIGITS:
         return int(value)
     raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be a whole number")
+
+
+def _flag(name: str, value: str | int) -> bool:
+    if value not in {"true", "false", True, False}:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be true or false")
+    return value in {"true", True}
 
 
 def told(fields: Mapping[str, str]) -> dict[str, str]:
@@ -215,6 +232,15 @@ def browse(request: Request) -> Browse | None:
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, "after: use the value from the link to the next page") from None
     return Browse(request.place.node, request.sender, (), request_fields.page(request), begin)
+
+
+def wait(request: Request) -> int:
+    """Read how many seconds to wait for the end of a message."""
+    text = request.query.get("wait", "0")
+    seconds = int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else WAIT_MOST + 1
+    if seconds > WAIT_MOST:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"wait must be a whole number from 0 to {WAIT_MOST}")
+    return seconds
 
 
 def names(request: Request) -> Nodes | None:

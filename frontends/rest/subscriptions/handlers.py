@@ -146,6 +146,12 @@ async def acknowledge_messages(core: Core, request: Request) -> Response:
     return replies.settled(outcomes)
 
 
+async def complete_message(core: Core, request: Request) -> Response:
+    """Acknowledge a message with a result for its publisher."""
+    lock_ref = requests.lock_ref(request)
+    return _done(_expired_lock(lock_ref, await core.ask(lock_ref.complete(request))), Retracted)
+
+
 async def release_message(core: Core, request: Request) -> Response:
     """Return a message to its queue."""
     return await _given_back(core, request, dead_letter=False)

@@ -15,8 +15,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 from zlib import crc32
 
+from broker import codec, payloads
+from broker.model.commands import Complete, Retract, Unlock
 from broker.model.commands import Renew as RenewLock
-from broker.model.commands import Retract, Unlock
 from broker.model.destinations import MOST
 from broker.model.leases import lease_jid, own_view
 from broker.model.names import Jid, bare, is_printable, resource
@@ -113,6 +114,16 @@ class LockRef:
     def acknowledge(self) -> Retract:
         """Acknowledge the message; a repeat gets the first answer."""
         return Retract(self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition)
+
+    def complete(self, request: Request) -> Complete:
+        """Acknowledge the message with the body of the request as its result; a repeat gets the first answer."""
+        kind = request.headers.get("content-type", "").strip()
+        if kind and not payloads.is_type(kind):
+            detail = "Content-Type is not TYPE/SUBTYPE with parameters"
+            raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-invalid", detail)
+        envelope, size = codec.pack(payloads.kept(request.body, kind, {})), len(request.body)
+        about = self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition
+        return Complete(*about, envelope=envelope, body_bytes=size)
 
     def renew(self, request: Request) -> RenewLock:
         """Renew its lock, for the seconds in the body if given, and tell how far the worker is."""

@@ -15,7 +15,7 @@ from frontends.rest.formats.views import HeldMessages, Lock, Message
 from frontends.rest.http_types import Response
 from frontends.rest.subscriptions.requests import Lease
 
-ACTIONS: Final = ("release", "renew", "dead-letter")
+ACTIONS: Final = ("complete", "release", "renew", "dead-letter")
 
 
 def held(lease: Lease, item: HeldItem) -> Message:

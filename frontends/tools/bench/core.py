@@ -85,6 +85,7 @@ class Bench:
             "retry_delay": "",
             "limits": "",
             "by_key": "",
+            "result_ms": 0,
         }
         await self.run("open_partition", {"revision": 1, **options})
 

@@ -7,6 +7,7 @@ from typing import assert_never
 from broker.model.commands import Retract, Unlock
 from broker.model.items import (
     ApprovalAsked,
+    ItemEnded,
     LockEnded,
     NodeConfigured,
     NodeEvent,
@@ -18,11 +19,24 @@ from broker.model.items import (
 )
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
+from broker.model.outcomes import ItemOutcome
+from broker.model.problems import CorruptRecord
 from broker.model.results import Retracted, Unlocked
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages import deliveries
 from frontends.xmpp.pubsub import approvals, node_config, partition_options, payloads, subscription_lists
 from frontends.xmpp.xml.text import escaped, escaped_name
+
+
+def outcome(node: str, ended: ItemOutcome) -> bytes:
+    """Write how an item has ended, with its worker's result if there is one and it can be read."""
+    try:
+        result = payloads.shown(ended.envelope) if ended.envelope else b""
+    except CorruptRecord:
+        result = b""
+    reason = f" reason='{escaped(ended.reason)}'" if ended.reason else ""
+    about = f"node='{escaped_name(node)}' item='{escaped(ended.item_id)}' state='{ended.state.value}'{reason}"
+    return b"<outcome xmlns='%b' %b>%b</outcome>" % (ns.STANZAQ.encode(), about.encode(), result)
 
 
 class Events:
@@ -61,6 +75,8 @@ class Events:
             case LockEnded(node, subscriber, item_id, token, collection, subid, cancelled):
                 inside = self._unlock(item_id, token, cancelled=cancelled)
                 return self._items(subscriber, node, inside, deliveries.through(collection, subid))
+            case ItemEnded():
+                return self._ended_item(notice)
             case OwnershipGained() | OwnershipLost():
                 return self._message(notice.subscriber, partition_options.told(notice))
             case TreeEvent(through, subscriber, collection, child, came, subid):
@@ -80,6 +96,12 @@ class Events:
                 return self._message(subscriber, self._configuration(record))
             case _:
                 assert_never(notice)
+
+    def _ended_item(self, notice: ItemEnded) -> bytes:
+        """Write how an item has ended; the id is the same whenever its publisher is told again."""
+        content = outcome(notice.node, notice.outcome)
+        head = f"{self._from} to='{escaped_name(notice.subscriber)}' id='{escaped(notice.name)}'>"
+        return b"%b%b</message>" % (head.encode(), content)
 
     def _configuration(self, record: NodeRecord) -> str:
         # Cached, since thousands of subscribers get the same text in a row.

@@ -9,6 +9,7 @@ from broker.model import trace
 from broker.model.hints import NO_HINTS, Hints, delay_until
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, is_jid, prepared
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
+from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 
@@ -17,7 +18,7 @@ HINT: Final = f"{{{ns.STANZAQ}}}hint"
 """Our element inside a request, for libraries that drop unknown attributes."""
 
 _HINTS: Final = frozenset(
-    prefix + name for name in ("at", "delay", "priority", "ttl") for prefix in ("", f"{{{ns.STANZAQ}}}")
+    prefix + name for name in ("at", "delay", "priority", "reply", "ttl") for prefix in ("", f"{{{ns.STANZAQ}}}")
 )
 """The attributes of delivery hints."""
 
@@ -95,9 +96,10 @@ def hints(item: Element, hint: Element | None = None) -> Hints:
     delay_ms, at = None if delay is None else delay * 1000, _ours(item, hint, "at")
     if at is not None:
         delay_ms = delay_until(at, delay_ms)
-    if delay_ms is priority is ttl is None:
+    reply = ReplyMode.TOLD if flag(_ours(item, hint, "reply") or "false", "reply") else ReplyMode.NONE
+    if delay_ms is priority is ttl is None and not reply:
         return NO_HINTS
-    return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000)
+    return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, reply)
 
 
 def _count(item: Element, hint: Element | None, name: str) -> int | None:
@@ -172,9 +174,13 @@ def reason(hint: Element) -> str:
 
 def dead_letter(hint: Element) -> bool:
     """Read whether a released item becomes a dead letter at once."""
-    text = hint.get("dead-letter", "false")
+    return flag(hint.get("dead-letter", "false"), "dead-letter")
+
+
+def flag(text: str, name: str) -> bool:
+    """Parse a boolean (XML Schema)."""
     if text not in {"0", "1", "true", "false"}:
-        raise MalformedRequest(Problem.BAD_REQUEST, "dead-letter must be true or false")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be true or false")
     return text in {"1", "true"}
 
 

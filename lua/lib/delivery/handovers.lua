@@ -19,7 +19,7 @@ function handovers.start(position, entry, attempts, jid, reason)
   tell(position, jid, '')
 end
 
--- Reports hand-overs that have not arrived again, the longest unreported first: those that are due, and, after another hand-over has
+-- Reports hand-overs, and outcomes, that have not arrived again, the longest unreported first: those that are due, and, after another hand-over has
 -- arrived, all that were last reported before `before` (ms).
 function handovers.resume(before)
   local upto = math.max(call.partition_now - next_due.RETRY_MS, before - 1)
@@ -27,7 +27,9 @@ function handovers.resume(before)
   local found = redis.call('ZRANGEBYSCORE', key.handovers_told, '-inf', string.format('%.0f', upto), 'LIMIT', 0, handovers.LIMIT)
   local lines = #found > 0 and redis.call('HMGET', key.handovers, unpack(found)) or {}
   for i, position in ipairs(found) do
-    if lines[i] then
+    if string.sub(position, 1, 1) == outcomes.MARK then
+      outcomes.resume(position)
+    elseif lines[i] then
       local _, jid, note = handover_record.read(lines[i])
       tell(position, jid, note)
     else

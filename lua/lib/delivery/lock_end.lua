@@ -46,10 +46,12 @@ local function finish(flight, successor, acknowledged)
   end
 end
 
-function lock_end.acknowledge(flight)
+-- `result` is the worker's answer to the publisher, nil without one.
+function lock_end.acknowledge(flight, result)
   unlock(flight)
   call.lock_end_arrived[flight.subid] = true
   finish(flight, parked(flight), true)
+  if call.partition_before.replies then outcomes.ended(flight.position, flight.item, 'acknowledged', '', result or '') end
   journal.closed('acknowledged', flight, '')
 end
 
@@ -60,8 +62,10 @@ function lock_end.cancel(flight)
   if successor then
     write_buffer.add('XDEL', key.log, successor)
     write_buffer.add('HDEL', key.successors, flight.position)
+    outcomes.ended(successor, flight.item, 'cancelled', '', '')
   end
   finish(flight, nil, false)
+  outcomes.ended(flight.position, flight.item, 'cancelled', '', '')
   if not inflight.is_unfetched(flight) then journal.closed('cancelled', flight, '') end
 end
 
@@ -77,10 +81,12 @@ function lock_end.release(flight, kind, request)
   local reason = request.reason or ''
   if successor then
     finish(flight, successor, false)
+    outcomes.pass_on(flight.position, successor)
   elseif call.partition_dead_letters and (tried or request.dead_letter) then
     if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handovers.start(flight.position, log_entries.get(flight.log_id), attempt, flight.jid, reason)
+    outcomes.ended(flight.position, flight.item, 'dead', reason, '')
   else
     if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
     local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, attempt)

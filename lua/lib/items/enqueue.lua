@@ -73,6 +73,7 @@ function enqueue.room()
     items.drop(oldest.position, oldest)
     group_order.remove(oldest.position)
   end
+  outcomes.ended(oldest.position, items.name(oldest.position, oldest), 'dead', 'node-full', '')
   write_buffer.flush()
   return true
 end
@@ -83,6 +84,7 @@ function enqueue.append(row)
     call.partition_hinted = call.partition_hinted or partition.turn_on('hinted')
     scheduling.add(position, row)
   end
+  if row.reply then outcomes.ask(position, row.reply, row.item) end
   call.enqueue_count = call.enqueue_count + 1
   dedupe.remember(row)
   if call.partition_log_only then
@@ -102,7 +104,9 @@ function enqueue.replace(row)
   if row.hints ~= '' then call.partition_hinted = call.partition_hinted or partition.turn_on('hinted') end
   if call.partition_hinted and not known.flight and not expiry.replace(known.position, row) then
     call.enqueue_count = call.enqueue_count - 1
-    return enqueue.append(row)
+    enqueue.append(row)
+    outcomes.pass_on(known.position, call.enqueue_known[row.item].position)
+    return
   end
   dedupe.remember(row)
   local beside = known.flight and key.successors or key.replaced
@@ -111,6 +115,8 @@ function enqueue.replace(row)
   local log_id = log_entries.append(row, known.position)
   call.seldom_any = true
   redis.call('HSET', beside, known.position, log_id)
+  if row.reply then outcomes.ask(known.flight and log_id or known.position, row.reply, row.item) end
+  if known.flight and earlier then outcomes.pass_on(earlier, log_id) end
   if not known.flight then
     redis.call('HDEL', key.history, known.position)
     -- Selectors were matched against the old payload.

@@ -11,6 +11,7 @@ local function perish(position, entry, attempts)
   journal.closed('perished', {line = line}, '')
   items.drop(position, entry)
   group_order.remove(position)
+  outcomes.ended(position, items.name(position, entry), 'expired', '', '')
   call.expiry_perished = call.expiry_perished + 1
 end
 

@@ -16,9 +16,14 @@ function scheduling.of(entry)
   return entry.asks
 end
 
--- Converts a row's request, `delay priority ttl`, into the form of entries. Order within a group goes before any priority.
+-- Converts a row's request, `delay priority ttl` and perhaps who is told of the item's end, into the form of entries. Order within a group
+-- goes before any priority.
 function scheduling.read_request(row)
-  local delay, priority, ttl = string.match(row.hints, '^(%d+) (%d) (%d+)$')
+  local delay, priority, ttl, reply = string.match(row.hints, '^(%d+) (%d) (%d+) ?(.*)$')
+  if reply ~= '' then
+    row.reply, row.hints = reply, ''
+    if delay == '0' and priority + scheduling.USUAL == scheduling.LAST and ttl == '0' then return end
+  end
   if call.partition_ordered and row.key ~= '' then priority = scheduling.LAST - scheduling.USUAL end
   local function from_now(ms) return tonumber(ms) > 0 and call.partition_now + ms or 0 end
   row.hints = string.format('%d %d %d', from_now(delay), priority, from_now(ttl))

@@ -160,6 +160,39 @@ def test_progress(alice: httpx.Client, queue: str) -> None:
     assert alice.delete(message["href"]).status_code == 200
 
 
+def test_results(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """The end of a message, with its worker's result, is at its address for its publisher; a long poll waits for it."""
+    asked = {"Message-Reply": "true"}
+    refused = alice.post(f"{queue}?guid=a", content=b"x", headers=asked)
+    assert problem(refused) == (409, "unsupported")
+    assert alice.patch(queue, json={"options": {"stanzaq#result_seconds": 600}}).status_code == 200
+    assert problem(alice.post(queue, content=b"x", headers={"Message-Reply": "perhaps"})) == (400, "bad-request")
+    assert alice.post(f"{queue}?guid=a", content=b"x", headers=asked).status_code == 200
+    batch = [{"text": "b", "guid": "b", "reply": True}, {"text": "c", "guid": "c"}, {"text": "d", "reply": 1}]
+    sent_all = alice.post(queue.replace("queues", "batches"), json=batch).json()["results"]
+    assert [each["status"] for each in sent_all] == [201, 201, 400]
+    path, messages = subscribed(alice, queue, prefetch=5), queue.replace("queues", "messages")
+    first, second, third = held(alice, path)
+    with ThreadPoolExecutor(1) as aside:
+        waiting = aside.submit(alice.get, f"{messages}/a", params={"wait": 30}, headers=JSON)
+        assert problem(alice.post(first["complete"], content=b"x" * 65_537)) == (413, "payload-too-big")
+        assert problem(alice.post(first["complete"], content=b"x", headers={"Content-Type": "no"}))[0] == 415
+        for _ in range(2):
+            done = alice.post(first["complete"], content=b"{}", headers={"Content-Type": "application/json"})
+            assert done.status_code == 200
+        shown = waiting.result(60).json()
+    assert (shown["id"], shown["state"], shown["reason"]) == ("a", "acknowledged", "")
+    assert shown["result"] == {"text": "{}", "content_type": "application/json"}
+    assert problem(bob.get(f"{messages}/a", headers=JSON)) == (404, "item-not-found")
+    assert alice.post(second["dead_letter"], json={"reason": "torn"}).status_code == 200
+    shown = alice.get(f"{messages}/b", params={"wait": 30}, headers=JSON).json()
+    assert (shown["state"], shown["reason"], "result" in shown) == ("dead", "torn", False)
+    assert alice.post(third["complete"], content=b"nobody wants it").status_code == 200
+    assert problem(alice.get(f"{messages}/c", headers=JSON)) == (404, "item-not-found")
+    for wrong in ("61", "x", "-1"):
+        assert problem(alice.get(f"{messages}/a", params={"wait": wrong}, headers=JSON)) == (400, "bad-request")
+
+
 def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     """RX8, Q30, Q32: a released message goes to another, at once or later; a buried one to the dead letters, with the reason."""
     mine = subscribed(alice, queue, prefetch=1)

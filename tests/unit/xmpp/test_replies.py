@@ -13,6 +13,7 @@ from broker.model.items import Envelope, Listed, Lock
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
+from broker.model.outcomes import End, ItemOutcome
 from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
@@ -23,6 +24,7 @@ from broker.model.results import (
     Declared,
     Described,
     Done,
+    Ended,
     Extents,
     HeldLocks,
     Listing,
@@ -61,6 +63,7 @@ MakeIq = Callable[..., Iq]
 
 _DAILY = Schedule("s", "0 9 * * *")
 _STATUS = ScheduleStatus(_DAILY, _ME, ScheduleState.ACTIVE, 5, None, "", 0, 0, None, 0)
+_OUTCOME = ItemOutcome("1", End.DEAD, "no <disk>", b"", _ME)
 
 # Every command that an IQ can be, with the result of its success.
 _SUCCESSES: list[tuple[Command, View | None, Result]] = [
@@ -69,6 +72,8 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.PrepareMessage(_ME, "m1", Publish("jobs", _ME, None, b"", 0), "m1"), None, Done()),
     (commands.Deliver(_ME, "m1"), None, Done()),
     (Retract("jobs", _ME, "1"), None, Retracted(None)),
+    (commands.Complete("jobs", _ME, "1"), None, Retracted(None)),
+    (commands.ReadOutcome("jobs", _ME, "1"), None, Ended(_OUTCOME)),
     (commands.RetractBatch("jobs", _ME, ()), None, RetractedBatch(())),
     (commands.Unlock("jobs", _ME, "1"), None, Unlocked(_ME)),
     (Renew("jobs", _ME, "1"), None, Renewed(1, 2)),

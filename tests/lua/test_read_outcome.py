@@ -1,0 +1,44 @@
+"""read_outcome: how items have ended, for as long as their node keeps it."""
+
+from tests.lua.driver import T0, Queue
+from tests.lua.test_complete import ASKED, complete, line, lines
+from tests.lua.worded import ALICE, BOB, W1
+
+LOOKS = f"0 4 0 ={ALICE}"
+
+
+def kept(queue: Queue, item: str, by: str = f"{ALICE}/two", owner: str = "") -> str:
+    """Read a kept outcome."""
+    return str((queue.run("read_outcome", {"sender": by, "owner": owner, "item": item}).rows[0][1:] or [""])[0])
+
+
+def test_kept_results(queue: Queue) -> None:
+    """stanzaq#result_seconds: the end stays readable so long, for its publisher and owners; a new item's replaces it."""
+    queue.open(revision=2, result_ms=10_000)
+    queue.publish("a", hints=ASKED, revision=2)
+    queue.publish("b", hints=LOOKS, revision=2)
+    queue.subscribe(W1, 5, revision=2)
+    assert lines(complete(queue, "a", "one")) == [line("acknowledged", "a", result="one")]
+    assert lines(complete(queue, "b", "two")) == [], "it looks for the end, and is not told"
+    assert kept(queue, "a") == kept(queue, "a", "owner@x/1", "1") == line("acknowledged", "a", result="one")
+    assert kept(queue, "b") == line("acknowledged", "b", result="two", jid=f"={ALICE}")
+    assert kept(queue, "a", f"{BOB}/1") == kept(queue, "none") == ""
+    queue.now += 9_999
+    queue.publish("b", hints=LOOKS)
+    complete(queue, "b", "three")
+    queue.now += 1
+    assert kept(queue, "a") == "" and kept(queue, "b").endswith(" three")
+    queue.expire()
+    assert queue.client.hkeys(queue.key("results")) == [b"b"]
+    queue.now += 10_000
+    queue.expire()
+    assert not {"results", "result_expiry"} & queue.kept()
+
+
+def test_not_kept(queue: Queue) -> None:
+    """Without stanzaq#result_seconds an end is only told."""
+    queue.publish("a", hints=ASKED)
+    queue.subscribe(W1, 1)
+    complete(queue, "a")
+    assert kept(queue, "a") == "" and "results" not in queue.kept()
+    assert queue.now == T0
