@@ -6,8 +6,8 @@ import `broker` or `frontends`.
 
 from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
-from stanzaq.publisher import Publisher
+from stanzaq.publisher import Publisher, Reply
 from stanzaq.retry import Reject, Retry
 from stanzaq.worker import Worker
 
-__all__ = ["Job", "Publisher", "Reject", "Retry", "StanzaqError", "Worker"]
+__all__ = ["Job", "Publisher", "Reject", "Reply", "Retry", "StanzaqError", "Worker"]

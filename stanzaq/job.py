@@ -36,6 +36,8 @@ class Job(Generic[T]):
     deadline: datetime
     state: Any = None
     _renew: Callable[[Progress | None], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
+    _returned: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """What the handler has returned, once it has."""
 
     def apart(self) -> Self:
         """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""

@@ -5,19 +5,19 @@ import logging
 import os
 import secrets
 from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, overload
 
 from stanzaq import payloads, traceparent, transports
 from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.outbox import Outbox
-from stanzaq.transport import Hints, Outgoing, Sender
+from stanzaq.transport import Hints, Outcome, Outgoing, Sender
 
 log = logging.getLogger("stanzaq")
 
@@ -42,9 +42,10 @@ def made(  # noqa: PLR0913  (what a publisher may ask for)
     ttl: Duration | None,
     headers: Mapping[str, str] | None,
     at: datetime | None = None,
+    reply: bool = False,
 ) -> Outgoing:
     """Make an item from the arguments of `publish`; raises TypeError and ValueError."""
-    hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl), _unix(at, delay))
+    hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl), _unix(at, delay), reply)
     told = {**traceparent.current(), **(headers or {})}
     item = secrets.token_hex(16) if id is None or id == "" else id
     return Outgoing(secrets.token_hex(16), node, item, payloads.encoded(payload), told, hints)
@@ -69,6 +70,43 @@ class _Wait:
 
     is_kept: bool = False
     is_abandoned: bool = False
+
+
+class Reply:
+    """An item that was published with `reply=True`."""
+
+    def __init__(self, id: str, ended: Callable[[], Awaitable[Outcome]], running: asyncio.Task[None]) -> None:  # noqa: A002
+        """Wait by `ended`, as long as the publisher is `running`."""
+        self.id = id
+        self._ended = ended
+        self._running = running
+
+    async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ANN401, ASYNC109
+        """Wait until the item has ended, and return what the worker's handler returned; None if that was nothing.
+
+        Raises StanzaqError with the condition `dead`, `cancelled` or `expired` if no worker has completed the item, and
+        TimeoutError after `timeout`.
+        """
+        if self._running.done():
+            raise self._closed()
+        waiting = asyncio.ensure_future(self._ended())
+        try:
+            async with asyncio.timeout(None if timeout is None else seconds(timeout)):
+                await asyncio.wait({waiting, self._running}, return_when=FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._running.done():
+            raise self._closed()
+        outcome = waiting.result()
+        if outcome.state != "acknowledged":
+            msg = f"{self.id} is {outcome.state}{f': {outcome.reason}' if outcome.reason else ''}"
+            raise StanzaqError(msg, outcome.state)
+        return None if outcome.result is None else payloads.decoded(outcome.result, Any)
+
+    def _closed(self) -> BaseException:
+        """Return why the connection has ended."""
+        fault = None if self._running.cancelled() else self._running.exception()
+        return fault or StanzaqError(f"the publisher was closed before {self.id} had ended")
 
 
 class Publisher:
@@ -142,10 +180,42 @@ class Publisher:
             await self._outbox.close()
         self._sender = self._running = self._outbox = self._earlier = None
 
+    @overload
+    async def publish(
+        self,
+        node: str,
+        payload: Any,  # noqa: ANN401
+        *,
+        id: str | None = None,
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
+        reply: Literal[False] = False,
+    ) -> str: ...
+
+    @overload
+    async def publish(
+        self,
+        node: str,
+        payload: Any,  # noqa: ANN401
+        *,
+        id: str | None = None,
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
+        reply: Literal[True],
+    ) -> Reply: ...
+
     async def publish(  # noqa: PLR0913  (what a publisher may ask for)
         self,
         node: str,
-        payload: Any,  # noqa: ANN401  (whatever JSON can say, and more)
+        payload: Any,
         *,
         id: str | None = None,  # noqa: A002  (the item's id, as everywhere)
         key: str = "",
@@ -154,8 +224,9 @@ class Publisher:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
-    ) -> str:
-        """Send an item, and return its id once the service has stored it.
+        reply: bool = False,
+    ) -> str | Reply:
+        """Send an item, and return its id once the service has stored it; with `reply` a `Reply`, which has the id.
 
         A dict, a list, a dataclass and the like are sent as JSON, an Element as XML, a str as text, bytes unchanged. `key` is
         the group key. The item is not handed out before `delay` nor after `ttl`, which the service counts in whole seconds; or
@@ -163,8 +234,18 @@ class Publisher:
         ValueError for an unsuitable argument.
         """
         sender, running = self._opened()
-        outgoing = made(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers, at=at)
+        hints: dict[str, Any] = {
+            "key": key,
+            "delay": delay,
+            "priority": priority,
+            "ttl": ttl,
+            "headers": headers,
+            "at": at,
+        }
+        outgoing = made(node, payload, id=id, reply=reply, **hints)
         item = outgoing.item
+        # Before it is sent: the end may come before the answer.
+        answer = Reply(item, sender.reply(node, item), running) if reply else item
         if len(self._sending) >= _MOST:
             msg = f"{_MOST} items wait for the service already: publish {item} later"
             raise StanzaqError(msg, "resource-constraint")
@@ -183,7 +264,7 @@ class Publisher:
             raise
         if sending.done() and not sending.cancelled():
             sending.result()
-            return item
+            return answer
         sending.cancel()
         why, condition = f"the publisher was closed before {item} was answered", ""
         if running.done() and not running.cancelled() and (fault := running.exception()) is not None:

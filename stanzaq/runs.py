@@ -17,7 +17,7 @@ from stanzaq.hooks import Hooks, Run
 from stanzaq.job import Job
 from stanzaq.retry import Release, after_failure
 from stanzaq.task import Callers, Task
-from stanzaq.transport import Delivery, Lock, Progress, Transport
+from stanzaq.transport import Content, Delivery, Lock, Progress, Transport
 
 log = logging.getLogger("stanzaq")
 
@@ -26,6 +26,9 @@ _RENEWALS: Final = 3
 
 _SETTLE_SECONDS: Final = 5.0
 """Time for a cancelled handler to end."""
+
+_RESULT_BYTES: Final = 65_536
+"""The largest result that the service passes on."""
 
 _STOPPED: Final = Release("the worker stops")
 
@@ -77,7 +80,7 @@ class Runs:
             raise job.payload
         result = await self._callers.call(task, job)
         if result is not None:
-            log.warning("a handler's result is dropped: %s", type(result).__name__, extra=logs.fields(job))
+            job._returned[:] = [result]  # noqa: SLF001  (the same package's)
 
     def lost(self, lock: Lock) -> None:
         """Cancel a run whose lock has ended."""
@@ -138,6 +141,7 @@ class _Run:
         self._lost = self._ended = False
         self._stopped: asyncio.Task[None] | None = None
         self._deadline = delivery.deadline
+        self._returned: list[Any] = []
         self._lasts, self._renewed_at = 0.0, asyncio.get_running_loop().time()
         self.began = False
         self._handling = asyncio.create_task(self._handled())
@@ -182,12 +186,37 @@ class _Run:
 
     async def _tell(self, end: Release | None) -> None:
         """Acknowledge or return the item; do nothing if the lock has ended."""
-        lock = self._delivery.lock
         if self._lost:
             return
-        done = await (self._transport.acknowledge(lock) if end is None else self._transport.release(lock, end))
+        done = await (self._acknowledged() if end is None else self._transport.release(self._delivery.lock, end))
         if not done:
             log.warning("the lock had ended before the job did: another worker gets the item", extra=self._about)
+
+    async def _acknowledged(self) -> bool:
+        """Acknowledge the item, with what its handler has returned; False if the lock has ended."""
+        result = self._result()
+        try:
+            return await self._transport.acknowledge(self._delivery.lock, result)
+        except StanzaqError as error:
+            if result is None or error.condition != "not-acceptable":
+                raise
+            log.warning("a handler's result is dropped: %s", error, extra=self._about)
+            return await self._transport.acknowledge(self._delivery.lock)
+
+    def _result(self) -> Content | None:
+        """Return what the handler has returned as a payload; None if that is nothing, or no payload of a fitting size."""
+        if not self._returned:
+            return None
+        try:
+            result = payloads.encoded(self._returned[0])
+        except TypeError as error:
+            log.warning("a handler's result is dropped: %s", error, extra=self._about)
+            return None
+        if len(result.body) > _RESULT_BYTES:
+            told = f"it has {len(result.body)} bytes, at most {_RESULT_BYTES} are passed on"
+            log.warning("a handler's result is dropped: %s", told, extra=self._about)
+            return None
+        return result
 
     async def _handled(self) -> Release | None:
         """Wait for room and run the handler; returns None if the item is completed, otherwise how to return it."""
@@ -228,6 +257,7 @@ class _Run:
             delivery.deadline,
             self._state,
             self._renew,
+            self._returned,
         )
         logs.current.set(job)
         await chain(job)

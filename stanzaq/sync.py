@@ -69,7 +69,8 @@ class Publisher:
         the outbox if there is one. The rest is as in `stanzaq.Publisher.publish`.
         """
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
-        return self._wait(self._publisher.publish(node, payload, id=id, at=at, **hints), timeout)
+        item: str = self._wait(self._publisher.publish(node, payload, id=id, at=at, **hints), timeout)
+        return item
 
     def cancel(self, node: str, id: str, *, timeout: Duration | None = None) -> bool:  # noqa: A002
         """Cancel an item, as `stanzaq.Publisher.cancel` does; returns False if there is none."""

@@ -62,6 +62,15 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an item has ended: `acknowledged`, with the worker's result if there is one, `dead`, `cancelled` or `expired`."""
+
+    state: str
+    reason: str = ""
+    result: Content | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hints:
     """A publisher's options for an item: group key, priority, delay and time to live in seconds, or `at` a Unix time."""
 
@@ -70,6 +79,7 @@ class Hints:
     priority: int | None = None
     ttl: float | None = None
     at: float | None = None
+    reply: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +143,8 @@ class Transport(Protocol):
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Receive items of nodes, at most the given number at once from each, until `close`; raises StanzaqError if refused."""
 
-    async def acknowledge(self, lock: Lock) -> bool:
-        """Acknowledge an item; False if the lock had already ended."""
+    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
+        """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
@@ -163,6 +173,9 @@ class Sender(Protocol):
 
     async def cancel(self, node: str, item: str) -> bool:
         """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""
+
+    def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
+        """Begin to expect the end of an item that is about to be published with a reply; returns what waits for it."""
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item exactly once, also over restarts of this process if each step is saved. Raises StanzaqError."""

@@ -18,6 +18,7 @@ from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
 from stanzaq.http.messages import Refusal
+from stanzaq.transport import Content
 
 log = logging.getLogger("stanzaq")
 
@@ -123,10 +124,9 @@ class Connection:
     async def _once(self, method: str, path: str, body: object, more: Mapping[str, str]) -> Any:  # noqa: ANN401
         """Send a request once; returns the JSON of its answer, or a refusal. Raises LostError, or StanzaqError for good."""
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=_CONNECT_SECONDS)
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": "application/json", **more} | (
-            {} if data is None else {"Content-Type": "application/json"}
-        )
+        sent = body if isinstance(body, Content) else Content(json.dumps(body).encode(), "application/json")
+        data = None if body is None else sent.body
+        headers = {"Accept": "application/json", **more} | ({} if data is None else {"Content-Type": sent.type})
         try:
             async with self._request(method, path, headers=headers, data=data, timeout=timeout) as answer:
                 if answer.status >= _REFUSED:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock, Progress, line
+from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress, line
 
 UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
@@ -42,6 +42,11 @@ _CONDITIONS: Final = {
 
 ENDED: Final = frozenset({"item-not-found", "conflict", "forbidden", "gone"})
 """The errors for a lock that the worker no longer holds."""
+
+
+_ENDS: Final = frozenset({"acknowledged", "dead", "cancelled", "expired"})
+_WAIT_SECONDS: Final = 10
+"""How long one request waits for an end: less than the time in which any request must be answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints)
         "at": None if hints.at is None else datetime.fromtimestamp(hints.at, UTC).isoformat(),
         "priority": hints.priority,
         "ttl": None if hints.ttl is None else max(1, round(hints.ttl)),
+        "reply": hints.reply,
     }
     given = {name: value for name, value in asked.items() if value or (name == "priority" and value is not None)}
     return [{**body, "content_type": content.type, "guid": item, **given}], traced
@@ -138,24 +144,46 @@ def progress(told: Progress | None) -> dict[str, Any]:
     return ({} if told.share is None else {"progress": round(told.share, 3)}) | {"note": line(told.note)}
 
 
+def ended_path(node: str, item: str) -> str:
+    """Return the path at which to wait for the end of an item."""
+    return f"/messages/{quote(node, safe='')}/{quote(item, safe='')}?wait={_WAIT_SECONDS}"
+
+
+def ended(said: Mapping[str, Any]) -> Outcome | None:
+    """Read how an item has ended; None if it has not."""
+    if said["state"] not in _ENDS:
+        return None
+    result = said.get("result")
+    return Outcome(
+        said["state"], said["reason"], None if result is None else Content(_body(result), result["content_type"])
+    )
+
+
+def _body(said: Mapping[str, Any]) -> bytes:
+    return str(said["text"]).encode() if "text" in said else base64.b64decode(said["base64"])
+
+
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The paths that complete, return and renew one held message."""
+    """The paths that complete, return and renew one held message; `complete` takes a result, if the service does."""
 
     acknowledge: str
     release: str
     dead_letter: str
     renew: str
+    complete: str = ""
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> "Addresses":
         """Read them from a held message."""
-        return cls(message["href"], message["release"], message["dead_letter"], message["renew"])
+        return cls(
+            message["href"], message["release"], message["dead_letter"], message["renew"], message.get("complete", "")
+        )
 
 
 def delivery(message: Mapping[str, Any]) -> Delivery:
     """Read a held message."""
-    body = message["text"].encode() if "text" in message else base64.b64decode(message["base64"])
+    body = _body(message)
     return Delivery(
         lock(message),
         message["attempt"],

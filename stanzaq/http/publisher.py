@@ -1,12 +1,14 @@
 """Sends items over HTTP. Must not look into payloads."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from stanzaq.account import HttpAccount
 from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
-from stanzaq.transport import Outgoing, Save
+from stanzaq.transport import Outcome, Outgoing, Save
 
 
 class HttpSender:
@@ -38,6 +40,17 @@ class HttpSender:
                 raise
             return False
         return True
+
+    def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
+        """Return what waits for the end of an item."""
+        return partial(self._ended, node, item)
+
+    async def _ended(self, node: str, item: str) -> Outcome:
+        path = messages.ended_path(node, item)
+        while True:
+            found = messages.ended(await self._connection.ask(f"find the end of {item}", "GET", path))
+            if found is not None:
+                return found
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:  # noqa: ARG002  (there is one step)
         """Send an item until it is answered: for hours the service knows a repeat by the item's id."""

@@ -19,7 +19,7 @@ from stanzaq.http import messages
 from stanzaq.http.connection import Connection, LostError
 from stanzaq.http.messages import Addresses
 from stanzaq.retry import Release
-from stanzaq.transport import Lock, Progress, Receiver
+from stanzaq.transport import Content, Lock, Progress, Receiver
 
 log = logging.getLogger("stanzaq")
 
@@ -79,9 +79,12 @@ class HttpTransport:
             raise failed.exceptions[0] from None
         await self._closed.wait()
 
-    async def acknowledge(self, lock: Lock) -> bool:
-        """Acknowledge an item; False if the lock had already ended."""
-        return await self._end(lock, "acknowledge", "DELETE", "acknowledge")
+    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
+        """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
+        addresses = self._addresses.get(lock)
+        if result is None or addresses is None or not addresses.complete:
+            return await self._end(lock, "acknowledge", "DELETE", "acknowledge")
+        return await self._end(lock, "acknowledge", "POST", "complete", result)
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""

@@ -32,7 +32,7 @@ from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
 from stanzaq.hooks import Run
 from stanzaq.job import Job
-from stanzaq.publisher import made
+from stanzaq.publisher import Reply, made
 from stanzaq.testing.core import OWNER, CoreTransport, asked, content, publish
 from stanzaq.worker import Worker
 
@@ -111,10 +111,23 @@ class TestBroker:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
-    ) -> str:
-        """Publish an item as `stanzaq.Publisher.publish` does, and return its id. Raises StanzaqError and TypeError."""
-        outgoing = made(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers, at=at)
-        return await publish(self._core, outgoing)
+        reply: bool = False,
+    ) -> Any:  # noqa: ANN401
+        """Publish an item as `stanzaq.Publisher.publish` does, and return the same. Raises StanzaqError and TypeError."""
+        hints: dict[str, Any] = {
+            "key": key,
+            "delay": delay,
+            "priority": priority,
+            "ttl": ttl,
+            "headers": headers,
+            "at": at,
+        }
+        outgoing = made(node, payload, id=id, reply=reply, **hints)
+        answer = (
+            Reply(outgoing.item, self._transport.reply(node, outgoing.item), self._serving) if reply else outgoing.item
+        )
+        await publish(self._core, outgoing)
+        return answer
 
     async def drain(self, *, timeout: Duration = "30s", raises: bool = False) -> None:  # noqa: ASYNC109
         """Run jobs until nothing waits, is delayed or in flight in the nodes of the worker's tasks.

@@ -1,26 +1,28 @@
 """The transport of workers in the service's own process: commands to its core, and deliveries from it. Must not know Redis."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
+from weakref import WeakValueDictionary
 
 from broker import codec, payloads
 from broker.model import hints as broker_hints
 from broker.model import items, trace
 from broker.model import progress as model
-from broker.model.commands import Command, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import Command, Complete, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.core import Core
 from broker.model.headers import named
 from broker.model.items import Envelope
 from broker.model.names import Jid
+from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest
 from broker.model.results import Described, Published, Refused, Renewed, Result
 from frontends.xmpp.errors import WIRE, wire
 from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Lock, Outgoing, Progress, Receiver
+from stanzaq.transport import Content, Delivery, Lock, Outcome, Outgoing, Progress, Receiver
 
 OWNER: Final = Jid("owner@localhost/test")
 """The owner of all nodes, who publishes."""
@@ -51,7 +53,8 @@ async def publish(core: Core, outgoing: Outgoing) -> str:
         delay = round(asks.delay) * 1_000
         if asks.at is not None:
             delay = broker_hints.delay_until(round(asks.at * 1_000), None)
-        hints = broker_hints.Hints.judged(delay, asks.priority, lives)
+        reply = ReplyMode.TOLD if asks.reply else ReplyMode.NONE
+        hints = broker_hints.Hints.judged(delay, asks.priority, lives, reply)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
     command = Publish(node, OWNER, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)
@@ -81,6 +84,7 @@ class CoreTransport:
         self._receiver: Receiver | None = None
         self._subscriptions: list[str] = []
         self._closed = asyncio.Event()
+        self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()
 
     # Used by the worker.
 
@@ -93,9 +97,14 @@ class CoreTransport:
         self.ready.set()
         await self._closed.wait()
 
-    async def acknowledge(self, lock: Lock) -> bool:
-        """Acknowledge an item; False if the lock had already ended."""
-        command = Retract(lock.node, _WORKER, lock.item, lock.token, partition=lock.partition)
+    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
+        """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
+        about = lock.node, _WORKER, lock.item, lock.token, "", lock.partition
+        if result is None:
+            command = Retract(*about)
+        else:
+            envelope = codec.pack(payloads.kept(result.body, result.type, {}))
+            command = Complete(*about, envelope=envelope, body_bytes=len(result.body))
         return await self._about(lock, "acknowledge", command) is not None
 
     async def release(self, lock: Lock, how: Release) -> bool:
@@ -172,9 +181,24 @@ class CoreTransport:
 
     def notify(self, notice: items.Notice) -> None:
         """Report a lock that has ended; other notices are not for this worker."""
+        if isinstance(notice, items.ItemEnded):
+            self._end(notice)
         if isinstance(notice, items.LockEnded) and self._receiver is not None:
             self._receiver.lost(Lock(notice.node, notice.item_id, notice.token))
         self._changed()
+
+    def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
+        """Begin to expect the end of an item; returns what waits for it."""
+        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        ended = self._expected.setdefault((node, item), ended)
+        return lambda: asyncio.shield(ended)
+
+    def _end(self, notice: items.ItemEnded) -> None:
+        outcome = notice.outcome
+        ended = self._expected.get((notice.node, outcome.item_id))
+        if ended is not None and not ended.done():
+            result = content(codec.unpack(outcome.envelope)) if outcome.envelope else None
+            ended.set_result(Outcome(outcome.state.value, outcome.reason, result))
 
     def congested(self) -> bool:
         """Return whether items wait to be handed over: never."""

@@ -1,14 +1,18 @@
 """Sends items over XMPP. Must not look into payloads."""
 
+import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
+from weakref import WeakValueDictionary
 from xml.etree.ElementTree import Element
 
 from stanzaq.account import Account
 from stanzaq.errors import StanzaqError
-from stanzaq.transport import Outgoing, Save
+from stanzaq.transport import Outcome, Outgoing, Save
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.gatherer import Gatherer
@@ -27,6 +31,8 @@ class XmppSender:
         self._connection = Connection(account)
         self._takes_batches = False
         self._gatherer = Gatherer(self._send)
+        # Those that nobody waits for any more are forgotten.
+        self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()
 
     async def run(self) -> None:
         """Stay connected until `close`; raises StanzaqError if no further attempt can succeed."""
@@ -54,6 +60,12 @@ class XmppSender:
         if told is not None and told.condition != "item-not-found":
             raise told.fault(what)
         return told is None
+
+    def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
+        """Begin to expect the end of an item; returns what waits for it."""
+        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        ended = self._expected.setdefault((node, item), ended)
+        return lambda: asyncio.shield(ended)
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item as assured (`urn:xmpp:qos`); raises StanzaqError if it is refused, or cannot be told from a second one."""
@@ -89,7 +101,7 @@ class XmppSender:
         await self._connection.close()
 
     async def connected(self) -> None:
-        """Learn whether the service takes batches; until then each item is sent by itself."""
+        """Learn whether the service takes batches; until then each item is sent by itself. Ask for ends that may be missed."""
         self._takes_batches = False
         try:
             self._takes_batches = stanzas.takes_batches(
@@ -97,9 +109,20 @@ class XmppSender:
             )
         except StanzaqError as error:
             log.debug("%s", error)
+        for node, item in [name for name, ended in self._expected.items() if not ended.done()]:
+            with contextlib.suppress(StanzaqError):
+                # The service knows it only if the node keeps ends.
+                self._end(await self._connection.ask(f"find {item}", "get", stanzas.outcome(node, item)))
 
     def message(self, message: Element) -> None:
-        """Ignore messages: a publisher expects none."""
+        """Receive the ends of items."""
+        self._end(message)
+
+    def _end(self, stanza: Element) -> None:
+        told = stanzas.ended_item(stanza)
+        ended = self._expected.get(told[:2]) if told else None
+        if told and ended is not None and not ended.done():
+            ended.set_result(told[2])
 
 
 def _item(outgoing: Outgoing) -> str:

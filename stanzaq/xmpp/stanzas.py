@@ -18,7 +18,7 @@ from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock, Progress, line
+from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress, line
 
 CLIENT: Final = "jabber:client"
 STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -124,14 +124,19 @@ def create(node: str, options: Mapping[str, str]) -> str:
     return f"<pubsub xmlns='{PUBSUB}'><create node={quoteattr(node)}/><configure>{form}</configure></pubsub>"
 
 
-def acknowledge(lock: Lock) -> str:
-    """Acknowledge an item."""
-    return f"<pubsub xmlns='{PUBSUB}'><retract node={quoteattr(lock.node)}>{_item(lock)}</retract></pubsub>"
+def acknowledge(lock: Lock, result: Content | None = None) -> str:
+    """Acknowledge an item, with a result for its publisher."""
+    inside = f"<retract node={quoteattr(lock.node)}>{_item(lock)}{_result(result)}</retract>"
+    return f"<pubsub xmlns='{PUBSUB}'>{inside}</pubsub>"
 
 
-def ack(lock: Lock) -> str:
-    """Acknowledge an item of a batch."""
-    return f"<ack{_named(lock)}/>"
+def ack(lock: Lock, result: Content | None = None) -> str:
+    """Acknowledge an item of a batch, with a result for its publisher."""
+    return f"<ack{_named(lock)}/>" if result is None else f"<ack{_named(lock)}>{_result(result)}</ack>"
+
+
+def _result(result: Content | None) -> str:
+    return "" if result is None else f"<result xmlns='{STANZAQ}'>{_payload(result)}</result>"
 
 
 def release(lock: Lock, how: Release) -> str:
@@ -166,6 +171,24 @@ def cancel(node: str, item: str) -> str:
     return f"<cancel xmlns='{STANZAQ}' node={quoteattr(node)}><item id={quoteattr(item)}/></cancel>"
 
 
+def outcome(node: str, item: str) -> str:
+    """Ask how an item has ended."""
+    return f"<outcome xmlns='{STANZAQ}' node={quoteattr(node)}><item id={quoteattr(item)}/></outcome>"
+
+
+def ended_item(stanza: Element) -> tuple[str, str, Outcome] | None:
+    """Read from a message, or from a result, which item has ended and how; None if that is something else."""
+    told = stanza.find(f"{{{STANZAQ}}}outcome")
+    if told is None:
+        return None
+    result = _content(told) if len(told) else None
+    return (
+        told.get("node", ""),
+        told.get("item", ""),
+        Outcome(told.get("state", ""), told.get("reason", ""), result),
+    )
+
+
 def locks(node: str) -> str:
     """Ask which locks this worker holds."""
     return f"<locks xmlns='{STANZAQ}' node={quoteattr(node)}/>"
@@ -196,6 +219,7 @@ def item(name: str, content: Content, headers: Mapping[str, str], hints: Hints) 
         "at": "" if hints.at is None else datetime.fromtimestamp(hints.at, UTC).isoformat(),
         "priority": "" if hints.priority is None else str(hints.priority),
         "ttl": "" if hints.ttl is None else str(max(1, round(hints.ttl))),
+        "reply": "1" if hints.reply else "",
         **traced,
     }
     attributes = "".join(f" q:{name}={quoteattr(text)}" for name, text in asked.items() if text)

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from stanzaq.account import Account
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Lock, Progress, Receiver
+from stanzaq.transport import Content, Lock, Progress, Receiver
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.gatherer import Gatherer
@@ -86,9 +86,10 @@ class XmppTransport:
             log.warning("the subscription to %s has ended: subscribing again", node)
             self._wakeup.set()
 
-    async def acknowledge(self, lock: Lock) -> bool:
-        """Acknowledge an item; False if the lock had already ended."""
-        return await self._about(lock, "acknowledge", stanzas.ack(lock), stanzas.acknowledge(lock)) is not None
+    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
+        """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
+        row, alone = stanzas.ack(lock, result), stanzas.acknowledge(lock, result)
+        return await self._about(lock, "acknowledge", row, alone) is not None
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""

@@ -349,6 +349,38 @@ async def test_progress(user: Account, join: Join, door: RestFrontend) -> None:
         await eventually_empty(owner, node)
 
 
+async def test_replies(user: Account, join: Join) -> None:
+    """A publisher gets what a handler returned, or learns why there is nothing; also of ends while it was not connected."""
+    owner = await join()
+    node = await owner.queue({"stanzaq#result_seconds": "600", "pubsub#publish_model": "open"})
+    worker = Worker(grace=5, **user, concurrency=3)
+
+    @worker.task(node)
+    async def _job(job: Job[dict[str, int]]) -> dict[str, int] | None:
+        if job.payload["n"] == 0:
+            reason = "torn"
+            raise Reject(reason)
+        return {"twice": 2 * job.payload["n"]} if job.payload["n"] > 1 else None
+
+    async with Publisher(**user) as publisher:
+        dead, nothing, result, cancelled = [await publisher.publish(node, {"n": n}, reply=True) for n in range(4)]
+        with pytest.raises(TimeoutError):
+            await result.result(timeout="10ms")
+        assert await publisher.cancel(node, cancelled.id)
+        async with serving(worker):
+            assert await result.result(timeout=PATIENCE_SECONDS) == {"twice": 4}
+            assert await nothing.result(timeout=PATIENCE_SECONDS) is None
+            with pytest.raises(StanzaqError, match=r"dead: .*torn") as error:
+                await dead.result(timeout=PATIENCE_SECONDS)
+            assert error.value.condition == "dead"
+        with pytest.raises(StanzaqError) as error:
+            await cancelled.result(timeout=PATIENCE_SECONDS)
+        assert error.value.condition == "cancelled"
+        open_ended = await publisher.publish(node, {"n": 1}, reply=True)
+    with pytest.raises(StanzaqError, match="closed before"):
+        await open_ended.result(timeout=PATIENCE_SECONDS)
+
+
 async def test_a_cancelled_item(user: Account, join: Join) -> None:
     """A publisher cancels an item that a worker has: its handler is cancelled, and nobody gets the item again."""
     seen, owner = Seen(), await join()

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from xml.etree.ElementTree import Element
 
 import pytest
 
 from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
+from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Reject, Release, Retry
 from stanzaq.runs import Runs
 from stanzaq.task import Handler, Task, run_in
@@ -33,9 +35,12 @@ class Service:
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Play no part here."""
 
-    async def acknowledge(self, lock: Lock) -> bool:
-        """Note it."""
-        self.told.append(("acknowledged", lock.item))
+    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
+        """Note it; refuse a result of XML."""
+        if result is not None and result.type == XML:
+            msg = "cannot acknowledge"
+            raise StanzaqError(msg, "not-acceptable")
+        self.told.append(("acknowledged", lock.item) if result is None else (lock.item, result))
         return lock not in self.gone
 
     async def release(self, lock: Lock, how: Release) -> bool:
@@ -266,16 +271,29 @@ async def test_an_end_that_cannot_be_told(caplog: pytest.LogCaptureFixture) -> N
     assert {"node": "jobs", "item": "one", "attempt": 1, "token": 1}.items() <= vars(record).items()
 
 
-async def test_a_result_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """A handler that returns something is done all the same, and its log says that nobody keeps it."""
+@pytest.mark.parametrize(
+    ("result", "told", "warned"),
+    [
+        (None, None, ""),
+        (12, Content(b"12", JSON), ""),
+        ({"path": "ü"}, Content('{"path":"ü"}'.encode(), JSON), ""),
+        (object(), None, "a handler's result is dropped"),
+        (b"x" * 65_536, Content(b"x" * 65_536, BYTES), ""),
+        (b"x" * 65_537, None, "at most 65536"),
+        (Element("a"), None, "a handler's result is dropped: cannot acknowledge"),
+    ],
+)
+async def test_results(caplog: pytest.LogCaptureFixture, result: Any, told: Content | None, warned: str) -> None:  # noqa: ANN401
+    """What a handler returns goes to the publisher; what cannot be sent is logged, and the item is completed all the same."""
     service = Service()
 
     async def handler(_job: Job[Any]) -> Any:  # noqa: ANN401
-        return 7
+        return result
 
     runs(service, handler).deliver(delivery())
     await until(lambda: service.told)
-    assert service.told == [("acknowledged", "one")] and "a handler's result is dropped: int" in caplog.text
+    assert service.told == [("acknowledged", "one") if told is None else ("one", told)]
+    assert warned in caplog.text and bool(caplog.text) == bool(warned)
 
 
 def test_where_it_runs() -> None:
