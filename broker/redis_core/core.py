@@ -141,10 +141,10 @@ class RedisCore:
     def _end(self, command: Command, size: int, began: float, reply: Reply, result: Result) -> None:
         """Count a command that is done, and pass on its result."""
         self._waiting_bytes -= size
-        tally, seconds = self.metrics.tally, time.monotonic() - began
-        tally.seconds += seconds
-        tally.commands[bisect_left(BUCKETS, seconds)] += 1
-        if name := ROWS.get(type(command), UNKNOWN).metric(result):
+        tally, kind, seconds = self.metrics.tally, type(command), time.monotonic() - began
+        tally.seconds[kind] += seconds
+        tally.commands[kind][bisect_left(BUCKETS, seconds)] += 1
+        if name := ROWS.get(kind, UNKNOWN).metric(result):
             tally.counts[name] += len(result.ended) if isinstance(result, RetractedBatch) else 1
         reply(result)
 

@@ -3,6 +3,7 @@
 import heapq
 import math
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, KeysView
 from dataclasses import asdict
 from itertools import accumulate
@@ -67,6 +68,8 @@ _MEMORY = {
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, math.inf)
 """The upper bounds, in seconds, of the buckets of commands by how long they took."""
 
+_BOUNDS: Final = ["+Inf" if math.isinf(most) else str(float(most)) for most in BUCKETS]
+
 
 class Tally(Collector):
     """What the core counts for each command, as plain numbers: the library's own counters take a lock for each."""
@@ -74,23 +77,23 @@ class Tally(Collector):
     def __init__(self) -> None:
         """Start all at zero."""
         self.counts = dict.fromkeys(_COUNTERS, 0)
-        self.commands = [0] * len(BUCKETS)
-        self.seconds = 0.0
+        self.commands = defaultdict[type, list[int]](lambda: [0] * len(BUCKETS))
+        self.seconds = defaultdict[type, float](float)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the counters and the histogram of commands."""
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"stanzaq_{name}", text, self.counts[name])
-        buckets = [
-            ("+Inf" if math.isinf(most) else str(float(most)), number)
-            for most, number in zip(BUCKETS, accumulate(self.commands), strict=True)
-        ]
-        yield HistogramMetricFamily(
+        family = HistogramMetricFamily(
             "stanzaq_command_seconds",
-            "From the submission of a command to its outcome",
-            buckets=buckets,
-            sum_value=self.seconds,
+            "From the submission of a command to its outcome, by `command`",
+            labels=["command"],
         )
+        # The loop may add one meanwhile: it is called from another thread.
+        for kind, numbers in self.commands.copy().items():
+            buckets = [(_BOUNDS[index], number) for index, number in enumerate(accumulate(numbers))]
+            family.add_metric([kind.__name__], buckets, self.seconds[kind])
+        yield family
 
 
 class Nodes(Collector):

@@ -180,6 +180,8 @@ def test_metrics_exist(everything: Everything, frontend: Frontend) -> None:
         families = list(text_string_to_metric_families(answer.read().decode()))
     # Series of nodes come with the nodes; their families exist before.
     told = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+    # So do those of commands.
+    told |= {f"{family.name}_bucket" for family in families if family.type == "histogram"}
     told |= {sample.name for family in families for sample in family.samples}
     assert asked - told == set()
 

@@ -1,11 +1,13 @@
 """Metrics of nodes, and of several Redis masters."""
 
 import re
+from bisect import bisect_left
 from pathlib import Path
 
 import pytest
 
 import stanzaq.metrics
+from broker.model.commands import Publish, Retract
 from broker.model.results import Counted
 from broker.redis_core import metrics as module
 from broker.redis_core.metrics import Metrics
@@ -27,6 +29,26 @@ def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sample("stanzaq_node_published_total", {"node": "b"}) == 7
     metrics.keep(["a"])
     assert sample("stanzaq_nodes") == 1 and sample("stanzaq_node_finished_total", {"node": "a"}) == 3
+
+
+def test_commands_by_name() -> None:
+    """Each command has a histogram of its own, whose buckets add up."""
+    metrics = Metrics()
+    for seconds, kind in ((0.002, Publish), (0.3, Publish), (9.0, Retract)):
+        metrics.tally.seconds[kind] += seconds
+        metrics.tally.commands[kind][bisect_left(module.BUCKETS, seconds)] += 1
+
+    def sample(name: str, command: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"stanzaq_command_seconds_{name}", {"command": command, **labels})
+
+    assert [sample("bucket", "Publish", le=most) for most in ("0.001", "0.0025", "0.25", "0.5", "+Inf")] == [
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
+    assert (sample("count", "Publish"), sample("sum", "Publish"), sample("count", "Retract")) == (2, 0.302, 1)
 
 
 def test_waiting_items_age(monkeypatch: pytest.MonkeyPatch) -> None:
