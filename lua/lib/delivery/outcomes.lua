@@ -23,7 +23,7 @@ function outcomes.pass_on(position, successor)
   local jid = call.partition_before.replies and redis.call('HGET', key.replies, position)
   if not jid then return end
   redis.call('HDEL', key.replies, position)
-  redis.call('HSETNX', key.replies, successor, jid)
+  if redis.call('HEXISTS', key.replies, successor) == 0 then redis.call('HSET', key.replies, successor, jid) end
 end
 
 -- A caller that cannot send leaves it to a frontend: the partition is due at once.
