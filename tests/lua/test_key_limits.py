@@ -201,18 +201,24 @@ BOUNDS: tuple[tuple[int, Rate | None], ...] = (
 
 
 class Play:
-    """A node with bounds by chance, two workers with credit for everything and two frontends in turn, and what must be true."""
+    """A node with bounds by chance, two workers with credit for everything, two frontends in turn, and what must be true."""
 
     def __init__(self, runners: dict[str, Runner], partitions: int, chance: random.Random) -> None:
         """Open the node; keys are not compared, since plays are long."""
         runner, life = Runner(runners["valkey"].client, checked=False), secrets.token_hex(4)
         self.chance = chance
         self.most, self.rate = chance.choice(BOUNDS)
+        self.node_most, node_rate = chance.choice(
+            ((0, None), (0, None), (4, None), (6, Rate(3, 1_000)), (0, Rate(200, 60_000, 2)))
+        )
+        self.node = Bucket(node_rate, T0) if node_rate else None
+        limits = f"{self.node_most} {node_rate.rule if node_rate else '0 0 0'}" if self.node_most or node_rate else ""
         self.parts = [Queue(runner, Partition("jobs", life, number)) for number in range(partitions)]
         self.ordered = chance.choice("001")
         for queue in self.parts:
             rule = f"{self.most} {self.rate.rule if self.rate else '0 0 0'}"
-            queue.open(partitions=partitions, by_key=rule, ordered=self.ordered, max_deliveries="0")
+            fixed = {"partitions": partitions, "max_deliveries": 0, "limits": limits}
+            queue.open(by_key=rule, ordered=self.ordered, **fixed)
         for worker in (W1, W2):
             if partitions > 1:
                 seated(self.parts, worker, 500)
@@ -259,7 +265,11 @@ class Play:
             if bucket:
                 assert bucket.fill(self.now) >= 1
                 bucket.take(1)
+            if self.node:
+                assert self.node.fill(self.now) >= 1
+                self.node.take(1)
             assert not self.most or self.held_of(item[0]) <= self.most
+            assert not self.node_most or len(self.held) <= self.node_most
 
     def publish(self) -> None:
         """Publish some items, some delayed or more urgent."""
@@ -287,14 +297,22 @@ class Play:
             del self.waiting[item]
             self.ran(self.home(item), self.home(item).retract("alice@x", item))
 
-    def sweep(self) -> None:
-        """Sweep all partitions."""
+    def crash(self) -> None:
+        """Let a frontend die: another sends its deliveries again, which count once."""
         for queue in self.parts:
+            again = queue.run("take_over", frontend="f3", lapsed=queue.frontend)
+            assert {delivery.item for delivery in again.deliveries} <= self.held.keys()
+
+    def sweep(self) -> None:
+        """Sweep all partitions, the first one last: it has what the others want."""
+        for queue in reversed(self.parts):
             self.ran(queue, queue.expire())
 
     def kept_waiting(self) -> set[str]:
-        """Return the keys of due items whose bounds would let one go out."""
-        found = set()
+        """Return the keys of due items that all bounds would let go out."""
+        found: set[str] = set()
+        if (self.node_most and len(self.held) >= self.node_most) or (self.node and self.node.fill(self.now) < 1):
+            return found
         for key in {item[0] for item, due in self.waiting.items() if due <= self.now}:
             bucket = self.bucket(key)
             full = self.most and self.held_of(key) >= self.most
@@ -310,7 +328,7 @@ def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int) -> No
     play = Play(runners, partitions, random.Random(seed))
     for _ in range(100):
         play.at(play.now + play.chance.choice((0, 3, 200, 700)))
-        play.chance.choice((play.publish, play.publish, play.finish, play.finish, play.delete))()
+        play.chance.choice((play.publish, play.publish, play.finish, play.finish, play.delete, play.crash))()
         play.sweep()
         # In order, an item also waits for those before it.
         assert play.ordered == "1" or not play.kept_waiting()
