@@ -66,10 +66,10 @@ def test_the_next_in_turn_leaves(unopened: Queue, way: str) -> None:
     publish(unopened, "b1")
     unopened.publish("a2", key="a", hints="0 4 1000" if way == "expire" else "")
     publish(unopened, "a3")
-    unopened.subscribe(W1, 2)
+    assert items(unopened.subscribe(W1, 3)) == ["b1"]
     unopened.subscribe(W1, 0)
     # Nobody has credit: a2 may go out, but stays.
-    assert items(unopened.retract(W1, "a1")) == []
+    assert items(unopened.unlock(W1, "a1", delay_ms=90_000)) == []
     if way == "retract":
         unopened.retract("alice@x", "a2")
     elif way == "publish":
@@ -297,6 +297,12 @@ class Play:
             del self.waiting[item]
             self.ran(self.home(item), self.home(item).retract("alice@x", item))
 
+    def replace(self) -> None:
+        """Publish a new version of a waiting item, which is delayed."""
+        for item in self.chance.sample(sorted(self.waiting), min(1, len(self.waiting))):
+            self.waiting[item] = self.now + 500
+            self.ran(self.home(item), self.home(item).publish(item, key=item[0], hints="500 4 0"))
+
     def crash(self) -> None:
         """Let a frontend die: another sends its deliveries again, which count once."""
         for queue in self.parts:
@@ -307,6 +313,16 @@ class Play:
         """Sweep all partitions, the first one last: it has what the others want."""
         for queue in reversed(self.parts):
             self.ran(queue, queue.expire())
+
+    def empty(self) -> None:
+        """Delete what waits, and acknowledge what is held."""
+        while self.waiting or self.held:
+            for item in [*self.waiting]:
+                if self.waiting.pop(item, None) is not None:
+                    self.ran(self.home(item), self.home(item).retract("alice@x", item))
+            for item in [*self.held]:
+                jid = self.held.pop(item)
+                self.ran(self.home(item), self.home(item).retract(jid, item))
 
     def kept_waiting(self) -> set[str]:
         """Return the keys of due items that all bounds would let go out."""
@@ -328,14 +344,13 @@ def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int) -> No
     play = Play(runners, partitions, random.Random(seed))
     for _ in range(100):
         play.at(play.now + play.chance.choice((0, 3, 200, 700)))
-        play.chance.choice((play.publish, play.publish, play.finish, play.finish, play.delete, play.crash))()
+        play.chance.choice(
+            (play.publish, play.publish, play.finish, play.finish, play.delete, play.replace, play.crash)
+        )()
         play.sweep()
         # In order, an item also waits for those before it.
         assert play.ordered == "1" or not play.kept_waiting()
-    for item in play.waiting:
-        play.home(item).retract("alice@x", item)
-    for item, jid in play.held.items():
-        play.home(item).retract(jid, item)
+    play.empty()
     for queue in play.parts:
         queue.now += 600_000
         queue.expire()

@@ -94,6 +94,7 @@ function expiry.replace(position, row)
   if scheduling.is_delayed(row) then
     redis.call('ZREM', key.ready, position)
     scheduling.add(position, row)
+    if call.partition_before.keyed then key_limits.pass(position) end
   elseif was > call.partition_now and tonumber(redis.call('ZSCORE', key.delayed, position) or 0) == was then
     redis.call('ZREM', key.delayed, position)
     if not expiry.is_past_cursor(position) then redis.call('ZADD', scheduling.place(position)) end

@@ -69,17 +69,22 @@ function key_limits.wake(group)
   if redis.call('ZSCORE', key.key_blocked, group) then release(group) end
 end
 
--- Lets others of its key go out instead of an item that is delayed now.
+-- Lets others of its key go out instead of an item that is delayed now. In order, those behind it wait on.
 function key_limits.pass(position)
   local group = redis.call('HGET', key.group_of, position)
-  if group then key_limits.wake(group) end
+  if not group then return end
+  if not call.partition_ordered then blocked_items.remove(group, position) end
+  key_limits.wake(group)
 end
 
 -- Whether the next item may go out by the bounds of its key, whose count has it from now on; else it is blocked.
 function key_limits.admits(entry)
   local position = entry.position
   local group = redis.call('HGET', key.group_of, position)
-  if not group then
+  if group then
+    -- A blocked item that was delayed is ready when that is over.
+    blocked_items.remove(group, position)
+  else
     -- An item's group is that of its first version.
     local first = entry.log_id ~= position and log_entries.get(position) or entry
     group = first.key
