@@ -1,7 +1,6 @@
 """A node's rate and its most items in flight over a real server, with two frontends (stanzaq#rate, stanzaq#max_in_flight)."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -96,21 +95,16 @@ async def test_a_key_at_its_bound(make_core: MakeCore, node: str, partitions: st
 async def test_a_publisher_at_its_rate(make_core: MakeCore, node: str, options: dict[str, str]) -> None:
     """Each publisher has its own rate, whatever partition and frontend it uses; the refusal tells how long to wait."""
     (core, _), (other, _) = await make_core(), await make_core()
-    chosen = {"stanzaq#publish_rate": "180/m", "pubsub#publish_model": "open", **options}
+    chosen = {"stanzaq#publish_rate": "60/h", "pubsub#publish_model": "open", **options}
     assert await core.ask(Declare(node, ALICE, {name: (value,) for name, value in chosen.items()})) == Declared(node)
     body = codec.pack(Envelope(b"<x/>"))
     asked = [each.ask(Publish(node, ALICE, None, body, 4)) for each in (core, other) for _ in range(20)]
-    began = time.monotonic()
     outcomes = await asyncio.gather(*asked)
     refused = [each for each in outcomes if isinstance(each, Refused)]
-    # Four at once, and those of the time that this took.
-    assert 4 <= 40 - len(refused) <= 5 + 3 * (time.monotonic() - began)
+    assert len(refused) == 39
     assert {each.problem for each in refused} == {Problem.TOO_FAST}
-    assert all(0 < each.wait_ms <= 335 and "180/m" in each.detail for each in refused)
+    assert all(0 < each.wait_ms <= 60_000 and "60/h" in each.detail for each in refused)
     assert isinstance(await core.ask(Publish(node, W1, None, body, 4)), Published)
-    async with asyncio.timeout(30):
-        while isinstance(answer := await other.ask(Publish(node, ALICE, None, body, 4)), Refused):  # noqa: ASYNC110  (as told)
-            await asyncio.sleep(answer.wait_ms / 1000)
     assert await core.ask(Configure(node, ALICE, {"stanzaq#publish_rate": ("",)})) == Done()
     again = await asyncio.gather(*(core.ask(Publish(node, ALICE, None, body, 4)) for _ in range(5)))
     assert all(isinstance(each, Published) for each in again)
