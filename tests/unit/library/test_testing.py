@@ -327,3 +327,22 @@ async def test_a_handler_that_blocks(monkeypatch: pytest.MonkeyPatch, caplog: py
         while "the event loop was blocked" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
             await asyncio.sleep(0.01)
     assert "Make the handler a plain function" in caplog.text
+
+
+async def test_replies() -> None:
+    """A program that waits for results can be tested: it gets what the handler returned, or why there is nothing."""
+    worker = Worker("xmpp://worker@example.org")
+
+    @worker.task("jobs")
+    async def _job(job: Job[int]) -> int:
+        await job.progress(0.5)
+        if not job.payload:
+            raise Reject("torn")  # noqa: EM101
+        return 2 * job.payload
+
+    async with TestBroker(worker) as broker:
+        twice, dead = [await broker.publish("jobs", n, reply=True) for n in (21, 0)]
+        await broker.drain()
+        assert await twice.result(timeout="30s") == 42
+        with pytest.raises(StanzaqError, match="torn"):
+            await dead.result(timeout="30s")
