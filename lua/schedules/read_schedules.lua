@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Return the time in ms, and schedules as `id record item`: those named; or from number `due` on those that are due, as many as the limits allow;
 -- or else a page by id after `after`, without items.
--- ARGV: now revision number due after limit max_bytes | id
+-- ARGV: now revision due after limit max_bytes | id
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end

@@ -1,7 +1,7 @@
 #!lua
 -- Store schedules, each only if its record is still the `expected` one that the caller has read; empty: there is none. A row without a
 -- record deletes its schedule, one without an item keeps the stored item. `at` is when the schedule is next due, in ms; empty: never.
--- ARGV: now revision number most | id expected record item at
+-- ARGV: now revision most | id expected record item at
 -- RETURNS: ok stale gone deleted | ok changed too-many
 local refusal = partition.load()
 if refusal then return refusal end

@@ -17,7 +17,8 @@ HERE = Path(__file__).parent
 MODULES = modules(FOLDER)
 
 ANSWERS_OF_THEIR_OWN = {
-    "ok", "replayed", "duplicate", "stale", "older", "newer", "gone", "deleted", "no-owner", "too-many", "held", "waiting",
+    "ok", "replayed", "duplicate", "stale", "older", "newer", "gone", "deleted", "no-owner", "too-many", "changed", "held",
+    "waiting",
 }  # fmt: skip
 """Words that the core reads itself; every other word is a `Problem`'s code."""
 
