@@ -1,11 +1,13 @@
 """Publishers learn how their items have ended: at least once, whichever process ends them and whatever dies meanwhile."""
 
 import asyncio
+from random import Random
 
 import pytest
 
 from broker import codec, keys
 from broker.model.commands import (
+    Cancel,
     Complete,
     Configure,
     Declare,
@@ -16,6 +18,7 @@ from broker.model.commands import (
     ReadOutcome,
     Retract,
     Subscribe,
+    Unlock,
 )
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.items import Envelope, ItemEnded
@@ -189,3 +192,41 @@ async def test_prepared(make_core: MakeCore, node: str, *, sends: bool) -> None:
     if sends:
         await door.until(lambda: bool(ended(door)))
     assert set(ended(door)) == ({"a"} if sends else set())
+
+
+async def test_by_chance(make_core: MakeCore, store: Store, node: str) -> None:
+    """Items of three partitions end in any way through two frontends, of which one hangs and dies: each end is told."""
+    chance = Random(7)
+    (one, broken), (two, door) = await make_core(), await make_core()
+    await begin(one, node, partitions="3")
+    items = [f"i{number}" for number in range(60)]
+    await publish(one, node, *items)
+    async with asyncio.timeout(30):
+        while len(broken.deliveries) + len(door.deliveries) < len(items):  # noqa: ASYNC110  (either door may get them)
+            await asyncio.sleep(0.02)
+    wanted: dict[str, End] = {}
+    written: dict[str, tuple[End, bytes]] = {}
+    for number, item in enumerate(items):
+        if number == len(items) // 2:
+            # What it tells from now on never leaves the process.
+            written, broken.writes = ended(broken), False
+        command, wanted[item] = chance.choice(
+            (
+                (completion(node, item), End.ACKNOWLEDGED),
+                (Retract(node, W1, item), End.ACKNOWLEDGED),
+                (Cancel(node, ALICE, item), End.CANCELLED),
+                (Unlock(node, W1, item, dead_letter=True), End.DEAD),
+            )
+        )
+        assert not isinstance(await chance.choice((one, two)).ask(command), Refused)
+    one._tasks.cancel()
+    async with store.client() as client:
+        async for key in client.scan_iter(match=f"*{node}@*:handovers_told"):
+            # As if five seconds had passed.
+            for member, score in await client.zrange(key, 0, -1, withscores=True):
+                await client.zadd(key, {member: score - 5_000}, xx=True)
+    await asyncio.gather(*(two.ask_partition(Sweep(node, number)) for number in range(3)))
+    await door.until(lambda: len(written | ended(door)) == len(items))
+    told = written | ended(door)
+    assert {item: state for item, (state, _) in told.items()} == wanted
+    await until_reported(store, node)
