@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 from stanzaq.account import HttpAccount
 from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
 from stanzaq.transport import Outcome, Outgoing, Save
+
+_PAUSE_SECONDS: Final = 0.5
 
 
 class HttpSender:
@@ -51,6 +54,8 @@ class HttpSender:
             found = messages.ended(await self._connection.ask(f"find the end of {item}", "GET", path))
             if found is not None:
                 return found
+            # The service answers at once where another publish of the id has taken the item's place.
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:  # noqa: ARG002  (there is one step)
         """Send an item until it is answered: for hours the service knows a repeat by the item's id."""
