@@ -8,6 +8,7 @@ from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
 from stanzaq.publisher import Publisher, Reply
 from stanzaq.retry import Reject, Retry
+from stanzaq.transport import Schedule
 from stanzaq.worker import Worker
 
-__all__ = ["Job", "Publisher", "Reject", "Reply", "Retry", "StanzaqError", "Worker"]
+__all__ = ["Job", "Publisher", "Reject", "Reply", "Retry", "Schedule", "StanzaqError", "Worker"]

@@ -5,21 +5,23 @@ import logging
 import os
 import secrets
 from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self, overload
+from typing import Any, Final, Literal, Self, TypeVar, overload
 
 from stanzaq import payloads, traceparent, transports
 from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.outbox import Outbox
-from stanzaq.transport import Hints, Outcome, Outgoing, Sender
+from stanzaq.transport import Hints, Outcome, Outgoing, Schedule, Scheduling, Sender
 
 log = logging.getLogger("stanzaq")
+
+_T = TypeVar("_T")
 
 _AT_ONCE: Final = 50
 """Number of items that `publish_many` sends at once, and of the outbox: the service limits what it holds for a sender."""
@@ -62,6 +64,11 @@ def _unix(at: datetime | None, delay: Duration) -> float | None:
         msg = "give a delay or a time, not both"
         raise ValueError(msg)
     return at.timestamp()
+
+
+def _iso(at: datetime | None) -> str:
+    unix = _unix(at, 0)
+    return "" if unix is None else datetime.fromtimestamp(unix, UTC).isoformat()
 
 
 @dataclass(slots=True)
@@ -282,18 +289,79 @@ class Publisher:
 
         Returns False if there is no such item, e.g. because it is completed. Raises StanzaqError if the service refuses.
         """
+        return await self._answered(lambda sender: sender.cancel(node, id), f"{id} was cancelled")
+
+    async def schedule(  # noqa: PLR0913  (what a publisher may ask for)
+        self,
+        node: str,
+        id: str,  # noqa: A002
+        payload: Any,  # noqa: ANN401
+        *,
+        cron: str = "",
+        zone: str = "",
+        every: Duration | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        jitter: Duration = 0,
+        overlap: str = "queue",
+        catchup: str = "last",
+        key: str = "",
+        priority: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Schedule:
+        """Let an own node publish an item at certain times, and return the schedule; one with this id is replaced.
+
+        The times are those of a `cron` expression in a `zone`, UTC by default, or come `every` so often, from `start` to `end`
+        and by chance up to `jitter` later, in whole seconds. `overlap="skip"` publishes nothing while the last item is still in
+        the node. After an outage `catchup` makes up for `none`, the `last` or `all` of the missed times. Raises StanzaqError if
+        the service refuses, TypeError and ValueError for an unsuitable argument.
+        """
+        asked = {
+            "cron": cron,
+            "zone": zone,
+            "every": "" if every is None else f"{round(seconds(every))}s",
+            "start": _iso(start),
+            "end": _iso(end),
+            "jitter": f"{round(seconds(jitter))}s" if jitter else "",
+            "overlap": overlap,
+            "catchup": catchup,
+        }
+        when = {name: value for name, value in asked.items() if value}
+        # Checked as an item is.
+        item = Outgoing("", node, id, payloads.encoded(payload), headers or {}, Hints(key, priority=priority))
+        request = Scheduling(node, id, when, item.content, item.headers, item.hints)
+        return await self._answered(lambda sender: sender.schedule(request), f"{id} was scheduled")
+
+    async def schedules(self, node: str) -> list[Schedule]:
+        """Return the schedules of an own node, by id. Raises StanzaqError if the service refuses."""
+        return await self._answered(lambda sender: sender.schedules(node), f"schedules of {node} were listed")
+
+    async def pause_schedule(self, node: str, id: str) -> Schedule:  # noqa: A002
+        """Pause a schedule: times that pass meanwhile are not missed. Raises StanzaqError if the service refuses."""
+        return await self._answered(lambda sender: sender.switch_schedule(node, id, paused=True), f"{id} was paused")
+
+    async def resume_schedule(self, node: str, id: str) -> Schedule:  # noqa: A002
+        """Resume a schedule. Raises StanzaqError if the service refuses."""
+        return await self._answered(lambda sender: sender.switch_schedule(node, id, paused=False), f"{id} was resumed")
+
+    async def unschedule(self, node: str, id: str) -> bool:  # noqa: A002
+        """Delete a schedule, and return False if there is none; its items stay. Raises StanzaqError if the service refuses."""
+        return await self._answered(lambda sender: sender.unschedule(node, id), f"{id} was deleted")
+
+    async def _answered(self, ask: Callable[[Sender], Coroutine[Any, Any, _T]], done: str) -> _T:
+        """Return the answer to a request; raises StanzaqError."""
         sender, running = self._opened()
-        cancelling = asyncio.create_task(sender.cancel(node, id))
+        asking = asyncio.create_task(ask(sender))
         try:
             # A connection that fails for good ends everything that waits for it.
-            await asyncio.wait({cancelling, running}, return_when=FIRST_COMPLETED)
-            if cancelling.done():
-                return cancelling.result()
+            await asyncio.wait({asking, running}, return_when=FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
         finally:
-            cancelling.cancel()
+            asking.cancel()
         if not running.cancelled() and (fault := running.exception()) is not None:
             raise fault
-        msg = f"the publisher was closed before {id} was cancelled"
+        msg = f"the publisher was closed before {done}"
         raise StanzaqError(msg)
 
     def _opened(self) -> tuple[Sender, asyncio.Task[None]]:

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 from stanzaq import publisher
 from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
+from stanzaq.transport import Schedule
 
 T = TypeVar("T")
 
@@ -79,6 +80,26 @@ class Publisher:
     def publish_many(self, node: str, payloads: Iterable[Any], *, timeout: Duration | None = None) -> list[str]:
         """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""
         return self._wait(self._publisher.publish_many(node, payloads), timeout)
+
+    def schedule(
+        self,
+        node: str,
+        id: str,  # noqa: A002
+        payload: Any,  # noqa: ANN401
+        *,
+        timeout: Duration | None = None,
+        **when: Any,  # noqa: ANN401
+    ) -> Schedule:
+        """Let an own node publish at certain times, by the arguments of `stanzaq.Publisher.schedule`."""
+        return self._wait(self._publisher.schedule(node, id, payload, **when), timeout)
+
+    def schedules(self, node: str, *, timeout: Duration | None = None) -> list[Schedule]:
+        """Return the schedules of an own node, as `stanzaq.Publisher.schedules` does."""
+        return self._wait(self._publisher.schedules(node), timeout)
+
+    def unschedule(self, node: str, id: str, *, timeout: Duration | None = None) -> bool:  # noqa: A002
+        """Delete a schedule, as `stanzaq.Publisher.unschedule` does."""
+        return self._wait(self._publisher.unschedule(node, id), timeout)
 
     def close(self) -> None:
         """Disconnect; the next publish connects again."""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from stanzaq.retry import Release
 
@@ -118,6 +118,43 @@ def line(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)[:LINE_CHARACTERS]
 
 
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule of a node as the service tells it: `state` is `active`, `paused` or `ended`; counts are of its times.
+
+    `said` has all that the service tells, in its own words.
+    """
+
+    id: str
+    state: str
+    next: datetime | None
+    last: datetime | None
+    published: int
+    missed: int
+    skipped: int
+    said: Mapping[str, str] = field(compare=False)
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> "Schedule":
+        """Read the words of the service."""
+        told = {name.replace("-", "_"): str(value) for name, value in said.items()}
+        coming, gone = (datetime.fromisoformat(told[name]) if name in told else None for name in ("next", "last"))
+        published, missed, skipped = (int(told[name]) for name in ("published", "missed", "skipped"))
+        return cls(told["id"], told["state"], coming, gone, published, missed, skipped, told)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """A request for a schedule: when, in the service's words, and the item that it publishes."""
+
+    node: str
+    id: str
+    when: Mapping[str, str]
+    content: Content
+    headers: Mapping[str, str]
+    hints: Hints
+
+
 Save = Callable[[Outgoing], Awaitable[None]]
 
 
@@ -176,6 +213,18 @@ class Sender(Protocol):
 
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
         """Begin to expect the end of an item that is about to be published with a reply; returns what waits for it."""
+
+    async def schedule(self, asked: Scheduling) -> Schedule:
+        """Make or replace a schedule. Raises StanzaqError if the service refuses."""
+
+    async def schedules(self, node: str) -> list[Schedule]:
+        """List the schedules of a node. Raises StanzaqError if the service refuses."""
+
+    async def switch_schedule(self, node: str, name: str, *, paused: bool) -> Schedule:
+        """Pause or resume a schedule. Raises StanzaqError if the service refuses."""
+
+    async def unschedule(self, node: str, name: str) -> bool:
+        """Delete a schedule; False if there is none. Raises StanzaqError if the service refuses."""
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item exactly once, also over restarts of this process if each step is saved. Raises StanzaqError."""

@@ -8,6 +8,7 @@ import json
 import logging
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import aiohttp
@@ -131,7 +132,8 @@ class Connection:
             async with self._request(method, path, headers=headers, data=data, timeout=timeout) as answer:
                 if answer.status >= _REFUSED:
                     return await self._refused(answer)
-                text = await answer.read()
+                # No content is nothing to read.
+                text = b"{}" if answer.status == HTTPStatus.NO_CONTENT else await answer.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _lost(error) from error
         try:

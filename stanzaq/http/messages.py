@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress, line
+from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress, Scheduling, line
 
 UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
@@ -116,6 +116,22 @@ def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints)
     }
     given = {name: value for name, value in asked.items() if value or (name == "priority" and value is not None)}
     return [{**body, "content_type": content.type, "guid": item, **given}], traced
+
+
+def schedule_path(node: str, name: str) -> str:
+    """Return the path of a schedule."""
+    return f"/schedule/{quote(node, safe='')}/{quote(name, safe='')}"
+
+
+def schedules_path(node: str) -> str:
+    """Return the path of a node's schedules."""
+    return f"/schedules/{quote(node, safe='')}"
+
+
+def schedule(asked: Scheduling) -> dict[str, Any]:
+    """Return the body that makes a schedule."""
+    (message,), _ = batch("", asked.content, asked.headers, asked.hints)
+    return {**{name: value for name, value in message.items() if name != "guid"}, **asked.when}
 
 
 def cancellation(node: str, item: str) -> tuple[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from stanzaq.account import HttpAccount
 from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
-from stanzaq.transport import Outcome, Outgoing, Save
+from stanzaq.transport import Outcome, Outgoing, Save, Schedule, Scheduling
 
 _PAUSE_SECONDS: Final = 0.5
 
@@ -56,6 +56,35 @@ class HttpSender:
                 return found
             # The service answers at once where another publish of the id has taken the item's place.
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def schedule(self, asked: Scheduling) -> Schedule:
+        """Make or replace a schedule. Raises StanzaqError if the service refuses."""
+        path, body = messages.schedule_path(asked.node, asked.id), messages.schedule(asked)
+        return Schedule.read(await self._connection.ask(f"schedule {asked.id}", "PUT", path, body))
+
+    async def schedules(self, node: str) -> list[Schedule]:
+        """List the schedules of a node. Raises StanzaqError if the service refuses."""
+        found, path = list[Schedule](), messages.schedules_path(node)
+        while path:
+            page = await self._connection.ask(f"list schedules of {node}", "GET", path)
+            found += map(Schedule.read, page["schedules"])
+            path = page.get("next", "")
+        return found
+
+    async def switch_schedule(self, node: str, name: str, *, paused: bool) -> Schedule:
+        """Pause or resume a schedule. Raises StanzaqError if the service refuses."""
+        path, what = messages.schedule_path(node, name), "pause" if paused else "resume"
+        return Schedule.read(await self._connection.ask(f"{what} {name}", "PATCH", path, {"paused": paused}))
+
+    async def unschedule(self, node: str, name: str) -> bool:
+        """Delete a schedule; False if there is none. Raises StanzaqError if the service refuses."""
+        try:
+            await self._connection.ask(f"delete {name}", "DELETE", messages.schedule_path(node, name))
+        except StanzaqError as error:
+            if error.condition != "item-not-found":
+                raise
+            return False
+        return True
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:  # noqa: ARG002  (there is one step)
         """Send an item until it is answered: for hours the service knows a repeat by the item's id."""

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 from stanzaq.account import Account
 from stanzaq.errors import StanzaqError
-from stanzaq.transport import Outcome, Outgoing, Save
+from stanzaq.transport import Outcome, Outgoing, Save, Schedule, Scheduling
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.gatherer import Gatherer
@@ -66,6 +66,38 @@ class XmppSender:
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         ended = self._expected.setdefault((node, item), ended)
         return lambda: asyncio.shield(ended)
+
+    async def schedule(self, asked: Scheduling) -> Schedule:
+        """Make or replace a schedule. Raises StanzaqError if the service refuses."""
+        answer = await self._connection.ask(f"schedule {asked.id}", "set", stanzas.schedule(asked))
+        return stanzas.scheduled(answer)[0]
+
+    async def schedules(self, node: str) -> list[Schedule]:
+        """List the schedules of a node. Raises StanzaqError if the service refuses."""
+        found, after = list[Schedule](), ""
+        while True:
+            answer = await self._connection.ask(f"list schedules of {node}", "get", stanzas.schedules(node, after))
+            page = stanzas.scheduled(answer)
+            found += page
+            after = stanzas.following(answer)
+            if not (page and after):
+                return found
+
+    async def switch_schedule(self, node: str, name: str, *, paused: bool) -> Schedule:
+        """Pause or resume a schedule. Raises StanzaqError if the service refuses."""
+        what = "pause" if paused else "resume"
+        request = stanzas.switch_schedule(f"{what}-schedule", node, name)
+        return stanzas.scheduled(await self._connection.ask(f"{what} {name}", "set", request))[0]
+
+    async def unschedule(self, node: str, name: str) -> bool:
+        """Delete a schedule; False if there is none. Raises StanzaqError if the service refuses."""
+        try:
+            await self._connection.ask(f"delete {name}", "set", stanzas.switch_schedule("unschedule", node, name))
+        except StanzaqError as error:
+            if error.condition != "item-not-found":
+                raise
+            return False
+        return True
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item as assured (`urn:xmpp:qos`); raises StanzaqError if it is refused, or cannot be told from a second one."""

@@ -18,7 +18,7 @@ from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress, line
+from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress, Schedule, Scheduling, line
 
 CLIENT: Final = "jabber:client"
 STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -31,6 +31,7 @@ FORM: Final = "jabber:x:data"
 HEADERS: Final = "http://jabber.org/protocol/shim"
 JSON_ELEMENT: Final = "urn:xmpp:json:0"
 DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
+RSM: Final = "http://jabber.org/protocol/rsm"
 BATCH: Final = f"{STANZAQ}#batch"
 
 UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -210,8 +211,36 @@ def publish_all(node: str, items: str) -> str:
     return f"<publish xmlns='{STANZAQ}' node={quoteattr(node)}>{items}</publish>"
 
 
-def item(name: str, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
-    """Write an item, alone or of a batch: its namespace is that of the element around it."""
+def schedule(asked: Scheduling) -> str:
+    """Make or replace a schedule."""
+    words = "".join(f" {name}={quoteattr(text)}" for name, text in {"id": asked.id, **asked.when}.items())
+    inside = item(None, asked.content, asked.headers, asked.hints)
+    return f"<schedule xmlns='{STANZAQ}' node={quoteattr(asked.node)}{words}>{inside}</schedule>"
+
+
+def schedules(node: str, after: str) -> str:
+    """List a page of schedules."""
+    page = f"<set xmlns='{RSM}'><after>{escape(after)}</after></set>" if after else ""
+    return f"<schedules xmlns='{STANZAQ}' node={quoteattr(node)}>{page}</schedules>"
+
+
+def switch_schedule(what: str, node: str, name: str) -> str:
+    """Pause, resume or delete a schedule: `pause-schedule`, `resume-schedule` or `unschedule`."""
+    return f"<{what} xmlns='{STANZAQ}' node={quoteattr(node)} id={quoteattr(name)}/>"
+
+
+def scheduled(iq: Element) -> list[Schedule]:
+    """Read the schedules in a result."""
+    return [Schedule.read(each.attrib) for each in iq.iter(f"{{{STANZAQ}}}schedule")]
+
+
+def following(iq: Element) -> str:
+    """Read where the next page of schedules begins; empty if there is no other page."""
+    return iq.findtext(f".//{{{RSM}}}last") or ""
+
+
+def item(name: str | None, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
+    """Write an item, alone or of a batch, or without a name: its namespace is that of the element around it."""
     traced, headers = traceparent.split(headers)
     asked = {
         "key": hints.key,
@@ -225,7 +254,8 @@ def item(name: str, content: Content, headers: Mapping[str, str], hints: Hints) 
     attributes = "".join(f" q:{name}={quoteattr(text)}" for name, text in asked.items() if text)
     inside = "".join(f"<header name={quoteattr(name)}>{escape(text)}</header>" for name, text in headers.items())
     beside = f"<headers xmlns='{HEADERS}'>{inside}</headers>" if inside else ""
-    return f"<item xmlns:q='{STANZAQ}' id={quoteattr(name)}{attributes}>{_payload(content)}{beside}</item>"
+    named = "" if name is None else f" id={quoteattr(name)}"
+    return f"<item xmlns:q='{STANZAQ}'{named}{attributes}>{_payload(content)}{beside}</item>"
 
 
 def assured(name: str, publish: str) -> str:

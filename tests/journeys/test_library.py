@@ -381,6 +381,40 @@ async def test_replies(user: Account, join: Join) -> None:
         await open_ended.result(timeout=PATIENCE_SECONDS)
 
 
+async def test_schedules(user: Account) -> None:
+    """Issue 25: a program lets its own node publish at certain times; its worker gets an item for each, once."""
+    seen, node = Seen(), f"mine-{secrets.token_hex(4)}"
+    worker = Worker(grace=5, create=True, **user)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add((job.id, job.payload, job.key, job.headers["kind"]))
+
+    async with Publisher(**user) as publisher, serving(worker):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            made = None
+            # The worker makes the node.
+            while made is None:
+                with contextlib.suppress(StanzaqError):
+                    made = await publisher.schedule(node, "tick", {"a": 1}, every="1s", key="k", headers={"kind": "x"})
+                await asyncio.sleep(0.1)
+        assert made.state == "active" and made.next is not None and made.published == 0
+        daily = await publisher.schedule(node, "daily", "x", cron="0 9 * * 1-5", zone="Europe/Berlin", jitter=5)
+        assert (daily.said["cron"], daily.said["zone"], daily.said["jitter"]) == ("0 9 * * 1-5", "Europe/Berlin", "5s")
+        found = await seen.until(2)
+        assert len({name for name, *_ in found}) == len(found)
+        first = f"tick@{made.next.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        assert found[0] == (first, {"a": 1}, "k", "x")
+        assert (await publisher.pause_schedule(node, "tick")).state == "paused"
+        listed = await publisher.schedules(node)
+        assert [each.id for each in listed] == ["daily", "tick"] and listed[1].published >= 2 and not listed[1].missed
+        assert (await publisher.resume_schedule(node, "tick")).state == "active"
+        assert await publisher.unschedule(node, "tick") and not await publisher.unschedule(node, "tick")
+        for wrong in ({"cron": "0 9 * * 8"}, {"every": 0}, {"cron": "0 9 * * *", "zone": "Mars/Phobos"}, {}):
+            with pytest.raises(StanzaqError, match="bad-request"):
+                await publisher.schedule(node, "wrong", 1, **wrong)
+
+
 async def test_a_cancelled_item(user: Account, join: Join) -> None:
     """A publisher cancels an item that a worker has: its handler is cancelled, and nobody gets the item again."""
     seen, owner = Seen(), await join()
