@@ -85,6 +85,7 @@ def test_published(alice: httpx.Client, queue: str, schedules: str) -> None:
         ({**DAILY, "every": "1s", "text": "x"}, 400),
         ({**DAILY, "text": "x", "guid": "a"}, 400),
         ({**DAILY, "text": "x", "at": "2030-01-01T00:00:00Z"}, 400),
+        ({**DAILY, "text": "x", "reply": True}, 400),
         ({**DAILY, "text": "x", "more": 1}, 400),
         ({**DAILY, "text": "x", "overlap": "never"}, 400),
     ],
