@@ -67,7 +67,7 @@ def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Cor
     """Run a door with its logs, embedded Redis, watchdog and traces."""
     logs.set_up(as_json=settings.log_format is LogFormat.JSON, secrets=settings.secrets)
     # The order matters: an embedded Redis dies with the thread that started it, the watchdog is a fork, and both must start
-    # before the event loop and other threads. The watchdog's time begins when Redis has loaded its data.
+    # before the event loop and other threads.
     with contextlib.ExitStack() as stack:
         if settings.redis_url.startswith(_EMBEDDED):
             server = stack.enter_context(_embedded(settings.redis_url.removeprefix(_EMBEDDED)))

@@ -14,13 +14,14 @@ _SILENCES: Final = 2
 
 
 class Watchdog:
-    """A child that kills its parent with SIGKILL after `seconds` without `feed`, and ends when the parent ends.
+    """A child that kills its parent with SIGKILL `seconds` after the last `feed`, and ends when the parent ends.
 
-    Create it before threads and the event loop exist: it is a fork.
+    Its time begins with the first `feed`: a start may be slow, and nobody sends anything to a frontend that starts. Create it
+    before threads and the event loop exist: it is a fork.
     """
 
     def __init__(self, seconds: float) -> None:
-        """Fork the child; the time starts now."""
+        """Fork the child."""
         reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
         parent = os.getpid()
@@ -55,6 +56,8 @@ def _watch(parent: int, reading: int, seconds: float) -> None:
     # Ctrl-C and service managers signal the whole group; the child waits for the parent to close the pipe.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    if not os.read(reading, 1):
+        os._exit(0)
     silences = 0
     # Two time-outs, not one: after a whole container was frozen, the parent gets the chance to write first.
     while silences < _SILENCES:

@@ -12,12 +12,14 @@ import psutil
 
 _PATIENCE_SECONDS = 20.0
 
-# Feeds the watchdog for three times as long as it waits, then says so and does nothing more.
+# Starts more slowly than the watchdog waits, feeds it for three times as long as it waits, then says so and does nothing more.
 _PROGRAM = """
 import time
 from frontends.watchdog import Watchdog
 
 watchdog = Watchdog(0.5)
+time.sleep(1.0)
+watchdog.feed()
 print("watched", flush=True)
 until = time.monotonic() + 1.5
 while time.monotonic() < until:
@@ -45,7 +47,7 @@ def _line(program: subprocess.Popen[str]) -> str:
 
 
 def test_hung() -> None:
-    """A process that feeds its watchdog lives; when it stops feeding it is killed."""
+    """A process that starts slowly and feeds its watchdog lives; when it stops feeding it is killed."""
     with _program("time.sleep(600)") as program:
         assert (_line(program), _line(program)) == ("watched", "fed")
         assert program.wait(_PATIENCE_SECONDS) == -signal.SIGKILL
