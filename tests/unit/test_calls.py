@@ -47,6 +47,7 @@ from broker.redis_core.commands.internal import (
     FindItem,
     Leave,
     LogExtent,
+    MeterPublish,
     PublishIfKnown,
     PullItems,
     ReleasePartition,
@@ -129,6 +130,7 @@ SAMPLES: tuple[Any, ...] = (
     MoveFromPartition("n", ME, 0, (("1-0", "i", "m"),)),
     AcceptHandover("n", 0, 1, "i", "t", "k", ME, b"e"),
     PublishIfKnown("n", ME, "i", b"e", 1),
+    MeterPublish("n", ME, "i", b"e", 1),
 )
 SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "wants"}
 
