@@ -30,6 +30,7 @@ def _all(browser: Browser, frontend: RestFrontend, http: httpx.Client) -> None:
     sign_in(browser, frontend, ALICE)
     _creates(browser, name, f"{mark}-log")
     _configures(browser, http, name)
+    _schedules(browser, name)
     _publishes(browser, name)
     _finds(browser, http, name)
     _deletes_an_item(browser, http, name)
@@ -94,6 +95,26 @@ def _configures(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.says("2 settings", "#said")
     options = http.get(f"/queues/{name}", headers={"Accept": "application/json"}).json()["options"]
     assert (options["stanzaq#lock_seconds"], options["pubsub#notify_config"]) == ("45", "1")
+
+
+def _schedules(browser: Browser, name: str) -> None:
+    """Make, pause and delete a schedule; an error is shown in its form."""
+    browser.click(".tabs [data-part=schedules]")
+    browser.says("There are no schedules", ".empty")
+    browser.click(".add")
+    _type(browser, {"id": "report", "cron": "0 9 * * 8", "text": "{}"})
+    browser.click("dialog [type=submit]")
+    browser.says("cron cannot be read", "dialog [role=alert]")
+    judge(browser, "schedule")
+    _type(browser, {"cron": "0 9 * * 1-5", "zone": "Europe/Berlin"})
+    browser.click("dialog [type=submit]")
+    browser.says("report is active", "#said")
+    judge(browser, "schedules")
+    browser.click('tr[data-key="report"] td.do button')
+    browser.says("report is paused", "#said")
+    browser.click('tr[data-key="report"] td.do button:last-child')
+    browser.click("dialog [type=submit]")
+    browser.says("report is deleted", "#said")
 
 
 def _publishes(browser: Browser, name: str) -> None:

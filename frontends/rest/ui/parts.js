@@ -10,7 +10,7 @@ const PAGE = 50;
 const FORBIDDEN = "Only the queue's owners and the service's administrators see this.";
 
 // A list from a template: `read` returns its records, `row` and `fill` show one.
-function list(template, {read, row, fill}) {
+export function list(template, {read, row, fill}) {
   const root = make("div", {}, fromTemplate(template));
   const empty = root.querySelector(".empty");
   const words = empty.textContent;
@@ -35,12 +35,12 @@ function list(template, {read, row, fill}) {
   };
 }
 
-function cell(kind, ...inside) {
+export function cell(kind, ...inside) {
   return make("td", {class: kind}, ...inside);
 }
 
 // A button of a row; screen readers also read the row's name.
-function button(words, thing, onclick) {
+export function button(words, thing, onclick) {
   return make("button", {type: "button", onclick}, words, make("span", {class: "mute"}, ` ${thing}`));
 }
 

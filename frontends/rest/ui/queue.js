@@ -7,16 +7,18 @@ import {hourPart} from "./hour.js";
 import {childrenPart, deadPart, entriesPart, itemsPart, subscribersPart} from "./parts.js";
 import {kindOf, linkTo, stateOf} from "./queues.js";
 import {draw, recent} from "./rates.js";
+import {schedulesPart} from "./schedules.js";
 import {settingsPart} from "./settings.js";
 
 // The parts of each kind, in order: the name in the address, the title, and the function that shows it.
 const PARTS = {
   queue: {
     items: ["Items", itemsPart], dead: ["Dead letters", deadPart], subscribers: ["Subscribers", subscribersPart],
-    hour: ["History", hourPart], settings: ["Settings", settingsPart],
+    schedules: ["Schedules", schedulesPart], hour: ["History", hourPart], settings: ["Settings", settingsPart],
   },
   log: {
-    items: ["Entries", entriesPart], subscribers: ["Readers", subscribersPart], hour: ["History", hourPart], settings: ["Settings", settingsPart],
+    items: ["Entries", entriesPart], subscribers: ["Readers", subscribersPart], schedules: ["Schedules", schedulesPart],
+    hour: ["History", hourPart], settings: ["Settings", settingsPart],
   },
   collection: {children: ["Contains", childrenPart], subscribers: ["Subscribers", subscribersPart], settings: ["Settings", settingsPart]},
 };
