@@ -46,4 +46,4 @@ class ItemOutcome:
             parts.append(rest[:length].decode())
             rest = rest[length + 1 :]
         publisher, item, reason = parts
-        return cls(item, End(state.decode()), reason, rest, Jid(publisher.removeprefix("=")))
+        return cls(item, End(state.decode()), reason, rest, Jid(publisher.removeprefix("@")))

@@ -4,7 +4,7 @@ from tests.lua.driver import T0, Queue
 from tests.lua.test_complete import ASKED, complete, line, lines
 from tests.lua.worded import ALICE, BOB, W1
 
-LOOKS = f"0 4 0 ={ALICE}"
+LOOKS = f"0 4 0 @{ALICE}"
 
 
 def kept(queue: Queue, item: str, by: str = f"{ALICE}/two", owner: str = "") -> str:
@@ -21,7 +21,7 @@ def test_kept_results(queue: Queue) -> None:
     assert lines(complete(queue, "a", "one")) == [line("acknowledged", "a", result="one")]
     assert lines(complete(queue, "b", "two")) == [], "it looks for the end, and is not told"
     assert kept(queue, "a") == kept(queue, "a", "owner@x/1", "1") == line("acknowledged", "a", result="one")
-    assert kept(queue, "b") == line("acknowledged", "b", result="two", jid=f"={ALICE}")
+    assert kept(queue, "b") == line("acknowledged", "b", result="two", jid=f"@{ALICE}")
     assert kept(queue, "a", f"{BOB}/1") == kept(queue, "none") == ""
     queue.now += 9_999
     queue.publish("b", hints=LOOKS)
@@ -42,3 +42,14 @@ def test_not_kept(queue: Queue) -> None:
     complete(queue, "a")
     assert kept(queue, "a") == "" and "results" not in queue.kept()
     assert queue.now == T0
+
+
+def test_a_name_that_looks_like_a_mark(queue: Queue) -> None:
+    """A JID may begin with `=` (RFC 7622 §3.3): its publisher is told, and nobody else reads the end."""
+    queue.open(revision=2, result_ms=10_000)
+    publisher = f"={ALICE}"
+    queue.publish("a", by=publisher, hints=f"0 4 0 {publisher}/home", revision=2)
+    queue.subscribe(W1, 5, revision=2)
+    told = line("acknowledged", "a", result="one", jid=f"{publisher}/home")
+    assert lines(complete(queue, "a", "one")) == [told]
+    assert kept(queue, "a", publisher) == told and kept(queue, "a") == ""

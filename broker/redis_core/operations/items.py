@@ -137,10 +137,10 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
 
 
 def _hints(command: Publish) -> str:
-    """Return the hints as scripts read them: a reply is named by the JID that gets it, `=` before one that only looks."""
+    """Return the hints as scripts read them: a reply is named by the JID that gets it, `@` before one that only looks."""
     if not command.hints.reply:
         return str(command.hints)
-    mark = "" if command.hints.reply is ReplyMode.TOLD else "="
+    mark = "" if command.hints.reply is ReplyMode.TOLD else "@"
     return f"{command.hints.times} {mark}{command.sender}"
 
 

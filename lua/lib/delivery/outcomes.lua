@@ -54,7 +54,7 @@ function outcomes.ended(position, item, state, reason, result)
     redis.call('HSET', key.results, item, line)
     redis.call('ZADD', key.result_expiry, string.format('%.0f', call.partition_now + keep_ms), item)
   end
-  if string.sub(jid, 1, 1) == '=' then return end
+  if string.sub(jid, 1, 1) == outcome_record.LOOKS then return end
   redis.call('HSET', key.outcomes, position, line)
   tell(position, line)
 end
