@@ -263,7 +263,7 @@ def test_catching_up(rule: CatchUp, now: int, often: str, jitter: str, end: int 
             break
         come += 1
     assert len(set(fired)) == len(fired) == state.published and come == state.published + state.missed
-    late = [at for at in fired if state._due(at) < now - LATE_MS]
+    late = [at for at in fired if at + made.jitter_ms < now - LATE_MS]
     assert rule is CatchUp.ALL or len(late) <= (rule is CatchUp.LAST)
     assert rule is not CatchUp.ALL or state.missed == 0
     if rule is CatchUp.LAST and come:
@@ -289,6 +289,20 @@ def test_jitter() -> None:
         found.append(made.due_ms - made.next_ms)
         made = made.skip()
     assert 0 <= min(found) < max(found) <= 10 * MINUTE and len(set(found)) > 40
+
+
+@pytest.mark.parametrize("rule", CatchUp)
+@pytest.mark.parametrize("said", [{"every": "1s"}, {"every": "1m"}, {"cron": "*/5 * * * *"}])
+def test_jitter_longer_than_the_interval(rule: CatchUp, said: dict[str, str]) -> None:
+    """Where somebody looks all the time nothing is late, however long a jitter keeps the times behind it waiting."""
+    state = record(schedule(**said, start=moment(NOON), jitter="1h", catchup=rule.value))
+    now = NOON
+    for _ in range(200):
+        assert state.due_ms is not None and state.next_ms is not None
+        now = max(now, state.due_ms)
+        assert state.caught_up(now) is state and now - state.next_ms <= HOUR
+        state = state.begun(1).fired(Fired(state.next_ms, "i", 0, "t"))
+    assert state.published == 200
 
 
 def test_stored() -> None:

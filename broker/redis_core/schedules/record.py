@@ -18,7 +18,9 @@ from broker.model.times import moment
 from broker.redis_core.schedules.timetable import Timetable
 
 LATE_MS: Final = 60_000
-"""A time that nobody published at for so long is late: what is done about it is the schedule's `catchup`."""
+"""A time that nobody published at for so long after its jitter is late: what is done about it is the schedule's `catchup`.
+
+A time with a short jitter may wait for one before it with a long one, so the whole jitter counts."""
 
 MOST_PASSED: Final = 1_000
 """Times that one step counts as missed."""
@@ -84,7 +86,7 @@ class ScheduleRecord:
     def caught_up(self, now_ms: int) -> Self:
         """Leave out the times that are missed, some of them if they are many."""
         rule, first = self.schedule.catch_up, self.next_ms
-        if first is None or rule is CatchUp.ALL or self._due(first) >= now_ms - LATE_MS:
+        if first is None or rule is CatchUp.ALL or first + self.schedule.jitter_ms >= now_ms - LATE_MS:
             return self
         upto = now_ms - self.schedule.jitter_ms - (LATE_MS if rule is CatchUp.NONE else 0)
         passed = self.timetable.passed(first, max(first, upto), MOST_PASSED)
