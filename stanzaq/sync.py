@@ -7,20 +7,37 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotInTime
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, overload
 
 from stanzaq import publisher
 from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
+from stanzaq.errors import StanzaqError
 from stanzaq.transport import Schedule
 
 T = TypeVar("T")
+
+
+class Reply:
+    """An item that was published with `reply=True`; any thread may wait for its end."""
+
+    def __init__(
+        self, reply: publisher.Reply, wait: Callable[[Coroutine[Any, Any, Any], Duration | None], Any]
+    ) -> None:
+        """Wait by `wait`, which runs what it is given where the item was published."""
+        self.id = reply.id
+        self._reply = reply
+        self._wait = wait
+
+    def result(self, timeout: Duration | None = None) -> Any:  # noqa: ANN401
+        """Block until the item has ended; returns and raises as `stanzaq.publisher.Reply.result` does."""
+        return self._wait(self._reply.result(), timeout)
 
 
 class Publisher:
@@ -50,10 +67,44 @@ class Publisher:
         self._thread: threading.Thread | None = None
         self._calls: set[Future[Any]] = set()
 
-    def publish(  # noqa: PLR0913  (what a publisher may ask for)
+    @overload
+    def publish(
         self,
         node: str,
         payload: Any,  # noqa: ANN401
+        *,
+        id: str | None = None,
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
+        reply: Literal[False] = False,
+        timeout: Duration | None = None,
+    ) -> str: ...
+
+    @overload
+    def publish(
+        self,
+        node: str,
+        payload: Any,  # noqa: ANN401
+        *,
+        id: str | None = None,
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
+        reply: Literal[True],
+        timeout: Duration | None = None,
+    ) -> Reply: ...
+
+    def publish(  # noqa: PLR0913  (what a publisher may ask for)
+        self,
+        node: str,
+        payload: Any,
         *,
         id: str | None = None,  # noqa: A002
         key: str = "",
@@ -62,16 +113,24 @@ class Publisher:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
+        reply: bool = False,
         timeout: Duration | None = None,
-    ) -> str:
-        """Send an item, and return its id once the service has stored it.
+    ) -> str | Reply:
+        """Send an item, and return its id once the service has stored it; with `reply` a `Reply`, which has the id.
 
         Raises TimeoutError after `timeout`: the item may be in the queue, so publish it again with the same `id`, or leave it to
         the outbox if there is one. The rest is as in `stanzaq.Publisher.publish`.
         """
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
-        item: str = self._wait(self._publisher.publish(node, payload, id=id, at=at, **hints), timeout)
-        return item
+
+        async def send() -> str | Reply:
+            if not reply:
+                item: str = await self._publisher.publish(node, payload, id=id, at=at, **hints)
+                return item
+            asked = await self._publisher.publish(node, payload, id=id, at=at, reply=True, **hints)
+            return Reply(asked, partial(self._wait, within=asyncio.get_running_loop()))
+
+        return self._wait(send(), timeout)
 
     def cancel(self, node: str, id: str, *, timeout: Duration | None = None) -> bool:  # noqa: A002
         """Cancel an item, as `stanzaq.Publisher.cancel` does; returns False if there is none."""
@@ -96,6 +155,14 @@ class Publisher:
     def schedules(self, node: str, *, timeout: Duration | None = None) -> list[Schedule]:
         """Return the schedules of an own node, as `stanzaq.Publisher.schedules` does."""
         return self._wait(self._publisher.schedules(node), timeout)
+
+    def pause_schedule(self, node: str, id: str, *, timeout: Duration | None = None) -> Schedule:  # noqa: A002
+        """Pause a schedule, as `stanzaq.Publisher.pause_schedule` does."""
+        return self._wait(self._publisher.pause_schedule(node, id), timeout)
+
+    def resume_schedule(self, node: str, id: str, *, timeout: Duration | None = None) -> Schedule:  # noqa: A002
+        """Resume a schedule, as `stanzaq.Publisher.resume_schedule` does."""
+        return self._wait(self._publisher.resume_schedule(node, id), timeout)
 
     def unschedule(self, node: str, id: str, *, timeout: Duration | None = None) -> bool:  # noqa: A002
         """Delete a schedule, as `stanzaq.Publisher.unschedule` does."""
@@ -141,9 +208,18 @@ class Publisher:
         loop.close()
         self._loop = self._thread = None
 
-    def _wait(self, sending: Coroutine[Any, Any, T], timeout: Duration | None) -> T:
+    def _wait(
+        self,
+        sending: Coroutine[Any, Any, T],
+        timeout: Duration | None,
+        within: asyncio.AbstractEventLoop | None = None,
+    ) -> T:
+        """Wait for what runs in the thread; raises StanzaqError if it belongs `within` the loop of an earlier connection."""
         with self._opening:
             try:
+                if within is not None and within is not self._loop:
+                    msg = "the publisher was closed meanwhile"
+                    raise StanzaqError(msg)  # noqa: TRY301
                 loop = self._opened()
             except BaseException:
                 sending.close()

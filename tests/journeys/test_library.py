@@ -409,6 +409,13 @@ async def test_schedules(user: Account) -> None:
         listed = await publisher.schedules(node)
         assert [each.id for each in listed] == ["daily", "tick"] and listed[1].published >= 2 and not listed[1].missed
         assert (await publisher.resume_schedule(node, "tick")).state == "active"
+
+        def from_a_thread() -> None:
+            with sync.Publisher(**user) as blocking:
+                assert blocking.pause_schedule(node, "tick").state == "paused"
+                assert blocking.resume_schedule(node, "tick").state == "active"
+
+        await asyncio.to_thread(from_a_thread)
         assert await publisher.unschedule(node, "tick") and not await publisher.unschedule(node, "tick")
         for wrong in ({"cron": "0 9 * * 8"}, {"every": 0}, {"cron": "0 9 * * *", "zone": "Mars/Phobos"}, {}):
             with pytest.raises(StanzaqError, match="bad-request"):
@@ -656,6 +663,33 @@ async def test_blocking(user: Account, join: Join) -> None:
 
     await asyncio.to_thread(work)
     assert len(await owner.browse(node)) == 23
+
+
+async def test_blocking_replies(user: Account, join: Join) -> None:
+    """A program without an event loop waits for what a handler returned, and learns why there is nothing."""
+    owner = await join()
+    node = await owner.queue({"stanzaq#result_seconds": "600", "pubsub#publish_model": "open"})
+    worker, publisher = Worker(grace=5, **user), sync.Publisher(**user)
+
+    @worker.task(node)
+    async def _job(job: Job[int]) -> int:
+        if not job.payload:
+            raise Reject("torn")  # noqa: EM101
+        return 2 * job.payload
+
+    twice, dead = [await asyncio.to_thread(publisher.publish, node, n, reply=True) for n in (21, 0)]
+    with pytest.raises(TimeoutError):
+        await asyncio.to_thread(twice.result, "10ms")
+    async with serving(worker):
+        assert await asyncio.to_thread(twice.result, PATIENCE_SECONDS) == 42
+        with pytest.raises(StanzaqError, match=r"dead: .*torn") as error:
+            await asyncio.to_thread(dead.result, PATIENCE_SECONDS)
+        assert error.value.condition == "dead"
+    never = await asyncio.to_thread(publisher.publish, node, 1, reply=True)
+    waits = asyncio.create_task(asyncio.to_thread(never.result))
+    await asyncio.to_thread(publisher.close)
+    with pytest.raises(StanzaqError, match="closed"):
+        await waits
 
 
 async def test_created(user: Account) -> None:

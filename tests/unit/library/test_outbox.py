@@ -264,22 +264,27 @@ async def test_used_by_another(path: Path, service: Service) -> None:
 FORKED = """
 import asyncio, os, sys
 from pathlib import Path
-from stanzaq import sync, transports
+from stanzaq import StanzaqError, sync, transports
 
 class Service:
     async def run(self): await asyncio.Event().wait()
     async def publish(self, outgoing): pass
     async def publish_once(self, outgoing, save): pass
     async def close(self): pass
+    def reply(self, node, item): return asyncio.Event().wait
 
 transports.sender = lambda account: Service()
 kept = sync.Publisher("xmpp://p@example.org", password="x", outbox="outbox.db")
 kept.publish("jobs", 1)
 plain = sync.Publisher("xmpp://p@example.org", password="x")
-plain.publish("jobs", 1)
+asked = plain.publish("jobs", 1, reply=True)
 child = os.fork()
 if not child:
     plain.publish("jobs", 1, timeout="20s")
+    try:
+        asked.result("20s")
+    except StanzaqError:
+        pass
     plain.close()
     sys.exit()
 assert os.waitpid(child, 0)[1] == 0
