@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 from xml.etree.ElementTree import Element
@@ -63,9 +64,11 @@ class XmppSender:
 
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
         """Begin to expect the end of an item; returns what waits for it."""
-        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        ended = self._expected.setdefault((node, item), ended)
-        return lambda: asyncio.shield(ended)
+        ended = self._expected.get((node, item))
+        if ended is None or ended.done():
+            # An end that is known is that of an earlier item of this id.
+            ended = self._expected[node, item] = asyncio.get_running_loop().create_future()
+        return partial(asyncio.shield, ended)
 
     async def schedule(self, asked: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""

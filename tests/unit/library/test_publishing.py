@@ -14,7 +14,7 @@ from stanzaq.transport import Hints
 from stanzaq.xmpp import connection
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender
-from stanzaq.xmpp.stanzas import item, publish
+from stanzaq.xmpp.stanzas import STANZAQ, item, publish
 
 
 @pytest.fixture
@@ -143,3 +143,20 @@ def test_comments() -> None:
     element.append(ET.Comment("no"))
     with pytest.raises(TypeError, match="XMPP forbids them"):
         encoded(element)
+
+
+async def test_an_id_that_has_ended_before() -> None:
+    """A reply waits for the item that was published with it, also while somebody keeps that of an earlier item of the id."""
+    sender = XmppSender(Account.read("xmpp://a@b", None, "x", None, "required"))
+
+    def tell(state: str) -> None:
+        outcome = f"<outcome xmlns='{STANZAQ}' node='n' item='a' state='{state}'/>"
+        sender.message(ET.fromstring(f"<message>{outcome}</message>"))
+
+    first = sender.reply("n", "a")
+    same = sender.reply("n", "a")
+    tell("cancelled")
+    assert [(await each()).state for each in (first, same)] == ["cancelled"] * 2
+    second = sender.reply("n", "a")
+    tell("acknowledged")
+    assert [(await each()).state for each in (first, second)] == ["cancelled", "acknowledged"]
