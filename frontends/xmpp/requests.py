@@ -151,7 +151,9 @@ def _retract(iq: Iq, pubsub: Element) -> Retract | RetractBatch:
             return RetractBatch(node, iq.sender, batches.whole(items, lambda item: _retract_item(iq, node, item, hint)))
     item = _one_item(retract)
     # Within the item or beside it.
-    result = item.find(_RESULT) if len(item) else retract.find(_RESULT) if len(retract) > 1 else None
+    result = item.find(_RESULT) if len(item) else None
+    if result is None and len(retract) > 1:
+        result = retract.find(_RESULT)
     return _retract_item(iq, node, item, hint, result)
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Browse, Locks, Publish, Renew, RenewOwnership, Retract, RetractBatch, Unlock
+from broker.model.commands import Browse, Complete, Locks, Publish, Renew, RenewOwnership, Retract, RetractBatch, Unlock
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.positions import Place
@@ -443,3 +443,28 @@ def test_foreign_elements_alone(fault: Fault) -> None:
 def test_an_empty_token_fences_nothing(fault: Fault, name: str, item: str) -> None:
     """QX14: whoever gives a token means one lock; an empty one is not the same as none."""
     assert fault(_ending(name, f"<item id='j1' {item}/>")).problem is Problem.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "<item id='a' token='7'>{}</item>",
+        "<item id='a' token='7'/>{}",
+        "<item id='a' token='7'><x xmlns='urn:other'/></item>{}",
+        "<item id='a' token='7'>{}<x xmlns='urn:other'/></item><y xmlns='urn:other'/>",
+    ],
+)
+def test_a_result(read: Read, inside: str) -> None:
+    """A worker's result is in the item or beside it, whatever else is there (RFC 6120 §8.4)."""
+    result = f"<result xmlns='{ns.STANZAQ}'><done xmlns='urn:x'/></result>"
+    asked = read(_ending("retract", inside.format(result))).command
+    assert isinstance(asked, Complete)
+    assert (asked.item_id, asked.token, asked.body_bytes) == ("a", 7, len("<done xmlns='urn:x'/>"))
+
+
+@pytest.mark.parametrize("content", ["", "text", "<a xmlns='urn:x'/><b xmlns='urn:x'/>"])
+def test_what_is_no_result(fault: Fault, content: str) -> None:
+    """A result is one element, as a payload is."""
+    result = f"<result xmlns='{ns.STANZAQ}'>{content}</result>"
+    refused = fault(_ending("retract", f"<item id='a'/>{result}"))
+    assert refused.problem in {Problem.PAYLOAD_REQUIRED, Problem.PAYLOAD_INVALID}
