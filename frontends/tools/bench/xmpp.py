@@ -41,7 +41,7 @@ def main(batch: int | None, *, as_json: bool, quick: bool) -> int:
         settings = ejabberd.settings(redis.url)
         frontend = stack.enter_context(Frontend(settings))
         status.update("measuring ejabberd's pubsub, one frontend and two, in turns")
-        bench = _Bench(ejabberd, frontend.process, redis.process, settings, seconds)
+        bench = _Bench(ejabberd, frontend.process, redis.process, settings, seconds, 1 if quick else _ROUNDS)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             rows = runner.run(_single(bench) if batch is None else _batched(bench, batch))
     return show(rows, as_json=as_json)
@@ -115,6 +115,7 @@ class _Bench:
     redis: Process
     settings: Mapping[str, str]
     seconds: float
+    rounds: int
 
     async def jobs(self) -> Jobs:
         """Connect the clients of single items."""
@@ -133,7 +134,7 @@ class _Bench:
         pubsub = await Pubsub.open(self.ejabberd.c2s_port, self.ejabberd.anonymous, self.ejabberd.pubsub, "ceiling")
         publishes = native_cpu = 0.0
         native = 0
-        for _ in range(_ROUNDS):
+        for _ in range(self.rounds):
             publishes = max(publishes, (await pubsub.loop.rate(self.seconds))[1])
             for found in loads:
                 await self._measure(found)
@@ -158,7 +159,7 @@ class _Bench:
 
     async def end(self, timed: Found, *others: Found) -> None:
         """Time jobs that begin at a fixed rate, and disconnect all clients."""
-        await timed.load.paced(_PACE, _ROUNDS * self.seconds)
+        await timed.load.paced(_PACE, self.rounds * self.seconds)
         for found in (timed, *others):
             found.load.close()
 
