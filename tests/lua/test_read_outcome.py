@@ -1,5 +1,9 @@
 """read_outcome: how items have ended, for as long as their node keeps it."""
 
+from typing import Any
+
+import pytest
+
 from tests.lua.driver import T0, Queue
 from tests.lua.test_complete import ASKED, complete, line, lines
 from tests.lua.worded import ALICE, BOB, W1
@@ -53,3 +57,21 @@ def test_a_name_that_looks_like_a_mark(queue: Queue) -> None:
     told = line("acknowledged", "a", result="one", jid=f"{publisher}/home")
     assert lines(complete(queue, "a", "one")) == [told]
     assert kept(queue, "a", publisher) == told and kept(queue, "a") == ""
+
+
+@pytest.mark.parametrize("hints", [ASKED, LOOKS])
+def test_who_learns_that_an_item_is_awaited(queue: Queue, hints: str) -> None:
+    """Only its publisher and owners: a stranger's answer is the same, and as soon, whether there is such an item or not."""
+
+    def told(by: str, owner: str = "") -> list[Any]:
+        rows: list[Any] = queue.run("read_outcome", {"sender": by, "owner": owner, "item": "a"}).rows
+        return rows
+
+    nothing = told(f"{BOB}/1")
+    queue.publish("a", hints=hints)
+    queue.subscribe(W1, 1)
+    for _ in range(2):
+        assert told(f"{BOB}/1") == nothing == [["ok"]]
+        assert told(f"{ALICE}/two") == told("owner@x/1", "1") == [["ok", ""]]
+        # A later version waits while the first one is held.
+        queue.publish("a", hints=hints)

@@ -7,9 +7,13 @@ function outcome_record.write(state, jid, item, reason, result)
   return string.format('%s %d %d %d ', state, #jid, #item, #reason) .. jid .. ' ' .. item .. ' ' .. reason .. ' ' .. result
 end
 
--- Returns the JID.
+-- Returns the JID without the mark.
+function outcome_record.asker(jid)
+  return string.sub(jid, 1, 1) == outcome_record.LOOKS and string.sub(jid, 2) or jid
+end
+
+-- Returns the JID of an outcome.
 function outcome_record.jid(line)
-  local length, at = string.match(line, '^%S+ (%d+) %d+ %d+ @?()')
-  local marked = string.sub(line, at - 1, at - 1) == outcome_record.LOOKS and 1 or 0
-  return string.sub(line, at, at + length - 1 - marked)
+  local length, at = string.match(line, '^%S+ (%d+) %d+ %d+ ()')
+  return outcome_record.asker(string.sub(line, at, at + length - 1))
 end
