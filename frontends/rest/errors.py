@@ -114,6 +114,12 @@ def document(told: Fault) -> dict[str, object]:
     }
 
 
+def row(told: Fault) -> dict[str, object]:
+    """Return the problem document of one of several results: its own time to wait is a member, for want of headers."""
+    seconds = told.headers.get("Retry-After")
+    return {**document(told), **({"retry_after": int(seconds)} if seconds else {})}
+
+
 def written(told: Fault) -> bytes:
     """Write the problem document."""
     return json.dumps(document(told)).encode()

@@ -158,7 +158,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.MESSAGE_OR_END: {"anyOf": [_LISTED, _END]},
     Shown.QUEUE: _object({"name": _TEXT, "href": _TEXT}),
     Shown.SENT: _SENT,
-    Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}))}),
+    Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}, retry_after=_WHOLE))}),
     Shown.LEASE: _LEASE,
     Shown.LEASES: _object({"subscriptions": _array(_LEASE), "total": _WHOLE}, next=_TEXT),
     Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS}),

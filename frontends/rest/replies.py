@@ -9,7 +9,7 @@ from broker.model.problems import MalformedRequest
 from broker.model.results import Published, Refused, Renewed, Reserved
 from broker.model.times import moment
 from frontends.rest import conditions, negotiation, paths
-from frontends.rest.errors import MEDIA, Fault, document, fault, written
+from frontends.rest.errors import MEDIA, Fault, fault, row, written
 from frontends.rest.formats import atom, documents
 from frontends.rest.formats.views import HeldMessages, Message, Page
 from frontends.rest.http_types import Response
@@ -83,7 +83,7 @@ def lease(shown: HeldMessages, kind: str) -> Response:
 
 def settled(results: Sequence[Fault | None]) -> Response:
     """Answer for each message, in order, whether the request was carried out."""
-    said = [{"status": HTTPStatus.OK.value} if each is None else document(each) for each in results]
+    said = [{"status": HTTPStatus.OK.value} if each is None else row(each) for each in results]
     return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON)
 
 
@@ -100,7 +100,7 @@ def done() -> Response:
 def batch(node: str, results: list[Published | Fault]) -> Response:
     """Answer with the result of each message of a batch, in order."""
     said = [
-        document(each) if isinstance(each, Fault) else {"status": HTTPStatus.CREATED.value, **told(node, each)}
+        row(each) if isinstance(each, Fault) else {"status": HTTPStatus.CREATED.value, **told(node, each)}
         for each in results
     ]
     faults = tuple(each for each in results if isinstance(each, Fault))

@@ -74,8 +74,8 @@ def refusal(status: int, body: bytes, seconds: float = 0.0) -> Refusal:
 
 
 def problem(said: Mapping[str, Any]) -> Refusal:
-    """Read a problem document."""
-    return _refusal(said["status"], said["detail"])
+    """Read a problem document; one of several results names its own time to wait."""
+    return _refusal(said["status"], said["detail"], said.get("retry_after", 0.0))
 
 
 def _refusal(status: int, detail: str, seconds: float = 0.0) -> Refusal:

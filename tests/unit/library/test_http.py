@@ -169,6 +169,12 @@ def problem(status: int, detail: str, **headers: str) -> web.Response:
     return web.Response(status=status, text=text, headers=headers, content_type="application/problem+json")
 
 
+def test_time_to_wait_of_one_result() -> None:
+    """A publish is a batch of one: it waits as long as its result says before it is repeated."""
+    told = messages.refused_item({"results": [{"status": 429, "detail": "wait 7 s", "retry_after": 7}]})
+    assert told is not None and told.passing and told.seconds == 7
+
+
 async def test_repeated_until_answered(caplog: pytest.LogCaptureFixture) -> None:
     """Temporary errors, errors of a gateway and broken connections are waited out, and reported."""
     caplog.set_level(logging.INFO, "stanzaq")
