@@ -47,7 +47,8 @@ local function register(row, before, subscriber, owned)
   usage.write(row.subid, known)
   if told then
     grants.take(row.subid, registration)
-    ledger.take_own_grant(row.subid, tonumber(registration))
+    -- A grant on its way is void: nothing of it will be used.
+    ledger.take_own_grant(row.subid, tonumber(registration), math.huge)
   end
   return registration, known.scope ~= '' and known.scope or nil
 end

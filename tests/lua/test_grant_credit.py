@@ -296,3 +296,15 @@ def test_pairs_count(parts: Parts) -> None:
         if grants(answer):
             break
     assert grants(answer) == [(last, subid(jids[0]), 1)]
+
+
+def test_less_credit_than_it_was_granted_at_home(parts: Parts) -> None:
+    """Q10: a new registration voids a grant on its way to the coordinator's own partition, and a smaller one takes its place."""
+    coordinator, _one, _two = parts
+    seated(parts, W1, 4)
+    (grant,) = made(coordinator.publish(*"abc"))
+    assert (grant.number, grant.amount, used(coordinator, W1)) == (0, 3, 3)
+    (again,) = made(coordinator.subscribe(W1, 2, must="1"))
+    assert (again.number, again.amount, used(coordinator, W1)) == (0, 2, 2)
+    assert coordinator.hand_out(W1, grant.grant, 3).given == []
+    assert len(coordinator.hand_out(W1, again.grant, 2).given) == 2
