@@ -12,7 +12,7 @@ from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import Affiliation
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
 from broker.model.outcomes import End
-from broker.model.schedules import CatchUp, Overlap, ScheduleState
+from broker.model.schedules import ID_BYTES, CatchUp, Overlap, ScheduleState
 from broker.model.subscriptions import State
 from broker.model.tree import COLLECTION, NodeType
 from frontends.rest import errors, negotiation
@@ -323,7 +323,7 @@ async def show_openapi(_core: Core, _request: Request) -> Response:
 
 def _parameters(pattern: str) -> dict[str, Any]:
     names = re.findall(r"{(\w+)}", pattern)
-    schemas = {"queue": _NAME, "message": _NAME}
+    schemas = {"queue": _NAME, "message": _NAME, "schedule": {**_NAME_SCHEMA, "maxLength": ID_BYTES}}
     found = [
         {"name": name, "in": "path", "required": True, "schema": schemas.get(name, {**_TEXT, "minLength": 1})}
         for name in names
@@ -470,7 +470,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     },
     Body.PAUSE: {
         "required": True,
-        "content": {negotiation.JSON: {"schema": _object({"paused": _IS})}},
+        "content": {negotiation.JSON: {"schema": _whole({"paused": _IS})}},
     },
     Body.OPTIONS: {"content": {negotiation.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},
