@@ -239,10 +239,7 @@ def item_cancel(
     """
     confirm(f"Cancel the item {item} of {node}?", yes=yes)
     run(config, lambda core: asked(core, Cancel(node, ADMINISTRATOR, item), Cancelled))
-    if as_json:
-        tell({"node": node, "cancelled": item})
-    else:
-        say(f"cancelled {item}")
+    _say_gone("cancelled", node, item, as_json=as_json)
 
 
 @app.command("delete")
@@ -260,7 +257,11 @@ def item_delete(
     """
     confirm(f"Delete the item {item} of {node}?", yes=yes)
     run(config, lambda core: asked(core, Retract(node, ADMINISTRATOR, item), Retracted))
+    _say_gone("deleted", node, item, as_json=as_json)
+
+
+def _say_gone(how: str, node: str, item: str, *, as_json: bool) -> None:
     if as_json:
-        tell({"node": node, "deleted": item})
+        tell({"node": node, how: item})
     else:
-        say(f"deleted {item}")
+        say(f"{how} {item}")
