@@ -241,15 +241,8 @@ class Publisher:
         ValueError for an unsuitable argument.
         """
         sender, running = self._opened()
-        hints: dict[str, Any] = {
-            "key": key,
-            "delay": delay,
-            "priority": priority,
-            "ttl": ttl,
-            "headers": headers,
-            "at": at,
-        }
-        outgoing = made(node, payload, id=id, reply=reply, **hints)
+        hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
+        outgoing = made(node, payload, id=id, at=at, reply=reply, **hints)
         item = outgoing.item
         # Before it is sent: the end may come before the answer.
         answer = Reply(item, sender.reply(node, item), running) if reply else item
