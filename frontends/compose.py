@@ -265,9 +265,15 @@ def _unfed(
 async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> None:
     """Run a frontend from start to end, with probes and metrics."""
     core = frontend.core
+    announced = asyncio.Event()
+
+    def reasons() -> list[str]:
+        # Ready only after the log says `serving`, so that whoever waits for the probe finds that line.
+        return frontend.reasons() or ([] if announced.is_set() else ["it is starting"])
+
     Gauge(
         "stanzaq_ready", "1 when /readyz has no reason against this frontend", registry=core.metrics.registry
-    ).set_function(lambda: not frontend.reasons())
+    ).set_function(lambda: not reasons())
     built = Gauge(
         "stanzaq_build_info",
         "1; its labels `version` and `functions` (the library in Redis) tell what runs",
@@ -277,7 +283,7 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
     built.labels(*version.build()).set(1)
     ProcessCollector(registry=core.metrics.registry)
     # Half of the watchdog's time: /livez reports a hung loop before its process is killed.
-    health = Health(frontend.reasons, core.metrics.registry, settings.watchdog_seconds / 2)
+    health = Health(reasons, core.metrics.registry, settings.watchdog_seconds / 2)
     stopping = on_signal()
     with contextlib.ExitStack() as stack:
         if settings.metrics_bind is not None:
@@ -293,6 +299,7 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
                 await any_of(frontend.up, stopping, core.ending)
                 if frontend.up.is_set():
                     _log.info("serving", at=frontend.at, frontend=core.name)
+                    announced.set()
                 await any_of(stopping, core.ending)
                 if core.ending.is_set():
                     _log.warning("disconnected by an administrator", frontend=core.name, subscriber=core.ended_by)
