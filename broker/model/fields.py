@@ -13,6 +13,9 @@ RATE: Final = re.compile(r"([0-9]{1,15})/([smh])")
 PERIODS: Final = {"s": 1, "m": 60, "h": 3600}
 DECIMAL: Final = re.compile(r"[0-9]{1,14}(?:\.[0-9]{1,3})?")
 
+LEAST_WEIGHT: Final = 0.01
+MOST_WEIGHT: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -100,6 +103,36 @@ class Rate:
             msg = f"must be a rate from 1 to {self.most}, in each s, m or h, as 100/s; or empty for none"
             raise ValueError(msg)
         return f"{int(plain[1])}/{plain[2]}" if plain else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Reads lines like `KEY=3`: up to `most` names with a weight each, in up to so many bytes."""
+
+    most: int
+    limit: int
+
+    def __call__(self, text: str) -> str:
+        """Read the lines; an empty text is none."""
+        if len(text.encode()) > self.limit:
+            msg = f"must be no longer than {self.limit} bytes"
+            raise ValueError(msg)
+        found = [line.rpartition("=") for line in text.split("\n") if line]
+        if len(found) > self.most:
+            msg = f"must be at most {self.most} lines"
+            raise ValueError(msg)
+        if len({name for name, _, _ in found}) < len(found):
+            msg = "must not name a key or publisher twice"
+            raise ValueError(msg)
+        return "\n".join(f"{name}={_weight(name, number)}" for name, _, number in found)
+
+
+def _weight(name: str, number: str) -> str:
+    plain = name and len(number) <= DIGITS and DECIMAL.fullmatch(number)
+    if not (plain and LEAST_WEIGHT <= float(number) <= MOST_WEIGHT):
+        msg = f"must be lines as KEY=3, with weights from {LEAST_WEIGHT} to {MOST_WEIGHT} and at most three decimals"
+        raise ValueError(msg)
+    return decimal(float(number))
 
 
 def rate_rule(rate: str, burst: int = 0) -> str:

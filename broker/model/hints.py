@@ -1,9 +1,10 @@
-"""What a publisher may request for its item: a delay, a priority, a time to live, and a reply. Values only."""
+"""What a publisher may request for its item: a delay, a priority, a time to live, a reply, and items to wait for. Values only."""
 
 import time
 from dataclasses import dataclass
 from typing import Final, Self
 
+from broker.model.dependencies import NO_DEPENDENCIES, Dependencies
 from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.times import read_moment
@@ -20,17 +21,23 @@ MOST_SECONDS: Final = 366 * 86_400
 class Hints:
     """Delay, priority and time to live; both times count from the publish, and a time to live of 0 is none.
 
-    `reply` is how the publisher wants to learn of the end of the item.
+    `reply` is how the publisher wants to learn of the end of the item; `after` names items that it waits for.
     """
 
     delay_ms: int = 0
     priority: int = USUAL_PRIORITY
     ttl_ms: int = 0
     reply: ReplyMode = ReplyMode.NONE
+    after: Dependencies = NO_DEPENDENCIES
 
     @classmethod
     def judged(
-        cls, delay_ms: int | None, priority: int | None, ttl_ms: int | None, reply: ReplyMode = ReplyMode.NONE
+        cls,
+        delay_ms: int | None,
+        priority: int | None,
+        ttl_ms: int | None,
+        reply: ReplyMode = ReplyMode.NONE,
+        after: Dependencies = NO_DEPENDENCIES,
     ) -> Self:
         """Check a client's values, None for those it does not give; raises MalformedRequest."""
         delay, rank = delay_ms or 0, USUAL_PRIORITY if priority is None else priority
@@ -41,15 +48,17 @@ class Hints:
         if ttl_ms is not None and not delay < ttl_ms <= MOST_SECONDS * 1000:
             said = f"a time to live is longer than the delay, and at most {MOST_SECONDS} seconds"
             raise MalformedRequest(Problem.BAD_REQUEST, said)
-        return cls(delay, rank, ttl_ms or 0, reply)
+        return cls(delay, rank, ttl_ms or 0, reply, after)
 
     def __str__(self) -> str:
-        """Return them as in records: three numbers, a fourth for a reply, or nothing for the defaults."""
+        """Return them as in records: nothing for the defaults, else three numbers, one for a reply, and a word for `after`."""
+        if self.after:
+            return f"{self.times} {self.reply:d} {self.after}"
         return "" if self == NO_HINTS else f"{self.times} {self.reply:d}" if self.reply else self.times
 
     @property
     def times(self) -> str:
-        """Return them without the reply, as three numbers."""
+        """Return delay, priority and time to live, as three numbers."""
         return f"{self.delay_ms} {self.priority} {self.ttl_ms}"
 
     @classmethod
@@ -57,8 +66,9 @@ class Hints:
         """Read what `str` wrote."""
         if not text:
             return cls()
-        delay, priority, ttl, *reply = map(int, text.split(" "))
-        return cls(delay, priority, ttl, *map(ReplyMode, reply))
+        delay, priority, ttl, *others = text.split(" ")
+        reply, after = (*others, *("0", "")[len(others) :])
+        return cls(int(delay), int(priority), int(ttl), ReplyMode(int(reply)), Dependencies.parse(after))
 
 
 NO_HINTS: Final = Hints()

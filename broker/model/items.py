@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from broker.model.attempts import Attempt
+from broker.model.dependencies import ParentState
 from broker.model.hints import USUAL_PRIORITY
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
@@ -34,7 +35,8 @@ class Delivery:
     envelope and group key are empty; before that, the deadline of an assured item is the earliest possible one. An
     entry of a log has no lock, and its token is 0. `collection` names the collection that the subscription is to (H6), and
     `subid` the subscription where the subscriber may have several. At most `batch` items share a stanza. At the stage `DELIVER`,
-    `message` is the name of the stanza that brought the item together with others.
+    `message` is the name of the stanza that brought the item together with others. `ready_ms` is when the delay of an item, or
+    the last of its parents, ended; 0 for items that were ready since their publish.
     """
 
     partition: Partition
@@ -55,6 +57,7 @@ class Delivery:
     subid: str = ""
     batch: int = 1
     message: str = ""
+    ready_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,10 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An item as a browse shows it: waiting, delayed, locked, dying (on its way to another node), or kept in a log."""
+    """An item as a browse shows it: waiting, delayed, dependent, locked, dying (on its way to another node), or kept in a log.
+
+    A dependent item waits until others have ended.
+    """
 
     place: Place
     item_id: str
@@ -103,7 +109,7 @@ class ItemDetails:
 
     `attempts` are its deliveries so far. A delayed item waits until `until_ms`; an item with a time to live expires at `ends_ms`.
     `holders` are those who had it before and are still subscribed, the last one first. `history` has its last attempts in this
-    node that ended without an acknowledgement, the oldest first.
+    node that ended without an acknowledgement, the oldest first. A dependent item waits for its `parents`.
     """
 
     partition: int
@@ -121,6 +127,7 @@ class ItemDetails:
     priority: int = USUAL_PRIORITY
     ends_ms: int = 0
     history: tuple[Attempt, ...] = ()
+    parents: tuple[ParentState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from broker.model import destinations
-from broker.model.fields import Decimal, Option, Rate, Text, Whole, boolean, decimal, lines, rate_rule, values
+from broker.model.fields import Decimal, Option, Rate, Text, Weights, Whole, boolean, decimal, lines, rate_rule, values
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.tree import MAX_CHILDREN, Association, NodeType
 
@@ -22,6 +22,8 @@ STREAM_CREDIT: Final = 100
 MAX_LOCK_SECONDS: Final = 43_200
 MAX_RETRY_SECONDS: Final = 7 * 86_400
 MAX_RATE: Final = 1_000_000
+MAX_WEIGHTS: Final = 1_000
+MAX_WEIGHTS_BYTES: Final = 65_536
 MAX_PARTITIONS: Final = 1_024
 MAX_RESULT_SECONDS: Final = 30 * 86_400
 MAX_RETENTION_SECONDS: Final = 10 * 365 * 86_400
@@ -67,6 +69,14 @@ class NodeState(Enum):
     DRAINING = "draining"
 
 
+class Fair(Enum):
+    """Whose items dispatch takes in turns: group keys or publishers are its tenants."""
+
+    NONE = "none"
+    KEY = "key"
+    PUBLISHER = "publisher"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """All configuration of a node; durations in seconds as in their options, sizes in bytes."""
@@ -87,6 +97,8 @@ class NodeConfig:
     rate_by_key: str = ""
     max_in_flight_by_key: int = 0
     publish_rate: str = ""
+    fair: Fair = Fair.NONE
+    fair_weights: str = ""
     dead_letter_node: str | None = None
     dedupe: Dedupe = Dedupe.OVERWRITE
     dedupe_seconds: int = 600
@@ -149,6 +161,17 @@ class NodeConfig:
         if not (self.rate_by_key or self.max_in_flight_by_key):
             return ""
         return f"{self.max_in_flight_by_key} {rate_rule(self.rate_by_key)}"
+
+    @property
+    def fair_tenants(self) -> str:
+        """Whose items are taken in turns, as scripts read it; empty for nobody's."""
+        return "" if self.fair is Fair.NONE else self.fair.value
+
+    @property
+    def weights(self) -> tuple[tuple[str, str], ...]:
+        """The weights of tenants in their turns; a tenant without one has 1."""
+        found = (line.rpartition("=") for line in self.fair_weights.split("\n") if line)
+        return tuple((tenant, weight) for tenant, _, weight in found) if self.fair_tenants else ()
 
     def admits(self, group: str) -> bool:
         """Return whether a consumer group is allowed; without a list any is (E26)."""
@@ -265,6 +288,22 @@ OPTIONS: Final = (
         "text-single",
         "Most items that one publisher publishes in a second, minute or hour, as 100/s (empty: no limit)",
         Rate(MAX_RATE),
+    ),
+    Option(
+        "stanzaq#fair",
+        "fair",
+        "list-single",
+        "Whose items go out in turns: those of each group key, or of each publisher",
+        Fair,
+        values(Fair),
+    ),
+    Option(
+        "stanzaq#fair_weights",
+        "fair_weights",
+        "text-multi",
+        "Weights of keys or publishers in these turns, as KEY=3 (others have 1)",
+        Weights(MAX_WEIGHTS, MAX_WEIGHTS_BYTES),
+        many=True,
     ),
     Option(
         "stanzaq#dead_letter_node",

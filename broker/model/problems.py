@@ -58,6 +58,7 @@ class Problem(Enum):
     NOT_TRUSTED = "not-trusted"
     TOO_MUCH_HELD = "too-much-held"
     TOO_FAST = "too-fast"
+    QUOTA_EXCEEDED = "quota-exceeded"
     OUT_OF_MEMORY = "out-of-memory"
     UNAVAILABLE = "unavailable"
     TIMED_OUT = "timed-out"
@@ -78,6 +79,7 @@ _RETRYABLE = frozenset(
         Problem.LOCK_LOST,
         Problem.TOO_MUCH_HELD,
         Problem.TOO_FAST,
+        Problem.QUOTA_EXCEEDED,
     }
 )
 

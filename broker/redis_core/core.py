@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from broker.model.commands import Command
+from broker.model.commands import Command, Publish, Retract, RetractBatch
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.leases import is_lease
@@ -35,9 +35,11 @@ from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat
 from broker.redis_core.maintenance.instances import DoorHeartbeat, FrontendDetails
 from broker.redis_core.maintenance.journals import Record, read_journals
 from broker.redis_core.maintenance.sweeper import Sweeper
-from broker.redis_core.metrics import BUCKETS, Metrics
+from broker.redis_core.maintenance.usage import UsageSamples
+from broker.redis_core.metrics import BUCKETS, REASONS, WAITS, Metrics
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.cache import NodeCache
+from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server
@@ -46,6 +48,7 @@ from broker.redis_core.redis_client.memory import Memory
 from broker.redis_core.redis_client.store_format import check_format
 from broker.redis_core.redis_client.wakeup import Wakeup
 from broker.redis_core.registry.rows import ROWS, UNKNOWN
+from broker.redis_core.routing.quota_meter import QuotaMeter
 from broker.redis_core.routing.router import NodeRouter
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
@@ -95,7 +98,9 @@ class RedisCore:
         self._relay = None if outlet else relay
         self._store = NodeStore(self._server, settings.journal_records, settings.node_quota, frozenset(settings.admins))
         self._tree = Tree(self._server, self._store)
-        self._handlers = Handlers(self._server, self._store, self._tree, settings, self)
+        self._quotas, self._tasks = Quotas(self._server, self._store), Tasks()
+        self._quota_meter = QuotaMeter(self._server, self._quotas, self._tasks, self.count)
+        self._handlers = Handlers(self._server, self._store, self._tree, self._quotas, settings, self)
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories = self._handlers.histories
@@ -104,10 +109,10 @@ class RedisCore:
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)
+        self._usage = UsageSamples(self._server, door or "xmpp", self.name, self.metrics.tally)
         self._libraries = Libraries(self._server)
         self._sweeper = Sweeper(self, self._store, self._heartbeat, self.ask_partition, self._occasional_work)
         self._routers: dict[str, NodeRouter] = {}
-        self._tasks = Tasks()
         self._waiting_bytes = 0
         self._running: list[asyncio.Task[None]] = []
 
@@ -131,6 +136,8 @@ class RedisCore:
             if work := self._work.get(type(command)):
                 # The handler has already queued its first command, so it keeps the sender's order.
                 self._tasks.answer(work(command), once)
+            elif type(command) is Publish and command.hints.after.parents:
+                self._tasks.answer(self._handlers.dependencies.publish(command), once)
             else:
                 # A command without a node has a handler.
                 self.router(getattr(command, "node", "")).submit(command, once)
@@ -139,13 +146,25 @@ class RedisCore:
             once(FAILED)
 
     def _end(self, command: Command, size: int, began: float, reply: Reply, result: Result) -> None:
-        """Count a command that is done, and pass on its result."""
+        """Count a command that is done, and pass on its result; without helpers, since every command comes here."""
         self._waiting_bytes -= size
-        tally, kind, seconds = self.metrics.tally, type(command), time.monotonic() - began
-        tally.seconds[kind] += seconds
-        tally.commands[kind][bisect_left(BUCKETS, seconds)] += 1
+        tally, kind, now = self.metrics.tally, type(command), time.monotonic()
+        tally.seconds[kind] += now - began
+        tally.commands[kind][bisect_left(BUCKETS, now - began)] += 1
         if name := ROWS.get(kind, UNKNOWN).metric(result):
-            tally.counts[name] += len(result.ended) if isinstance(result, RetractedBatch) else 1
+            amount = len(result.ended) if isinstance(result, RetractedBatch) else 1
+            tally.counts[name] += amount
+            if name in REASONS:
+                served = tally.nodes[getattr(command, "node", "")]
+                served.ended[name] += amount
+                if isinstance(command, Retract | RetractBatch) and name == "acknowledged":
+                    # A token is Redis's time in microseconds, at which the lock was made.
+                    now_us = (now * 1000 + self._heartbeat.skew_ms) * 1000
+                    for each in command.items if isinstance(command, RetractBatch) else (command,):
+                        if each.token:
+                            seconds = max(0.0, (now_us - each.token) / 1e6)
+                            served.services[bisect_left(WAITS, seconds)] += 1
+                            served.served += seconds
         reply(result)
 
     async def ask(self, command: Command) -> Result:
@@ -167,6 +186,7 @@ class RedisCore:
         # Polling is the only way to find out whether Redis answers.
         while not (await self._heartbeat.attempt(check) and await self._heartbeat.beat(self._act)):  # noqa: ASYNC110
             await asyncio.sleep(_START_PAUSE_SECONDS)
+        await self._quotas.refresh()
         if self.sends:
             self._running.append(keep_running(self._heartbeat.listen))
         self._running.append(keep_running(partial(self._heartbeat.run, self._act)))
@@ -203,9 +223,11 @@ class RedisCore:
         return reasons
 
     async def measure(self) -> None:
-        """Set the gauges of every node and of Redis's memory."""
+        """Set the gauges of every node and of Redis's memory, and note what processes have used."""
         await self._sweeper.measure()
         await self.memory.measure()
+        await self._usage.note(int(self._heartbeat.now_ms()))
+        self.metrics.quotas.measured = await self._quotas.statuses()
 
     async def journal(self, after: Mapping[Partition, str], most: int) -> dict[Partition, list[Record]]:
         """Read the newest records of partitions' journals, or from a position on; for the shell."""
@@ -260,9 +282,21 @@ class RedisCore:
     # Used by pipelines.
 
     def deliver(self, batch: Sequence[Delivery]) -> None:
-        """Hand a batch of deliveries to the door."""
+        """Count a batch of deliveries and hand it to the door; without helpers, since every delivery comes here."""
         if batch[0].stage is not Stage.DELIVER:
-            self.metrics.tally.counts["delivered"] += len(batch)
+            tally = self.metrics.tally
+            tally.counts["delivered"] += len(batch)
+            served = tally.nodes[batch[0].partition.node]
+            for made in batch:
+                # A new delivery has Redis's time in microseconds as both numbers; an entry of a log has no token.
+                if made.sequence == made.token:
+                    if made.attempt == 1:
+                        ready_ms = made.ready_ms or int(made.position.partition("-")[0])
+                        seconds = max(0.0, made.token / 1e6 - ready_ms / 1e3)
+                        served.waits[bisect_left(WAITS, seconds)] += 1
+                        served.waited += seconds
+                elif made.token:
+                    tally.counts["resent"] += 1
         self._outlet.deliver(batch)
 
     def notify(self, notice: Notice) -> None:
@@ -294,9 +328,13 @@ class RedisCore:
         else:
             self._heartbeat.changed.add(partition.node)
 
-    def count(self, what: str, amount: int = 1) -> None:
-        """Add to a counter."""
+    def count(self, what: str, amount: int = 1, node: str = "", waits_ms: Sequence[int] = ()) -> None:
+        """Add to a counter; ends, and waits for a first delivery, are counted by their node."""
         self.metrics.tally.counts[what] += amount
+        if what in REASONS:
+            self.metrics.tally.nodes[node].ended[what] += amount
+        for wait_ms in waits_ms:
+            self.metrics.tally.nodes[node].wait(max(0, wait_ms) / 1000)
 
     def lease_expired(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease has expired."""
@@ -314,6 +352,10 @@ class RedisCore:
     def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
         """Tell a publisher how its item has ended."""
         self._outcomes.send(partition, due)
+
+    def follow_dependency(self, partition: Partition, mark: str) -> None:
+        """Tell the dependents of an item that has ended, or ask for the parents of one that waits."""
+        self._handlers.dependencies.follow(partition, mark)
 
     def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items to their other nodes."""
@@ -337,6 +379,8 @@ class RedisCore:
             with contextlib.suppress(CoreUnavailable):
                 await self._door.beat()
         await self._sweeper.act(found)
+        if self._quotas.due:
+            self.background(self._quotas.refresh)
         if self._handlers.subscriptions.has_ended:
             self.background(self._handlers.subscriptions.tidy)
 
@@ -363,7 +407,8 @@ class RedisCore:
         if router is None:
             known = NodeCache(node, self._store)
             pipeline = partial(PartitionPipeline, known, server=self._server, core=self)
-            router = self._routers[node] = NodeRouter(known, pipeline, self._tasks, self._tree, self.router)
+            shared = self._tasks, self._tree, self.router, self._quota_meter
+            router = self._routers[node] = NodeRouter(known, pipeline, *shared)
         return router
 
     def routers(self) -> list[NodeRouter]:

@@ -15,6 +15,7 @@ from broker.model.qos import Qos
 from broker.model.results import Refused, Result
 from broker.model.subscriptions import Subscription
 from broker.redis_core.delivery.browsing import browse
+from broker.redis_core.delivery.dependencies import DependencyService
 from broker.redis_core.delivery.exactly_once import ExactlyOnce
 from broker.redis_core.delivery.inspection import Inspection
 from broker.redis_core.delivery.item_moves import ItemMoves
@@ -22,10 +23,12 @@ from broker.redis_core.groups.ownership import Ownership, owns
 from broker.redis_core.maintenance.instances import Instances
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.nodes.listing import NodeListing
+from broker.redis_core.nodes.quotas import QuotaService
 from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.pending_requests import PendingList
+from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.records.validation import Rules
@@ -44,6 +47,7 @@ class Handlers:
     """All handlers; a row of the registry names the one that carries out its command."""
 
     approvals: Approvals
+    dependencies: DependencyService
     exactly_once: ExactlyOnce
     fetching: LongPoll
     histories: Histories
@@ -52,13 +56,16 @@ class Handlers:
     listing: NodeListing
     lists: SubscriptionQueries
     nodes: NodeService
+    quotas: QuotaService
     owners: Ownership
     subscriptions: SubscriptionService
     item_moves: ItemMoves
     firing: FiringSchedules
     schedules: Schedules
 
-    def __init__(self, server: Server, store: NodeStore, tree: Tree, settings: Settings, core: HandlerPort) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917  (what all handlers share)
+        self, server: Server, store: NodeStore, tree: Tree, quotas: Quotas, settings: Settings, core: HandlerPort
+    ) -> None:
         """Make all handlers."""
         rules = Rules(store.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
         members, pending = GroupMembers(server), PendingList(server, store)
@@ -68,11 +75,13 @@ class Handlers:
         self.lists = SubscriptionQueries(server, store, members, pending, ask)
         self.subscriptions = SubscriptionService(store, self.lists.occupied, ask, self.owners, core.tell)
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)
-        self.nodes = NodeService(store, tree, rules, core, self.approvals)
+        self.nodes = NodeService(store, tree, rules, quotas, core, self.approvals)
         self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
+        self.dependencies = DependencyService(store, ask, core.background)
         self.fetching = LongPoll(ask)
         self.listing = NodeListing(server, store, tree)
         self.inspection = Inspection(store, rules, ask)
+        self.quotas = QuotaService(store, rules, quotas)
         self.histories = Histories(server, store, ask)
         self.instances = Instances(server, rules)
         self.item_moves = ItemMoves(store, rules, ask, self.inspection)

@@ -3,11 +3,13 @@
 import heapq
 import math
 import time
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, KeysView
+from collections.abc import Iterable, Iterator, KeysView, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from itertools import accumulate
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -16,6 +18,9 @@ from prometheus_client.registry import Collector
 
 from broker.model.results import Counted
 from broker.redis_core.info import read_info
+
+if TYPE_CHECKING:
+    from broker.model.quotas import QuotaStatus
 
 _Family = TypeVar("_Family", GaugeMetricFamily, CounterMetricFamily)
 
@@ -30,19 +35,20 @@ _COUNTERS = {
     "bounced": "Deliveries that came back",
     "resent": "Deliveries taken over from a dead frontend or a lost reply",
     "dead_lettered": "Items sent to the dead letters",
-    "cancelled": "Items cancelled by publishers and owners",
+    "cancelled": "Items cancelled or deleted by publishers and owners",
     "scheduled": "Items published by schedules",
     "schedule_missed": "Times of schedules at which nothing was published, because nobody could",
     "schedule_skipped": "Times of schedules at which nothing was published, because the last item was still there",
     "refused": "Commands refused",
+    "quota_refused": "Publishes refused because of a quota",
 }
 _GAUGES = {
     "waiting": "Items that wait",
     "eligible": "Items that wait and may go out now",
     "delayed": "Items that are delayed",
+    "dependent": "Items that wait until others have ended",
     "in_flight": "Items locked by subscribers",
     "dying": "Dead letters on their way to their node",
-    "oldest_ms": "Age of the oldest waiting item in ms",
     "oldest_seconds": "Age of the oldest waiting item in seconds",
     "subscribers": "Subscriptions",
     "credit_free": "Items that subscribers could take now",
@@ -57,7 +63,18 @@ _TOTALS = {
 }
 
 MOST_NODES: Final = 1_000
-"""Nodes with metrics of their own: each has a dozen series at each frontend."""
+"""Nodes with metrics of their own: each has a dozen series at each frontend, and three dozen more at those that served it."""
+
+REASONS: Final = {
+    "acknowledged": "acknowledged",
+    "cancelled": "cancelled",
+    "released": "released",
+    "expired": "lock_expired",
+    "bounced": "bounced",
+    "dead_lettered": "dead_lettered",
+    "perished": "item_expired",
+}
+"""The counters of ends, each with the reason that the ends by node have for it."""
 
 _MEMORY = {
     "used": "Memory that the fullest Redis master has used",
@@ -68,7 +85,40 @@ _MEMORY = {
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, math.inf)
 """The upper bounds, in seconds, of the buckets of commands by how long they took."""
 
-_BOUNDS: Final = ["+Inf" if math.isinf(most) else str(float(most)) for most in BUCKETS]
+WAITS: Final = (0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1_800, 10_800, math.inf)
+"""The upper bounds, in seconds, of the buckets of waits and services; the chart's objectives are among them."""
+
+
+class Served:
+    """What this frontend did for the items of one node."""
+
+    __slots__ = ("ended", "served", "services", "waited", "waits")
+
+    def __init__(self) -> None:
+        """Start all at zero."""
+        self.ended = dict.fromkeys(REASONS, 0)
+        self.waits, self.waited = [0] * len(WAITS), 0.0
+        self.services, self.served = [0] * len(WAITS), 0.0
+
+    def wait(self, seconds: float) -> None:
+        """Count a wait."""
+        self.waits[bisect_left(WAITS, seconds)] += 1
+        self.waited += seconds
+
+
+class ServedNodes(dict[str, Served]):
+    """The first `MOST_NODES` nodes that this frontend served; all others share the entry `""`."""
+
+    def __init__(self) -> None:
+        """Know no node."""
+        super().__init__({"": Served()})
+
+    def __missing__(self, node: str) -> Served:
+        """Begin with a node, if there is room."""
+        if len(self) > MOST_NODES:
+            return self[""]
+        served = self[node] = Served()
+        return served
 
 
 class Tally(Collector):
@@ -79,6 +129,7 @@ class Tally(Collector):
         self.counts = dict.fromkeys(_COUNTERS, 0)
         self.commands = defaultdict[type, list[int]](lambda: [0] * len(BUCKETS))
         self.seconds = defaultdict[type, float](float)
+        self.nodes = ServedNodes()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the counters and the histogram of commands."""
@@ -89,11 +140,46 @@ class Tally(Collector):
             "From the submission of a command to its outcome, by `command`",
             labels=["command"],
         )
+        bounds = _names(BUCKETS)
         # The loop may add one meanwhile: it is called from another thread.
         for kind, numbers in self.commands.copy().items():
-            buckets = [(_BOUNDS[index], number) for index, number in enumerate(accumulate(numbers))]
-            family.add_metric([kind.__name__], buckets, self.seconds[kind])
+            family.add_metric([kind.__name__], _buckets(bounds, numbers), self.seconds[kind])
         yield family
+        yield from _of_nodes(self.nodes.copy())
+
+
+def _of_nodes(nodes: dict[str, Served]) -> Iterator[Metric]:
+    ended = CounterMetricFamily(
+        "stanzaq_ended", "Ends of deliveries and of items, by `node` and `reason`", labels=["node", "reason"]
+    )
+    wait = HistogramMetricFamily(
+        "stanzaq_wait_seconds",
+        "From when an item is ready (its publish, or the end of its delay or of its parents) to its first delivery, by `node`",
+        labels=["node"],
+    )
+    service = HistogramMetricFamily(
+        "stanzaq_service_seconds",
+        "From an item's lock to its acknowledgement, of those that name the lock's token, by `node`",
+        labels=["node"],
+    )
+    if len(nodes) <= MOST_NODES:
+        del nodes[""]
+    bounds = _names(WAITS)
+    for node, served in nodes.items():
+        for counter, reason in REASONS.items():
+            ended.add_metric([node, reason], served.ended[counter])
+        wait.add_metric([node], _buckets(bounds, served.waits), served.waited)
+        service.add_metric([node], _buckets(bounds, served.services), served.served)
+    return iter((ended, wait, service))
+
+
+def _names(bounds: Sequence[float]) -> list[str]:
+    return ["+Inf" if math.isinf(most) else str(float(most)) for most in bounds]
+
+
+def _buckets(names: Iterable[str], numbers: Iterable[int]) -> list[tuple[str, int]]:
+    """Return the cumulative buckets of a histogram."""
+    return list(zip(names, accumulate(numbers), strict=True))
 
 
 class Nodes(Collector):
@@ -110,11 +196,34 @@ class Nodes(Collector):
         listed = (
             heapq.nlargest(MOST_NODES, measured.items(), key=_held) if len(measured) > MOST_NODES else measured.items()
         )
-        shown = [(node, {**asdict(counted), **_oldest(counted, now - at)}) for node, (counted, at) in listed]
+        shown = [
+            (node, {**asdict(counted), "oldest_seconds": _oldest(counted, now - at)}) for node, (counted, at) in listed
+        ]
         for name, text in _GAUGES.items():
             yield _family(GaugeMetricFamily, name, text, shown)
         for name, text in _TOTALS.items():
             yield _family(CounterMetricFamily, name, text, shown)
+
+
+class Quotas(Collector):
+    """What is used of the quotas of single subjects when it was measured last."""
+
+    def __init__(self) -> None:
+        """Know no quota."""
+        self.measured: tuple[QuotaStatus, ...] = ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield limits and what is used of them; it is called from another thread than the one that measures."""
+        limits = GaugeMetricFamily("stanzaq_quota_limit", "The limits of a quota", labels=["subject", "resource"])
+        used = GaugeMetricFamily("stanzaq_quota_used", "What is used of a quota", labels=["subject", "resource"])
+        for each in self.measured:
+            for name, amount in each.used.items():
+                used.add_metric([each.subject, name], amount)
+            for name, most in each.quota.told().items():
+                if name in each.used:
+                    limits.add_metric([each.subject, name], float(most))
+        yield limits
+        yield used
 
 
 def _family(kind: type[_Family], name: str, text: str, shown: list[tuple[str, dict[str, float]]]) -> _Family:
@@ -129,10 +238,9 @@ def _held(measured: tuple[str, tuple[Counted, float]]) -> tuple[int, int, str]:
     return (counted.waiting + counted.in_flight, counted.published, node)
 
 
-def _oldest(counted: Counted, seconds: float) -> dict[str, float]:
+def _oldest(counted: Counted, seconds: float) -> float:
     """Return the age of the oldest waiting item, which grows in a node that has not been measured again."""
-    ms = counted.oldest_ms + int(seconds * 1000) if counted.eligible or counted.oldest_ms else 0
-    return {"oldest_ms": ms, "oldest_seconds": ms / 1000}
+    return counted.oldest_ms / 1000 + seconds if counted.eligible or counted.oldest_ms else 0
 
 
 class Metrics:
@@ -140,10 +248,13 @@ class Metrics:
 
     def __init__(self) -> None:
         """Start all at zero."""
-        self.registry = CollectorRegistry()
+        # It asks each collector for its names, and refuses one that another has.
+        self.registry = CollectorRegistry(auto_describe=True)
         self.tally, self._nodes = Tally(), Nodes()
         self.registry.register(self.tally)
         self.registry.register(self._nodes)
+        self.quotas = Quotas()
+        self.registry.register(self.quotas)
         self._memory = {
             name: Gauge(f"stanzaq_redis_{name}_bytes", text, registry=self.registry) for name, text in _MEMORY.items()
         }
@@ -152,10 +263,11 @@ class Metrics:
         """Set the gauges of a node."""
         self._nodes.measured[node] = counted, time.monotonic()
 
-    def keep(self, nodes: Collection[str]) -> None:
-        """Drop the gauges of all other nodes, which are deleted."""
-        for gone in self.measured - set(nodes):
-            del self._nodes.measured[gone]
+    def keep(self, nodes: AbstractSet[str]) -> None:
+        """Drop the metrics of all other nodes, which are deleted."""
+        for kept in (self._nodes.measured, self.tally.nodes):
+            for gone in kept.keys() - nodes - {""}:
+                del kept[gone]
 
     @property
     def measured(self) -> KeysView[str]:

@@ -60,11 +60,14 @@ class CorePort(Protocol):
     def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
         """Tell a publisher how its item has ended."""
 
+    def follow_dependency(self, partition: Partition, mark: str) -> None:
+        """Tell the dependents of an item that has ended, or ask for the parents of one that waits."""
+
     def partition_changed(self, partition: Partition) -> None:
         """Note that the counts of a partition may have changed."""
 
-    def count(self, what: str, amount: int = 1) -> None:
-        """Add to a counter."""
+    def count(self, what: str, amount: int = 1, node: str = "", waits_ms: Sequence[int] = ()) -> None:
+        """Add to a counter; ends, and waits for a first delivery, are counted by their node."""
 
 
 class NodePort(Protocol):

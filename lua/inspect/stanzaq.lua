@@ -44,7 +44,7 @@ end
 local function elsewhere(key) return 'partition ' .. key .. ' is on another master: use redis-cli -c with this key' end
 
 -- Makes a function that describes a partition, or all partitions of a node. `tell(prefix, argument, say)` describes one partition,
--- `tell_node(prefix, say)` the node's record.
+-- with a `tell_node` that describes the node's record: `tell_node(prefix, say)`.
 local function about(tell, tell_node)
   return function(keys, args)
     local partitions, next_argument, node = partitions_asked(keys, args)
@@ -111,8 +111,10 @@ local function partition_record(prefix, _, say)
   local locked, dying = size('HLEN', 'inflight'), size('HLEN', 'handovers')
   tell('waiting', math.max(0, stored - locked - dying))
   tell('  delayed', size('ZCARD', 'delayed'))
+  tell('  dependent', size('HLEN', 'dependents'))
   tell('  blocked', size('ZCARD', 'group_blocked'))
-  tell('  came back', size('ZCARD', 'ready'))
+  tell('  came back', redis.call('ZCOUNT', prefix .. 'ready', 0, '+inf'))
+  tell('  in a fair order', size('ZCARD', 'fair_items'))
   tell('  of another priority', redis.call('ZCOUNT', prefix .. 'by_priority', 0, 9))
   tell('  with an end', size('ZCARD', 'expirations'))
   tell('  passed over', redis.call('ZLEXCOUNT', prefix .. 'skipped', '[ ', '(!'))
@@ -215,8 +217,9 @@ local function item_in(prefix, id)
   local function tell(name, value) lines[#lines + 1] = name .. ' ' .. tostring(value) end
   local dying = redis.call('HGET', prefix .. 'handovers', position)
   local delayed = redis.call('ZSCORE', prefix .. 'delayed', position)
+  local dependent = redis.call('HGET', prefix .. 'dependents', position)
   tell('position', number .. '-' .. position)
-  tell('state', lock and 'locked' or dying and 'dying' or delayed and 'delayed' or 'waiting')
+  tell('state', lock and 'locked' or dying and 'dying' or dependent and 'dependent' or delayed and 'delayed' or 'waiting')
   tell('published', string.match(found.log_id, '^%d+'))
   tell('publisher', found.by)
   if found.key then tell('group key', found.key) end
@@ -232,6 +235,7 @@ local function item_in(prefix, id)
     tell('frontend', frontend)
   end
   if delayed then tell('delayed until', delayed) end
+  if dependent then tell('parents', dependent) end
   if dying then tell('dying', dying) end
   local history = redis.call('HGET', prefix .. 'history', position)
   if history then

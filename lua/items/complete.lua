@@ -6,17 +6,5 @@ local refusal = partition.load()
 if refusal then return refusal end
 replay_cache.rotate()
 
-local results = ack_rules.each(rows, function(row, verdict)
-  partition_owner.renew_when_seen(row.subids)
-  if verdict == 'held' then
-    lock_end.acknowledge(row.flight, row.result)
-    replay_cache.give(row, row.flight.jid)
-    return {'ok', row.flight.jid, pools.describe(row.flight.subid)}
-  elseif verdict == 'replayed' then
-    return {'replayed', row.answered}
-  elseif verdict == 'waiting' then
-    return {'lock-lost'}
-  end
-  return {verdict}
-end)
+local results = ack_rules.end_locks(rows, function(row) lock_end.acknowledge(row.flight, row.result) end)
 return respond.make(results, {}, call.lock_end_freed)

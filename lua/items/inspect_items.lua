@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- List items with everything known of each: those named by rows, or at most `limit` entries of the log between two positions, with about
--- `max_bytes` of payload. Also returns the last position, empty at the end.
+-- List items with everything known of each, last the record of one that waits for others: those named by rows, or at most `limit` entries
+-- of the log between two positions, with about `max_bytes` of payload. Also returns the last position, empty at the end.
 -- ARGV: now revision number past till limit max_bytes | item
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -19,6 +19,7 @@ local function state(position, flight)
   if flight then return log_entries.get(flight.log_id), 'locked', 0 end
   if redis.call('HEXISTS', key.handovers, position) == 1 then return log_entries.current(position), 'dying', 0 end
   if call.partition_log_only then return log_entries.get(position), 'kept', 0 end
+  if dependents.text(position) then return items.waiting(position), 'dependent', 0 end
   local delayed = tonumber(redis.call('ZSCORE', key.delayed, position) or 0)
   return items.waiting(position), delayed > 0 and 'delayed' or 'waiting', delayed
 end
@@ -33,6 +34,7 @@ local function holders(past)
   return jids
 end
 
+-- Adds what is known of an item; with `wanted` only if that is its name.
 local function look(position, wanted)
   local flight = inflight.get_many({position})[1]
   local entry, how, until_ms = state(position, flight)
@@ -42,7 +44,7 @@ local function look(position, wanted)
   bytes = bytes + #entry.body
   found[#found + 1] = {position, name, how, entry.by, entry.key, tonumber((positions.split(entry.log_id))), entry.body,
     flight and tonumber(flight.attempt) or past.attempts, until_ms, flight and lock(flight) or {}, holders(past),
-    scheduling.LAST - (asks.rank or scheduling.USUAL), asks.ends, attempt_history.lines(position)}
+    scheduling.LAST - (asks.rank or scheduling.USUAL), asks.ends, attempt_history.lines(position), dependents.text(position)}
 end
 
 if #rows > 0 then

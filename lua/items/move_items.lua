@@ -14,6 +14,7 @@ local function leave(row, entry)
     position = log_entries.append(entry, row.position)
     items.drop(row.position, entry)
   else
+    if call.partition_before.fair_at then fair_order.remove(position, entry) end
     write_buffer.add('ZREM', key.ready, position)
     write_buffer.add('ZREM', key.delayed, position)
     if call.partition_selects then skipped_items.remove(position) end

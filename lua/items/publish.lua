@@ -12,8 +12,11 @@ local added, tail = 0, call.partition_tail
 local results = budget.each(rows, function(row)
   if row.hints ~= '' then scheduling.read_request(row) end
   if not enqueue.may_publish(row) then return {'forbidden'} end
-  if enqueue.is_duplicate(row) then return {'duplicate', row.item, dedupe.differs(row) and 1 or nil} end
+  -- The frontend of an item that waits for others goes on in this partition.
+  if enqueue.is_duplicate(row) then return {'duplicate', row.item, dedupe.differs(row) and 1 or row.parents and 0, row.parents and arg.number} end
   if not call.partition_log_only and enqueue.known(row.item) then
+    -- A new version could not wait: the item may be locked, or have waited already.
+    if row.parents then return {'duplicate', row.item, 0, arg.number} end
     enqueue.replace(row)
     return row.item
   end
@@ -21,7 +24,8 @@ local results = budget.each(rows, function(row)
   if enqueue.is_future_id(row) then return {'item-id-invalid'} end
   if not enqueue.room() then return {'node-full'} end
   added = added + 1
-  return enqueue.append(row)
+  local item = enqueue.append(row)
+  return row.parents and {'ok', item, 0, arg.number} or item
 end)
 if arg.if_known ~= '' then former_partition.stay(tail) end
 return respond.make(results, {}, added)

@@ -9,22 +9,27 @@
 local refusal = partition.load()
 if refusal then return refusal end
 -- `back` has the subscribers that returned, for the coordinators of their credit.
-local bytes, due, given, more_at_once, back = 0, 0, 0, 0, {}
+-- `given` counts the items that were fetched for the first time; `waits` has how long those at their first attempt waited, in ms.
+local bytes, due, given, waits, more_at_once, back = 0, 0, 0, {}, 0, {}
 
 -- Returns the deadline of a lock.
-local function deadline(flight, comes)
+local function deadline(flight, entry, comes)
   if not (comes and inflight.is_unfetched(flight)) then
     return tonumber(redis.call('ZSCORE', key.lock_deadlines, flight.position) or 0)
   end
   inflight.mark_fetched(flight, call.partition_stamp)
   redis.call('ZADD', key.lock_deadlines, call.partition_deadline_text, flight.position)
   given = given + 1
+  if flight.attempt == '1' then
+    local published = positions.split(flight.position)
+    waits[#waits + 1] = call.partition_now - math.max(published, scheduling.of(entry).after)
+  end
   return call.partition_deadline
 end
 
 local function told(flight, entry, comes)
   local attempt = tonumber(flight.attempt)
-  return {flight.item, tonumber(flight.token), attempt, deadline(flight, comes), entry.by, entry.body, entry.key,
+  return {flight.item, tonumber(flight.token), attempt, deadline(flight, entry, comes), entry.by, entry.body, entry.key,
     tonumber((positions.split(entry.log_id))), attempt_history.count(flight.position, attempt)}
 end
 
@@ -90,4 +95,4 @@ if back[1] and (call.partition_several or call.partition_pools) then
   told_of = {partition.next_number(), false, '', 'A', back, '', {}}
   partition.save()
 end
-return {'ok', results, {}, given > 0 and {{'fetched', given}} or {}, {}, due, more_at_once, call.partition_token, told_of}
+return {'ok', results, {}, given > 0 and {{'fetched', given, waits}} or {}, {}, due, more_at_once, call.partition_token, told_of}

@@ -19,7 +19,7 @@ if call.partition_log_only then
 end
 local left = CHUNK - #dropped
 -- ZRANGE with an end of -1 would return all.
-for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, blocked_items.all(left)}) do
+for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, blocked_items.all(left), dependents.some(left)}) do
   for _, position in ipairs(places) do
     local entry = #dropped < CHUNK and not budget.over() and log_entries.current(position)
     if entry then
@@ -35,7 +35,7 @@ for _, entry in ipairs(dropped) do
 end
 write_buffer.flush()
 partition.save()
-local more = #dropped == CHUNK or budget.over() or call.group_order_skipped >= group_order.MOST
+local more = #dropped == CHUNK or budget.over() or call.fair_intake_behind or call.group_order_skipped >= group_order.MOST
 local notices = call.expiry_perished > 0 and {{'perished', call.expiry_perished}} or {}
 outcomes.announce(notices)
 return {'ok', {#dropped}, {}, notices, {}, call.partition_before.replies and next_due.time() or 0, more and 1 or 0, call.partition_token}

@@ -20,9 +20,8 @@ local function is_awaited(row)
 end
 
 local results = budget.each(rows, function(row)
-  local line = call.partition_before.replies and redis.call('HGET', key.results, row.item)
-  local valid = line and tonumber(redis.call('ZSCORE', key.result_expiry, row.item) or 0) > call.partition_now
-  if valid and may(row, outcome_record.jid(line)) then return {'ok', line} end
+  local line = call.partition_before.replies and outcomes.kept(row.item)
+  if line and may(row, outcome_record.jid(line)) then return {'ok', line} end
   if call.partition_before.replies and is_awaited(row) then return {'ok', ''} end
   return {'ok'}
 end)

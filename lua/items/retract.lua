@@ -7,6 +7,7 @@ local refusal = partition.load()
 if refusal then return refusal end
 replay_cache.rotate()
 
+-- Answers a row, with the `pool` and the `subid` of a lock that ended.
 local function answer(row, holder, pool, subid)
   replay_cache.give(row, holder)
   return pool and {'ok', holder, pool, subid} or holder

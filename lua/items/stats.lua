@@ -5,7 +5,7 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handovers)
-local delayed = redis.call('ZCARD', key.delayed)
+local delayed, waits = redis.call('ZCARD', key.delayed), dependents.count()
 local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.successors)
   - call.partition_kept
 local waiting = math.max(0, stored - in_flight - dying)
@@ -18,10 +18,11 @@ for rank = 0, call.partition_hinted and scheduling.LAST or -1 do
   local position = padded and scheduling.unpadded(padded)
   if position and not (oldest and positions.after(position, oldest)) then oldest = position end
 end
--- Skips entries that have an index of their own: re-appended, delayed, or with a priority. Reads payloads, so many only if needed.
+-- Skips entries that have an index of their own: re-appended, delayed, with a priority, or with parents. Reads payloads, so many only if
+-- needed.
 local function first(count)
   for _, entry in ipairs((log_entries.range('(' .. call.partition_cursor, '+', count))) do
-    if not (entry.at or scheduling.of(entry).rank or scheduling.is_delayed(entry)) then return entry.log_id end
+    if not (entry.at or scheduling.of(entry).beside or scheduling.is_delayed(entry)) then return entry.log_id end
   end
 end
 local new = first(1) or first(100)
@@ -41,6 +42,6 @@ local finished = published - redis.call('XLEN', key.log) + call.partition_kept
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.free(500)
-return {'ok', {waiting, math.max(0, waiting - delayed - redis.call('ZCARD', key.group_blocked)), delayed, in_flight, dying, age,
+return {'ok', {waiting, math.max(0, waiting - delayed - waits - redis.call('ZCARD', key.group_blocked)), delayed, in_flight, dying, age,
   redis.call('HLEN', key.subscribers), room, call.partition_kept, call.partition_kept_bytes, published, finished,
-  added(key.journal)}, {}, {}, {}, 0, 0, call.partition_token}
+  added(key.journal), waits}, {}, {}, {}, 0, 0, call.partition_token}

@@ -1,24 +1,25 @@
 #!lua flags=allow-oom
--- Take over deliveries that another frontend has not marked as sent: same token, a new sequence; the caller sends them. Readers return to
--- their last commit. Scans the in-flight records, then the readers (cursors that begin with r), in bounded parts. Returns the cursor for
--- the next call, 0 when done, and the highest sequence to look at: what the scan itself renumbers is above it and is not found twice. A
--- page that was too much for one script is scanned again (the first page of locks as l0, so that it does not begin a session). A frontend
--- that looks for its own deliveries after a lost reply first ends the session of that reply, so that nothing it looks for runs later.
--- ARGV: now revision frontend number lapsed after upto scan
+-- Take over deliveries that the `previous` frontend has not marked as sent: same token, a new sequence; the caller sends them. Readers
+-- return to their last commit. Scans the in-flight records, then the readers (cursors that begin with r), in bounded parts. Returns the
+-- cursor for the next call, 0 when done, and the highest sequence to look at: what the scan itself renumbers is above it and is not found
+-- twice. A page that was too much for one script is scanned again (the first page of locks as l0, so that it does not begin a session). A
+-- frontend that looks for its own deliveries after a lost reply first ends the session of that reply, so that nothing it looks for runs
+-- later.
+-- ARGV: now revision frontend number previous after upto scan
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-if arg.scan == '0' and arg.lapsed == arg.frontend and call.partition_session > 0 then sessions.begin() end
+if arg.scan == '0' and arg.previous == arg.frontend and call.partition_session > 0 then sessions.begin() end
 local upto = arg.upto ~= '' and tonumber(arg.upto) or call.partition_token
-local after = tonumber(arg.after ~= '' and arg.after or redis.call('HGET', key.send_marks, arg.lapsed) or 0)
+local after = tonumber(arg.after ~= '' and arg.after or redis.call('HGET', key.send_marks, arg.previous) or 0)
 local deliveries = delivery_row.list()
 
 local function lock(position, line)
   local flight = inflight.read(position, line)
   local frontend, sequence = inflight.sender(flight.line)
-  local theirs = frontend == arg.lapsed and sequence <= upto
+  local theirs = frontend == arg.previous and sequence <= upto
   local sent_again = theirs and sequence > after and redelivery.add(deliveries, flight)
-  if not sent_again and theirs and arg.lapsed ~= arg.frontend then
+  if not sent_again and theirs and arg.previous ~= arg.frontend then
     -- Sent, and not to be sent again: a second takeover finds nothing, even without the sent mark.
     inflight.hand_to(position, flight.line, inflight.NOBODY, string.format('%d', sequence))
   end
@@ -26,12 +27,12 @@ end
 
 local function read(subid, line)
   local reader = log_readers.read(subid, line)
-  local sequence = reader.owed[arg.lapsed]
+  local sequence = reader.owed[arg.previous]
   if not sequence or sequence > upto then return end
   if sequence > after then
     reader_window.rewind(reader)
-  elseif arg.lapsed ~= arg.frontend then
-    reader.owed[arg.lapsed] = nil
+  elseif arg.previous ~= arg.frontend then
+    reader.owed[arg.previous] = nil
   end
   reader_window.save(reader)
 end
@@ -51,6 +52,6 @@ elseif found[1] ~= '0' then
 end
 -- A sweep continues at once with what is too much for one script.
 local more = reading and (budget.over() or log_delivery.run(deliveries) == 1)
-if rest == '0' and arg.lapsed ~= arg.frontend then sessions.forget(arg.lapsed) end
+if rest == '0' and arg.previous ~= arg.frontend then sessions.forget(arg.previous) end
 partition.save()
 return {'ok', {rest, upto}, deliveries, false, false, more and call.partition_now or next_due.time(), 0, call.partition_token}

@@ -7,19 +7,8 @@ local refusal = partition.load()
 if refusal then return refusal end
 replay_cache.rotate()
 
-local results = ack_rules.each(rows, function(row, verdict)
-  partition_owner.renew_when_seen(row.subids)
-  if verdict == 'held' then
-    lock_end.release(row.flight, 'released',
-      {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1',
-        untried = row.untried == '1'})
-    replay_cache.give(row, row.flight.jid)
-    return {'ok', row.flight.jid, pools.describe(row.flight.subid)}
-  elseif verdict == 'replayed' then
-    return {'replayed', row.answered}
-  elseif verdict == 'waiting' then
-    return {'lock-lost'}
-  end
-  return {verdict}
+local results = ack_rules.end_locks(rows, function(row)
+  lock_end.release(row.flight, 'released',
+    {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1', untried = row.untried == '1'})
 end)
 return respond.make(results, {}, call.lock_end_freed)

@@ -12,6 +12,7 @@ function respond.make(results, notices, hint)
   send_marks.record()
   lock_end.update_turns()
   local deliveries, more = dispatch.run(hint)
+  if call.partition_before.fair and call.fair_intake_behind then more = 1 end
   -- Asked here: most partitions use none of these.
   if budget.over() then
     more = 1

@@ -3,7 +3,7 @@
 -- `of` has the values by key, for the first command on that key; for other commands by command and key.
 local write_buffer = {}
 
--- Adds one value, or a pair that belongs together (field and value, score and member).
+-- Adds one value, or with a `second` a pair that belongs together (field and value, score and member).
 function write_buffer.add(command, name, first, second)
   local of, known = call.write_buffer_of, name
   local gathered = of[name]

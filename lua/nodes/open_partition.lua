@@ -2,7 +2,7 @@
 -- Bring a partition to the revision of its node. Create it if it does not exist; change nothing if it is up to date. A partition that is
 -- newer than the record, or knows of more partitions, answers `newer` with its revision and that number: Redis lost a change of the
 -- record.
--- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused retry_delay limits by_key result_ms
+-- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused retry_delay limits by_key result_ms fair | tenant weight
 -- RETURNS: ok deleted newer
 local meta = redis.call('HMGET', key.meta, 'state', 'revision', 'partitions', 'tail')
 if meta[1] == 'deleted' then return {'deleted'} end
@@ -39,5 +39,9 @@ if revision < tonumber(arg.revision) then
   if arg.by_key ~= '' then redis.call('HSET', key.meta, 'keyed', '1') end
   if arg.limits == '' then redis.call('HDEL', key.meta, 'rate_at', 'in_use') end
   put('result_ms', arg.result_ms, '0')
+  put('fair', arg.fair, '')
+  put('weighted', #rows > 0 and '1' or '', '')
+  redis.call('UNLINK', key.fair_weights)
+  for _, row in ipairs(rows) do redis.call('HSET', key.fair_weights, row.tenant, row.weight) end
 end
 return {'ok'}

@@ -6,7 +6,7 @@
 -- and does not count as live, but others still take over what it hands out until it ends. A process without a name cannot send: it gets
 -- no notices and no dead frontends, and due partitions only while no frontend lives. Nodes that changed are recorded for whoever measures
 -- them.
--- ARGV: now frontend lapse_ms most beaten | kind name at
+-- ARGV: now frontend dead_after_ms most beaten | kind name at
 -- RETURNS: ok
 local now = clock.now()
 local sends, since = arg.frontend ~= '', now - tonumber(arg.beaten)
@@ -24,19 +24,19 @@ for _, row in ipairs(rows) do
     redis.call('ZADD', key.due, 'LT', row.at, row.name)
   elseif row.kind == 'changed' then
     redis.call('ZADD', key.changed, now, row.name)
-  elseif row.kind == 'rescued' then
+  elseif row.kind == 'taken-over' then
     local seen = redis.call('ZSCORE', key.frontends, row.name)
     if seen == '0' then
       -- Disconnected, but perhaps still alive: look once more for what it has handed out since.
       redis.call('ZADD', key.frontends, now, row.name)
-    elseif seen and tonumber(seen) <= now - tonumber(arg.lapse_ms) then redis.call('ZREM', key.frontends, row.name) end
+    elseif seen and tonumber(seen) <= now - tonumber(arg.dead_after_ms) then redis.call('ZREM', key.frontends, row.name) end
   end
 end
 if by then return {'ok', now, {}, {}, before or '0', {}, by, 1} end
-local alive = sends and 1 or redis.call('ZCOUNT', key.frontends, string.format('(%.0f', now - tonumber(arg.lapse_ms)), '+inf')
-local lapsed = sends and redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.lapse_ms), 'LIMIT', 0, 50) or {}
+local alive = sends and 1 or redis.call('ZCOUNT', key.frontends, string.format('(%.0f', now - tonumber(arg.dead_after_ms)), '+inf')
+local dead = sends and redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.dead_after_ms), 'LIMIT', 0, 50) or {}
 local most = (sends or alive == 0) and tonumber(arg.most) or 0
 local due = redis.call('ZRANGEBYSCORE', key.due, '-inf', now, 'LIMIT', 0, most)
 if #due > 0 then redis.call('ZREM', key.due, unpack(due)) end
 local notices = sends and redis.call('LPOP', key.notices, tonumber(arg.most)) or {}
-return {'ok', now, lapsed, due, before or '0', notices, '', alive}
+return {'ok', now, dead, due, before or '0', notices, '', alive}

@@ -31,6 +31,7 @@ for _, lost in ipairs(call.ownership_loss_notices) do notices[#notices + 1] = lo
 for _, over in ipairs(subscription_expiry.lapsed()) do notices[#notices + 1] = over end
 if call.partition_before.schedules and schedule_times.are_due() then notices[#notices + 1] = {'scheduled'} end
 handovers.resume(tonumber(arg.told_before))
+for _, made in ipairs(call.dependents_made) do notices[#notices + 1] = made end
 journal.trim()
 if call.partition_before.replies then outcomes.forget(outcomes.FORGET) end
 -- Asked here: most partitions keep no finished items and need no trim.

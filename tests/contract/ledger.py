@@ -23,7 +23,7 @@ from broker.model.commands import (
 from broker.model.items import Delivery, Notice, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
 from broker.model.results import Done, Published, Purged, Retracted, Subscribed, Unsubscribed
-from tests.contract.sight import Seen, Sight
+from tests.contract.snapshot import Seen, Snapshot
 
 SHARED, WISH, MEMBER = "shares the node", "owns what it named", "is a member of a group"
 
@@ -237,7 +237,7 @@ class Ledger:
 
     # What a snapshot of the node must show when nothing is under way.
 
-    def judge(self, before: Sight, after: Sight, now: int) -> None:
+    def judge(self, before: Snapshot, after: Snapshot, now: int) -> None:
         """Compare the books with a snapshot, then continue from it."""
         for error in self.wrong:
             raise error
@@ -254,14 +254,14 @@ class Ledger:
         self.asked.clear()
         self.had = _held(after)
 
-    def _lapsed(self, before: Sight, now: int) -> None:
+    def _lapsed(self, before: Snapshot, now: int) -> None:
         for part in before.parts:
             if part.tenure and part.tenure.lease <= now:
                 self.step.leavers.add(part.tenure.jid)
                 if self.kinds.get(part.tenure.jid) == MEMBER:
                     self.left(part.tenure.jid)
 
-    def _items(self, after: Sight) -> None:
+    def _items(self, after: Snapshot) -> None:
         found = {(n, name): seen for n, part in enumerate(after.parts) for name, seen in part.items.items()}
         for place in found.keys() - self.items.keys():
             assert found[place][1] in self.step.maybe, f"{place} is there and was not published, or was acknowledged"
@@ -278,7 +278,7 @@ class Ledger:
                 item.proceed()
             assert body == item.body, (place, state, body, item)
 
-    def _locks(self, before: Sight, after: Sight, now: int) -> None:
+    def _locks(self, before: Snapshot, after: Snapshot, now: int) -> None:
         names = [{held.item for held in part.locks.values()} for part in after.parts]
         for number, part in enumerate(after.parts):
             was = before.parts[number] if number < len(before.parts) else None
@@ -310,7 +310,7 @@ class Ledger:
             for position, held in part.locks.items()
         }
 
-    def _ownership(self, before: Sight, after: Sight) -> None:
+    def _ownership(self, before: Snapshot, after: Snapshot) -> None:
         """EX11, EX13: fences never fall, each owner has one of its own, and force takes a higher epoch."""
         for number, (old, new) in enumerate(zip(before.parts, after.parts, strict=False)):
             assert new.fence >= old.fence
@@ -320,7 +320,7 @@ class Ledger:
             if stolen and new.tenure and old.tenure and old.tenure.jid not in self.step.leavers:
                 assert new.epochs[new.tenure.group][0] > old.epochs[old.tenure.group][0]
 
-    def _told(self, before: Sight, after: Sight) -> None:
+    def _told(self, before: Snapshot, after: Snapshot) -> None:
         """E28: whoever has lost a partition without leaving it gets a notice."""
         had = {(n, part.fence): part.tenure.jid for n, part in enumerate(before.parts) if part.tenure}
         has = {(n, part.fence): part.tenure.jid for n, part in enumerate(after.parts) if part.tenure}
@@ -332,7 +332,7 @@ class Ledger:
             silent = jid in self.step.leavers and number not in self.step.stays.get(jid, ())
             assert still or hears == 1 or silent or self.step.vague, f"{jid} lost {number} under {fence}: told {hears}"
 
-    def _members(self, after: Sight) -> None:
+    def _members(self, after: Snapshot) -> None:
         """E10, EX19: partitions are spread evenly over members, and none is free while a member may have one more."""
         owned = Counter(part.tenure.jid for part in after.parts if part.tenure)
         for jid, kind in list(self.kinds.items()):
@@ -349,7 +349,7 @@ class Ledger:
         for number, part in enumerate(after.parts):
             assert part.tenure is None or part.tenure.jid in self.kinds, f"{part.tenure} of {number} has left"
 
-    def _credit(self, before: Sight, after: Sight) -> None:
+    def _credit(self, before: Snapshot, after: Snapshot) -> None:
         """Guarantee 3: nobody exceeds its credit; free and used credit together are the granted credit."""
         old, held, claims = _held(before), _held(after), _claims(after)
         for jid in held | claims:
@@ -361,10 +361,10 @@ class Ledger:
             assert not exact or claims[jid] == most, f"of {most} {jid} has {claims[jid]}: {self._where(after, jid)}"
 
     @staticmethod
-    def _where(after: Sight, jid: Jid) -> list[int | None]:
+    def _where(after: Snapshot, jid: Jid) -> list[int | None]:
         return [part.limits.get(jid) for part in after.parts]
 
-    def _starvation(self, after: Sight) -> None:
+    def _starvation(self, after: Snapshot) -> None:
         """No partition waits while somebody who may take its items has credit."""
         held = _held(after)
         for number, part in enumerate(after.parts):
@@ -380,7 +380,7 @@ class Ledger:
                 places = {jid: self._where(after, jid) for jid in free}
                 assert not free, f"{waits} wait in {number} for {places}"
 
-    def _fairness(self, before: Sight, after: Sight) -> None:
+    def _fairness(self, before: Snapshot, after: Snapshot) -> None:
         """Guarantee 9, Q30, Q35: the last served is the last in turn, and an item that came back goes to another.
 
         While a subscriber has free credit all the time, nobody gets two items more than it, except for items that it
@@ -425,18 +425,18 @@ class Ledger:
         return not (self.ordered and item.key) or all(one.since > item.since for one in rivals)
 
 
-def _owned(sight: Sight) -> bool:
-    return bool(sight.members) or any(part.tenure for part in sight.parts)
+def _owned(snapshot: Snapshot) -> bool:
+    return bool(snapshot.members) or any(part.tenure for part in snapshot.parts)
 
 
-def _held(sight: Sight) -> Counter[Jid]:
-    return Counter(held.jid for part in sight.parts for held in part.locks.values())
+def _held(snapshot: Snapshot) -> Counter[Jid]:
+    return Counter(held.jid for part in snapshot.parts for held in part.locks.values())
 
 
-def _claims(sight: Sight) -> Counter[Jid]:
+def _claims(snapshot: Snapshot) -> Counter[Jid]:
     """Count what each may come to hold: its credit in each partition, or what it holds there beyond that."""
     total: Counter[Jid] = Counter()
-    for part in sight.parts:
+    for part in snapshot.parts:
         held = Counter(lock.jid for lock in part.locks.values())
         total.update({jid: max(part.limits.get(jid, 0), held[jid]) for jid in held | Counter(part.limits)})
     return total

@@ -25,6 +25,8 @@ TRIES_MS = (5_000, 10_000, 20_000, 20_000)
 """The time for each try of a delivery that needs confirmation."""
 
 PLAIN = "unacknowledged"
+WEIGHTS = {"g": 2.0, "alice@x": 0.5}
+"""The weights of tenants in a node with a fair order."""
 
 
 def written(position: Position) -> str:
@@ -92,6 +94,10 @@ class Item:
     """The publisher that is told of its end."""
     first: str = ""
     """The first version: it stays in the log beside what replaced it."""
+    tenant: str = ""
+    """Whose item it is in a fair order: also of the first version."""
+    placed: bool = False
+    """It is ready, and has its place in the fair order."""
 
 
 @dataclass(slots=True)
@@ -221,6 +227,7 @@ class Options:
     retry: Retry | None = None
     rate: Rate | None = None
     max_in_flight: int = 0
+    fair: str = ""
 
     @property
     def limits(self) -> str:
@@ -243,6 +250,9 @@ class Model:
         self.subscribers: dict[str, Subscriber] = {}
         self.seen: dict[str, int] = {}
         self.heads: dict[str, Item] = {}
+        self.turns: dict[str, float] = {}
+        """When it is each tenant's turn."""
+        self._turn = 0.0
         self.token = 0
         self.kept: dict[Position, int] = {}
         """Finished items that stay in the log, with the bytes of each."""
@@ -430,6 +440,9 @@ class Model:
     def purge(self) -> tuple[int, Outcome]:
         """Drop waiting items; locked items stay (P25)."""
         self._begin()
+        self._place()
+        while self.turns:
+            self._take(min((item for item in self.items.values() if item.placed), key=self._order))
         dropped = [item for item in self.items.values() if item.lock is None]
         for item in dropped:
             self._ended(item, "cancelled", "purged")
@@ -445,18 +458,18 @@ class Model:
         """Forget a dead letter that has arrived."""
         self.dying.pop(position, None)
 
-    def resend(self, rescuer: str, lapsed: str, after: int) -> list[tuple[object, ...]]:
+    def resend(self, frontend: str, previous: str, after: int) -> list[tuple[object, ...]]:
         """Return a frontend's deliveries past its sent mark, which the frontend that takes over has to send."""
         taken: list[tuple[object, ...]] = []
         for item in self.items.values():
             lock = item.lock
-            if lock is None or lock.frontend != lapsed:
+            if lock is None or lock.frontend != previous:
                 continue
             if lock.sequence > after and lock.deadline > self.now:
-                body = "" if lock.stage == "deliver" else item.version.body
+                body = lock.message if lock.stage == "deliver" else item.version.body
                 taken.append((lock.jid, item.name, lock.token, lock.attempt, body, lock.stage))
-                lock.frontend = rescuer
-            elif lapsed != rescuer:
+                lock.frontend = frontend
+            elif previous != frontend:
                 lock.frontend = "-"
         return taken
 
@@ -473,9 +486,16 @@ class Model:
         return [item for item in self.items.values() if item.lock and item.lock.jid == jid]
 
     def waiting(self) -> list[Item]:
-        """Return the items that may go out now, in order: those that came back, then the others."""
+        """Return the items that may go out now, in order: those that came back, then the others; or by whose turn it is first."""
         eligible = [item for item in self.items.values() if item.state in {"ready", "fifo"}]
-        return sorted(eligible, key=lambda item: (item.state == "fifo", item.position))
+        if self.options.fair and all(item.placed for item in eligible):
+            return sorted(eligible, key=self._order)
+        return self.oldest()
+
+    def oldest(self) -> list[Item]:
+        """Return the same, the oldest first."""
+        eligible = [item for item in self.items.values() if item.state in {"ready", "fifo"}]
+        return sorted(eligible, key=lambda item: (item.state == "fifo", not item.placed, item.position))
 
     # Helpers.
 
@@ -493,11 +513,14 @@ class Model:
         for item in self.items.values():
             if item.state == "delayed" and item.due <= self.now:
                 item.state = "ready"
-        for item in self.waiting():
+        self._place()
+        while waiting := self.waiting():
+            item = waiting[0]
             chosen = self._next_for(item)
             if chosen is None or self._held_back():
                 break
             self._looked_at(item)
+            self._take(item)
             if self._admitted(item):
                 self._hand_out(item, chosen, frontend)
         free = any(len(self.held(one.jid)) < one.credit for one in self.subscribers.values())
@@ -507,6 +530,34 @@ class Model:
         if self._over():
             self._let_go(0)
         return self._outcome
+
+    def _place(self) -> None:
+        """Give all items that may go out their places in the fair order."""
+        if not self.options.fair:
+            return
+        for item in self.oldest():
+            item.state, item.placed = "ready", True
+            self.turns.setdefault(item.tenant, self._following(item.tenant))
+        self._cursor = self._tail
+
+    def _order(self, item: Item) -> tuple[float, str, Position]:
+        return self.turns[item.tenant], item.tenant, item.position
+
+    def _following(self, tenant: str) -> float:
+        return self._turn + 1 / WEIGHTS.get(tenant, 1)
+
+    def _take(self, item: Item) -> None:
+        """Take the next item in turn."""
+        if item.placed:
+            self._turn = self.turns[item.tenant]
+            self.turns[item.tenant] = self._following(item.tenant)
+            self._unplaced(item)
+
+    def _unplaced(self, item: Item) -> None:
+        """Remove an item from the fair order, with its tenant if that has no others."""
+        item.placed = False
+        if not any(one.placed and one.tenant == item.tenant for one in self.items.values()):
+            self.turns.pop(item.tenant, None)
 
     def _held_back(self) -> bool:
         """Whether rate or bound of the node let nothing go out now."""
@@ -551,11 +602,13 @@ class Model:
         if self.heads.setdefault(item.group, item) is item:
             return True
         item.state = "blocked"
+        self._unplaced(item)
         return False
 
     def _gone(self, item: Item) -> None:
         """Remove an item; the next of its group follows."""
         del self.items[item.name]
+        self._unplaced(item)
         if self.heads.get(item.group) is item:
             del self.heads[item.group]
             behind = [one for one in self.items.values() if one.state == "blocked" and one.group == item.group]
@@ -589,7 +642,7 @@ class Model:
         version = item.version
         self._outcome.deliveries.append(
             (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1, deadline, version.by,
-             version.body, self.token, chosen.qos + chosen.batch, version.key, "", "")
+             version.body, self.token, chosen.qos + chosen.batch, version.key, "", "", "")
         )  # fmt: skip
 
     def _sent_again(self, item: Item, lock: Lock, frontend: str) -> tuple[object, ...]:
@@ -599,7 +652,7 @@ class Model:
         version = item.version
         by, body, key = ("", lock.message, "") if lock.stage == "deliver" else (version.by, version.body, version.key)
         return (lock.jid, written(item.position), item.name, lock.token, lock.attempt, deadline, by, body, self.token,
-                lock.stage, key, "", "")  # fmt: skip
+                lock.stage, key, "", "", "")  # fmt: skip
 
     def _try_again(self, frontend: str) -> list[tuple[object, ...]]:
         """Send due deliveries again, and give up those that were sent often enough (S5, S6, S12)."""
@@ -651,6 +704,7 @@ class Model:
         self.items[own] = Item(
             own, position, Version(body, by, position, key), indexed=bool(name), group=key, first=body, reply=reply
         )
+        self.items[own].tenant = by if self.options.fair == "publisher" else key
         if ignoring:
             self.seen[name] = self.now + self.options.dedupe_ms
         return "ok"
@@ -675,7 +729,7 @@ class Model:
         if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters):
             return False
         oldest = None
-        for item in self.waiting():
+        for item in self.oldest():
             self._looked_at(item)
             if self._admitted(item):
                 oldest = item
@@ -739,6 +793,7 @@ class Model:
                 item.name, version.position, version, indexed=True, group=version.key, state="ready", first=version.body
             )
             self.items[item.name].reply = version.reply
+            self.items[item.name].tenant = version.by if self.options.fair == "publisher" else version.key
 
     def _release(
         self,

@@ -1,19 +1,24 @@
 """A TCP proxy between a core and its Redis that can lose, delay and cut replies. Knows bytes only."""
 
 import asyncio
+import socket
+import struct
 from dataclasses import dataclass
 from typing import Self
 
 
 @dataclass(slots=True)
 class _Keeping:
-    """Whether requests of a connection were held back."""
+    """Whether requests of a connection were held back, and whether its last one is the one that the test is about."""
 
     some: bool = False
+    asked: bool = False
 
 
 class LossyNetwork:
     """Forwards both ways; while `silent`, replies are dropped, though Redis has run the requests.
+
+    `answered` is set when the reply to a request that contains `about` is dropped.
 
     While `holding`, requests are held back until `release`, even if the connection is closed meanwhile. Replies come
     `delay_seconds` late. With `cutting`, only half of the next reply comes, and then the connection is cut.
@@ -27,6 +32,7 @@ class LossyNetwork:
         self.silent = False
         self.delay_seconds = 0.0
         self.cutting = False
+        self.about = b""
         self.answered = asyncio.Event()
         self.holding = False
         self.held = asyncio.Event()
@@ -44,6 +50,14 @@ class LossyNetwork:
     def url(self) -> str:
         """The URL for a core."""
         return f"redis://127.0.0.1:{self.port}/0"
+
+    def reset(self) -> None:
+        """Reset all connections (RST), as a firewall does that has forgotten them, or a server that dies with unread requests."""
+        for writer in tuple(self._writers):
+            connection = writer.get_extra_info("socket")
+            if connection.family == socket.AF_INET:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
 
     def release(self) -> None:
         """Forward what was held back; `late` is set when Redis has answered it."""
@@ -63,17 +77,27 @@ class LossyNetwork:
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             up_reader, up_writer = await asyncio.open_unix_connection(self._path)
         except OSError:
             # As Redis does when it is not there.
             writer.close()
             return
-        self._writers |= {writer, up_writer}
+        self._writers.add(up_writer)
+        if writer.is_closing():
+            # All connections were cut meanwhile.
+            up_writer.close()
+            return
         keeping = _Keeping()
         await asyncio.gather(
             self._pump(reader, up_writer, keeping, up=True), self._pump(up_reader, writer, keeping, up=False)
         )
+
+    def _is_lost(self, keeping: _Keeping) -> bool:
+        if self.silent and keeping.asked:
+            self.answered.set()
+        return self.silent
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keeping: "_Keeping", *, up: bool
@@ -86,8 +110,9 @@ class LossyNetwork:
                     await self._released.wait()
                 if not up and keeping.some:
                     self.late.set()
-                if not up and self.silent:
-                    self.answered.set()
+                if up:
+                    keeping.asked = self.about in data
+                elif self._is_lost(keeping):
                     continue
                 if not up and self.cutting:
                     self.cutting = False

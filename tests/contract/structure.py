@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 READ: Final = (
     "meta", "log", "index", "replaced", "successors", "ready", "delayed", "inflight", "lock_deadlines", "locks_by_subscriber",
     "subscribers", "ready_subscribers", "idle_subscribers", "history", "handovers", "handovers_told", "confirmations",
-    "retries", "progress", "replies", "outcomes", "group_heads", "group_of", "group_blocked", "journal",
+    "retries", "progress", "replies", "outcomes", "group_heads", "group_of", "group_blocked",
+    "fair_items", "fair_tenants", "journal",
 )  # fmt: skip
 
 # One round trip and no write: the state machine reads the keys after every step.
@@ -119,6 +120,10 @@ def expected(model: Model) -> dict[str, Any]:
             for item in items
             if item.state == "blocked"
         },
+        "fair_items": {
+            f"{item.tenant}\0005{item.position[0]:020d}{item.position[1]:020d}": "0" for item in items if item.placed
+        },
+        "fair_tenants": model.turns,
         "confirmations": {
             place: f"{lock.stage} {lock.tries} {lock.message}".rstrip() for place, lock in unconfirmed.items()
         },
@@ -136,6 +141,7 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
     seen["kept"] = (int(meta.get("kept", 0)), int(meta.get("kept_bytes", 0)))
     for name in ("ready", "handovers"):
         seen[name] = set(seen[name])
+    seen["fair_tenants"] = {tenant: float(turn) for tenant, turn in seen["fair_tenants"].items()}
     return seen
 
 

@@ -1,6 +1,7 @@
 """`stanzaq node` and `stanzaq item` as an administrator runs them, beside a frontend that serves."""
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -93,6 +94,13 @@ REFUSALS: Final = [
     (("journal", "tail", "--node", "nothing"), 1, "there is no node nothing"),
     (("item", "list", "NODE", "--scan", "x"), 1, "continue from"),
     (("item", "list"), 2, "Missing argument"),
+    (("quota", "set", "x", "items"), 2, "write key=value"),
+    (("quota", "set", "x", "items=-1"), 2, "items: must be a whole number from 0"),
+    (("quota", "set", "x", "items=1", "items=2"), 2, "named twice"),
+    (("quota", "set", "x", "queues=1"), 2, "queues is not part of a quota"),
+    (("quota", "set", "x", "publish_rate=0/s"), 2, "publish_rate: must be a rate"),
+    (("quota", "set", "a@x/b", "items=1"), 1, "neither a bare JID nor a domain"),
+    (("quota", "clear", "x"), 1, "no quota of this subject"),
     (("frontend", "disconnect", "00000000"), 2, "--yes"),
     (("frontend", "disconnect", "nobody", "--yes"), 1, "no frontend has such a name"),
 ]
@@ -200,6 +208,38 @@ async def died(core: RedisCore, node: str, *items: str, reason: str) -> None:
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 0)), Subscribed)
 
 
+async def test_quotas(shell: Shell, core: RedisCore, node: str) -> None:
+    """Quotas are set, listed with what is used, seen beside the nodes of their owners, and cleared."""
+    owner = Jid("bob@y/home")
+    assert await core.ask(Declare(node, owner, {})) == Declared(node)
+    assert isinstance(await core.ask(Publish(node, owner, "a", codec.pack(Envelope(b"<x/>")), 4)), Published)
+    set_, more, listed, nodes, table, cleared, none = await shell.several(
+        ("quota", "set", "Y", "nodes=4", "items=2", "--json"),
+        ("quota", "set", "default", "bytes=1000000", "publish_rate=5/s"),
+        ("quota", "list", "--owner", "bob@y", "--json"),
+        ("node", "list", "--json"),
+        ("quota", "list"),
+        ("quota", "clear", "y"),
+        ("node", "list"),
+    )
+    assert set_.json == {"subject": "Y", "limits": {"nodes": 4, "items": 2}}
+    assert more.code == 0 and "set the quota of default" in more.err
+    domain, own = listed.json["quotas"]
+    assert domain == {"subject": "y", "limits": {"nodes": 4, "items": 2}, "used": {"nodes": 1, "items": 1}}
+    assert own["subject"] == "bob@y" and own["limits"] == {"bytes": 1_000_000, "publish_rate": "5/s"}
+    assert 0 < own["used"]["bytes"] < 100_000
+    (one,) = nodes.json["nodes"]
+    assert (one["owner"], one["quota_used"]) == ("bob@y", 0.5)
+    assert [line.split("\t") for line in table.out.splitlines()] == [
+        ["subject", "nodes", "items", "bytes", "publish_rate"],
+        ["default", "", "", "1000000", "5/s"],
+        ["y", "1 of 4", "1 of 2", "", ""],
+    ]
+    assert cleared.code == 0
+    head, row = none.out.splitlines()
+    assert head.endswith("\towner\tquota") and "\tbob@y\t" in row and row.endswith(" %")
+
+
 async def test_frontends(shell: Shell, core: RedisCore) -> None:
     """Issue 8: frontends are listed; a dead one and a live one are told to end, and the live one learns who wants it."""
     listed, lapsed, told, again = await shell.several(
@@ -289,6 +329,45 @@ async def test_publish_lock_and_watch(shell: Shell, core: RedisCore, door: Door,
     assert "1 released" in screen and first in screen
 
 
+async def test_top_refreshes(shell: Shell, core: RedisCore, node: str) -> None:
+    """Issue 26: at a terminal `top` draws its table anew until Ctrl-C, which ends it in order and gives the cursor back."""
+    await declared(core, node)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+    running = await asyncio.create_subprocess_exec(
+        *shell.command,
+        *("top", "--every", "0.1"),
+        env={**shell.environment, "TERM": "xterm", "NO_COLOR": "1"},
+        # Its controlling terminal, which turns Ctrl-C into a signal.
+        preexec_fn=lambda: os.login_tty(theirs),
+    )
+    os.close(theirs)
+    try:
+        shown = b""
+        async with asyncio.timeout(60):
+            for waiting in ("1", "2"):
+                await published(core, node, f"item-{waiting}")
+                row = rf"{node} +running +[\d.]+ +[\d.]+ +{waiting} ".encode()
+                while not re.search(row, shown):
+                    shown += await asyncio.to_thread(os.read, ours, 65_536)
+        assert b"nodes, " in shown and b"items wait" in shown
+        # It began each time where the last table did.
+        assert b"\x1b[1A" in shown and shown.count(b"published/s") > 1
+        os.write(ours, b"\x03")
+        async with asyncio.timeout(60):
+            with contextlib.suppress(OSError):
+                # An ended process's terminal gives an error.
+                while True:
+                    shown += await asyncio.to_thread(os.read, ours, 65_536)
+        assert await asyncio.wait_for(running.wait(), 60) == 0
+        assert shown.rpartition(b"\x1b[?25")[2][:1] == b"h"
+        assert b"Traceback" not in shown
+    finally:
+        if running.returncode is None:
+            running.kill()
+        os.close(ours)
+
+
 async def test_schedules(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
     """Issue 25: a schedule is made, listed, paused, resumed and deleted by the command; frontends publish for it."""
     await declared(core, node)
@@ -352,7 +431,7 @@ async def test_a_node_s_life(shell: Shell, core: RedisCore, node: str) -> None:
     made, first, changed, then = await shell.several(
         ("node", "create", node, "lock_seconds=30", "pubsub#title=two words", "--json"),
         show,
-        ("node", "configure", node, "max_items=7"),
+        ("node", "configure", node, "max_items=7", "fair=key", "fair_weights=gold=3", "fair_weights=plain=0.5"),
         show,
     )
     assert made.json == {"node": node} and changed.code == 0
@@ -361,7 +440,8 @@ async def test_a_node_s_life(shell: Shell, core: RedisCore, node: str) -> None:
     # All have the names that `create` and `configure` take.
     assert all("#" not in name and "#" in fields.named(name) for name in shown["options"] if name != "queueing")
     assert shown["affiliations"] == {"alice@x": "owner"} and shown["counts"]["waiting"] == 0
-    assert then.json["options"] == shown["options"] | {"max_items": "7"}
+    turns = {"fair": "key", "fair_weights": "gold=3\nplain=0.5"}
+    assert then.json["options"] == shown["options"] | {"max_items": "7"} | turns
     await published(core, node, "a", "b")
     listed, purged, deleted, gone = await shell.several(
         ("node", "list", "--json"),

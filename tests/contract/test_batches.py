@@ -118,12 +118,12 @@ async def _dying(core: RedisCore, door: Door, node: str, qos: Qos) -> Sequence[D
 @pytest.mark.parametrize("qos", [Qos.UNACKNOWLEDGED, Qos.ASSURED])
 async def test_a_frontend_dies_before_it_writes(mortal: None, make_core: MakeCore, node: str, qos: Qos) -> None:
     """X8: another one sends each item of the batch under its lock, and one handshake of each suffices."""
-    (dying, door), (other, rescue) = await make_core(), await make_core()
+    (dying, door), (other, its_door) = await make_core(), await make_core()
     batch = await _dying(dying, door, node, qos)
-    await rescue.until(lambda: {each.token for each in rescue.deliveries} == {each.token for each in batch})
+    await its_door.until(lambda: {each.token for each in its_door.deliveries} == {each.token for each in batch})
     if qos is Qos.ASSURED:
-        assert await other.ask(confirmed(rescue.deliveries[:1])) == Done()
-        await rescue.until(lambda: any(each.stage is Stage.DELIVER for each in rescue.deliveries))
+        assert await other.ask(confirmed(its_door.deliveries[:1])) == Done()
+        await its_door.until(lambda: any(each.stage is Stage.DELIVER for each in its_door.deliveries))
 
 
 async def test_one_handshake_over_two_frontends(make_core: MakeCore, node: str) -> None:

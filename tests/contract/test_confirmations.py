@@ -133,7 +133,7 @@ async def test_frontend_dies_between_the_steps(
     """X8: one frontend dies after `received`, before it sends `deliver`; another sends it, and never the item again."""
     monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 200)
     monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
-    (dying, door), (other, rescue) = await make_core(), await make_core()
+    (dying, door), (other, its_door) = await make_core(), await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
     await dying.ask(item(node, "a"))
@@ -142,9 +142,9 @@ async def test_frontend_dies_between_the_steps(
     await dying.ask(confirmed(assured))
     for task in dying._running:
         task.cancel()
-    await rescue.until(lambda: bool(rescue.deliveries))
-    assert {(d.stage, d.token) for d in rescue.deliveries} == {(Stage.DELIVER, assured.token)}
-    assert await other.ask(confirmed(rescue.deliveries[0])) == Done()
+    await its_door.until(lambda: bool(its_door.deliveries))
+    assert {(d.stage, d.token) for d in its_door.deliveries} == {(Stage.DELIVER, assured.token)}
+    assert await other.ask(confirmed(its_door.deliveries[0])) == Done()
 
 
 async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str) -> None:

@@ -66,7 +66,7 @@ async def test_doors(make_core: MakeCore) -> None:
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_disconnected(patient: None, make_core: MakeCore, store: Store, node: str, *, hangs: bool) -> None:
     """Issue 8: others send a disconnected frontend's unsent deliveries with the same token, at once; then it is told."""
-    (doomed, door), (other, rescue) = await make_core(admins="admin@x"), await make_core(admins="admin@x")
+    (doomed, door), (other, its_door) = await make_core(admins="admin@x"), await make_core(admins="admin@x")
     assert await listed(other) == {doomed.frontend: "", other.frontend: ""}
     await other.ask(Declare(node, ADMIN, {}))
     token = await owing(doomed, door, node)
@@ -74,9 +74,9 @@ async def test_disconnected(patient: None, make_core: MakeCore, store: Store, no
         for task in doomed._running:
             task.cancel()
     assert await other.ask(Disconnect(ADMIN, doomed.frontend)) == Disconnected(listed=True)
-    await rescue.until(lambda: bool(rescue.deliveries))
-    assert [each.token for each in rescue.deliveries] == [token]
-    assert isinstance(await other.ask(Retract(node, W1, rescue.deliveries[0].item_id, token)), Retracted)
+    await its_door.until(lambda: bool(its_door.deliveries))
+    assert [each.token for each in its_door.deliveries] == [token]
+    assert isinstance(await other.ask(Retract(node, W1, its_door.deliveries[0].item_id, token)), Retracted)
     if hangs:
         assert not doomed.ending.is_set()
         await doomed._heartbeat.beat(doomed._sweeper.act)
@@ -93,7 +93,7 @@ async def test_disconnected(patient: None, make_core: MakeCore, store: Store, no
 
 async def test_one_that_dies_on_its_way_out(quick_lapse: None, make_core: MakeCore, store: Store, node: str) -> None:
     """Issue 8, guarantee 4: items that it hands out after the takeover, and before it ends, are taken over too."""
-    (doomed, door), (other, rescue) = await make_core(admins="admin@x"), await make_core()
+    (doomed, door), (other, its_door) = await make_core(admins="admin@x"), await make_core()
     for task in doomed._running:
         task.cancel()
     await doomed.ask(Declare(node, ADMIN, {}))
@@ -101,8 +101,8 @@ async def test_one_that_dies_on_its_way_out(quick_lapse: None, make_core: MakeCo
     # After the first takeover it is listed once more; after the second it is removed.
     await _scored(store, doomed.frontend, bool)
     token = await owing(doomed, door, node)
-    await rescue.until(lambda: bool(rescue.deliveries))
-    assert [each.token for each in rescue.deliveries] == [token]
+    await its_door.until(lambda: bool(its_door.deliveries))
+    assert [each.token for each in its_door.deliveries] == [token]
     await _scored(store, doomed.frontend, lambda score: score is None)
     assert other.healthy() == []
 

@@ -26,7 +26,7 @@ from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid, subids
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
-from tests.contract.model import Model, Options, Outcome, Rate, Retry, written
+from tests.contract.model import WEIGHTS, Model, Options, Outcome, Rate, Retry, written
 from tests.contract.structure import Snapshots, compared, expected
 from tests.lua.driver import T0, Answer, Queue, Runner
 
@@ -91,6 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
         retry=st.sampled_from((None, None, *RETRIES)),
         rate=st.sampled_from((None, None, *RATES)),
         max_in_flight=st.sampled_from((0, 0, 1, 3)),
+        fair=st.sampled_from(("", "", "key", "publisher")),
     )
     def begin(
         self,
@@ -105,6 +106,7 @@ class QueueMachine(RuleBasedStateMachine):
         retry: Retry | None,
         rate: Rate | None,
         max_in_flight: int,
+        fair: str,
     ) -> None:
         """Open a queue, and the one for its dead letters."""
         self.options = Options(
@@ -117,6 +119,7 @@ class QueueMachine(RuleBasedStateMachine):
             retry=retry,
             rate=rate,
             max_in_flight=max_in_flight,
+            fair=fair,
             **keep,
         )
         self.model = Model(self.options, T0)
@@ -124,7 +127,10 @@ class QueueMachine(RuleBasedStateMachine):
         runner = Runner(self.client, checked=False)
         self.queue = Queue(runner, Partition("jobs", incarnation))
         self.grave = Queue(runner, Partition("jobs/dead", incarnation))
+        weights = [{"tenant": tenant, "weight": weight} for tenant, weight in WEIGHTS.items()] if fair else []
         self.queue.open(
+            *weights,
+            fair=fair,
             max_deliveries=max_deliveries,
             dead_letters="1" if dead_letters else "0",
             lock_ms=60_000,
@@ -137,7 +143,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.frontends = ["f0", "f1"]
         self.received = [0, 0]
         self.doubtful = [False, False]
-        self.lapsed: list[str] = []
+        self.dead: list[str] = []
         self.lives = 1
         self.sent: dict[str, int] = {}
         self.reached: set[tuple[str, int]] = set()
@@ -327,20 +333,20 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(frontend=frontends)
     def crash(self, frontend: int) -> None:
         """Kill a frontend; a new one with a new name replaces it."""
-        self.lapsed.append(self.frontends[frontend])
+        self.dead.append(self.frontends[frontend])
         self.lives += 1
         self.frontends[frontend] = f"f{self.lives}"
         self.received[frontend], self.doubtful[frontend] = 0, False
 
-    @precondition(lambda self: self.lapsed)
+    @precondition(lambda self: self.dead)
     @rule(frontend=frontends)
-    def rescue(self, frontend: int) -> None:
+    def take_over(self, frontend: int) -> None:
         """Take over deliveries of dead frontends; a second takeover finds nothing."""
-        for dead in self.lapsed:
+        for dead in self.dead:
             self.search(frontend, dead, None)
-            again = self.queue.run("take_over", frontend="late", lapsed=dead)
+            again = self.queue.run("take_over", frontend="late", previous=dead)
             assert again.deliveries == []
-        self.lapsed.clear()
+        self.dead.clear()
 
     # Dead letters.
 
@@ -479,16 +485,16 @@ class QueueMachine(RuleBasedStateMachine):
             self.sent[whose] = int(mark)
         return self.queue.run(name, *rows, frontend=whose, sent=mark, **(fixed or {}))
 
-    def search(self, frontend: int, lapsed: str, after: int | None) -> None:
+    def search(self, frontend: int, previous: str, after: int | None) -> None:
         """Search for unsent deliveries, and compare the result with the model's."""
-        mark = self.sent.get(lapsed, 0) if after is None else after
-        expect = self.model.resend(self.frontends[frontend], lapsed, mark)
+        mark = self.sent.get(previous, 0) if after is None else after
+        expect = self.model.resend(self.frontends[frontend], previous, mark)
         found, scan, upto = [], "0", ""
         while True:
             answer = self.queue.run(
                 "take_over",
                 frontend=self.frontends[frontend],
-                lapsed=lapsed,
+                previous=previous,
                 after="" if after is None else after,
                 upto=upto,
                 scan=scan,

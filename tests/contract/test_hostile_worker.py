@@ -118,7 +118,7 @@ class Service:
         self._queue.now += ms
         self._act(self._queue.expire)
         for dead in self._lapsed:
-            self._act(lambda dead=dead: self._queue.run("take_over", lapsed=dead))  # type: ignore[misc]
+            self._act(lambda dead=dead: self._queue.run("take_over", previous=dead))  # type: ignore[misc]
         self._lapsed.clear()
         for jid, level in LEVELS.items():
             if jid not in self._queue.run("list_subscribers").rows[1]:

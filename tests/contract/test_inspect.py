@@ -13,6 +13,8 @@ from structlog.testing import capture_logs
 
 from broker import codec
 from broker.model.commands import Declare, Publish, Subscribe, Unlock
+from broker.model.dependencies import Dependencies, Parent
+from broker.model.hints import Hints
 from broker.model.items import XML, Envelope
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Subscribed, Unlocked
@@ -111,6 +113,17 @@ async def test_node(inspect: Inspect, life: str) -> None:
     assert inspect("node", "1", "sq:{jobs}:node") == shown
     assert inspect("node", "1", f"sq:{{jobs@{life}/0}}:log") == shown[at + 1 :]
     assert inspect("node", "0", f"jobs@{life}/0") == shown[at + 1 :]
+
+
+async def test_dependent(inspect: Inspect, life: str, service: tuple[RedisCore, Door]) -> None:
+    """An item that waits for others counts apart from those that are delayed, and says for which."""
+    waits = Hints(after=Dependencies((Parent("b"),)))
+    envelope = codec.pack(Envelope(b"<e/>"))
+    assert isinstance(await service[0].ask(Publish("jobs", ALICE, "e", envelope, 4, hints=waits)), Published)
+    assert {"waiting 3", "  delayed 1", "  dependent 1"} <= set(inspect("node", "0", f"jobs@{life}/0"))
+    shown = dict(line.split(" ", 1) for line in inspect("item", "0", "jobs", "e"))
+    (parent,) = json.loads(shown["parents"])["parents"]
+    assert (shown["state"], parent["item"], parent["state"]) == ("dependent", "b", "awaited")
 
 
 async def test_item(inspect: Inspect, life: str) -> None:

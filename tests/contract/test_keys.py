@@ -24,15 +24,18 @@ from broker.model.commands import (
     PutSchedule,
     Renew,
     Retract,
+    SetQuota,
     Subscribe,
     Unlock,
 )
+from broker.model.dependencies import Dependencies, Parent
 from broker.model.hints import Hints
 from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.outcomes import ReplyMode
 from broker.model.progress import Progress
 from broker.model.qos import Qos
+from broker.model.quotas import Quota
 from broker.model.results import Refused
 from broker.model.schedules import Schedule
 from broker.model.tree import Kind, Scope
@@ -61,7 +64,9 @@ _NAMED: Final[Mapping[str, Any]] = {
 def test_each_has_one(key: keys.Key) -> None:
     """Every key of the table has an example, under a name as the core would give it, and of its type."""
     if key.holder == "jid":
-        names = {keys.of_jid(key.name, jid) for jid in ("alice@example.org", "worker@example.org")} & EXAMPLES.keys()
+        names = {
+            keys.of_jid(key.name, jid) for jid in ("alice@example.org", "worker@example.org", "example.org")
+        } & EXAMPLES.keys()
         (name,) = names
     else:
         name = _NAMED[key.holder](key.name)
@@ -111,6 +116,7 @@ async def busy(core: RedisCore, door: Door) -> None:
     await done(core, Subscribe("answered", WORKER, WORKER, 5))
     result = codec.pack(Envelope(b"<done/>"))
     await done(core, Complete("answered", WORKER, "job-4", envelope=result, body_bytes=7))
+    await done(core, replace(item("answered", "job-6"), hints=Hints(after=Dependencies((Parent("job-5"),)))))
     ordered = {"stanzaq#ordered": ("true",)}
     await done(core, Declare("ordered", ALICE, ordered), Subscribe("ordered", WORKER, WORKER, 5))
     await done(core, item("ordered", "a", "customer-7"), item("ordered", "b", "customer-7"))
@@ -121,6 +127,8 @@ async def busy(core: RedisCore, door: Door) -> None:
     }
     await done(core, Declare("bounded", ALICE, bounded), Subscribe("bounded", WORKER, WORKER, 5))
     await done(core, item("bounded", "a", "customer-7"), item("bounded", "b", "customer-7"))
+    turns = {"stanzaq#fair": ("key",), "stanzaq#fair_weights": ("customer-7=3",)}
+    await done(core, Declare("turns", ALICE, turns), item("turns", "a", "customer-7"))
     await done(core, Declare("left", ALICE, {}), item("left", "a"), Presence(BOB, available=True))
     await done(core, Subscribe("left", BOB, BOB, 5), Presence(BOB, available=False))
     await done(core, Declare("once", ALICE, {"stanzaq#dedupe": ("ignore",)}), item("once", "job-1"))
@@ -154,6 +162,8 @@ async def busy(core: RedisCore, door: Door) -> None:
     for name in ("m1", "m2"):
         await done(core, PrepareMessage(ALICE, name, Publish("jobs", ALICE, None, b"payload", 7), name))
     await done(core, Deliver(ALICE, "m2"))
+    quota = SetQuota(Jid("engine@example.org/a"), "alice@example.org", Quota(items=1000, publish_rate="1000/s"))
+    await done(core, quota, item("once", "metered"))
 
 
 async def examples_of(client: Any) -> dict[str, list[str]]:

@@ -91,6 +91,28 @@ async def test_a_key_at_its_bound(make_core: MakeCore, node: str, partitions: st
     assert len({(each.key, each.item_id) for each in found}) == 12
 
 
+@pytest.mark.parametrize("partitions", ["1", "3"])
+async def test_turns(make_core: MakeCore, node: str, partitions: str) -> None:
+    """stanzaq#fair: the few items of some keys go out before the many of another, also when it is set after they wait."""
+    (core, door), (other, door2) = await make_core(), await make_core()
+    await declared(core, node, partitions=partitions)
+    await published(core, node, 100, "noisy")
+    for key in "abc":
+        await published(other, node, 3, key)
+    fair = {"stanzaq#fair": ("key",), "stanzaq#fair_weights": ("a=5", "b=0.5")}
+    assert await core.ask(Configure(node, ALICE, fair)) == Done()
+    await core.ask(Subscribe(node, W1, W1, credit=2))
+    done: set[str] = set()
+    found: list[Delivery] = []
+    for count in range(2, 61):
+        found = await wait((door, door2), count)
+        delivery = next(each for each in found if each.item_id not in done)
+        done.add(delivery.item_id)
+        await core.ask(Retract(node, W1, delivery.item_id, delivery.token, partition=delivery.partition.number))
+    assert {each.key for each in found} == {*"abc", "noisy"}
+    assert len([each for each in found if each.key != "noisy"]) == 9
+
+
 @pytest.mark.parametrize("options", [{}, {"stanzaq#partitions": "3"}, {"pubsub#queueing": "0"}])
 async def test_a_publisher_at_its_rate(make_core: MakeCore, node: str, options: dict[str, str]) -> None:
     """Each publisher has its own rate, whatever partition and frontend it uses; the refusal tells how long to wait."""
@@ -120,10 +142,12 @@ async def test_who_may_not_publish_is_not_metered(core: RedisCore, node: str) ->
 
 async def test_logs_and_owners(core: RedisCore, door: Door, node: str) -> None:
     """A log takes no limit; a limited node of several partitions has no owners, which take items without a grant."""
-    for name in ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key"):
-        value = "1/s" if name.startswith("rate") else "1"
+    for name in ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key", "fair"):
+        value = {"r": "1/s", "m": "1", "f": "key"}[name[0]]
         refused = await core.ask(Declare(node, ALICE, {"pubsub#queueing": ("0",), f"stanzaq#{name}": (value,)}))
         assert refused == Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#{name}: a log hands nothing out as work")
+    refused = await core.ask(Declare(node, ALICE, {"stanzaq#ordered": ("1",), "stanzaq#fair": ("publisher",)}))
+    assert isinstance(refused, Refused) and "order of a key" in refused.detail
     await declared(core, node, partitions="2", rate="1/s")
     owner = Subscribe(node, W1, W1, credit=1, partitions=(1,), group="g", epoch=1)
     refused = await core.ask(owner)

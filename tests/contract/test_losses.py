@@ -94,6 +94,19 @@ async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer
         assert [each.item_id for each in door.deliveries] == ["a", "b"] and counted.in_flight == 2
 
 
+async def test_idle_connections_are_reset(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """Guarantee 8: a connection that was reset while nobody used it is opened again, and no command fails of it."""
+    async with await network_to(valkey) as network:
+        core, _ = await make_core(network.url, redis_timeout=10)
+        await core.ask(Declare(node, ALICE, {}))
+        for _ in range(5):
+            await asyncio.gather(*(core.ask(Stats(node, ALICE)) for _ in range(3)))
+            network.reset()
+            # The core learns of it when its loop next looks at its sockets.
+            await asyncio.sleep(0.05)
+            assert isinstance(await core.ask(item(node)), Published)
+
+
 async def test_everyone_is_answered_once(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
     """Q26: commands that the policy refused, those whose script was lost, and those after them get one answer each."""
     async with await network_to(valkey) as network:
@@ -158,7 +171,7 @@ async def test_a_reply_that_is_not_understood(make_core: MakeCore, node: str, mo
 
 async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> None:
     """Guarantee 4, X8: another frontend sends what a dead one had not sent, same token, and nothing that it had."""
-    (dying, door), (other, rescue) = await make_core(), await make_core()
+    (dying, door), (other, its_door) = await make_core(), await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(Subscribe(node, W1, W1, 10))
     await dying.ask(item(node, "sent"))
@@ -168,13 +181,13 @@ async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> Non
     await dying.ask(item(node, "unsent"))
     for task in dying._running:
         task.cancel()
-    await rescue.until(lambda: bool(rescue.deliveries))
+    await its_door.until(lambda: bool(its_door.deliveries))
     unsent = next(d for d in door.deliveries if d.item_id == "unsent")
-    assert {(d.item_id, d.token) for d in rescue.deliveries} == {("unsent", unsent.token)}
+    assert {(d.item_id, d.token) for d in its_door.deliveries} == {("unsent", unsent.token)}
     assert isinstance(await other.ask(Retract(node, W1, "unsent", unsent.token)), Retracted)
 
 
-async def test_rescue_passes_idle_nodes_over(make_core: MakeCore, node: str) -> None:
+async def test_takeover_passes_idle_nodes_over(make_core: MakeCore, node: str) -> None:
     """Guarantee 4: a dead frontend's deliveries are found at once among many nodes, and its marks go (guarantee 6)."""
     core, _ = await make_core()
     doomed, door = await make_core()

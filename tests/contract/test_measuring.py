@@ -1,17 +1,37 @@
 """The cost of measuring nodes, and that the figures are true."""
 
 import asyncio
+import time
+from dataclasses import replace
+
+import pytest
 
 from broker import codec
-from broker.model.commands import Declare, Publish, Purge
+from broker.model.commands import (
+    Cancel,
+    Declare,
+    Delete,
+    Fetch,
+    Publish,
+    Purge,
+    Retract,
+    RetractBatch,
+    Subscribe,
+    Unlock,
+)
+from broker.model.hints import Hints
 from broker.model.items import Envelope
+from broker.model.leases import lease_jid
 from broker.model.names import Jid
-from broker.model.results import Declared, Published, Refused
+from broker.model.qos import Qos
+from broker.model.results import Declared, Fetched, Published, Refused, Retracted, RetractedBatch
 from broker.redis_core.core import RedisCore
+from broker.redis_core.metrics import REASONS
 from broker.settings import CommandSettings
 from tests.contract.conftest import MakeCore, Store
 
 ALICE = Jid("alice@x")
+WORKER = Jid("worker@x/1")
 
 
 async def declared(core: RedisCore, node: str) -> None:
@@ -66,13 +86,96 @@ async def test_what_another_does(make_core: MakeCore, store: Store, node: str) -
     assert shown(two, node, "waiting") == 0
     await published(one, node)
     await measured(two, node, "waiting", 1)
-    before = shown(two, node, "oldest_ms")
+    before = shown(two, node, "oldest_seconds")
     await asyncio.sleep(0.3)
     await two.measure()
-    after = shown(two, node, "oldest_ms")
-    assert before is not None and after is not None and after - before >= 300
+    after = shown(two, node, "oldest_seconds")
+    assert before is not None and after is not None and after - before >= 0.3
     shell = RedisCore(CommandSettings(redis_url=store.url), None)
     assert not isinstance(await shell.ask(Purge(node, ALICE)), Refused)
     await shell.drain(5)
     await shell.stop()
     await measured(two, node, "waiting", 0)
+
+
+def counted(core: RedisCore, node: str, name: str, **labels: str) -> float:
+    """Give a figure of what a frontend did for a node."""
+    return core.metrics.registry.get_sample_value(f"stanzaq_{name}", {"node": node, **labels}) or 0.0
+
+
+def ends(core: RedisCore, node: str) -> dict[str, float]:
+    """Give the reasons for which something has ended, with how often."""
+    found = {reason: counted(core, node, "ended_total", reason=reason) for reason in REASONS.values()}
+    return {reason: number for reason, number in found.items() if number}
+
+
+async def test_ends_by_reason(make_core: MakeCore, node: str) -> None:
+    """Issue 26: each end is counted by its node and its reason, once; a repeat is none."""
+    core, door = await make_core()
+    await declared(core, node)
+    await core.ask(Subscribe(node, WORKER, WORKER, 9))
+    for item in "abcdef":
+        await core.ask(Publish(node, ALICE, item, codec.pack(Envelope(b"<x/>")), 4))
+    await door.until(lambda: len(door.deliveries) == 6)
+    tokens = {each.item_id: each.token for each in door.deliveries}
+    assert isinstance(await core.ask(Retract(node, WORKER, "a", tokens["a"], "r")), Retracted)
+    assert isinstance(await core.ask(Retract(node, WORKER, "a", tokens["a"], "r")), Retracted)
+    both = tuple(Retract(node, WORKER, item, tokens[item]) for item in "bc")
+    assert isinstance(await core.ask(RetractBatch(node, WORKER, both)), RetractedBatch)
+    await core.ask(Cancel(node, ALICE, "d"))
+    await core.ask(Unlock(node, WORKER, "e", tokens["e"], delay_ms=60_000))
+    # Deleted while nobody held it.
+    assert isinstance(await core.ask(Retract(node, ALICE, "e")), Retracted)
+    await core.ask(Unlock(node, WORKER, "f", tokens["f"], dead_letter=True))
+    async with asyncio.timeout(15):
+        while not ends(core, node).get("dead_lettered"):  # noqa: ASYNC110  (a metric tells nobody)
+            await asyncio.sleep(0.01)
+    assert ends(core, node) == {"acknowledged": 3, "cancelled": 2, "released": 2, "dead_lettered": 1}
+    assert counted(core, node, "service_seconds_count") == 3
+    assert counted(core, node, "wait_seconds_count") == 6
+    await core.ask(Delete(node, ALICE))
+    await core.measure()
+    assert ends(core, node) == {} and counted(core, node, "wait_seconds_count") == 0
+
+
+async def test_waits_and_services(make_core: MakeCore, node: str) -> None:
+    """Issue 26: an item waits from its publish, or from the end of its delay, to its first delivery."""
+    core, door = await make_core()
+    await declared(core, node)
+    await core.ask(Publish(node, ALICE, "late", codec.pack(Envelope(b"<x/>")), 4, hints=Hints(delay_ms=300)))
+    await core.ask(Publish(node, ALICE, "soon", codec.pack(Envelope(b"<x/>")), 4))
+    await core.ask(Subscribe(node, WORKER, WORKER, 9))
+    await door.until(lambda: len(door.deliveries) == 2)
+    soon, late = door.deliveries
+    ready = [int(each.position.partition("-")[0]) for each in door.deliveries]
+    assert (soon.ready_ms, late.ready_ms) == (0, ready[1] + 300)
+    waits = soon.token / 1e6 - ready[0] / 1e3 + late.token / 1e6 - late.ready_ms / 1e3
+    assert counted(core, node, "wait_seconds_sum") == pytest.approx(waits, abs=1e-6)
+    # A delivery that is not the first is not counted, and neither is one that is sent again.
+    await core.ask(Unlock(node, WORKER, "soon", soon.token))
+    await door.until(lambda: len(door.deliveries) == 3)
+    core.deliver([replace(late, sequence=late.sequence + 9)])
+    assert counted(core, node, "wait_seconds_count") == 2
+    assert core.metrics.tally.counts["resent"] == 1
+    # By Redis's clock, in which locks begin, whatever this process's clock says.
+    began = time.monotonic()
+    core._heartbeat.skew_ms += 7_000_000
+    await core.ask(Retract(node, WORKER, "late", late.token))
+    assert 7_000 <= counted(core, node, "service_seconds_sum") <= 7_010 + time.monotonic() - began
+    # Without a token nobody knows when the lock was made.
+    await core.ask(Retract(node, WORKER, "soon"))
+    assert counted(core, node, "service_seconds_count") == 1 and ends(core, node)["acknowledged"] == 2
+
+
+async def test_pulled_items_wait_until_they_are_fetched(make_core: MakeCore, node: str) -> None:
+    """Issue 26, A6: the wait of an item that is reserved for a pull subscription ends when it is fetched."""
+    core, _ = await make_core()
+    await declared(core, node)
+    lease = lease_jid(ALICE, "l")
+    await core.ask(Subscribe(node, ALICE, lease, 9, Qos.PULLED, lease_ms=60_000))
+    await published(core, node)
+    assert counted(core, node, "wait_seconds_count") == 0
+    for _ in range(2):
+        fetched = await core.ask(Fetch(node, ALICE, lease))
+        assert isinstance(fetched, Fetched) and len(fetched.items) == 1
+        assert counted(core, node, "wait_seconds_count") == 1

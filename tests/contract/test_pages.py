@@ -3,7 +3,6 @@
 import asyncio
 import time
 from dataclasses import replace
-from statistics import median
 
 import pytest
 
@@ -158,13 +157,14 @@ async def test_a_page_costs_the_same(core: RedisCore, node: str, store: Store, *
 
     async def spent() -> float:
         times = []
-        for _again in range(15):
+        for _again in range(30):
             began = time.perf_counter()
             page = await core.ask(Nodes(BOB, 100, backwards=backwards))
             times.append(time.perf_counter() - began)
             assert isinstance(page, Listing) and len(page.nodes) == 100
             await asyncio.sleep(0)
-        return median(times)
+        # The least: whatever else runs on the machine only adds.
+        return min(times)
 
     await grow(0, 101)
     few = await spent()

@@ -49,7 +49,7 @@ from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.registry.partitioner import hashed
 from tests.contract.conftest import Door, MakeCore, Store
-from tests.contract.stray import lost_grants
+from tests.contract.lost_credit import lost_grants
 
 ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")

@@ -12,6 +12,8 @@ from broker.model.names import Jid, Partition
 from broker.model.results import Declared, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
+from broker.redis_core.partitions import send_marks
+from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.redis_client.node import RedisNode
 from tests.contract.conftest import MakeCore, Store
 
@@ -110,6 +112,29 @@ async def test_due_again_after_another_has_swept(
                 await client.zadd(keys.of_service("due"), {str(partition): 1})
                 await other._heartbeat.beat(other._sweeper.act)
                 await none_due(other, store)
+
+
+async def test_one_report_of_a_delivery(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delivery that is followed by no other costs one sweep that reports it as sent, however many heartbeats come meanwhile."""
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(send_marks, "READ_SECONDS", 0.3)
+    sweeps: list[PartitionPipeline] = []
+    sweep = PartitionPipeline.sweep
+
+    def counted(pipeline: PartitionPipeline) -> None:
+        sweeps.append(pipeline)
+        sweep(pipeline)
+
+    monkeypatch.setattr(PartitionPipeline, "sweep", counted)
+    core, door = await make_core()
+    await declared(core, node)
+    await core.ask(Subscribe(node, WORKER, WORKER, 1))
+    await core.ask(Publish(node, ALICE, None, b"x", 1))
+    await door.until(lambda: bool(door.deliveries))
+    async with asyncio.timeout(30):
+        while any(each.unreported or not each.quiet for each in core.pipelines()):  # noqa: ASYNC110  (nobody is told)
+            await asyncio.sleep(0.02)
+    assert len(sweeps) == 1
 
 
 async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ class Play:
         self.queue.frontend = f"f{self.lives}"
         scan, upto = "0", ""
         while True:
-            answer = self.queue.run("take_over", lapsed=dead, scan=scan, upto=upto)
+            answer = self.queue.run("take_over", previous=dead, scan=scan, upto=upto)
             self.hear(answer, lost=False)
             scan, upto = answer.rows
             if scan == "0":

@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import SecretStr
@@ -307,6 +309,71 @@ class Play:
 def precedes(record: ScheduleRecord, at: int) -> bool:
     """Return whether a time comes before a schedule's next one."""
     return record.next_ms is None or at < record.next_ms
+
+
+REFERENCE = {
+    ("Europe/Berlin", "2026-03-26"): {
+        "0 9 * * 1-5": "26 08:00, 27 08:00, 30 07:00, 31 07:00, 01 07:00",
+        "30 2 * * *": "26 01:30, 27 01:30, 28 01:30, 29 01:00, 30 00:30, 31 00:30, 01 00:30",
+        "15,45 1,2 * * 0": "29 00:15, 29 00:45, 29 01:00",
+    },
+    ("Europe/Berlin", "2026-10-22"): {
+        "0 9 * * 1-5": "22 07:00, 23 07:00, 26 08:00, 27 08:00, 28 08:00",
+        "30 2 * * *": "22 00:30, 23 00:30, 24 00:30, 25 00:30, 25 01:30, 26 01:30, 27 01:30, 28 01:30",
+        "15,45 1,2 * * 0": "24 23:15, 24 23:45, 25 00:15, 25 00:45, 25 01:15, 25 01:45",
+    },
+    ("America/New_York", "2026-03-05"): {
+        "0 9 * * 1-5": "05 14:00, 06 14:00, 09 13:00, 10 13:00, 11 13:00",
+        "30 2 * * *": "05 07:30, 06 07:30, 07 07:30, 08 07:00, 09 06:30, 10 06:30, 11 06:30",
+        "15,45 1,2 * * 0": "08 06:15, 08 06:45, 08 07:00",
+    },
+    ("America/New_York", "2026-10-29"): {
+        "0 9 * * 1-5": "29 13:00, 30 13:00, 02 14:00, 03 14:00, 04 14:00",
+        "30 2 * * *": "29 06:30, 30 06:30, 31 06:30, 01 07:30, 02 07:30, 03 07:30, 04 07:30",
+        "15,45 1,2 * * 0": "01 05:15, 01 05:45, 01 06:15, 01 06:45, 01 07:15, 01 07:45",
+    },
+    ("Australia/Lord_Howe", "2026-04-02"): {
+        "0 9 * * 1-5": "02 22:00, 05 22:30, 06 22:30, 07 22:30, 08 22:30",
+        "30 2 * * *": "02 15:30, 03 15:30, 04 16:00, 05 16:00, 06 16:00, 07 16:00, 08 16:00",
+        "15,45 1,2 * * 0": "04 14:15, 04 14:45, 04 15:15, 04 15:45, 04 16:15",
+    },
+    ("Australia/Lord_Howe", "2026-10-01"): {
+        "0 9 * * 1-5": "01 22:30, 04 22:00, 05 22:00, 06 22:00, 07 22:00",
+        "30 2 * * *": "01 16:00, 02 16:00, 03 15:30, 04 15:30, 05 15:30, 06 15:30, 07 15:30",
+        "15,45 1,2 * * 0": "03 14:45, 03 15:15, 03 15:30, 03 15:45",
+    },
+}
+"""What croniter 7.0 lists for the weeks in which clocks change: zone and first day, then UTC by expression.
+
+It repeats the times of an hour that is repeated. Ours, like Debian's cron, take the first of two equal times.
+"""
+
+
+@pytest.mark.parametrize(("zone", "begin"), REFERENCE)
+async def test_a_week(cores: list[Frontend], node: str, zone: str, begin: str) -> None:
+    """Issue 25: over a week in which clocks change, items come at the times that a reference library lists."""
+    core, clock, place = cores[0].core, cores[0].clock, ZoneInfo(zone)
+    first = datetime.fromisoformat(f"{begin}T00:00:00Z")
+    clock.now_ms = int(first.timestamp()) * SECOND - 1
+    await core.ask(Declare(node, ALICE, {}))
+    lists = REFERENCE[zone, begin]
+    for number, cron in enumerate(lists):
+        await accepted(core, put(node, id=str(number), cron=cron, zone=zone, catchup="all"))
+    for hour in range(7 * 24):
+        clock.now_ms += HOUR
+        await cores[hour % 2].fire(node)
+    found = await core.ask(Browse(node, ALICE, (), 1_000))
+    assert isinstance(found, Browsed)
+    names = Counter(each.item_id for each in found.items)
+    expected = set[str]()
+    for number, times in enumerate(lists.values()):
+        for text in times.split(", "):
+            days = (first + timedelta(days=day) for day in range(7))
+            time = next(each for each in days if f"{each:%d}" == text[:2])
+            time = time.replace(hour=int(text[3:5]), minute=int(text[6:]))
+            if not time.astimezone(place).fold:
+                expected.add(f"{number}@{time:%Y-%m-%dT%H:%M:%SZ}")
+    assert names == Counter(expected)
 
 
 @pytest.mark.parametrize("catchup", ["none", "last", "all"])

@@ -64,8 +64,8 @@ from broker.settings import Settings
 from frontends.tools.servers.cluster import RedisCluster
 from tests.contract.conftest import Door
 from tests.contract.ledger import MEMBER, SHARED, Ledger, Step, granted_epoch, hashed
-from tests.contract.sight import OWNER, look
-from tests.contract.stray import lost_grants
+from tests.contract.lost_credit import lost_grants
+from tests.contract.snapshot import OWNER, look
 
 JIDS = tuple(Jid(f"{name}@x/1") for name in "pqrs")
 IDS = {"a": "", "b": "g", "c": "h", "d": ""}

@@ -260,7 +260,7 @@ async def test_presence_ends_it(core: RedisCore, door: Door, node: str) -> None:
 async def test_a_frontend_dies(make_core: MakeCore, node: str, *, writes: bool) -> None:
     """X8: another frontend sends what a dead one had not sent, from the commit on; sent entries stay sent."""
     dying, door = await make_core()
-    rescuer, saved = await make_core()
+    other, saved = await make_core()
     await declared(dying, node)
     await dying.ask(stream(node, W1, credit=10))
     await published(dying, node, "a")
@@ -277,7 +277,7 @@ async def test_a_frontend_dies(make_core: MakeCore, node: str, *, writes: bool) 
         await saved.until(lambda: len(saved.deliveries) == 2)
     assert [one.item_id for one in saved.deliveries] == ([] if writes else ["b", "c"])
     saved.deliveries.clear()
-    await published(rescuer, node, "d")
+    await published(other, node, "d")
     assert [one.item_id for one in saved.deliveries] == ["d"]
 
 

@@ -44,9 +44,10 @@ NOTICES: Final = {
     "lost": 6,
     "lapsed": 3,
     "filled": 2,
-    "fetched": 2,
+    "fetched": 3,
     "perished": 2,
     "scheduled": 1,
+    "dependency": 2,
 }
 """The length of each kind of notice."""
 
@@ -66,7 +67,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "limit": "100",
     "scan": "0",
     "grave_seconds": "60",
-    "lapse_ms": "3000",
+    "dead_after_ms": "3000",
     "after": "",
     "upto": "",
     "past": "0-0",
@@ -133,10 +134,11 @@ class Delivered(NamedTuple):
     key: str
     pool: str = ""
     subid: str = ""
+    ready: str = ""
 
     @classmethod
     def read(cls, row: list[Any]) -> Self:
-        """Read a delivery; the last value names its subscription."""
+        """Read a delivery; the last value names its subscription, and tells when a delayed item's delay ended."""
         return cls(*row[:-1], *row[-1].split(" "))
 
 
@@ -374,8 +376,8 @@ class Queue:
 
     # Each operation in one line.
 
-    def open(self, **fixed: Any) -> Answer:
-        """Open the partition."""
+    def open(self, *weights: Mapping[str, Any], **fixed: Any) -> Answer:
+        """Open the partition, perhaps with weights of tenants."""
         options = {
             "revision": 1,
             "lock_ms": 60_000,
@@ -393,8 +395,9 @@ class Queue:
             "limits": "",
             "by_key": "",
             "result_ms": 0,
+            "fair": "",
         }
-        return self.run("open_partition", **{**options, **fixed})
+        return self.run("open_partition", *weights, **{**options, **fixed})
 
     def publish(self, *items: str, by: str = "alice@x", body: str | bytes | None = None, **more: Any) -> Answer:
         """Publish items; by default the body is the item and the time."""
@@ -627,7 +630,7 @@ class Queue:
 
     def ever(self) -> tuple[int, int, int]:
         """Count published items, finished items, and ended deliveries."""
-        published, finished, attempts = self.run("stats").rows[10:]
+        published, finished, attempts = self.run("stats").rows[10:13]
         return published, finished, attempts
 
     def retained(self) -> tuple[int, int]:

@@ -132,7 +132,7 @@ def search(queue: Queue) -> tuple[list[int], list[str]]:
     whose: list[str] = []
     scan, upto = "0", ""
     while not made or scan != "0":
-        answer = queue.run("take_over", frontend="f2", lapsed="f1", after="", upto=upto, scan=scan)
+        answer = queue.run("take_over", frontend="f2", previous="f1", after="", upto=upto, scan=scan)
         made.append(len(answer.deliveries))
         whose += [f"{each.jid} {each.item}" for each in answer.deliveries]
         scan, upto = answer.rows
@@ -141,7 +141,7 @@ def search(queue: Queue) -> tuple[list[int], list[str]]:
 
 def test_takeover_of_readers(read: Queue) -> None:
     """A takeover goes through readers in parts, and each of them gets the next entries once."""
-    first = read.run("take_over", frontend="f2", lapsed="f1", after="", upto="", scan="r0")
+    first = read.run("take_over", frontend="f2", previous="f1", after="", upto="", scan="r0")
     assert (first.rows[0], first.more) == ("r0", 0)
     assert 0 < read.client.zcard(read.key("uncommitted")) < 40_000 - 1_000
     _made, whose = search(read)

@@ -79,11 +79,11 @@ def test_bounces_end_the_stream(log: Queue) -> None:
     assert "readers" not in log.kept()
 
 
-def rescue(log: Queue, lapsed: str, rescuer: str) -> list[str]:
+def taken_over(log: Queue, previous: str, frontend: str) -> list[str]:
     """Take over from a frontend; return the items."""
-    log.frontend, scan, upto, found = rescuer, "0", "", []
+    log.frontend, scan, upto, found = frontend, "0", "", []
     while True:
-        answer = log.run("take_over", lapsed=lapsed, upto=upto, scan=scan)
+        answer = log.run("take_over", previous=previous, upto=upto, scan=scan)
         found += [one.item for one in answer.deliveries]
         scan, upto = answer.rows
         if scan == "0":
@@ -93,26 +93,26 @@ def rescue(log: Queue, lapsed: str, rescuer: str) -> list[str]:
 def test_its_frontend_dies(log: Queue) -> None:
     """X8: entries that a dead frontend may not have sent come again, from the committed position on; once."""
     log.commit(W1, f"{T0}-0")
-    assert rescue(log, "f1", "f2") == ["b", "c"]
-    assert rescue(log, "f1", "f3") == []
-    assert rescue(log, "f2", "f3") == ["b", "c"]
+    assert taken_over(log, "f1", "f2") == ["b", "c"]
+    assert taken_over(log, "f1", "f3") == []
+    assert taken_over(log, "f2", "f3") == ["b", "c"]
 
 
 def test_what_is_sent_does_not_come_again(log: Queue) -> None:
     """X8: a frontend that marked all as sent has nothing to take over; one that marked some repeats from the commit on."""
     token = log.expire().token
     log.expire(sent=token)
-    assert rescue(log, "f1", "f2") == []
+    assert taken_over(log, "f1", "f2") == []
     log.frontend = "f1"
     log.commit(W1, f"{T0}-0")
-    assert rescue(log, "f1", "f2") == ["b", "c"]
+    assert taken_over(log, "f1", "f2") == ["b", "c"]
 
 
 def test_an_earlier_frontend_dies(log: Queue) -> None:
     """X8: a later part of another frontend does not hide an earlier unsent one."""
     log.frontend = "f2"
     log.commit(W1, f"{T0}-0")
-    assert rescue(log, "f1", "f3") == ["b", "c"]
+    assert taken_over(log, "f1", "f3") == ["b", "c"]
 
 
 def test_much_is_taken_over_in_parts(unopened: Queue) -> None:
@@ -122,7 +122,7 @@ def test_much_is_taken_over_in_parts(unopened: Queue) -> None:
     for _ in range(3):
         unopened.publish(*[""] * 100)
     unopened.frontend = "f2"
-    scan = unopened.run("take_over", lapsed="f1").rows[0]
-    answer = unopened.run("take_over", lapsed="f1", scan=scan)
+    scan = unopened.run("take_over", previous="f1").rows[0]
+    answer = unopened.run("take_over", previous="f1", scan=scan)
     assert (len(answer.deliveries), answer.due) == (200, unopened.now)
     assert len(unopened.expire().deliveries) == 100

@@ -110,21 +110,21 @@ def test_deliver_is_tried_again(queue: Queue) -> None:
     (go,) = queue.confirm(W1, delivery).deliveries
     queue.now += 5_000
     assert sent(queue.expire()) == [(W1, "a", go.token, "deliver")]
-    rescued = queue.run("take_over", frontend="f2", lapsed="f1")
-    assert sent(rescued) == [(W1, "a", go.token, "deliver")]
-    assert rescued.deliveries[0].body == ""
+    again = queue.run("take_over", frontend="f2", previous="f1")
+    assert sent(again) == [(W1, "a", go.token, "deliver")]
+    assert again.deliveries[0].body == ""
 
 
 @each_quality
-def test_rescue(queue: Queue, qos: str) -> None:
+def test_taken_over(queue: Queue, qos: str) -> None:
     """X8: a dead frontend's unsent deliveries are sent at their stage; confirmed ones are not sent again."""
     first, second = taken(queue, qos, "a", "b")
-    rescued = queue.run("take_over", frontend="f2", lapsed="f1")
-    assert sorted(sent(rescued)) == [(W1, d.item, d.token, qos) for d in (first, second)]
+    again = queue.run("take_over", frontend="f2", previous="f1")
+    assert sorted(sent(again)) == [(W1, d.item, d.token, qos) for d in (first, second)]
     (go,) = queue.confirm(W1, first).deliveries or [first]
     queue.confirm(W1, go)
-    assert sent(queue.run("take_over", frontend="f3", lapsed="f2")) == [(W1, "b", second.token, qos)]
-    assert queue.run("take_over", frontend="f4", lapsed="f1").deliveries == []
+    assert sent(queue.run("take_over", frontend="f3", previous="f2")) == [(W1, "b", second.token, qos)]
+    assert queue.run("take_over", frontend="f4", previous="f1").deliveries == []
 
 
 def test_repeated(queue: Queue) -> None:

@@ -17,7 +17,7 @@ def disconnect(records: Records, frontend: str, after_ms: int, by: str = "admin@
 
 def ended_by(records: Records, frontend: str, after_ms: int, beaten: int = 0) -> str:
     """Send a heartbeat with the last one; return who has disconnected this frontend."""
-    given = {"lapse_ms": 3_000, "most": 2, "beaten": beaten}
+    given = {"dead_after_ms": 3_000, "most": 2, "beaten": beaten}
     return str(records.run("heartbeat", now=T0 + after_ms, frontend=frontend, **given)[6])
 
 
@@ -38,24 +38,24 @@ def test_looked_at_twice(records: Records, lives: bool) -> None:  # noqa: FBT001
     """Issue 8: it may have handed something out until it ended, so it is taken over a second time, and then removed."""
     beat(records, "f1", 0)
     disconnect(records, "f1", 100)
-    assert beat(records, "f2", 200, ("rescued", "f1", 0)) == [[], []]
+    assert beat(records, "f2", 200, ("taken-over", "f1", 0)) == [[], []]
     if lives:
         assert ended_by(records, "f1", 1_000) == "admin@x"
     assert beat(records, "f2", 3_199) == [[], []]
     assert beat(records, "f2", 3_200) == [["f1"], []]
-    assert beat(records, "f2", 3_300, ("rescued", "f1", 0)) == [[], []]
+    assert beat(records, "f2", 3_300, ("taken-over", "f1", 0)) == [[], []]
     # One that hung so long is listed once more when it wakes, for what it does until it ends.
     assert ended_by(records, "f1", 50_000) == "admin@x"
     assert beat(records, "f2", 53_000) == [["f1"], []]
 
 
-@pytest.mark.parametrize("rescued", [False, True])
-def test_one_that_knows_its_last_beat(records: Records, rescued: bool) -> None:  # noqa: FBT001  (a parameter)
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_one_that_knows_its_last_beat(records: Records, taken_over: bool) -> None:  # noqa: FBT001  (a parameter)
     """Issue 8: a heartbeat asks for disconnects only if its last one is not listed, which a disconnect and a takeover cause."""
     assert ended_by(records, "f1", 0) == ended_by(records, "f1", 500, T0) == ""
     disconnect(records, "f1", 600)
-    if rescued:
-        beat(records, "f2", 700, ("rescued", "f1", 0))
+    if taken_over:
+        beat(records, "f2", 700, ("taken-over", "f1", 0))
     assert ended_by(records, "f1", 1_000, T0 + 500) == ended_by(records, "f1", 1_500, T0 + 1_000) == "admin@x"
 
 

@@ -6,7 +6,7 @@ from broker.redis_core.commands.credit import Grant
 from broker.redis_core.operations.operation import subid
 from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import Answer, Queue
-from tests.lua.seated import carried, registered, seated
+from tests.lua.subscribed import carried, registered, subscribed
 
 W1, W2, W3 = "w1@x/a", "w2@x/b", "w3@x/c"
 Parts = tuple[Queue, Queue, Queue]
@@ -55,7 +55,7 @@ def test_an_owner_shares_nothing(parts: Parts) -> None:
     coordinator, one, _ = parts
     assert coordinator.attach(W1, 3).words == ["ok"]
     assert grants(wanted(coordinator, one.partition.number, 1)) == []
-    seated(parts, W2, 1)
+    subscribed(parts, W2, 1)
     assert (used(coordinator, W1), used(coordinator, W2)) == (0, 1)
 
 
@@ -63,7 +63,7 @@ def test_least_recently_served_first(parts: Parts) -> None:
     """Q35, guarantee 9: for any partition, the least recently served subscriber with free credit is next."""
     coordinator, one, two = parts
     for jid in (W1, W2, W3):
-        seated(parts, jid, 1)
+        subscribed(parts, jid, 1)
     order: list[str] = []
     for at in (one, two, two, one, coordinator, two):
         at.now += 1
@@ -76,7 +76,7 @@ def test_least_recently_served_first(parts: Parts) -> None:
 def test_never_more_than_the_credit(parts: Parts) -> None:
     """Guarantee 3: grants and locks together do not exceed the credit, over all partitions."""
     coordinator, one, two = parts
-    seated(parts, W1, 3)
+    subscribed(parts, W1, 3)
     assert grants(wanted(coordinator, 1, 2)) == [(1, subid(W1), 2)]
     assert grants(wanted(coordinator, 2, 5)) == [(2, subid(W1), 1)]
     assert used(coordinator, W1) == 3 and coordinator.stats()["credit_free"] == 0
@@ -87,7 +87,7 @@ def test_never_more_than_the_credit(parts: Parts) -> None:
 def test_one_on_its_way(parts: Parts) -> None:
     """While a grant is on its way to a partition, none follows; the report that it was taken allows the next."""
     coordinator, one, _ = parts
-    seated(parts, W1, 5)
+    subscribed(parts, W1, 5)
     (grant,) = made(wanted(coordinator, 1, 1))
     assert grants(wanted(coordinator, 1, 3)) == []
     assert grants(told(coordinator, 1, W1, 1, grant.grant)) == [(1, subid(W1), 3)]
@@ -98,7 +98,7 @@ def test_one_on_its_way(parts: Parts) -> None:
 def test_a_report_that_was_overtaken(parts: Parts) -> None:
     """An outdated report changes nothing; one without a grant neither, unless it was requested."""
     coordinator, _, _ = parts
-    seated(parts, W1, 5)
+    subscribed(parts, W1, 5)
     (grant,) = made(wanted(coordinator, 1, 2))
     old = version(coordinator)
     told(coordinator, 1, W1, 2, grant.grant)
@@ -114,7 +114,7 @@ def test_a_report_that_was_overtaken(parts: Parts) -> None:
 def test_an_old_report_that_it_is_absent(parts: Parts) -> None:
     """Q35: an old report of absence has no effect after a later one that the subscriber is back."""
     coordinator, _, _ = parts
-    seated(parts, W1, 1)
+    subscribed(parts, W1, 1)
     (grant,) = made(wanted(coordinator, 1, 1))
     old = version(coordinator)
     told(coordinator, 1, W1, 0, grant.grant)
@@ -126,7 +126,7 @@ def test_avoids_who_gave_it_back(parts: Parts) -> None:
     """Q30: credit for an item that came back is not its last holder's, unless there is no other."""
     coordinator, _, _ = parts
     for jid in (W1, W2):
-        seated(parts, jid, 2)
+        subscribed(parts, jid, 2)
     assert grants(wanted(coordinator, 1, 2, f"A {subid(W1)} {subid(W1)}")) == [(1, subid(W2), 2)]
     assert grants(wanted(coordinator, 2, 1, f"A {subid(W1)}")) == [(2, subid(W1), 1)]
 
@@ -134,8 +134,8 @@ def test_avoids_who_gave_it_back(parts: Parts) -> None:
 def test_of_whom(parts: Parts) -> None:
     """With selectors, credit is granted of the named subscribers, or of all without a selector."""
     coordinator, _, _ = parts
-    seated(parts, W1, 1, "color = 'red'")
-    seated(parts, W2, 1)
+    subscribed(parts, W1, 1, "color = 'red'")
+    subscribed(parts, W2, 1)
     assert grants(wanted(coordinator, 1, 2, f"W {subid(W3)}")) == []
     assert grants(wanted(coordinator, 1, 2, "W *")) == [(1, subid(W2), 1)]
     assert grants(wanted(coordinator, 2, 1, f"W {subid(W1)} *")) == [(2, subid(W1), 1)]
@@ -149,7 +149,7 @@ def test_partitions_take_turns(parts: Parts) -> None:
     registration = str(coordinator.subscribe(W1, 3).rows[0][3])
     answer = registered(parts, W1, registration)
     assert sorted(amount for _number, _subid, amount in grants(answer)) == [1, 2]
-    seated(parts, W2, 0)
+    subscribed(parts, W2, 0)
     (first,) = [grant for grant in made(answer) if grant.amount == 1]
     again = told(coordinator, first.number, W1, 0, first.grant)
     assert [number for number, _subid, _amount in grants(again)] == [first.number]
@@ -170,7 +170,7 @@ def test_nothing_while_it_registers(parts: Parts) -> None:
 def test_less_credit(parts: Parts) -> None:
     """Q10: with less credit there are no grants until it holds less; those on their way are void, since it registers anew."""
     coordinator, one, two = parts
-    seated(parts, W1, 4)
+    subscribed(parts, W1, 4)
     one.publish(*"abc")
     assert len(carried(parts, one, one.expire())) == 3
     two.publish("d", "e")
@@ -187,7 +187,7 @@ def test_less_credit(parts: Parts) -> None:
 def test_sent_again(parts: Parts) -> None:
     """Guarantee 4: a sweep sends an unanswered grant again; it is due then, and taken once."""
     coordinator, one, _ = parts
-    seated(parts, W1, 1)
+    subscribed(parts, W1, 1)
     one.publish("a")
     answer = wanted(coordinator, 1, 1)
     assert 0 < answer.due - coordinator.now <= 2_000
@@ -206,7 +206,7 @@ def test_sent_again(parts: Parts) -> None:
 def test_not_where_it_is_unknown(parts: Parts) -> None:
     """A partition that does not know a subscriber gets none of its credit, until it is registered there."""
     coordinator, _, two = parts
-    seated(parts, W1, 1)
+    subscribed(parts, W1, 1)
     (grant,) = made(wanted(coordinator, 2, 1))
     assert grants(told(coordinator, 2, W1, 0, grant.grant, shut=1)) == []
     assert grants(wanted(coordinator, 2, 1)) == [] and grants(wanted(coordinator, 1, 1)) != []
@@ -216,7 +216,7 @@ def test_not_where_it_is_unknown(parts: Parts) -> None:
 def test_gone(parts: Parts) -> None:
     """Credit used in a deleted partition is free again."""
     coordinator, _, _ = parts
-    seated(parts, W1, 1)
+    subscribed(parts, W1, 1)
     wanted(coordinator, 2, 1)
     assert used(coordinator, W1) == 1
     coordinator.grant_credit(gone=f"2 {subid(W1)}")
@@ -226,19 +226,19 @@ def test_gone(parts: Parts) -> None:
 def test_what_is_used_outlives_the_subscription(parts: Parts) -> None:
     """Q34: after unsubscribing with locks and returning, the locks count against the credit."""
     coordinator, one, _ = parts
-    seated(parts, W1, 2)
+    subscribed(parts, W1, 2)
     assert carried(parts, one, one.publish("a")) == [(W1, "a")]
     for queue in parts:
         queue.unsubscribe(W1)
     assert used(coordinator, W1) == 1
-    seated(parts, W1, 2)
+    subscribed(parts, W1, 2)
     assert coordinator.stats()["credit_free"] == 1
 
 
 def test_a_caller_that_cannot_send(parts: Parts) -> None:
     """A caller that cannot send grants fairly to pull subscribers, up to the first in turn that is sent its items."""
     coordinator, _, _ = parts
-    seated(parts, W1, 1)
+    subscribed(parts, W1, 1)
     answer = wanted(coordinator, 1, 2, frontend="")
     assert grants(answer) == [] and answer.due == coordinator.now
     assert grants(coordinator.expire()) == [(1, subid(W1), 1)]
@@ -248,7 +248,7 @@ def test_what_was_of_no_use(parts: Parts) -> None:
     """Guarantee 9: a subscriber granted credit for an item that another took gets its turn back."""
     coordinator, _, _ = parts
     for jid in (W1, W2):
-        seated(parts, jid, 1)
+        subscribed(parts, jid, 1)
     (grant,) = made(wanted(coordinator, 1, 1))
     (jid,) = [jid for jid in (W1, W2) if subid(jid) == grant.subid]
     told(coordinator, 1, jid, 0, grant.grant, shut=2)
@@ -259,7 +259,7 @@ def test_what_is_on_its_way_is_wanted_no_more(parts: Parts) -> None:
     """A partition that asks twice for one item is granted credit for one."""
     coordinator, _, _ = parts
     for jid in (W1, W2):
-        seated(parts, jid, 1)
+        subscribed(parts, jid, 1)
     (grant,) = made(wanted(coordinator, 1, 1))
     assert grants(wanted(coordinator, 1, 1)) == []
     answer = told(coordinator, 1, W1 if grant.subid == subid(W1) else W2, 1, grant.grant)
@@ -269,7 +269,7 @@ def test_what_is_on_its_way_is_wanted_no_more(parts: Parts) -> None:
 def test_bounded(parts: Parts) -> None:
     """Guarantee 6: one script grants a bounded amount; the rest remains wanted."""
     coordinator, _, _ = parts
-    seated(parts, W1, 1000)
+    subscribed(parts, W1, 1000)
     assert grants(wanted(coordinator, 1, 500)) == [(1, subid(W1), 200)]
 
 
@@ -301,7 +301,7 @@ def test_pairs_count(parts: Parts) -> None:
 def test_less_credit_than_it_was_granted_at_home(parts: Parts) -> None:
     """Q10: a new registration voids a grant on its way to the coordinator's own partition, and a smaller one takes its place."""
     coordinator, _one, _two = parts
-    seated(parts, W1, 4)
+    subscribed(parts, W1, 4)
     (grant,) = made(coordinator.publish(*"abc"))
     assert (grant.number, grant.amount, used(coordinator, W1)) == (0, 3, 3)
     (again,) = made(coordinator.subscribe(W1, 2, must="1"))

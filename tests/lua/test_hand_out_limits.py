@@ -11,7 +11,7 @@ from broker.model.names import Partition
 from broker.model.options import NodeConfig
 from tests.contract.model import Bucket, Rate
 from tests.lua.driver import T0, Answer, Queue, Runner
-from tests.lua.seated import carried, seated
+from tests.lua.subscribed import carried, subscribed
 from tests.lua.worded import W1, W2
 
 Parts = tuple[Queue, Queue, Queue]
@@ -102,7 +102,7 @@ def test_each_attempt_counts(unopened: Queue) -> None:
     unopened.now += 1_000
     assert items(unopened.expire()) == ["a"]
     unopened.frontend = "f2"
-    assert items(unopened.run("take_over", lapsed="f1")) == ["a"]
+    assert items(unopened.run("take_over", previous="f1")) == ["a"]
 
 
 @pytest.mark.parametrize("back", [500, 3_600_000])
@@ -164,7 +164,7 @@ class Play:
             queue.open(partitions=partitions, limits=limits(rate, rate_burst, most))
         for worker in (W1, W2):
             if partitions > 1:
-                seated(self.parts, worker, 1_000)
+                subscribed(self.parts, worker, 1_000)
             else:
                 self.parts[0].subscribe(worker, 1_000)
 
@@ -270,7 +270,7 @@ def three(parts: Parts) -> Parts:
     """Return a node of three partitions that hands out two items at once, and two in a second."""
     for queue in parts:
         queue.open(revision=2, partitions=3, limits=limits("2/s", 2, 2))
-    seated(parts, W1, 9)
+    subscribed(parts, W1, 9)
     return parts
 
 
@@ -319,6 +319,6 @@ def test_the_node_grows(unopened: Queue) -> None:
     for queue in (unopened, more):
         queue.open(revision=2, partitions=2, limits="2 0 0 0")
     both = (unopened, more)
-    seated(both, W1, 9)
+    subscribed(both, W1, 9)
     assert carried(both, more, more.publish("d")) == []
     assert len(carried(both, unopened, unopened.retract(W1, "a"))) == 1

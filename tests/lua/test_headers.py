@@ -18,7 +18,7 @@ MODULES = modules(FOLDER)
 
 ANSWERS_OF_THEIR_OWN = {
     "ok", "replayed", "duplicate", "stale", "older", "newer", "gone", "deleted", "no-owner", "too-many", "changed", "held",
-    "waiting",
+    "waiting", "measure", "awaited", "ended", "unfinished", "unknown",
 }  # fmt: skip
 """Words that the core reads itself; every other word is a `Problem`'s code."""
 
@@ -181,6 +181,62 @@ def test_who_adds_what_few_have_says_so() -> None:
             assert re.search(r"call\.seldom_any = .*true", each), name
             found.add(name)
     assert found >= {"handovers tell", "enqueue.replace", "lock_end.release", "scheduling.add", "unsubscribing.release"}
+
+
+def split(text: str, start: int) -> list[str]:
+    """Return the arguments of a call whose bracket opens at `start`, in a text without comments."""
+    found, depth, begins = [], 0, start + 1
+    for token in re.finditer(r"'(?:[^'\\]|\\.)*'|[][(){},]|\b(?:function|if|do|repeat|end|until)\b", text[start:]):
+        if token[0] in {",", ")"} and depth == 1:
+            found.append(text[begins : start + token.start()].strip())
+            begins = start + token.end()
+            if token[0] == ")":
+                break
+        elif token[0] in {"(", "[", "{", "function", "if", "do", "repeat"}:
+            depth += 1
+        elif token[0] in {")", "]", "}", "end", "until"}:
+            depth -= 1
+    return [] if found == [""] else found
+
+
+def calls(texts: Mapping[str, str]) -> Iterator[tuple[str, str, list[str], list[str], str]]:
+    """Return each call of a function of ours: where, its name, its parameters, its arguments, and the comment above it."""
+    defined = re.compile(r"((?:^--.*\n)*)^(?:local )?function ([\w.]+)\(([^)\n]*)\)", re.MULTILINE)
+    found = {
+        (name if "." in name else f"{place} {name}"): (re.findall(r"[\w.]+", parameters), above)
+        for place, each in texts.items()
+        for above, name, parameters in defined.findall(each)
+    }
+    for place, each in texts.items():
+        bare = code(each)
+        for call in re.finditer(r"(?<![\w.:])(\w+(?:\.\w+)?)\(", bare):
+            known = found.get(call[1]) or found.get(f"{place} {call[1]}")
+            if known and not bare[: call.start()].endswith("function "):
+                yield place, call[1], known[0], split(bare, call.end() - 1), known[1]
+
+
+def incomplete(texts: Mapping[str, str]) -> set[str]:
+    """Return calls with too many arguments, or without one that its function does not call optional."""
+    found = set()
+    for place, name, parameters, given, above in calls(texts):
+        missing = parameters[len(given) :]
+        # The last argument may be several values.
+        if given and re.search(r"\)$|^\.\.\.$", given[-1]):
+            missing = []
+        if len(given) > len(parameters) or not all(re.search(rf"[Ww]ith\W[^.:;]*`{each}`", above) for each in missing):
+            found.add(f"{place}: {name}({', '.join(given)})")
+    return found
+
+
+def test_calls_have_all_arguments() -> None:
+    """Each call has all arguments but those that the function's comment calls optional ("with `name`"): Lua says nothing."""
+    texts = {path.stem: path.read_text("utf-8") for path in FOLDER.rglob("*.lua")}
+    assert incomplete(texts) == set()
+    assert sum(1 for _ in calls(texts)) > 1_000
+    example = "-- Adds, with `b` twice.\nfunction m.f(a, b)\nend\nlocal function g(c)\nend\n"
+    for call in ("m.f()", "m.f(1, 2, 3)", "g()", "m.f(g(1), ', ', function(x, y) if x then return x, y end end)"):
+        assert len(incomplete({"m": example + call})) == 1
+    assert incomplete({"m": example + "m.f({1, 2}) m.f(')', 2) g(m.f(1)) m.f(function(x, y) return x, y end)"}) == set()
 
 
 def test_one_place_gives_numbers() -> None:

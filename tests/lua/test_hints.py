@@ -38,7 +38,9 @@ def test_delay(queue: Queue) -> None:
     assert queue.expire().deliveries == [] and names(queue.retract(W1, "b")) == ["c"]
     queue.publish("d")
     queue.now += 1
-    assert names(queue.retract(W1, "c")) == ["late"], "it is older than d"
+    late = queue.retract(W1, "c")
+    assert names(late) == ["late"], "it is older than d"
+    assert late.deliveries[0].ready == str(T0 + 5_000)
     assert names(queue.unlock(W1, "late", delay_ms=100)) == ["d"]
     queue.retract(W1, "d")
     queue.now += 100

@@ -3,7 +3,6 @@
 import random
 import secrets
 from collections import Counter
-from itertools import cycle
 
 import pytest
 
@@ -11,7 +10,8 @@ from broker.model.names import Partition
 from broker.model.options import NodeConfig
 from tests.contract.model import Bucket, Rate
 from tests.lua.driver import T0, Answer, Queue, Runner
-from tests.lua.seated import carried, seated
+from tests.lua.keyed_play import KeyedPlay
+from tests.lua.subscribed import carried
 from tests.lua.worded import W1, W2
 
 NOTHING = {"key_locks", "key_rates", "key_blocked", "key_due", "group_of", "group_blocked"}
@@ -200,53 +200,35 @@ BOUNDS: tuple[tuple[int, Rate | None], ...] = (
 )
 
 
-class Play:
+class Play(KeyedPlay):
     """A node with bounds by chance, two workers with credit for everything, two frontends in turn, and what must be true."""
 
     def __init__(self, runners: dict[str, Runner], partitions: int, chance: random.Random) -> None:
-        """Open the node; keys are not compared, since plays are long."""
-        runner, life = Runner(runners["valkey"].client, checked=False), secrets.token_hex(4)
-        self.chance = chance
+        """Open the node."""
+        super().__init__(runners, partitions, chance)
         self.most, self.rate = chance.choice(BOUNDS)
         self.node_most, node_rate = chance.choice(
             ((0, None), (0, None), (4, None), (6, Rate(3, 1_000)), (0, Rate(200, 60_000, 2)))
         )
         self.node = Bucket(node_rate, T0) if node_rate else None
         limits = f"{self.node_most} {node_rate.rule if node_rate else '0 0 0'}" if self.node_most or node_rate else ""
-        self.parts = [Queue(runner, Partition("jobs", life, number)) for number in range(partitions)]
         self.ordered = chance.choice("001")
+        fair = chance.choice(("", "key", "publisher"))
         for queue in self.parts:
             rule = f"{self.most} {self.rate.rule if self.rate else '0 0 0'}"
-            fixed = {"partitions": partitions, "max_deliveries": 0, "limits": limits}
+            fixed = {"partitions": partitions, "max_deliveries": 0, "limits": limits, "fair": fair}
             queue.open(by_key=rule, ordered=self.ordered, **fixed)
-        for worker in (W1, W2):
-            if partitions > 1:
-                seated(self.parts, worker, 500)
-            else:
-                self.parts[0].subscribe(worker, 500)
+        self.subscribe_workers(500)
         if chance.random() < 0.4:
             for queue in self.parts:
                 queue.subscribe("w3@x/a", 1, selector="1 = 2")
         self.buckets: dict[str, Bucket] = {}
-        self.held: dict[str, str] = {}
         self.waiting: dict[str, int] = {}
-        self.count = 0
-        self.frontends = cycle(("f1", "f2"))
 
     @property
     def now(self) -> int:
         """The time."""
         return self.parts[0].now
-
-    def at(self, now: int) -> None:
-        """Set the clock, and let the other frontend call."""
-        frontend = next(self.frontends)
-        for queue in self.parts:
-            queue.now, queue.frontend = now, frontend
-
-    def home(self, item: str) -> Queue:
-        """Return the partition of an item's key."""
-        return self.parts["abcd".index(item[0]) % len(self.parts)]
 
     def bucket(self, key: str) -> Bucket | None:
         """Return what the rate of a key has left."""
@@ -302,17 +284,6 @@ class Play:
         for item in self.chance.sample(sorted(self.waiting), min(1, len(self.waiting))):
             self.waiting[item] = self.now + 500
             self.ran(self.home(item), self.home(item).publish(item, key=item[0], hints="500 4 0"))
-
-    def crash(self) -> None:
-        """Let a frontend die: another sends its deliveries again, which count once."""
-        for queue in self.parts:
-            again = queue.run("take_over", frontend="f3", lapsed=queue.frontend)
-            assert {delivery.item for delivery in again.deliveries} <= self.held.keys()
-
-    def sweep(self) -> None:
-        """Sweep all partitions, the first one last: it has what the others want."""
-        for queue in reversed(self.parts):
-            self.ran(queue, queue.expire())
 
     def empty(self) -> None:
         """Delete what waits, and acknowledge what is held."""

@@ -76,7 +76,7 @@ class Scene:
             lambda queue: queue.run("purge"),
             lambda queue: queue.attach(self.jid(), self.dice.choice(["", "1", "2"])),
             lambda queue: queue.keep(self.jid()),
-            lambda queue: queue.run("take_over", lapsed="f1", frontend="f2"),
+            lambda queue: queue.run("take_over", previous="f1", frontend="f2"),
             lambda queue: queue.grant_credit(wants=f"{self.dice.randrange(3)} {queue.now * 1000} 2 A"),
             lambda queue: queue.hand_out(self.jid(), queue.now * 1000, 2),
             lambda queue: queue.run("register_subscription", self.registered(queue)),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lua.driver import Queue
-from tests.lua.seated import carried, registered, seated
+from tests.lua.subscribed import carried, registered, subscribed
 from tests.lua.worded import W1, W2
 
 Loss = Callable[[], None]
@@ -33,7 +33,7 @@ def tokens(queue: Queue) -> Iterator[int]:
     for answer in (queue.publish("a", "b"), queue.subscribe(W1, 2), queue.unlock(W1, "a"), queue.unlock(W1, "b")):
         for delivery in answer.deliveries:
             yield from {delivery.token, delivery.sequence}
-    lapsed = queue.run("take_over", frontend="f2", lapsed="f1", after="0").deliveries
+    lapsed = queue.run("take_over", frontend="f2", previous="f1", after="0").deliveries
     assert lapsed
     yield from (delivery.sequence for delivery in lapsed)
 
@@ -126,7 +126,7 @@ def test_credit_goes_on(queue: Queue) -> None:
     for each in parts:
         each.open(revision=2, partitions=3)
     coordinator, one, _two = parts
-    seated(parts, W1, 6)
+    subscribed(parts, W1, 6)
     lose = snapshot(coordinator)
     for number in range(3):
         assert len(carried(parts, one, one.publish(f"i{number}"))) == 1

@@ -11,7 +11,7 @@ from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
 from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
-    {"cancel", "complete", "end_outcomes",
+    {"cancel", "complete", "end_outcomes", "end_awaited", "note_parents",
      "retract", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "end_handover", "purge", "take_over",
      "delete_partition", "track_presence", "heartbeat", "check_format", "delete_node", "begin_delivery",
      "end_delivery", "claim_overdue", "commit", "grant_credit", "hand_out", "renew_ownership", "set_group_member",
@@ -61,7 +61,7 @@ def test_workers_go_on(full: Queue) -> None:
     assert full.handed(letter.position).words == ["ok"]
     full.now += 60_000
     assert len(full.expire(sent=3).notices) == 6
-    assert full.run("take_over", lapsed="f1", frontend="f2").code == "ok"
+    assert full.run("take_over", previous="f1", frontend="f2").code == "ok"
     assert full.unsubscribe(W1, release="1").words == ["ok"]
     assert full.run("purge").rows == [6]
     assert full.run("delete_partition").code == "ok"

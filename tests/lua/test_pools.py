@@ -17,7 +17,7 @@ def pools(queue: Queue) -> str:
     return found.decode() if found else ""
 
 
-def seated(queue: Queue, jid: str, pool: str = POOL, registration: int = 5) -> None:
+def subscribed(queue: Queue, jid: str, pool: str = POOL, registration: int = 5) -> None:
     """Register a subscriber."""
     assert queue.register(jid, registration, pool=pool)[0] == "ok"
 
@@ -25,8 +25,8 @@ def seated(queue: Queue, jid: str, pool: str = POOL, registration: int = 5) -> N
 def test_beside_a_direct_subscription(queue: Queue) -> None:
     """H7: directly and through two collections a JID has three credits; each delivery names its collection (H6)."""
     queue.subscribe(W1, 1)
-    seated(queue, W1)
-    seated(queue, W1, OTHER)
+    subscribed(queue, W1)
+    subscribed(queue, W1, OTHER)
     assert pools(queue) == f"{POOL} 1 {OTHER} 1" or pools(queue) == f"{OTHER} 1 {POOL} 1"
     given = queue.publish(*"abcd").deliveries
     for pool in (POOL, OTHER):
@@ -37,8 +37,8 @@ def test_beside_a_direct_subscription(queue: Queue) -> None:
 
 def test_whoever_held_it_is_known(queue: Queue) -> None:
     """§1.7: a former holder through a collection is recognised, as if it had come directly."""
-    seated(queue, W1)
-    seated(queue, W2, OTHER)
+    subscribed(queue, W1)
+    subscribed(queue, W2, OTHER)
     queue.publish("a")
     queue.hand_out(W1, 9, 1, pool=POOL)
     (lock,) = queue.locks(W1)
@@ -49,8 +49,8 @@ def test_whoever_held_it_is_known(queue: Queue) -> None:
 
 def test_whoever_held_it_through_what_was_left_is_known(queue: Queue) -> None:
     """Q25, §1.7 row 9: so is one of a pool that has no subscribers here any more."""
-    seated(queue, W1)
-    seated(queue, W2, OTHER)
+    subscribed(queue, W1)
+    subscribed(queue, W2, OTHER)
     queue.publish("a")
     queue.hand_out(W1, 9, 1, pool=POOL)
     (lock,) = queue.locks(W1)
@@ -61,7 +61,7 @@ def test_whoever_held_it_through_what_was_left_is_known(queue: Queue) -> None:
     assert queue.retract(W2, "a").words == ["forbidden"]
     # Pools left long ago are forgotten, one by one.
     for number in range(20, 28):
-        seated(queue, W2, f"{number}:c{number}@i")
+        subscribed(queue, W2, f"{number}:c{number}@i")
         queue.unsubscribe(W2, pool=f"{number}:c{number}@i")
     assert queue.retract(W1, "a").words == ["forbidden"]
 
@@ -69,7 +69,7 @@ def test_whoever_held_it_through_what_was_left_is_known(queue: Queue) -> None:
 @pytest.mark.parametrize("told", ["1", ""])
 def test_told_of_what_ends(queue: Queue, told: str) -> None:
     """Q35: a subscriber removed by others gets a notice of each lock; one that unsubscribed itself does not."""
-    seated(queue, W1)
+    subscribed(queue, W1)
     queue.publish("a")
     queue.hand_out(W1, 9, 1, pool=POOL)
     ((item, token, *_),) = queue.locks(W1)
@@ -81,7 +81,7 @@ def test_told_of_what_ends(queue: Queue, told: str) -> None:
 def test_reports_need(queue: Queue) -> None:
     """H7: with subscribers of a pool, a partition reports its demand, even as the only one of its node; else it does not."""
     assert queue.publish("a").report is None
-    seated(queue, W1)
+    subscribed(queue, W1)
     report = queue.expire().report
     assert report is not None and (report.wanted, report.pools) == (1, f"{POOL} 1")
     queue.unsubscribe(W1, pool=POOL)
@@ -91,7 +91,7 @@ def test_reports_need(queue: Queue) -> None:
 def test_direct_credit_first(queue: Queue) -> None:
     """H7: the collection's credit is not requested for what direct subscribers can take."""
     queue.subscribe(W2, 1)
-    seated(queue, W1)
+    subscribed(queue, W1)
     first, second = queue.publish("a"), queue.publish("b")
     assert first.given == [(W2, "a")] and first.report is not None and first.report.wanted == 0
     assert second.report is not None and second.report.wanted == 1
@@ -99,7 +99,7 @@ def test_direct_credit_first(queue: Queue) -> None:
 
 def test_says_through_which_it_was(queue: Queue) -> None:
     """H7: holdings are reported to the collection of their subscription, also when the subscription ends with them."""
-    seated(queue, W1)
+    subscribed(queue, W1)
     queue.publish("a")
     whose = below(POOL, subid(W1))
 
@@ -113,7 +113,7 @@ def test_says_through_which_it_was(queue: Queue) -> None:
 
 def test_fenced_out(queue: Queue) -> None:
     """Guarantee 3: removed as of a registration, a subscriber holds nothing here, and no earlier one brings it back."""
-    seated(queue, W1)
+    subscribed(queue, W1)
     queue.publish("a")
     queue.hand_out(W1, 6, 1, pool=POOL)
     assert queue.unsubscribe(W1, release="1", born="4", pool=POOL).words == ["superseded"]

@@ -6,7 +6,7 @@ import pytest
 
 from broker.redis_core.operations.operation import subids
 from tests.lua.driver import T0, Answer, Queue
-from tests.lua.seated import carried
+from tests.lua.subscribed import carried
 from tests.lua.worded import ALICE, HARD, W1, W2, W3
 
 

@@ -28,8 +28,8 @@ def test_by_a_frontend(queue: Queue) -> None:
     assert sorted(jid for jid, _item in answer.given) == [W1, W1, W2, W2]
     assert filled(answer) == [LEASE, OTHER]
     assert set(items(queue, LEASE) + items(queue, OTHER)).isdisjoint(item for _jid, item in answer.given)
-    rescued = queue.run("take_over", frontend="f2", lapsed="f1").deliveries
-    assert sorted(each.item for each in rescued) == sorted(item for _jid, item in answer.given)
+    again = queue.run("take_over", frontend="f2", previous="f1").deliveries
+    assert sorted(each.item for each in again) == sorted(item for _jid, item in answer.given)
 
 
 def test_without_a_name(queue: Queue) -> None:
@@ -124,7 +124,8 @@ def test_lock_begins_with_fetch(unopened: Queue) -> None:
     # A caller that only looks does not get it.
     assert [row[3] for row in unopened.fetch(LEASE, comes="")[2]] == [T0 + 5_000]
     given = unopened.now
-    assert [row[3] for row in unopened.fetch(LEASE)[2]] == [given + 60_000]
+    first = unopened.run("pull_items", unopened.fetching(LEASE))
+    assert [row[3] for row in first.rows[0][2]] == [given + 60_000] and first.notices == [["fetched", 1, [4_999]]]
     unopened.now += 30_000
     assert [row[3] for row in unopened.fetch(LEASE)[2]] == [given + 60_000]
     assert unopened.expire().notices == []

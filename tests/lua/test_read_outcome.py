@@ -39,6 +39,29 @@ def test_kept_results(queue: Queue) -> None:
     assert not {"results", "result_expiry"} & queue.kept()
 
 
+def test_results_make_room(queue: Queue) -> None:
+    """All results of a partition take at most 64 MiB: those that would expire first are removed, and the new one stays."""
+    queue.open(revision=2, result_ms=10_000)
+    meta = queue.key("meta")
+    for item in ("a", "b", "c"):
+        queue.publish(item, hints=LOOKS, revision=2)
+    queue.subscribe(W1, 5, revision=2)
+    complete(queue, "a", "x" * 100)
+    one = int(queue.client.hget(meta, "results") or 0)
+    assert one == len(kept(queue, "a"))
+    queue.now += 1
+    complete(queue, "b", "y" * 100)
+    assert int(queue.client.hget(meta, "results") or 0) == 2 * one
+    # As after many more.
+    queue.client.hset(meta, "results", str(64 * 2**20))
+    complete(queue, "c", "z" * 100)
+    assert (kept(queue, "a"), kept(queue, "b")) == ("", "") and kept(queue, "c").endswith("z" * 100)
+    # Also when a result was never counted.
+    queue.client.hset(meta, "results", "1")
+    queue.publish("c", hints=LOOKS)
+    assert queue.client.hget(meta, "results") is None and "results" not in queue.kept()
+
+
 def test_not_kept(queue: Queue) -> None:
     """Without stanzaq#result_seconds an end is only told."""
     queue.publish("a", hints=ASKED)

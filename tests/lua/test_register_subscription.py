@@ -2,7 +2,7 @@
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
-from tests.lua.seated import carried, seated
+from tests.lua.subscribed import carried, subscribed
 
 W1, W2 = "w1@x/a", "w2@x/b"
 Parts = tuple[Queue, Queue, Queue]
@@ -31,7 +31,7 @@ def test_voids_what_was_granted_before(parts: Parts) -> None:
 def test_tells_what_is_held_still(parts: Parts) -> None:
     """Q34: locks outlive a subscription, and count when it comes back."""
     coordinator, one, _ = parts
-    seated(parts, W1, 2)
+    subscribed(parts, W1, 2)
     assert carried(parts, one, one.publish("a")) == [(W1, "a")]
     for queue in parts:
         queue.unsubscribe(W1)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.lua.dependencies import asked, note, wait
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
 
@@ -58,6 +59,19 @@ def test_by_age(unopened: Queue) -> None:
     unopened.now += 60_000
     assert unopened.expire().due == 0
     assert (unopened.read(), unopened.retained()) == ([], (0, 0))
+
+
+@pytest.mark.parametrize("keep_items", [1, 100])
+def test_what_waits_for_others_is_not_finished(unopened: Queue, keep_items: int) -> None:
+    """An item that waits for others stays when later ones are finished and trimmed; it can be found, and goes out."""
+    unopened.open(keep_items=keep_items)
+    unopened.subscribe(W1, 1)
+    position = wait(unopened, "c", "x")
+    note(unopened, position, 1, "awaited")
+    work(unopened, *"defg")
+    assert unopened.browse() == {"c": "dependent"}
+    assert asked(unopened, "c", "life/0/9-9/0/jobs", register=False)[0] == "awaited"
+    assert note(unopened, position, 1, "acknowledged").given == [(W1, "c")]
 
 
 def test_what_waits_is_not_trimmed(unopened: Queue) -> None:

@@ -141,7 +141,7 @@ def test_a_takeover_is_no_return(unopened: Queue) -> None:
     """When a frontend dies, another sends its deliveries again with the same token: nothing rests."""
     delivery = resting(unopened)
     unopened.frontend = "f2"
-    answer = unopened.run("take_over", lapsed="f1")
+    answer = unopened.run("take_over", previous="f1")
     assert [again.token for again in answer.deliveries] == [delivery.token] and answer.due == T0 + 60_000
 
 

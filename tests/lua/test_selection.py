@@ -23,7 +23,7 @@ from broker.selectors.values import Value, selects
 from tests.chosen import trees, values
 from tests.lua.driver import FOLDER, Answer, Delivered, Queue, Runner
 from tests.lua.play import Play, Worker
-from tests.lua.seated import carried, seated
+from tests.lua.subscribed import carried, subscribed
 
 RED, BLUE, ANY = "red@x/a", "blue@x/a", "any@x/a"
 IS_RED, IS_BLUE = "color = 'red'", "color = 'blue'"
@@ -418,7 +418,7 @@ def test_says_whose_credit_is_wanted(parts: tuple[Queue, Queue, Queue]) -> None:
     """Credit goes only where an item waits for its subscriber: a partition names them, and is granted only theirs."""
     _, one, _ = parts
     for jid, text in ((RED, IS_RED), (BLUE, IS_BLUE), (ANY, "")):
-        seated(parts, jid, 3, text)
+        subscribed(parts, jid, 3, text)
 
     def whom(answer: Answer) -> list[str]:
         assert answer.report is not None

@@ -6,11 +6,11 @@ from tests.lua.driver import Answer, Queue
 from tests.lua.worded import W1, W2
 
 
-def resend(queue: Queue, rescuer: str, lapsed: str, after: int | str = "") -> list[tuple[str, str, int]]:
+def resend(queue: Queue, frontend: str, previous: str, after: int | str = "") -> list[tuple[str, str, int]]:
     """Run a whole search; return subscriber, item and token."""
     found, scan, upto = [], "0", ""
     while True:
-        answer = queue.run("take_over", frontend=rescuer, lapsed=lapsed, after=after, upto=upto, scan=scan)
+        answer = queue.run("take_over", frontend=frontend, previous=previous, after=after, upto=upto, scan=scan)
         found += [(d.jid, d.item, d.token) for d in answer.deliveries]
         scan, upto = answer.rows
         if scan == "0":
@@ -43,14 +43,14 @@ def test_of_others(queue: Queue) -> None:
     assert resend(queue, "f3", "f2") == second
 
 
-def test_rescuer_dies_too(queue: Queue) -> None:
+def test_its_successor_dies_too(queue: Queue) -> None:
     """Deliveries that were taken over and not marked sent are taken over again when that frontend dies too."""
     queue.subscribe(W1, 5)
     taken = given(queue.publish("a"))
     assert resend(queue, "f2", "f1") == resend(queue, "f3", "f2") == taken
 
 
-def test_acknowledged_after_rescue(queue: Queue) -> None:
+def test_acknowledged_after_takeover(queue: Queue) -> None:
     """The token stays: the receiver of the first copy may acknowledge."""
     queue.subscribe(W1, 5)
     token = queue.publish("a").token
@@ -77,7 +77,7 @@ def test_late(queue: Queue) -> None:
     for late in ("f1", "f1/0"):
         assert queue.publish("c", frontend=late).code == "stale"
         assert queue.run("retract", queue.asked(W1, "a"), frontend=late).code == "stale"
-        assert queue.run("take_over", frontend=late, lapsed="f2").code == "stale"
+        assert queue.run("take_over", frontend=late, previous="f2").code == "stale"
     assert given(queue.publish("d", frontend="f1/1")) == [(W1, "d", queue.run("stats").token)]
     assert given(queue.publish("e", frontend="f1/2")) == [(W1, "e", queue.run("stats").token)]
     # Other frontends have lost nothing.

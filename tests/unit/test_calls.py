@@ -40,6 +40,15 @@ from broker.redis_core.commands.credit import (
     RegisterSubscription,
     ReregisterSubscription,
 )
+from broker.redis_core.commands.dependency_parts import (
+    AwaitEnd,
+    EndAwaited,
+    NoteParent,
+    PublishDependent,
+    PublishDependentIfKnown,
+    ReadAwaited,
+    ReadDependents,
+)
 from broker.redis_core.commands.internal import (
     EPOCH_NEXT,
     AcquirePartition,
@@ -131,6 +140,13 @@ SAMPLES: tuple[Any, ...] = (
     AcceptHandover("n", 0, 1, "i", "t", "k", ME, b"e"),
     PublishIfKnown("n", ME, "i", b"e", 1),
     MeterPublish("n", ME, "i", b"e", 1),
+    PublishDependent("n", ME, "i", b"e", 1),
+    PublishDependentIfKnown("n", ME, "i", b"e", 1),
+    ReadDependents("n", "i1", 0, "i"),
+    AwaitEnd("n", "i1", "i", "i1/0/1-0/0/n"),
+    NoteParent("n", "i1", 0, "1-0", 0, "awaited", 1, "2-0"),
+    ReadAwaited("n", "i1", 0, "2-0", "", 100),
+    EndAwaited("n", "i1", 0, "2-0", ("i1/0/1-0/0/n",)),
 )
 SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "wants"}
 
@@ -218,7 +234,7 @@ def test_what_a_script_tells() -> None:
         [b"unsubscribed", ME.encode(), b""],
         [b"filled", ME.encode()],
         [b"perished", 2],
-        [b"fetched", 3],
+        [b"fetched", 3, [20, 0]],
     ]
     ended = LockEnded(partition.node, ME, "i", 5)
     assert _read([], [], told, [[b"1-0", b"m", b"1 n"]], 0, 0, 9) == Reply(
@@ -232,7 +248,7 @@ def test_what_a_script_tells() -> None:
             SubscriptionOver(ME, ""),
             LeaseFilled(ME),
             ToCount("perished", 2),
-            ToCount("delivered", 3),
+            ToCount("delivered", 3, (20, 0)),
         ),
         (Handover("1-0", "m", "1 n"),),
         0,

@@ -15,6 +15,8 @@ def test_names() -> None:
             assert fields.named(short) == option.name
     read = fields.read(["lock_seconds=30", "pubsub#title=a=b c", "max_items="])
     assert read == {"stanzaq#lock_seconds": ("30",), "pubsub#title": ("a=b c",), "pubsub#max_items": ("",)}
+    repeated = fields.read(["fair_weights=gold=3", "stanzaq#fair_weights=a b=0.5"])
+    assert repeated == {"stanzaq#fair_weights": ("gold=3", "a b=0.5")}
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,29 @@ def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [sample("stanzaq_node_waiting", {"node": node}) for node in "abc"] == [None, 9, 5]
     assert sample("stanzaq_nodes") == 3 and metrics.measured == set("abc")
     assert sample("stanzaq_node_published_total", {"node": "b"}) == 7
-    metrics.keep(["a"])
+    metrics.keep({"a"})
     assert sample("stanzaq_nodes") == 1 and sample("stanzaq_node_finished_total", {"node": "a"}) == 3
+
+
+def test_served_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 26: the nodes that a frontend served first have series of their own, and all others share one."""
+    monkeypatch.setattr(module, "MOST_NODES", 2)
+    metrics = Metrics()
+    sample = metrics.registry.get_sample_value
+    metrics.tally.nodes["a"].ended["expired"] += 1
+    assert sample("stanzaq_ended_total", {"node": "", "reason": "lock_expired"}) is None
+    metrics.tally.nodes["b"].ended["expired"] += 1
+    for node in "cda":
+        metrics.tally.nodes[node].ended["expired"] += 1
+        metrics.tally.nodes[node].wait(2)
+    found = {node: sample("stanzaq_ended_total", {"node": node, "reason": "lock_expired"}) for node in ["", *"abcd"]}
+    assert found == {"": 2, "a": 2, "b": 1, "c": None, "d": None}
+    assert sample("stanzaq_wait_seconds_sum", {"node": ""}) == 4
+    assert [sample("stanzaq_wait_seconds_bucket", {"node": "a", "le": most}) for most in ("1.0", "5.0")] == [0, 1]
+    # A deleted node makes room for another.
+    metrics.keep({"b", "c"})
+    metrics.tally.nodes["c"].wait(1)
+    assert sample("stanzaq_wait_seconds_count", {"node": "c"}) == 1 and len(metrics.tally.nodes) == 3
 
 
 def test_commands_by_name() -> None:
@@ -60,9 +81,8 @@ def test_waiting_items_age(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics.gauge("empty", _counted(0))
     now = 102.0
     sample = metrics.registry.get_sample_value
-    assert sample("stanzaq_node_oldest_ms", {"node": "waits"}) == 2_500
     assert sample("stanzaq_node_oldest_seconds", {"node": "waits"}) == 2.5
-    assert sample("stanzaq_node_oldest_ms", {"node": "empty"}) == 0
+    assert sample("stanzaq_node_oldest_seconds", {"node": "empty"}) == 0
 
 
 def test_metrics_of_workers_are_listed() -> None:
@@ -99,3 +119,12 @@ def test_no_limits() -> None:
 def test_says_nothing() -> None:
     """A server that reports no memory is no reason to fail."""
     assert _gauges(b"# Memory\r\n") == (0, 0)
+
+
+def test_a_name_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 26: a metric whose name another one has is refused with one line that names it, and there is none."""
+    names = [family.name for family in Metrics().registry.collect()]
+    assert len(set(names)) == len(names) > 30
+    monkeypatch.setitem(module._COUNTERS, "quota_used", "Another one")
+    with pytest.raises(ValueError, match=r"Duplicated timeseries.*stanzaq_quota_used'}?$"):
+        Metrics()

@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from broker.model.fields import Option
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord, configured, restored, shown, stored, unmet
-from broker.model.options import FORCED, MAX_ITEMS, OPTIONS, AccessModel, Dedupe, NodeConfig, PublishModel, WhenFull
+from broker.model.options import (
+    FORCED,
+    MAX_ITEMS,
+    OPTIONS,
+    AccessModel,
+    Dedupe,
+    Fair,
+    NodeConfig,
+    PublishModel,
+    WhenFull,
+)
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import NodeType
 
@@ -25,6 +35,22 @@ BAD_RATES = (
     "1/s\n",
     "٣/s",
     "9" * 1_000_000,
+)
+
+BAD_WEIGHTS = (
+    "a",
+    "=1",
+    "a=",
+    "a=0",
+    "a=-1",
+    "a=0.001",
+    "a=100.001",
+    "a=nan",
+    "a=1e1",
+    "a=٣",
+    "a=1\na=2",
+    "\n".join(f"{number}=2" for number in range(1_001)),
+    f"{'a' * 65_536}=1",
 )
 
 configs = st.builds(
@@ -45,6 +71,8 @@ configs = st.builds(
     max_in_flight=st.integers(0, 1_000_000),
     rate_by_key=st.sampled_from(["", "7/m"]),
     max_in_flight_by_key=st.integers(0, 1_000_000),
+    fair=st.sampled_from(Fair),
+    fair_weights=st.sampled_from(["", "a=3", "a=0.01\nb = c=99.999"]),
     dead_letter_node=st.sampled_from([None, "", "n/dead", "elsewhere"]),
     dedupe=st.sampled_from(Dedupe),
     dedupe_seconds=st.integers(1, 604_800),
@@ -110,6 +138,8 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
         *(("stanzaq#rate", (bad,), Problem.NOT_ACCEPTABLE) for bad in BAD_RATES),
         ("stanzaq#max_in_flight", ("-1",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#max_in_flight", ("1000001",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#fair", ("keys",), Problem.NOT_ACCEPTABLE),
+        *(("stanzaq#fair_weights", (bad,), Problem.NOT_ACCEPTABLE) for bad in BAD_WEIGHTS),
         ("stanzaq#rate_burst", ("all",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_seconds", ("1e3",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_bytes", ("9" * 19,), Problem.NOT_ACCEPTABLE),
@@ -150,6 +180,16 @@ def test_limits(config: NodeConfig, limits: str) -> None:
     assert config.limits == limits
     by_key = NodeConfig(rate_by_key=config.rate, max_in_flight_by_key=config.max_in_flight)
     assert config.rate_burst or by_key.limits_by_key == limits
+
+
+def test_weights() -> None:
+    """stanzaq#fair_weights: a key may contain any character but a line end; without turns scripts read none."""
+    given = {"stanzaq#fair_weights": ("a=3.0", "b = c=0.5", ""), "stanzaq#fair": ("key",)}
+    config = configured(NodeConfig(), given)
+    assert (config.fair_tenants, config.weights) == ("key", (("a", "3"), ("b = c", "0.5")))
+    assert configured(NodeConfig(), {"stanzaq#fair_weights": ("a=3\nb = c=0.5",), "stanzaq#fair": ("key",)}) == config
+    off = configured(config, {"stanzaq#fair": ("none",)})
+    assert (off.fair_tenants, off.weights, off.fair_weights) == ("", (), config.fair_weights)
 
 
 def test_accepted() -> None:

@@ -9,9 +9,11 @@ from broker.model.commands.admin import (
     Disconnect,
     Frontends,
     InspectItems,
+    ListQuotas,
     MoveItems,
     Overview,
     Release,
+    SetQuota,
     ShowHistory,
 )
 from broker.model.commands.items import (
@@ -92,6 +94,7 @@ __all__ = [
     "Frontends",
     "InspectItems",
     "ListPending",
+    "ListQuotas",
     "ListSchedules",
     "ListSubscribers",
     "Locks",
@@ -119,6 +122,7 @@ __all__ = [
     "Retract",
     "RetractBatch",
     "SendPending",
+    "SetQuota",
     "SetSubscriptionOptions",
     "ShowHistory",
     "Stats",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from broker.model.names import Jid
+from broker.model.quotas import Quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +84,24 @@ class Disconnect:
     frontend: str
 
 
-AdminCommand = InspectItems | MoveItems | Release | Overview | ShowHistory | Frontends | Disconnect
+@dataclass(frozen=True, slots=True)
+class ListQuotas:
+    """List the quotas and what is used of them: all, or those that hold for `owner`, which may ask for its own."""
+
+    sender: Jid
+    owner: Jid | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuota:
+    """Set the quota of a subject, a bare JID, a domain or `default`; None clears it."""
+
+    sender: Jid
+    subject: str
+    quota: Quota | None
+
+
+AdminCommand = (
+    InspectItems | MoveItems | Release | Overview | ShowHistory | Frontends | Disconnect | ListQuotas | SetQuota
+)
 """Commands of administrators and owners."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from broker.model.items import ItemDetails
 from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.quotas import QuotaStatus
 from broker.model.results.nodes import Counted
 
 
@@ -109,5 +110,12 @@ class Disconnected:
     listed: bool
 
 
-AdminResult = InspectedItems | MovedItems | Released | Overviewed | History | FrontendList | Disconnected
+@dataclass(frozen=True, slots=True)
+class QuotaList:
+    """Quotas by subject, with what is used of them."""
+
+    quotas: tuple[QuotaStatus, ...]
+
+
+AdminResult = InspectedItems | MovedItems | Released | Overviewed | History | FrontendList | Disconnected | QuotaList
 """Outcomes of administrators' and owners' commands."""

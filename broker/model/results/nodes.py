@@ -32,8 +32,9 @@ class Purged:
 class Counted:
     """What a node holds now; `oldest_ms` is the age of the oldest waiting item, 0 when none waits.
 
-    The last three are totals since the node's creation, so that two reads make a rate: log entries (an item, a version of one, or
-    a rewrite for a move), finished entries, and deliveries that ended in any way.
+    `published`, `finished` and `attempts` are totals since the node's creation, so that two reads make a rate: log entries (an
+    item, a version of one, or a rewrite for a move), finished entries, and deliveries that ended in any way. `dependent` items
+    wait for others.
     """
 
     waiting: int
@@ -49,6 +50,7 @@ class Counted:
     published: int = 0
     finished: int = 0
     attempts: int = 0
+    dependent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar, cast
 
 from broker.model import commands
 from broker.model.commands import Fetch, Publish
@@ -40,7 +40,23 @@ from broker.redis_core.commands.credit import (
     ReregisterSubscription,
     Usage,
 )
+from broker.redis_core.commands.dependency_parts import (
+    Awaited,
+    AwaitEnd,
+    DependentStored,
+    EndAwaited,
+    FoundDependent,
+    NoteParent,
+    ParentNoted,
+    PublishDependent,
+    PublishDependentIfKnown,
+    ReadAwaited,
+    ReadDependents,
+    WhoAwaits,
+)
 from broker.redis_core.commands.schedule_parts import FoundSchedules, ReadSchedules, ScheduleStored, StoreSchedule
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +74,10 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Take over what a dead frontend has not sent; `after` None means after its sent mark, `upto` None up to now."""
+    """Take over what the `previous` frontend has not sent; `after` None means after its sent mark, `upto` None up to now."""
 
     node: str
-    lapsed: str
+    previous: str
     after: int | None = None
     upto: int | None = None
     scan: str = "0"
@@ -223,6 +239,11 @@ Internal = (
     | ReadSchedules
     | StoreSchedule
     | EndOutcomes
+    | ReadDependents
+    | AwaitEnd
+    | NoteParent
+    | ReadAwaited
+    | EndAwaited
     | FindItem
     | ReregisterSubscription
     | RegisterSubscription
@@ -291,6 +312,8 @@ PartitionCommand = (
     | PullItems
     | MeterPublish
     | PublishIfKnown
+    | PublishDependent
+    | PublishDependentIfKnown
     | AcquirePartition
     | InspectPartition
     | MoveFromPartition
@@ -338,6 +361,11 @@ Outcome = (
     | Remaining
     | FoundSchedules
     | ScheduleStored
+    | DependentStored
+    | FoundDependent
+    | Awaited
+    | ParentNoted
+    | WhoAwaits
 )
 """Their outcomes."""
 
@@ -350,6 +378,13 @@ Ask = Callable[[PartitionCommand], Awaitable[Outcome]]
 
 def ignored(_outcome: Outcome) -> None:
     """Ignore the outcome of a command that the core gave itself."""
+
+
+def converted(command: Any, kind: Callable[..., _T], **more: Any) -> _T:  # noqa: ANN401  (commands of every kind)
+    """Return a command of another kind with the values of `command` that it has fields for, and `more`."""
+    # mypy knows no type of dataclasses that can be called.
+    names = [each.name for each in fields(cast("Any", kind)) if each.name not in more]
+    return kind(**{name: getattr(command, name) for name in names}, **more)
 
 
 def fulfil(future: asyncio.Future[Any], outcome: Outcome) -> None:

@@ -90,7 +90,7 @@ class Handovers:
         nodes: NodeService,
         ask: Callable[[Any], Awaitable[Any]],
         background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
-        count: Callable[[str], None],
+        count: Callable[[str, int, str], None],
     ) -> None:
         """Read and move items by `ask`; `count` is called for each dead letter that arrived."""
         self._store = store
@@ -203,7 +203,7 @@ class Handovers:
         ]
         for item, _, _ in known:
             if not item.holder.startswith(_NODE_MARK) and target.name != source.name:
-                self._count("dead_lettered")
+                self._count("dead_lettered", 1, source.name)
         await asyncio.gather(
             *(self._ask(ExpireTickets(command.node, command.ticket, command.partition)) for _, command, _ in known)
         )
@@ -245,7 +245,7 @@ class Handovers:
                 publish_model=PublishModel.PUBLISHERS,
                 access_model=source.config.access_model,
             )
-            if await self._nodes.count_to_quota(owners[0], name):
+            if await self._nodes.count_to_quota(owners[0], name) is None:
                 await self._nodes.make(name, owners[0], config)
                 candidate = await self._store.read(name)
                 if candidate is not None and len(owners) > 1:

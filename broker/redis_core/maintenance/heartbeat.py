@@ -24,7 +24,7 @@ from broker.redis_core.redis_client.wakeup import Wakeup
 log = structlog.get_logger()
 
 HEARTBEAT_SECONDS = 0.5
-DEAD_AFTER_MS = 3_000
+DEAD_AFTER_MS = 2_000
 """A frontend without a heartbeat for so long is dead: others take it over and send its deliveries again within 5 s."""
 
 MAX_SWEEPS = 1_000
@@ -73,7 +73,8 @@ class Heartbeat:
         self.changed: set[str] = set()
         """The nodes that have changed: one of the next heartbeats reports them."""
         self._changes_sent_at = 0.0
-        self._skew_ms = 0.0
+        self.skew_ms = 0.0
+        """What Redis's time was ahead of this process's steady clock at the last heartbeat."""
         self._last_beat_ms = 0
         self._state_unknown = False
         self._beat_early = False
@@ -93,7 +94,7 @@ class Heartbeat:
 
     def now_ms(self) -> float:
         """Return Redis's time by the last heartbeat: good enough to decide what to announce, nothing else."""
-        return time.monotonic() * 1000 + self._skew_ms
+        return time.monotonic() * 1000 + self.skew_ms
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Report a partition's due time with the next heartbeat.
@@ -199,7 +200,7 @@ class Heartbeat:
             raise
         if changed:
             self._changes_sent_at = time.monotonic()
-        self._skew_ms = now - time.monotonic() * 1000
+        self.skew_ms = now - time.monotonic() * 1000
         if self._frontend and before != self._last_beat_ms:
             self.mark_state_unknown()
         self._last_beat_ms = now
@@ -213,12 +214,12 @@ class Heartbeat:
         self, due_times: Mapping[Partition, int], taken_over: Iterable[str], changed: Iterable[str], most: int
     ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes, int]:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": str(due), "at": at} for due, at in due_times.items()]
-        rows += [{"kind": "rescued", "name": name, "at": 0} for name in taken_over]
+        rows += [{"kind": "taken-over", "name": name, "at": 0} for name in taken_over]
         rows += [{"kind": "changed", "name": name, "at": 0} for name in changed]
         fixed: dict[str, Value] = {
             "now": "",
             "frontend": self._frontend,
-            "lapse_ms": DEAD_AFTER_MS,
+            "dead_after_ms": DEAD_AFTER_MS,
             "most": most,
             "beaten": self._last_beat_ms,
         }

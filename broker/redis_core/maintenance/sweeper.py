@@ -139,7 +139,11 @@ class Sweeper:
             return
         room = self._heartbeat.free_sweeps
         for pipeline in self._core.pipelines():
-            if room > 0 and (pipeline.reply_lost or pipeline.unreported) and pipeline.quiet:
+            if (
+                room > 0
+                and pipeline.quiet
+                and (pipeline.reply_lost or (pipeline.unreported and pipeline.must_report()))
+            ):
                 pipeline.sweep()
                 room -= 1
 

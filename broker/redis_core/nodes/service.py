@@ -16,6 +16,7 @@ from broker.model.names import Jid, bare, is_jid, resource
 from broker.model.nodes import Affiliation, NodeRecord, configured
 from broker.model.options import NodeConfig, NodeState
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.quotas import MOST, domain, holding
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import tree_request
@@ -23,6 +24,7 @@ from broker.redis_core.commands.internal import GONE, LogExtent, Sweep
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.ports import HandlerPort
+from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree, moved
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
@@ -52,12 +54,21 @@ class NodeService:
 
     placement: TreeMoves
 
-    def __init__(self, store: NodeStore, tree: Tree, rules: Rules, core: HandlerPort, subscribers: Subscribers) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917  (its parts)
+        self,
+        store: NodeStore,
+        tree: Tree,
+        rules: Rules,
+        quotas: Quotas,
+        core: HandlerPort,
+        subscribers: Subscribers,
+    ) -> None:
         """Send commands to partitions through `core` and report changed nodes to it; `subscribers` apply changes."""
         self._store = store
         self._tree = tree
         self.placement = TreeMoves(tree, store, self._store.read_with_admins, self._record_changed)
         self._rules = rules
+        self._quotas = quotas
         self._node_rules = NodeRules(rules, self._store.read_with_admins)
         self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
         self._changed = core.node_changed
@@ -80,16 +91,29 @@ class NodeService:
         place = await self.placement.check_place(command.sender, node, None, config, tree)
         if isinstance(place, Refused):
             return place
-        if not await self.count_to_quota(owner, node):
-            return Refused(Problem.TOO_MANY_NODES, "you have created as many nodes as you may: delete one first")
+        refused = await self.count_to_quota(owner, node)
+        if refused is not None:
+            return refused
         made = await self.make(node, owner, config, place.parent)
         if isinstance(made, Refused):
             return made
         return await self.placement.place_children(command.sender, node, place) or made
 
-    async def count_to_quota(self, owner: Jid, node: str) -> bool:
-        """Count a node to its owner's quota; returns False when it is used up. Administrators have no quota."""
-        return owner in self._rules.admins or await self._store.count_owned(owner, node)
+    async def count_to_quota(self, owner: Jid, node: str) -> Refused | None:
+        """Count a node to the quotas of its owner and of the owner's domain, or refuse it. Administrators have no quota."""
+        if owner in self._rules.admins:
+            return None
+        quotas = holding(await self._quotas.read(), owner)
+        # A domain's nodes are counted without a quota too: it may get one later.
+        for subject in dict.fromkeys((owner, Jid(domain(owner)))):
+            quota = quotas.get(subject)
+            most = None if quota is None else quota.nodes
+            if most is None:
+                most = self._store.node_quota if subject == owner else MOST
+            if not await self._store.count_owned(subject, node, most):
+                await self._uncount(owner, node)
+                return Refused(Problem.TOO_MANY_NODES, _no_room(subject, owner, most))
+        return None
 
     async def make(self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None) -> Result:
         """Create a node without access checks; nodes for dead letters are created by this too."""
@@ -319,3 +343,10 @@ class NodeService:
 
     async def _subscribers(self, node: str) -> list[Jid]:
         return list(dict.fromkeys(jid for jid, _whose in await self._tree_events.scopes(node)))
+
+
+def _no_room(subject: str, owner: Jid, most: int) -> str:
+    """Say why an owner may not create another node."""
+    if subject == owner:
+        return f"you have created as many nodes as you may, {most}: delete one first, or ask an administrator for more"
+    return f"the users of {subject} have created as many nodes as they may, {most}: ask an administrator for more"

@@ -4,6 +4,7 @@ from typing import Any
 
 from broker.model import attempts
 from broker.model.commands import Release
+from broker.model.dependencies import read_record
 from broker.model.items import ItemDetails, LockDetails
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
@@ -35,7 +36,23 @@ def _inspect_arguments(command: InspectPartition, _record: NodeRecord) -> Values
 
 
 def _item_details(row: list[Any], partition: int) -> ItemDetails:
-    position, item, state, by, key, published_ms, body, tries, until_ms, held, holders, priority, ends_ms, lines = row
+    (
+        position,
+        item,
+        state,
+        by,
+        key,
+        published_ms,
+        body,
+        tries,
+        until_ms,
+        held,
+        holders,
+        priority,
+        ends_ms,
+        lines,
+        *parents,
+    ) = row
     lock = None
     if held:
         jid, token, since_ms, deadline_ms, frontend, told = held
@@ -57,6 +74,7 @@ def _item_details(row: list[Any], partition: int) -> ItemDetails:
         priority,
         ends_ms,
         attempts.read(lines),
+        read_record(*parents),
     )
 
 

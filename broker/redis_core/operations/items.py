@@ -120,7 +120,8 @@ def in_former(call: Call) -> Call:
     return replace(call, fixed=fixed, result=result)
 
 
-def _publish_row(command: Publish, record: NodeRecord) -> Values:
+def publish_row(command: Publish, record: NodeRecord) -> Values:
+    """Return the arguments of one publish."""
     publisher = bare(command.sender)
     must_subscribe = (
         record.config.publish_model is PublishModel.SUBSCRIBERS and record.affiliation(publisher) not in _PUBLISHERS
@@ -137,11 +138,16 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
 
 
 def _hints(command: Publish) -> str:
-    """Return the hints as scripts read them: a reply is named by the JID that gets it, `@` before one that only looks."""
+    """Return the hints as scripts read them."""
+    return f"{command.hints.times} {reply_to(command)}" if command.hints.reply else str(command.hints)
+
+
+def reply_to(command: Publish) -> str:
+    """Return the JID that gets the reply to a publish, `@` before one that only looks; empty for none."""
     if not command.hints.reply:
-        return str(command.hints)
+        return ""
     mark = "" if command.hints.reply is ReplyMode.TOLD else "@"
-    return f"{command.hints.times} {mark}{command.sender}"
+    return f"{mark}{command.sender}"
 
 
 def published(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
@@ -322,7 +328,7 @@ def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
     return Browsed(items, reply.more, count, Place.parse(reached.decode()) if reached else None)
 
 
-publish = Call("publish", published, _publish_intake, _publish_row)
+publish = Call("publish", published, _publish_intake, publish_row)
 publish_if_known = in_former(publish)
 meter_publish = Call("meter_publish", _metered, _meter, lambda command, _record: {"by": bare(command.sender)})
 retract = Call("retract", _retracted, lambda _command, _record: {"together": ""}, _request_row)

@@ -19,7 +19,7 @@ def _expire_arguments(command: Sweep, _record: NodeRecord) -> Values:
 
 def _resend_arguments(command: TakeOver, _record: NodeRecord) -> Values:
     return {
-        "lapsed": command.lapsed,
+        "previous": command.previous,
         "after": "" if command.after is None else command.after,
         "upto": "" if command.upto is None else command.upto,
         "scan": command.scan,

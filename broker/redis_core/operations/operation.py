@@ -83,10 +83,18 @@ class LeaseFilled:
 
 @dataclass(frozen=True, slots=True)
 class ToCount:
-    """A counter of this process is to be increased."""
+    """A counter of this process is to be increased; of fetched items, with the waits of those at their first attempt."""
 
     counter: str
     amount: int
+    waits_ms: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyDue:
+    """`+TOKEN`: an item has ended for which others wait; `*POSITION`: the parents of a waiting item are to be asked for."""
+
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,15 @@ class SchedulesDue:
 
 
 ScriptNotice = (
-    OwnershipLost | LockOver | OutcomeDue | LeaseOver | SubscriptionOver | LeaseFilled | ToCount | SchedulesDue
+    OwnershipLost
+    | LockOver
+    | OutcomeDue
+    | DependencyDue
+    | LeaseOver
+    | SubscriptionOver
+    | LeaseFilled
+    | ToCount
+    | SchedulesDue
 )
 """Notices in a script's reply."""
 
@@ -151,7 +167,8 @@ def answered(part: list[Any] | bytes) -> list[Any]:
 
 def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
     jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, told = row
-    through, whose = subscription(*told.split(b" ")) if told else ("", "")
+    pool, name, ready = (*told.split(b" "), b"", b"")[:3] if told else (b"", b"", b"")
+    through, whose = subscription(pool, name) if told else ("", "")
     at, batch = _STAGES[stage]
     message = ""
     if body and at is Stage.DELIVER:
@@ -176,6 +193,7 @@ def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Deliv
         subid=whose,
         batch=batch,
         message=message,
+        ready_ms=int(ready or 0),
     )
 
 
@@ -184,7 +202,7 @@ def _handover(row: list[bytes]) -> Handover:
     return Handover(position.decode(), to.decode(), note.decode())
 
 
-def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0911  (a table of cases)
+def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: C901, PLR0911  (a table of cases)
     kind, *values = row
     match kind, values:
         case b"lost", (jid, group, epoch, fence, reason):
@@ -196,12 +214,14 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
             return SubscriptionOver(Jid(jid.decode()), collection(through.decode()))
         case b"perished", (amount,):
             return ToCount("perished", amount)
-        case b"fetched", (amount,):
-            return ToCount("delivered", amount)
+        case b"fetched", (amount, waits_ms):
+            return ToCount("delivered", amount, tuple(waits_ms))
         case b"scheduled", ():
             return SchedulesDue()
         case b"outcome", (position, line):
             return OutcomeDue(position.decode(), ItemOutcome.read(line))
+        case b"dependency", (mark,):
+            return DependencyDue(mark.decode())
         case b"filled", (jid,):
             return LeaseFilled(Jid(jid.decode()))
         case b"unlocked" | b"ended" | b"cancelled", (jid, item, token, *told):

@@ -25,6 +25,7 @@ from broker.model.results import Refused
 from broker.redis_core.commands.admin_parts import OutcomeDue
 from broker.redis_core.commands.internal import GONE, AnyCommand, Outcome, PullItems, Scanned, Sweep, TakeOver, ignored
 from broker.redis_core.operations.operation import (
+    DependencyDue,
     LeaseFilled,
     LeaseOver,
     LockOver,
@@ -118,6 +119,12 @@ class PartitionPipeline:
     def unreported(self) -> bool:
         """Whether deliveries were handed out that are not yet reported to Redis as sent."""
         return self._marks.unreported
+
+    def must_report(self) -> bool:
+        """Return whether deliveries are sent that Redis does not know to be; the door is asked once a second at most."""
+        if time.monotonic() >= self._marks.look_at:
+            self._look()
+        return self._marks.sent != self._marks.reported
 
     @property
     def may_be_marked(self) -> bool:
@@ -296,15 +303,18 @@ class PartitionPipeline:
 
     def _sent_mark(self) -> int | str:
         """Return how far deliveries are sent; empty where Redis knows it."""
-        now = time.monotonic()
-        # Ask the door once a second at most, not with each call.
-        if (self._closing or now >= self._marks.look_at) and self._core.flushed():
-            self._marks.flushed(now, closing=self._closing)
-            if self._closing:
-                self._marks.report()
-                return _DEREGISTERED
+        if (self._closing or time.monotonic() >= self._marks.look_at) and self._look() and self._closing:
+            self._marks.report()
+            return _DEREGISTERED
         marks = self._marks
         return "" if marks.sent == marks.reported else marks.report() or ""
+
+    def _look(self) -> bool:
+        """Look whether all deliveries have left the process, and note it."""
+        flushed = self._core.flushed()
+        if flushed:
+            self._marks.flushed(time.monotonic(), closing=self._closing)
+        return flushed
 
     def _settle(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
         """Answer a batch and hand out its deliveries; returns its tickets when the record was old."""
@@ -354,24 +364,26 @@ class PartitionPipeline:
         elif isinstance(outcome, Refused) and outcome.problem.retryable:
             self._reply_lost = True
 
-    def _handle_notice(self, notice: ScriptNotice) -> None:
+    def _handle_notice(self, notice: ScriptNotice) -> None:  # noqa: C901  (a table of cases)
         match notice:
             case OwnershipLost():
                 self._core.notify(notice)
             case LockOver(ended, expired):
                 self._core.notify(ended)
                 if expired:
-                    self._core.count("expired")
+                    self._core.count("expired", node=self.node)
             case OutcomeDue():
                 self._core.send_outcome(self._partition, notice)
+            case DependencyDue(mark):
+                self._core.follow_dependency(self._partition, mark)
             case LeaseOver(jid, whose):
                 self._core.lease_expired(self.node, jid, whose)
             case SubscriptionOver(jid, collection):
                 self._core.subscription_ended(collection or self.node, jid)
             case LeaseFilled(jid):
                 self._core.wake_polls(jid)
-            case ToCount(counter, amount):
-                self._core.count(counter, amount)
+            case ToCount(counter, amount, waits_ms):
+                self._core.count(counter, amount, self.node, waits_ms)
             case SchedulesDue():
                 self._core.fire_schedules(self.node)
             case _:

@@ -53,12 +53,17 @@ class Index:
         self._most = most
         self._evicts = evicts
 
-    async def note(self, entries: Sequence[Entry], true_entries: TrueEntries) -> list[Noted | None]:
-        """Note entries before their change; returns None for an entry without room, when all others are true."""
-        noted = await self._note(entries, "coming")
+    async def note(
+        self, entries: Sequence[Entry], true_entries: TrueEntries, most: int | None = None
+    ) -> list[Noted | None]:
+        """Note entries before their change; returns None for an entry without room, when all others are true.
+
+        A JID has room for `most` entries, if given.
+        """
+        noted = await self._note(entries, "coming", most)
         for place, entry in enumerate(entries):
             if noted[place] is None and (await self._tidy(entry[0], true_entries) or self._evicts):
-                noted[place] = (await self._note([entry], "evict" if self._evicts else "coming"))[0]
+                noted[place] = (await self._note([entry], "evict" if self._evicts else "coming", most))[0]
         return noted
 
     async def settle(self, entries: Sequence[Entry]) -> None:
@@ -106,8 +111,8 @@ class Index:
                 return True
         return False
 
-    async def _note(self, entries: Sequence[Entry], kind: str) -> list[Noted | None]:
-        most = MOST_PER_JID if self._most is None else self._most
+    async def _note(self, entries: Sequence[Entry], kind: str, room: int | None = None) -> list[Noted | None]:
+        most = next(each for each in (room, self._most, MOST_PER_JID) if each is not None)
         fixed: dict[str, Value] = {"now": "", "kind": kind, "most": most}
         replies = await self._run(
             [self._call("add_to_index", jid, {**fixed, "member": member}) for jid, member in entries]

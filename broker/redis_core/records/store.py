@@ -17,6 +17,7 @@ from broker.model.names import Jid, Partition, bare, resource
 from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, restored, stored
 from broker.model.options import NodeConfig, NodeState
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
+from broker.model.quotas import counts_for, domain
 from broker.model.results import Counted, Refused
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import IDLE_PRESENCE_SECONDS, Entry, Index, Noted
@@ -64,6 +65,7 @@ class NodeStore:
         self._journal_records = journal_records
         self.subscribed, self.asking = Index(server, "nodes"), Index(server, "pending_nodes")
         self.created_nodes = Index(server, "created_nodes", node_quota)
+        self.node_quota = node_quota
         self.affiliated = Index(server, "affiliated", evicts=True)
 
     async def read(self, node: str) -> NodeRecord | None:
@@ -200,7 +202,7 @@ class NodeStore:
         await self.subscribed.remove([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
         await self.affiliated.remove([(jid, record.name) for jid in record.affiliations], before_ms)
         if record.creator is not None:
-            await self.created_nodes.remove([(record.creator, record.name)], before_ms)
+            await self.created_nodes.remove(_counted(record.creator, record.name), before_ms)
         return list(jids)
 
     async def _forget(self, record: NodeRecord) -> None:
@@ -236,9 +238,15 @@ class NodeStore:
             "limits": config.limits,
             "by_key": config.limits_by_key,
             "result_ms": config.result_seconds * 1000,
+            "fair": config.fair_tenants,
         }
+        rows = [{"tenant": tenant, "weight": weight} for tenant, weight in config.weights]
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
-        calls = [self._server.call("open_partition", [keys.of_partition("meta", each)], fixed) for each in chosen]
+        names = self._server.operations["open_partition"].keys
+        calls = [
+            self._server.call("open_partition", [keys.of_partition(name, each) for name in names], fixed, rows)
+            for each in chosen
+        ]
         replies = await self._server.run_all(calls)
         for reply in replies:
             if isinstance(reply, Exception):
@@ -315,19 +323,21 @@ class NodeStore:
         found = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
         return [partition for partition, *signs in found if any(signs)]
 
-    async def count_owned(self, jid: Jid, node: str) -> bool:
-        """Count a node to its creator's quota; False when the quota is used up."""
-        (noted,) = await self.created_nodes.note([(jid, node)], self._created)
+    async def count_owned(self, jid: Jid, node: str, most: int | None = None) -> bool:
+        """Count a node to the quota of its creator, or of the creator's domain; False when it has `most`, or NODE_QUOTA."""
+        (noted,) = await self.created_nodes.note([(jid, node)], self._created, most)
         return noted is not None
 
     async def uncount_owned(self, jid: Jid, node: str) -> None:
         """Uncount a node that was not created."""
-        await self.created_nodes.remove([(jid, node)], await self.now_ms())
+        await self.created_nodes.remove(_counted(jid, node), await self.now_ms())
 
     async def _created(self, entries: Sequence[Entry]) -> set[Entry]:
         asked = [("HGET", keys.of_node("node", node), "creator") for _jid, node in entries]
         found = zip(entries, await self._server.commands(asked), strict=True)
-        return {entry for entry, creator in found if creator is not None and creator.decode() == entry[0]}
+        return {
+            entry for entry, creator in found if creator is not None and counts_for(entry[0], Jid(creator.decode()))
+        }
 
     async def track_presence(self, jid: Jid, *, here: bool) -> list[SubscriptionRef]:
         """Record that a resource came or went; returns the subscriptions to end."""
@@ -381,6 +391,11 @@ class NodeStore:
     def _call(self, name: str, node: str, fixed: Mapping[str, Value], rows: list[dict[str, str]] | None = None) -> Line:
         names = [keys.of_node(key, node) for key in self._server.operations[name].keys]
         return self._server.call(name, names, fixed, rows or [])
+
+
+def _counted(creator: Jid, node: str) -> list[Entry]:
+    """Return the entries that count a node."""
+    return [(subject, node) for subject in dict.fromkeys((creator, Jid(domain(creator))))]
 
 
 def _record(

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from broker.model.commands import Declare
 from broker.model.names import NODE_NAME_BYTES, Jid, bare, is_printable
 from broker.model.nodes import Affiliation, NodeRecord, configured
-from broker.model.options import NodeConfig
+from broker.model.options import Fair, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
 from broker.model.tree import TreeRequest, tree_request
 
-_OF_QUEUES = ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key")
+_OF_QUEUES = ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key", "fair")
 """Options that a log does not take."""
+
+_DEFAULTS = NodeConfig()
 
 _NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
 
@@ -69,14 +71,19 @@ class NodeRules:
 
 def check_options(config: NodeConfig) -> Refused | None:
     """Refuse options that exclude each other: a reader of a log is known by its JID, and no item is handed out."""
+    if config.queueing and config.ordered and config.fair is Fair.PUBLISHER:
+        return Refused(
+            Problem.NOT_ACCEPTABLE,
+            "stanzaq#fair: turns of publishers would change the order of a key (stanzaq#ordered), turns of keys do not",
+        )
     if config.queueing:
         return None
     if config.multi_subscribe:
         return Refused(Problem.NOT_ACCEPTABLE, "stanzaq#multi_subscribe: a log has one subscription for each JID")
-    limit = next((name for name in _OF_QUEUES if getattr(config, name)), None)
-    return (
-        None if limit is None else Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#{limit}: a log hands nothing out as work")
-    )
+    changed = next((name for name in _OF_QUEUES if getattr(config, name) != getattr(_DEFAULTS, name)), None)
+    if changed is None:
+        return None
+    return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#{changed}: a log hands nothing out as work")
 
 
 def check_conversion(before: NodeConfig, after: NodeConfig) -> Refused | None:

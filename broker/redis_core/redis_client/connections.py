@@ -143,8 +143,9 @@ class Connections:
             raise RedisConnectionError(msg) from error
         connection = self._free.pop() if self._free else self._one_more()
         try:
-            if connection.is_connected and await connection.can_read():
-                # Redis has closed it.
+            writer = connection._writer  # noqa: SLF001  (of this module)
+            # Redis has closed it, or it was reset, which redis-py does not see.
+            if writer is not None and (writer.transport.is_closing() or await connection.can_read()):
                 await connection.disconnect()
             if not connection.is_connected:
                 await connection.connect()

@@ -23,7 +23,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.hints import NO_HINTS
-from broker.model.names import bare
+from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord, unmet
 from broker.model.options import AccessModel, NodeState, PublishModel
 from broker.model.outcomes import RESULT_BYTES, ReplyMode
@@ -51,7 +51,8 @@ _LIMITED = Refused(
     "a node of several partitions with a rate or a bound of items in flight has only subscribers of its own",
 )
 _NEVER_HANDED_OUT = Refused(
-    Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority, time to live or reply"
+    Problem.UNSUPPORTED,
+    "the node is a log: its entries have no delay, priority, time to live or reply, and wait for nothing",
 )
 _NEVER_CANCELLED = Refused(Problem.UNSUPPORTED, "the node is a log: its entries are no work that can be cancelled")
 _ALWAYS_THERE = Refused(
@@ -193,6 +194,14 @@ def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> R
         if command.hints.reply is ReplyMode.KEPT and not record.config.result_seconds:
             return _NO_RESULTS
     return None if command.options is None else _preconditions(command.options, record)
+
+
+def may_await(record: NodeRecord, publisher: Jid) -> bool:
+    """Return whether a publisher elsewhere may name items of a node as parents: whoever may publish to it."""
+    standing = record.affiliation(publisher)
+    if standing is Affiliation.OUTCAST or record.config.collects or not record.config.queueing:
+        return False
+    return standing in _PUBLISHERS or record.config.publish_model is not PublishModel.PUBLISHERS
 
 
 def scheduling(command: PutSchedule, record: NodeRecord, standing: Affiliation) -> Refused | None:

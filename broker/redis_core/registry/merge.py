@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.model.commands import Browse
 from broker.model.results import Browsed, Counted, Ended, Extents, Fetched, HeldLocks, Purged, Released, Replay
+from broker.redis_core.commands.dependency_parts import Awaited
 from broker.redis_core.commands.internal import Left
 
 LOCKS_SHOWN: Final = 1_000
@@ -50,6 +51,7 @@ def added_up(outcomes: Sequence[Counted]) -> Counted:
         total("published"),
         total("finished"),
         total("attempts"),
+        total("dependent"),
     )
 
 
@@ -90,6 +92,14 @@ def browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
 def ended(_command: object, outcomes: Sequence[Ended]) -> Ended:
     """Return the end of an item that some partition keeps."""
     return max(outcomes, key=lambda outcome: (outcome.outcome is not None, outcome.awaited))
+
+
+_KNOWN: Final = ("unknown", "ended", "unfinished", "awaited")
+
+
+def awaited(_command: object, outcomes: Sequence[Awaited]) -> Awaited:
+    """Return what some partition knows of an item: rather that it is there than that one of its id has ended."""
+    return max(outcomes, key=lambda outcome: _KNOWN.index(outcome.state))
 
 
 def left(_command: object, outcomes: Sequence[Left]) -> Left:

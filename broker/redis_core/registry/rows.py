@@ -23,10 +23,11 @@ from broker.model.results import (
     Unaffiliated,
     Unlocked,
 )
-from broker.redis_core.commands import admin_parts, credit, internal, schedule_parts
+from broker.redis_core.commands import admin_parts, credit, dependency_parts, internal, schedule_parts
 from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.operations import admin as admin_scripts
 from broker.redis_core.operations import credit as credit_scripts
+from broker.redis_core.operations import dependencies as dependency_scripts
 from broker.redis_core.operations import items as item_scripts
 from broker.redis_core.operations import log as log_scripts
 from broker.redis_core.operations import maintenance as maintenance_scripts
@@ -65,8 +66,9 @@ def _redeemed(result: Result) -> str | None:
 
 def _acknowledged(result: Result) -> str | None:
     match result:
-        case Retracted(replayed=replayed) | RetractedBatch((Retracted(replayed=replayed), *_)):
-            return None if replayed else "acknowledged"
+        case (Retracted() as first) | RetractedBatch((first, *_)):
+            # Without a holder it was waiting, and is deleted.
+            return None if first.replayed else "acknowledged" if first.holder else "cancelled"
     return _refused(result)
 
 
@@ -109,10 +111,15 @@ def of_item(command: items.Retract | items.Cancel | items.Unlock | items.Renew, 
     return home(command.item_id, count) if command.partition is None else command.partition
 
 
-def of_outcome(command: items.ReadOutcome, count: int) -> int | Place:
+def of_outcome(command: items.ReadOutcome | dependency_parts.AwaitEnd, count: int) -> int | Place:
     """Return the partition that keeps the end of an item: any, unless the id names one, since a key may have chosen it."""
     number = made_in(command.item_id, count)
     return Place.ALL if number is None else number
+
+
+def of_awaited(command: dependency_parts.AwaitEnd, count: int) -> int | Place:
+    """Return the partition of an item that another one waits for: the one named, else as of its end."""
+    return of_outcome(command, count) if command.partition is None else command.partition
 
 
 def of_batch(command: items.RetractBatch, count: int) -> int:
@@ -344,6 +351,8 @@ ROWS: Final[Mapping[type, Row]] = {
     admin.ShowHistory: Row(handler=lambda do: do.histories.show, judge=may.reading),
     admin.Frontends: Row(handler=lambda do: do.instances.list),
     admin.Disconnect: Row(handler=lambda do: do.instances.disconnect),
+    admin.ListQuotas: Row(handler=lambda do: do.quotas.list),
+    admin.SetQuota: Row(handler=lambda do: do.quotas.set),
     # Parts of these commands, with the same authorization.
     internal.AcquirePartition: Row(
         script=ownership_scripts.acquire_partition, judge=may.attaching, leaf_only=may.NO_ITEMS, place=named
@@ -353,6 +362,16 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.SubscribeLog: Row(script=log_scripts.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
     internal.MeterPublish: Row(script=item_scripts.meter_publish, judge=may.publishing, leaf_only=may.NO_PUBLISH),
     internal.PublishIfKnown: Row(script=item_scripts.publish_if_known, judge=may.publishing),
+    dependency_parts.PublishDependent: Row(
+        script=dependency_scripts.publish_dependent,
+        judge=may.publishing,
+        leaf_only=may.NO_PUBLISH,
+        place=of_publish,
+        before_growth=dependency_parts.PublishDependentIfKnown,
+    ),
+    dependency_parts.PublishDependentIfKnown: Row(
+        script=dependency_scripts.publish_dependent_if_known, judge=may.publishing
+    ),
     credit.RegisterPoolSubscription: Row(script=subscription_scripts.register_pool_subscription, judge=may.joining),
     admin_parts.InspectPartition: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named),
     admin_parts.MoveFromPartition: Row(script=admin_scripts.move_items, judge=may.owners, place=named, hands_out=True),
@@ -365,6 +384,17 @@ ROWS: Final[Mapping[type, Row]] = {
     admin_parts.ExpireTickets: Row(script=admin_scripts.expire_tickets, internal=True, place=named),
     schedule_parts.ReadSchedules: Row(script=schedule_scripts.read_schedules, internal=True, place=COORDINATOR),
     schedule_parts.StoreSchedule: Row(script=schedule_scripts.store_schedule, internal=True, place=COORDINATOR),
+    dependency_parts.ReadDependents: Row(script=dependency_scripts.read_dependents, internal=True, place=named),
+    dependency_parts.AwaitEnd: Row(
+        script=dependency_scripts.await_end,
+        internal=True,
+        leaf_only=may.NO_ITEMS,
+        place=of_awaited,
+        merge=merge.awaited,
+    ),
+    dependency_parts.NoteParent: Row(script=dependency_scripts.note_parents, internal=True, place=named),
+    dependency_parts.ReadAwaited: Row(script=dependency_scripts.read_awaited, internal=True, place=named),
+    dependency_parts.EndAwaited: Row(script=dependency_scripts.end_awaited, internal=True, place=named),
     internal.EndOutcomes: Row(script=item_scripts.end_outcomes, internal=True, place=named),
     internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named),
     internal.Leave: Row(script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.left),

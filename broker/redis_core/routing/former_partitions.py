@@ -7,12 +7,12 @@ order. Must not know what any command does.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from broker.model.nodes import NodeRecord
-from broker.redis_core.commands.internal import AnyCommand, Outcome, Unknown
+from broker.redis_core.commands.internal import AnyCommand, Outcome, Unknown, converted
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.registry.rows import ROWS, place
 
@@ -110,5 +110,5 @@ def _if_known(command: AnyCommand) -> AnyCommand:
     """Turn a command into the one for a former partition of its item."""
     turned = ROWS[type(command)].before_growth
     assert turned is not None
-    known: AnyCommand = turned(*(getattr(command, each.name) for each in fields(command)))
+    known: AnyCommand = converted(command, turned)
     return known

@@ -5,7 +5,7 @@ Commands wait here while the node's record is read, and keep their order. Must n
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
@@ -38,6 +38,7 @@ from broker.redis_core.commands.internal import (
     Outcome,
     PullItems,
     Scanned,
+    converted,
     ignored,
 )
 from broker.redis_core.commands.repeated import subscribers
@@ -51,9 +52,10 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.merge import fetched
 from broker.redis_core.registry.partitioner import COORDINATOR, Place
-from broker.redis_core.registry.rows import ROWS, gathered, place
+from broker.redis_core.registry.rows import ROWS, gathered, place, refusal
 from broker.redis_core.routing.former_partitions import FormerPartitions
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
+from broker.redis_core.routing.quota_meter import QuotaMeter
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import FAILED, Reply, Tasks, start, then
 
@@ -80,11 +82,15 @@ class MakePipeline(Protocol):
 class NodeRouter:
     """Routes the commands of one node to the pipelines of its partitions."""
 
-    def __init__(self, known: NodeCache, make: MakePipeline, tasks: Tasks, tree: Tree, gates: Gates) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917  (what all routers of a core share)
+        self, known: NodeCache, make: MakePipeline, tasks: Tasks, tree: Tree, gates: Gates, quotas: QuotaMeter
+    ) -> None:
         """Make pipelines by `make` when they are first needed; `tasks` run work that takes more than one script.
 
-        The partitions below a collection are read from `tree` and asked through the `gates` of their nodes.
+        The partitions below a collection are read from `tree` and asked through the `gates` of their nodes. Publishes are
+        metered by `quotas`.
         """
+        self._quotas = quotas
         self.known = known
         self._make = make
         self._tasks = tasks
@@ -223,10 +229,13 @@ class NodeRouter:
     ) -> None:
         """Route a command; a cached record never refuses one, for the node may have grown."""
         record = self.known.record
-        if record is not None and record.config.publish_rate and not metered and isinstance(command, Publish):
-            # One partition knows how much a publisher has published to all.
-            asked = MeterPublish(*(getattr(command, each.name) for each in fields(command)))
-            self.pipeline(COORDINATOR).submit(asked, then(reply, self._metered, command, partitions, cached))
+        if (
+            record is not None
+            and (record.config.publish_rate or self._quotas.known.meters)
+            and not metered
+            and isinstance(command, Publish)
+            and self._meter(record, command, reply, partitions, cached=cached)
+        ):
             return
         if record is not self._last_record:
             self._last_record = record
@@ -245,12 +254,25 @@ class NodeRouter:
         else:
             self._route_to_several(command, reply, partitions, where)
 
-    def _metered(self, command: Publish, partitions: int, cached: bool, reply: Reply, outcome: Outcome) -> None:  # noqa: FBT001
-        """Go on with a publish that is within its publisher's rate."""
-        if isinstance(outcome, Refused):
-            reply(outcome)
+    def _meter(self, record: "NodeRecord", command: Publish, reply: Reply, partitions: int, *, cached: bool) -> bool:
+        """Meter a publish by its publisher's rate, then by the quotas of the node's owner; returns whether anything limits it."""
+        step: Callable[[Reply], None]
+        metered = step = partial(self._route, command, partitions=partitions, cached=cached, metered=True)
+        owner = record.creator
+        # Who may not publish uses up no quota.
+        if owner is not None and self._quotas.limits(owner) and refusal(command, record) is None:
+            step = partial(self._meter_by_quotas, owner, len(command.envelope), step)
+        if record.config.publish_rate:
+            # One partition knows how much a publisher has published to all.
+            self.pipeline(COORDINATOR).submit(converted(command, MeterPublish), then(reply, _admitted, step))
+        elif step is metered:
+            return False
         else:
-            self._route(command, reply, partitions, cached=cached, metered=True)
+            step(reply)
+        return True
+
+    def _meter_by_quotas(self, owner: Jid, size: int, step: Callable[[Reply], None], reply: Reply) -> None:
+        self._quotas.submit(owner, size, then(reply, _admitted, step))
 
     def _route_to_several(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
         """Send a command to the several partitions that it is for."""
@@ -414,3 +436,11 @@ class NodeRouter:
         # A partition that cannot be asked may have the item, so the answer is to try again.
         hindered = (find for find in finds.values() if isinstance(find, Refused) and find.problem.retryable)
         reply(next(hindered, outcome))
+
+
+def _admitted(step: Callable[[Reply], None], reply: Reply, outcome: Outcome | None) -> None:
+    """Go on with a publish that was let through."""
+    if isinstance(outcome, Refused):
+        reply(outcome)
+    else:
+        step(reply)

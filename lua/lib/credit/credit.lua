@@ -25,7 +25,7 @@ function credit.room(subscriber)
 end
 
 -- Moves a subscriber to the ready or the idle ones by its free credit, and keeps its turn; returns it if it exists. An absent subscriber
--- is idle whatever its credit.
+-- is idle whatever its credit; with `reached` a subscriber that is sent its items is absent no longer.
 function credit.update_turn(subid, reached)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return nil end

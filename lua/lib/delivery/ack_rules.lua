@@ -68,6 +68,21 @@ function ack_rules.each(rows, act)
   end)
 end
 
+-- Ends the locks of rows whose requesters hold them, by `act(row)`, and returns the replies.
+function ack_rules.end_locks(rows, act)
+  return ack_rules.each(rows, function(row, verdict)
+    partition_owner.renew_when_seen(row.subids)
+    if verdict == 'held' then
+      act(row)
+      replay_cache.give(row, row.flight.jid)
+      return {'ok', row.flight.jid, pools.describe(row.flight.subid)}
+    elseif verdict == 'replayed' then
+      return {'replayed', row.answered}
+    end
+    return {verdict == 'waiting' and 'lock-lost' or verdict}
+  end)
+end
+
 -- Decides rows about different items, and acts only if none is refused. The verdicts alone may cost too much: large entries are read.
 function ack_rules.all_or_none(rows, act)
   local verdicts = {}

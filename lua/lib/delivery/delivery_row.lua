@@ -6,7 +6,8 @@ function delivery_row.list()
   return {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
 end
 
--- `stage` may be followed by the most items that share a stanza. `whose` names the subscription, as `pools.whose` does.
+-- `stage` may be followed by the most items that share a stanza. `whose` names the subscription, as `pools.whose` does; a third word is
+-- since when the item is ready, in ms, if it was not at its publish.
 function delivery_row.add(list, jid, position, item, token, attempt, deadline, by, body, sequence, stage, group, whose)
   local last = #list
   list[last + 1] = jid

@@ -35,8 +35,11 @@ local function lock(entry, subscriber, deliveries)
   if pulled then
     call.dispatch_filled[subscriber.jid] = true
   else
+    local whose = pools.whose(subscriber.pool, subscriber.subid)
+    local after = entry.hints ~= '' and scheduling.of(entry).after or 0
+    if after > 0 then whose = string.format(call.partition_multi and '%s %d' or '%s  %d', whose, after) end
     delivery_row.add(deliveries, subscriber.jid, position, item, token, attempt, call.partition_deadline, entry.by, entry.body,
-      token, subscriptions.sending(subscriber), entry.key, pools.whose(subscriber.pool, subscriber.subid))
+      token, subscriptions.sending(subscriber), entry.key, whose)
   end
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
@@ -111,6 +114,7 @@ function dispatch.run(hint)
   local deliveries, made, bytes = delivery_row.list(), 0, 0
   if budget.over() then return deliveries, 1 end
   ready_queue.promote()
+  if call.partition_before.fair then fair_intake.run() end
   if call.partition_paused then return deliveries, 0 end
   call.key_limits_applied = call.partition_before.keyed
   local limited = call.partition_before.limits and not call.partition_several

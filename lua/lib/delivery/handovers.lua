@@ -27,8 +27,13 @@ function handovers.resume(before)
   local found = redis.call('ZRANGEBYSCORE', key.handovers_told, '-inf', string.format('%.0f', upto), 'LIMIT', 0, handovers.LIMIT)
   local lines = #found > 0 and redis.call('HMGET', key.handovers, unpack(found)) or {}
   for i, position in ipairs(found) do
-    if string.sub(position, 1, 1) == outcomes.MARK then
+    local mark = string.sub(position, 1, 1)
+    if mark == outcomes.MARK then
       outcomes.resume(position)
+    elseif mark == awaited.MARK then
+      awaited.resume(position)
+    elseif mark == dependents.MARK then
+      dependents.resume(position)
     elseif lines[i] then
       local _, jid, note = handover_record.read(lines[i])
       tell(position, jid, note)

@@ -33,26 +33,26 @@ local function log(from, count)
   return places
 end
 
-local function ready(count)
-  if call.item_listing_back then
-    local most = call.item_listing_before and positions.place(call.item_listing_before) or '+inf'
-    return redis.call('ZREVRANGEBYSCORE', key.ready, most, '-inf', 'LIMIT', 0, count)
-  end
-  local least = call.item_listing_after and positions.place(call.item_listing_after) or '-inf'
-  return redis.call('ZRANGEBYSCORE', key.ready, least, '+inf', 'LIMIT', 0, count)
+-- Returns positions in `ready` whose scores are their places above `base`: 0, or that of the items in a fair order.
+local function ready(count, base)
+  local least = base + (call.item_listing_after and positions.place(call.item_listing_after) or 0)
+  local most = base + (call.item_listing_before and positions.place(call.item_listing_before) or -fair_order.HERE)
+  if call.item_listing_back then return redis.call('ZREVRANGEBYSCORE', key.ready, most, least, 'LIMIT', 0, count) end
+  return redis.call('ZRANGEBYSCORE', key.ready, least, most, 'LIMIT', 0, count)
 end
 
 -- Returns positions of items that have left the order of the log. Times and keys are in another order than positions, so the first MOST
 -- of these are searched each time: if there are more, a page may miss some.
 local function elsewhere(count)
-  local found = {ready(count), redis.call('ZRANGE', key.delayed, 0, item_listing.MOST - 1),
+  local found = {ready(count, 0), redis.call('ZRANGE', key.delayed, 0, item_listing.MOST - 1),
     redis.call('ZRANGE', key.lock_deadlines, 0, item_listing.MOST - 1), blocked_items.all(item_listing.MOST), {},
-    call.partition_selects and skipped_items.after('', '', item_listing.MOST) or {}}
+    dependents.some(item_listing.MOST), call.partition_selects and skipped_items.after('', '', item_listing.MOST) or {}}
   local dying = redis.call('HSCAN', key.handovers, 0, 'COUNT', item_listing.MOST)[2]
   for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
   local ranked = call.partition_hinted and redis.call('ZRANGE', key.by_priority, 0, item_listing.MOST - 1) or {}
   for i, padded in ipairs(ranked) do ranked[i] = scheduling.unpadded(padded) end
   found[#found + 1] = ranked
+  if call.partition_before.fair_at then found[#found + 1] = ready(count, fair_order.HERE) end
   return found
 end
 
@@ -61,7 +61,7 @@ local function sooner(a, b)
   return positions.after(b, a)
 end
 
--- Inserts a position into the first `count`.
+-- Inserts a position into the first `count`, once: a locked item of another priority is in two indexes.
 local function put(page, count, position)
   if #page == count and not sooner(position, page[count]) then return end
   local low, high = 1, #page + 1
@@ -69,6 +69,7 @@ local function put(page, count, position)
     local middle = math.floor((low + high) / 2)
     if sooner(position, page[middle]) then high = middle else low = middle + 1 end
   end
+  if page[low - 1] == position then return end
   table.insert(page, low, position)
   page[count + 1] = nil
 end

@@ -46,7 +46,7 @@ local function finish(flight, successor, acknowledged)
   end
 end
 
--- `result` is the worker's answer to the publisher, nil without one.
+-- With a `result` the worker answers the publisher.
 function lock_end.acknowledge(flight, result)
   unlock(flight)
   call.lock_end_arrived[flight.subid] = true

@@ -6,6 +6,15 @@ local function ticket(row)
   return string.match(row.once, '^%z?[^%z]*')
 end
 
+-- The publish did not take effect after all: the same one may be sent again.
+function dedupe.forget(row)
+  if row.item ~= '' then dedupe_window.forget(dedupe_window.ITEM, row.item) end
+  if row.once ~= '' then
+    dedupe_window.forget(dedupe_window.TICKET, ticket(row))
+    dedupe_window.forget(dedupe.DIGEST, row.once)
+  end
+end
+
 function dedupe.by_item_id(row)
   return row.item ~= '' and arg.dedupe == 'ignore'
 end

@@ -17,3 +17,8 @@ function dedupe_window.keep(kind, name, ms)
   local old = redis.call('ZRANGEBYSCORE', key.dedupe, '-inf', call.partition_now, 'LIMIT', 0, 2)
   if #old > 0 then redis.call('ZREM', key.dedupe, unpack(old)) end
 end
+
+-- What used the name did not take effect after all.
+function dedupe_window.forget(kind, name)
+  write_buffer.add('ZREM', key.dedupe, kind .. name)
+end

@@ -85,6 +85,7 @@ function enqueue.append(row)
     scheduling.add(position, row)
   end
   if row.reply then outcomes.ask(position, row.reply, row.item) end
+  if row.parents then dependents.add(position, row.parents) end
   call.enqueue_count = call.enqueue_count + 1
   dedupe.remember(row)
   if call.partition_log_only then

@@ -52,12 +52,21 @@ function expiry.sweep()
   write_buffer.flush()
 end
 
--- Whether the cursor will still reach an item: not one with another priority, nor a version that became an item of its own.
+-- Whether the cursor will still reach an item: not one with another priority or with parents, nor a version that became an item of its own.
 function expiry.is_past_cursor(position)
   if not positions.after(position, call.partition_cursor) then return false end
   local first = log_entries.get(position)
   call.expiry_bytes = call.expiry_bytes + (first and #first.body or 0)
-  return first and not first.at and not scheduling.of(first).rank
+  return first and not first.at and not scheduling.of(first).beside
+end
+
+-- Lets an item that the queue has reached wait on if it is delayed; returns whether it is.
+function expiry.delay(position, entry)
+  if not scheduling.is_delayed(entry) then return false end
+  call.seldom_any = true
+  redis.call('ZADD', key.delayed, scheduling.of(entry).after, position)
+  if call.partition_before.keyed then key_limits.pass(position) end
+  return true
 end
 
 -- Whether the next item may go out: not if it has expired or is delayed, nor after another of its group.
@@ -67,21 +76,16 @@ function expiry.may_go_out(position, group, entry, past)
   -- The item may be here before it was moved out of `delayed`.
   if scheduling.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end
   if expiry.expire_if_due(position, entry, past.attempts) or not group_order.may_go_out(position, group) then return false end
-  if scheduling.is_delayed(entry) then
-    call.seldom_any = true
-    redis.call('ZADD', key.delayed, scheduling.of(entry).after, position)
-    if call.partition_before.keyed then key_limits.pass(position) end
-    return false
-  end
+  if expiry.delay(position, entry) then return false end
   call.group_order_skipped = call.group_order_skipped - 1
   return true
 end
 
 -- Replaces the delay, priority and expiry of a waiting item; a delay that a worker asked for stays. With another priority the old item is
--- dropped, and false is returned.
+-- dropped, and false is returned; so is an item that waits for others, since its new version does not.
 function expiry.replace(position, row)
   local before = log_entries.current(position)
-  if scheduling.rank(position) ~= scheduling.of(row).rank then
+  if scheduling.rank(position) ~= scheduling.of(row).rank or dependents.text(position) then
     items.drop(position, before)
     group_order.remove(position)
     write_buffer.flush()
@@ -92,6 +96,7 @@ function expiry.replace(position, row)
   write_buffer.flush()
   scheduling.start_expiry(position, row)
   if scheduling.is_delayed(row) then
+    if call.partition_before.fair_at then fair_order.remove(position, before) end
     redis.call('ZREM', key.ready, position)
     scheduling.add(position, row)
     if call.partition_before.keyed then key_limits.pass(position) end

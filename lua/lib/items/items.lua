@@ -19,8 +19,8 @@ function items.name(position, entry)
   return entry.item ~= '' and entry.item or positions.item_id(position)
 end
 
--- Returns the entry of an item that is not locked; nil when there is none, when it is on its way to another node, or when its name is not
--- `item`: an item with its publisher's id has no second name.
+-- Returns the entry of an item that is not locked; nil when there is none, when it is on its way to another node, or, with `item`, when
+-- that is not its name: an item with its publisher's id has no second name.
 function items.waiting(position, item)
   if redis.call('HEXISTS', key.handovers, position) == 1 then return nil end
   local entry = log_entries.current(position)
@@ -63,10 +63,12 @@ end
 function items.drop(position, entry)
   -- A log keeps its entries from the start, so removing one counts.
   if call.partition_log_only then retention.lose(position, #entry.body) end
+  if call.partition_before.fair_at then fair_order.remove(position, entry) end
   items.erase(position, entry.log_id, entry.item)
   write_buffer.add('ZREM', key.ready, position)
   write_buffer.add('ZREM', key.delayed, position)
   if call.partition_selects then skipped_items.remove(position) end
   if call.partition_hinted then scheduling.remove(position) end
   write_buffer.add('HDEL', key.history, position)
+  if call.partition_before.dependents then dependents.forget(position) end
 end

@@ -1,8 +1,8 @@
 -- Waiting items in order: those with a higher priority (`by_priority`), `ready` (items that left the FIFO order and may go out), the log
--- from the cursor on, and last those with a lower priority.
+-- from the cursor on, and last those with a lower priority. In a node with a fair order all of them get a place in that.
 -- CALL: more = false
 -- `more` says that a bound has left due items.
-local ready_queue = {DUE = 200}
+local ready_queue = {DUE = 200, TURNS = 'turns'}
 
 -- Expires items, and moves those whose delay is over from `delayed` to where they may go out.
 function ready_queue.promote()
@@ -39,11 +39,19 @@ local function by_key(entry)
   return not call.key_limits_applied or call.partition_selects or key_limits.admits(entry)
 end
 
--- Takes from `ready`, or those of some ranks from `by_priority`.
+-- Returns up to `count` positions from `ready`; with `first` and `last` those of these ranks from `by_priority`, and with TURNS as
+-- `first` those that are next in a fair order.
+local function positions_from(count, first, last)
+  if first == ready_queue.TURNS then return fair_order.take(count) end
+  if first then return scheduling.take(count, first, last) end
+  return redis.call('ZRANGE', key.ready, 0, count - 1)
+end
+
+-- Takes items from `ready`, or with `first` and `last` from where `positions_from` finds them.
 local function from_ready(count, taken, first, last)
   while count > 0 and call.group_order_skipped < group_order.MOST and not spent(taken) do
     local most = log_entries.fit(count)
-    local out = first and scheduling.take(most, first, last) or redis.call('ZRANGE', key.ready, 0, most - 1)
+    local out = positions_from(most, first, last)
     local over = #out < most
     for _, position in ipairs(out) do
       local entry, past = log_entries.current(position), attempt_history.of(position)
@@ -51,7 +59,10 @@ local function from_ready(count, taken, first, last)
       local earliest = call.partition_ordered and entry and entry.log_id ~= position and log_entries.get(position) or entry
       local admits = entry and entry.hints ~= '' and expiry.may_go_out or group_order.may_go_out
       -- Only somebody with redis-cli removes an entry of a waiting item: skip it.
-      if entry then entry.position, entry.past = position, past end
+      if entry then
+        entry.position, entry.past = position, past
+        if not first and call.partition_before.fair_at then fair_order.remove(position, entry) end
+      end
       if entry and admits(position, earliest.key, entry, past) and by_key(entry) then
         taken[#taken + 1] = entry
         count = count - 1
@@ -70,8 +81,8 @@ local function from_log(count, taken)
     for i = 1, #found do
       local entry, position = found[i], found[i].log_id
       call.partition_cursor = position
-      -- A version, or an item of `by_priority`. Retention keeps those of finished items as well, so there may be any number.
-      if entry.at or (entry.hints ~= '' and scheduling.of(entry).rank) then
+      -- A version, or an item of `by_priority` or of `dependents`. Retention keeps those of finished items as well, so there may be any number.
+      if entry.at or (entry.hints ~= '' and scheduling.of(entry).beside) then
         call.group_order_skipped = call.group_order_skipped + 1
       else
         local replacement, group = log_entries.replacement(position), entry.key
@@ -89,10 +100,13 @@ local function from_log(count, taken)
 end
 
 -- Takes up to `count` waiting items, as entries with their `position` and their `past`, except skipped ones; with `yielding` the lowest
--- priority first.
+-- priority first, and the oldest whatever the fair order.
 function ready_queue.next(count, yielding)
   local taken = {}
+  if call.partition_before.fair and not yielding then fair_intake.run() end
   if call.partition_hinted then from_ready(count, taken, scheduling.first_ranks(yielding)) end
+  if call.partition_before.fair_at and not yielding then from_ready(count - #taken, taken, ready_queue.TURNS) end
+  if call.partition_before.fair and not yielding then return taken end
   from_ready(count - #taken, taken)
   from_log(count - #taken, taken)
   if call.partition_hinted and call.partition_cursor == call.partition_tail then
@@ -101,7 +115,7 @@ function ready_queue.next(count, yielding)
   return taken
 end
 
--- Takes skipped items too, and first; the caller locks each of them.
+-- Takes skipped items too, and first, with `yielding` as above; the caller locks each of them.
 function ready_queue.take(count, yielding)
   if not call.partition_selects then return ready_queue.next(count, yielding) end
   local taken = {}

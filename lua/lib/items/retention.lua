@@ -32,6 +32,7 @@ function retention.done(places, ats)
     for i, position in ipairs(places) do members[i] = positions.padded(position) end
     keep_out(done, members, 'ZMSCORE', key.by_priority)
   end
+  if call.partition_before.dependents then keep_out(done, places, 'HMGET', key.dependents) end
   if call.partition_ordered or call.partition_before.keyed then keep_out(done, places, 'HMGET', key.group_of) end
   return done
 end

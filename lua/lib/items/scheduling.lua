@@ -1,32 +1,35 @@
--- Delay, priority and time to live of an item. The entry has them as `delay_until priority expires`, in ms and 0 for none. A delayed item
+-- Delay, priority and time to live of an item. The entry has them as `delay_until priority expires`, in ms and 0 for none, followed by
+-- `after` if the item was published to wait for others (`dependents`). A delayed item
 -- keeps its place in the log and is in `delayed` until it is due; `expirations` has the waiting items that expire. A rank is 9 less the
 -- priority, so that the most urgent sorts first. `by_priority` has every item with another priority than the default, padded so that
 -- items of one rank sort as the log does; AWAY is added to the rank while the item is in flight, delayed or elsewhere. The cursor skips
 -- these items.
 local scheduling = {NONE = {after = 0, ends = 0}, USUAL = 5, LAST = 9, AWAY = 10}
 
--- Parses the hints of an entry or a row; `rank` is nil for the default.
+-- Parses the hints of an entry or a row; `rank` is nil for the default. The cursor passes over an entry with `beside`.
 function scheduling.of(entry)
   if entry.hints == '' then return scheduling.NONE end
   if not entry.asks then
-    local after, priority, ends = string.match(entry.hints, '^(%d+) (%d) (%d+)$')
+    local after, priority, ends, waits = string.match(entry.hints, '^(%d+) (%d) (%d+)(.*)$')
     local rank = scheduling.LAST - priority
-    entry.asks = {after = tonumber(after), rank = rank ~= scheduling.USUAL and rank or nil, ends = tonumber(ends)}
+    entry.asks = {after = tonumber(after), rank = rank ~= scheduling.USUAL and rank or nil, ends = tonumber(ends), waits = waits ~= ''}
+    entry.asks.beside = entry.asks.rank or entry.asks.waits
   end
   return entry.asks
 end
 
--- Converts a row's request, `delay priority ttl` and perhaps who is told of the item's end, into the form of entries. Order within a group
--- goes before any priority.
+-- Converts a row's request, `delay priority ttl`, perhaps who is told of the item's end, and after a zero byte a record of `dependents`, into
+-- the form of entries. Order within a group goes before any priority.
 function scheduling.read_request(row)
-  local delay, priority, ttl, reply = string.match(row.hints, '^(%d+) (%d) (%d+) ?(.*)$')
+  local delay, priority, ttl, reply, parents = string.match(row.hints, '^(%d+) (%d) (%d+) ?(%Z*)%z?(.*)$')
+  row.parents = parents ~= '' and parents or nil
   if reply ~= '' then
     row.reply, row.hints = reply, ''
-    if delay == '0' and priority + scheduling.USUAL == scheduling.LAST and ttl == '0' then return end
+    if not row.parents and delay == '0' and priority + scheduling.USUAL == scheduling.LAST and ttl == '0' then return end
   end
   if call.partition_ordered and row.key ~= '' then priority = scheduling.LAST - scheduling.USUAL end
   local function from_now(ms) return tonumber(ms) > 0 and call.partition_now + ms or 0 end
-  row.hints = string.format('%d %d %d', from_now(delay), priority, from_now(ttl))
+  row.hints = string.format(row.parents and '%d %d %d after' or '%d %d %d', from_now(delay), priority, from_now(ttl))
 end
 
 function scheduling.is_delayed(entry)
@@ -46,12 +49,13 @@ function scheduling.place(position)
   return key.ready, positions.place(position), position
 end
 
--- Return the ranks before and after the default: the most urgent first, or with `yielding` the least urgent.
+-- Returns the ranks before the default: the most urgent first, or with `yielding` the least urgent, which are those after it.
 function scheduling.first_ranks(yielding)
   if yielding then return scheduling.LAST, scheduling.USUAL + 1 end
   return 0, scheduling.USUAL - 1
 end
 
+-- Returns the other ranks, in the same order; with `yielding` those before the default.
 function scheduling.last_ranks(yielding)
   if yielding then return scheduling.USUAL - 1, 0 end
   return scheduling.USUAL + 1, scheduling.LAST
@@ -82,12 +86,13 @@ end
 
 -- Indexes a new item; returns whether it is in an index beside the log now.
 function scheduling.add(position, entry)
-  local asks, rests = scheduling.of(entry), scheduling.is_delayed(entry)
+  local asks = scheduling.of(entry)
+  local rests = asks.waits or scheduling.is_delayed(entry)
   scheduling.start_expiry(position, entry)
   if asks.rank then
     write_buffer.add('ZADD', key.by_priority, asks.rank + (rests and scheduling.AWAY or 0), positions.padded(position))
   end
-  if rests then
+  if rests and not asks.waits then
     call.seldom_any = true
     write_buffer.add('ZADD', key.delayed, asks.after, position)
   end

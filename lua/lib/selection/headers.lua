@@ -16,6 +16,25 @@ local function sized(packed, at)
   return length, at + 1 + width
 end
 
+-- Returns a text as msgpack, with its length in four bytes.
+local function packed_text(text)
+  local length = #text
+  return string.char(0xdb, math.floor(length / 16777216), math.floor(length / 65536) % 256, math.floor(length / 256) % 256, length % 256) .. text
+end
+
+-- Returns an envelope with one more header, and anything else as it is.
+function headers.add(packed, name, text)
+  local parts = string.byte(packed, 1)
+  if parts ~= 0x93 and parts ~= 0x94 then return packed end
+  local length, at = sized(packed, 3)
+  length, at = sized(packed, at + length)
+  local ends, count, from = at + length, 0, at + length
+  if parts == 0x94 then count, from = sized(packed, ends) end
+  count = count + 1
+  return string.char(0x94) .. string.sub(packed, 2, ends - 1) .. string.char(0xde, math.floor(count / 256), count % 256)
+    .. string.sub(packed, from) .. packed_text(name) .. packed_text(text)
+end
+
 -- Returns the headers by name, and the type of the body without the mark of broker/payloads.py; none if it is no envelope.
 function headers.read(packed)
   local found, kind, parts = {}, 'application/xml', string.byte(packed, 1)

@@ -35,8 +35,9 @@ local function round(queue, count, taken)
   return #taken > before, unserved
 end
 
--- Whether any waiting item comes before some of the skipped ones.
+-- Whether any waiting item comes before some of the skipped ones. Of a fair order none does: the skipped ones have had their turn.
 local function ahead()
+  if call.partition_before.fair then return false end
   return redis.call('EXISTS', key.ready) == 1
     or call.partition_hinted and (scheduling.has_ranks(scheduling.first_ranks())
       or skipped_items.has_low_priority() and (call.partition_cursor ~= call.partition_tail or scheduling.has_ranks(scheduling.last_ranks())))

@@ -2,8 +2,8 @@
 -- subscriptions.
 local subscription_ids = {MOST = 32}
 
--- Returns all subids that one JID may have, given one of them, directly or in a pool: they differ in the last five bits, and the first is
--- made from the JID. Unless the partition has had a second subscription of a JID, that is the only one.
+-- Returns all subids that one JID may have, given one of them, which is a direct one or, with `pool`, in that pool. They differ in the
+-- last five bits, and the first is made from the JID. Unless the partition has had a second subscription of a JID, that is the only one.
 function subscription_ids.family(subid, pool)
   if not call.partition_multi then return {subid} end
   local offset, found = tonumber(string.match(pool or '', '^%d+') or 0), {}

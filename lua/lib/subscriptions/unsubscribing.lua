@@ -33,8 +33,8 @@ local function give_back(flight, kind, reason)
   lock_end.release(flight, kind, {reason = reason})
 end
 
--- Gives back up to `CHUNK` items, or fewer, and returns how many are left: one script must not run for long. If any are left, `locks_to_release`
--- has the last token handed out, the reason and the pool, and sweeps continue, whatever becomes of the caller.
+-- Gives back up to `CHUNK` items, or with `most` so many, and returns how many are left: one script must not run for long. If any are
+-- left, `locks_to_release` has the last token handed out, the reason and the pool, and sweeps continue, whatever becomes of the caller.
 function unsubscribing.release(subid, kind, reason, most)
   local places = held_locks.of(subid, most or unsubscribing.CHUNK)
   local ended = 0

@@ -46,14 +46,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Snapshot:
     """All partitions, and the members of groups."""
 
     parts: tuple[Seen, ...]
     members: dict[Jid, Member]
 
 
-async def look(core: RedisCore, node: str) -> Sight:
+async def look(core: RedisCore, node: str) -> Snapshot:
     """Read all of a node; nothing may be under way."""
     record = await core._store.read(node)
     assert record is not None
@@ -61,7 +61,7 @@ async def look(core: RedisCore, node: str) -> Sight:
     await routes.known.renew()
     parts = [await _part(core, record, number) for number in range(record.config.partitions)]
     members = await core.owners._members.members(node)
-    return Sight(tuple(parts), {member.jid: member for member in members.values()})
+    return Snapshot(tuple(parts), {member.jid: member for member in members.values()})
 
 
 async def _part(core: RedisCore, record: NodeRecord, number: int) -> Seen:

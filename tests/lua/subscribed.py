@@ -6,7 +6,7 @@ from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue, Report
 
 
-def seated(parts: Sequence[Queue], jid: str, credit: int, selector: str = "") -> str:
+def subscribed(parts: Sequence[Queue], jid: str, credit: int, selector: str = "") -> str:
     """Subscribe to a node: at the coordinator, then in every other partition; return the number of the registration."""
     coordinator, *others = parts
     registration = str(coordinator.subscribe(jid, credit, selector=selector).rows[0][3])

@@ -1,0 +1,109 @@
+"""Calls about items that wait for others, and about those that are waited for."""
+
+from dataclasses import replace
+from typing import Any
+
+from broker.model.dependencies import read_record, record
+from broker.model.nodes import NodeRecord
+from broker.model.outcomes import ItemOutcome
+from broker.model.results import Done, Published, Refused
+from broker.redis_core.commands.dependency_parts import (
+    Awaited,
+    AwaitEnd,
+    DependentStored,
+    FoundDependent,
+    NoteParent,
+    ParentNoted,
+    PublishDependent,
+    ReadAwaited,
+    ReadDependents,
+    WhoAwaits,
+)
+from broker.redis_core.operations.items import in_former, publish, publish_row, published, reply_to
+from broker.redis_core.operations.operation import Call, Reply, Values
+
+
+def _publish_row(command: PublishDependent, node: NodeRecord) -> Values:
+    row = publish_row(command, node)
+    told = record(command.parents, regardless=command.hints.after.regardless, once=str(row["once"]))
+    return {**row, "hints": f"{command.hints.times} {reply_to(command)}\0{told}"}
+
+
+def _stored(command: PublishDependent, reply: list[Any], node: NodeRecord) -> DependentStored | Refused:
+    if reply[0] in {b"ok", b"duplicate"}:
+        code, item, differs, number = reply
+        told = Published(item.decode(), duplicate=code == b"duplicate", differs=bool(differs))
+        return DependentStored(told, int(number))
+    refused = published(command, reply, node)
+    assert isinstance(refused, Refused)
+    return refused
+
+
+def _found(_command: ReadDependents, reply: list[Any], node: NodeRecord) -> FoundDependent:
+    if len(reply) == 1:
+        return FoundDependent(node.incarnation)
+    _, number, position, text = reply
+    return FoundDependent(node.incarnation, int(number), position.decode(), read_record(text))
+
+
+def _await_row(command: AwaitEnd, _record: NodeRecord) -> Values:
+    return {
+        "item": command.item_id,
+        "reference": command.reference,
+        "token": command.token,
+        "register": "1" if command.register else "",
+    }
+
+
+def _awaited(_command: AwaitEnd, reply: list[Any], _record: NodeRecord) -> Awaited:
+    state, *told = reply
+    match state, told:
+        case b"awaited", (number, token):
+            return Awaited("awaited", int(number), token.decode())
+        case b"ended", (number, line):
+            return Awaited("ended", int(number), outcome=ItemOutcome.read(line))
+    return Awaited(state.decode())
+
+
+def _note_row(command: NoteParent, _record: NodeRecord) -> Values:
+    return {
+        "position": command.position,
+        # Lua counts from 1.
+        "index": command.index + 1,
+        "state": command.state,
+        "partition": command.parent_partition,
+        "token": command.token,
+        "reason": command.reason,
+        "result": command.result,
+    }
+
+
+def _noted(_command: NoteParent, reply: list[Any], _record: NodeRecord) -> ParentNoted:
+    return ParentNoted(refused=reply[0] == b"unknown")
+
+
+def _read_arguments(command: ReadAwaited, _record: NodeRecord) -> Values:
+    return {"token": command.token, "after": command.after, "limit": command.limit}
+
+
+def _who_awaits(_command: ReadAwaited, reply: Reply, _record: NodeRecord) -> WhoAwaits:
+    if not reply.rows:
+        return WhoAwaits()
+    line, references = reply.rows
+    return WhoAwaits(ItemOutcome.read(line), tuple(each.decode() for each in references))
+
+
+publish_dependent = replace(publish, result=_stored, row=_publish_row)
+publish_dependent_if_known = in_former(publish_dependent)
+read_dependents = Call(
+    "read_dependents", _found, row=lambda command, _record: {"item": command.item_id, "position": command.position}
+)
+await_end = Call("await_end", _awaited, row=_await_row)
+note_parents = Call("note_parents", _noted, row=_note_row)
+read_awaited = Call("read_awaited", _who_awaits, _read_arguments)
+end_awaited = Call(
+    "end_awaited",
+    lambda _command, _reply, _record: Done(),
+    lambda command, _record: {"token": command.token},
+    rows=lambda command, _record: [{"reference": each} for each in command.references],
+)

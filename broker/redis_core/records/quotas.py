@@ -1,0 +1,120 @@
+"""The stored quotas, as this process last read them, and what the nodes of a subject use of them.
+
+A frontend reads them again every few seconds, so a plain publish asks nobody. Must not know how publishes are metered.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from broker import keys
+from broker.model.names import Jid
+from broker.model.problems import CoreUnavailable
+from broker.model.quotas import DEFAULT, Quota, QuotaStatus, counts_for, holding
+from broker.redis_core.records.store import NodeStore
+from broker.redis_core.redis_client.client import Server
+
+log = structlog.get_logger()
+
+FRESH_SECONDS: Final = 2.0
+"""How old the quotas of a running frontend may be, besides the time between two heartbeats."""
+
+OWNERS: Final = 10_000
+"""Owners whose quotas are looked up once."""
+
+SAMPLES: Final = 5_000
+"""Blocks of a partition's log that its bytes are measured by; those of a larger log are estimated from the oldest ones."""
+
+
+class Quotas:
+    """The quotas that hold for owners. Administrators have none."""
+
+    def __init__(self, server: Server, store: NodeStore) -> None:
+        """Know no quota until they are read."""
+        self._server = server
+        self._store = store
+        self._known: dict[str, Quota] = {}
+        self._metered: dict[Jid, dict[str, Quota]] = {}
+        self._read_at = 0.0
+        self._statuses: tuple[QuotaStatus, ...] = ()
+        self._measure_at = 0.0
+        self.meters = False
+        """Whether any quota limits publishes: otherwise none is looked for."""
+
+    @property
+    def due(self) -> bool:
+        """Whether they are to be read again."""
+        return time.monotonic() - self._read_at > FRESH_SECONDS
+
+    async def read(self) -> dict[str, Quota]:
+        """Read the quotas; one that cannot be read is logged, and does not hold."""
+        self._read_at = time.monotonic()
+        found = await self._server.command("HGETALL", keys.of_service("quotas"))
+        known = {}
+        for name, text in found.items():
+            try:
+                known[name.decode()] = Quota.restored(text.decode())
+            except (ValueError, TypeError) as error:
+                log.warning("a quota cannot be read", subject=name.decode(), error=str(error))
+        if known != self._known:
+            self._known, self._metered = known, {}
+            self.meters = any(quota.meters for quota in known.values())
+        return known
+
+    async def refresh(self) -> None:
+        """Read them again; without Redis the known ones hold."""
+        try:
+            await self.read()
+        except CoreUnavailable as error:
+            log.warning("quotas not read", error=str(error))
+
+    def metered(self, owner: Jid | None) -> dict[str, Quota]:
+        """Return the quotas by subject that limit publishes to an owner's nodes; empty for administrators."""
+        if owner is None or owner in self._store.admins:
+            return {}
+        found = self._metered.get(owner)
+        if found is None:
+            if len(self._metered) >= OWNERS:
+                self._metered = {}
+            found = {name: quota for name, quota in holding(self._known, owner).items() if quota.meters}
+            self._metered[owner] = found
+        return found
+
+    async def store(self, subject: str, quota: Quota | None) -> None:
+        """Store a quota, or delete it."""
+        key = keys.of_service("quotas")
+        if quota is None:
+            await self._server.command("HDEL", key, subject)
+        else:
+            await self._server.command("HSET", key, subject, str(quota))
+        await self.read()
+
+    async def status(self, subject: str, quota: Quota) -> QuotaStatus:
+        """Measure what the nodes of a subject hold."""
+        if subject == DEFAULT:
+            return QuotaStatus(subject, quota)
+        names = await self._store.created_nodes.members(Jid(subject))
+        records = [record for record in await self._store.records(names) if counts_for(subject, record.creator)]
+        partitions = [each for record in records for each in record.partitions]
+        counts = (await self._store.counts(partitions)).values()
+        items = sum(each.waiting + each.in_flight + each.dying + each.kept for each in counts)
+        size = None
+        if quota.bytes is not None:
+            size = await self.memory([keys.of_partition("log", each) for each in partitions])
+        return QuotaStatus(subject, quota, len(records), items, size)
+
+    async def statuses(self) -> tuple[QuotaStatus, ...]:
+        """Return what all subjects use, for metrics: measuring takes at most a hundredth of the time."""
+        began = time.monotonic()
+        if began >= self._measure_at:
+            known = self._known.items()
+            self._statuses = tuple([await self.status(*each) for each in known if each[0] != DEFAULT])
+            self._measure_at = time.monotonic() + 100 * (time.monotonic() - began)
+        return self._statuses
+
+    async def memory(self, names: Sequence[str]) -> int:
+        """Return the bytes of memory that keys take. Raises CoreUnavailable, also where Redis does not allow the question."""
+        found = await self._server.commands([("MEMORY USAGE", name, "SAMPLES", SAMPLES) for name in names])
+        return sum(each or 0 for each in found)

@@ -1,0 +1,234 @@
+"""Quotas of owners and domains over a real server: nodes, items, bytes and publishes per second, with two frontends."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from broker import codec, keys
+from broker.model.commands import (
+    Configure,
+    Declare,
+    Delete,
+    ListQuotas,
+    Publish,
+    Purge,
+    SetQuota,
+    Stats,
+)
+from broker.model.items import Envelope
+from broker.model.names import Jid, bare
+from broker.model.problems import Problem
+from broker.model.quotas import Quota, QuotaStatus
+from broker.model.results import Counted, Declared, Done, Published, Purged, QuotaList, Refused, Result
+from broker.redis_core.core import RedisCore
+from tests.contract.conftest import EVERYWHERE, MakeCore, Store
+
+ADMIN = Jid("root@x/home")
+ALICE, BOB, EVE = Jid("alice@x/home"), Jid("bob@x/home"), Jid("eve@y/home")
+BODY = codec.pack(Envelope(b"<x/>"))
+LARGE = codec.pack(Envelope(b"<x>" + b"y" * 40_000 + b"</x>"))
+
+
+async def made(make_core: MakeCore, **more: object) -> RedisCore:
+    """Start a core with an administrator."""
+    return (await make_core(admins=(bare(ADMIN),), **more))[0]
+
+
+async def limited(cores: Sequence[RedisCore], subject: str, **limits: str) -> None:
+    """Set a quota, and let all frontends read it."""
+    quota = Quota.read(limits) if limits else None
+    assert await cores[0].ask(SetQuota(ADMIN, subject, quota)) == Done()
+    for core in cores:
+        await core._quotas.read()
+
+
+async def declared(core: RedisCore, node: str, owner: Jid = ALICE, **options: str) -> None:
+    """Create a node that everybody may publish to."""
+    fields = {f"stanzaq#{name}": (value,) for name, value in options.items()}
+    assert await core.ask(Declare(node, owner, {"pubsub#publish_model": ("open",), **fields})) == Declared(node)
+
+
+async def publish(core: RedisCore, node: str, count: int, body: bytes = BODY, sender: Jid = ALICE) -> list[Result]:
+    """Publish items at once."""
+    return await asyncio.gather(*(core.ask(Publish(node, sender, None, body, len(body))) for _ in range(count)))
+
+
+def refused(results: Sequence[Result]) -> list[Refused]:
+    """Return the refusals."""
+    return [each for each in results if isinstance(each, Refused)]
+
+
+async def until_published(core: RedisCore, node: str, body: bytes = BODY) -> None:
+    """Publish as soon as the use is measured anew."""
+    async with asyncio.timeout(30):
+        while not isinstance((await publish(core, node, 1, body))[0], Published):  # noqa: ASYNC110  (a pause of the quota)
+            await asyncio.sleep(0.05)
+
+
+async def test_nodes_of_a_domain(make_core: MakeCore, store: Store, node: str) -> None:
+    """Of many that create nodes at once exactly as many succeed as the domain has room for, whatever the frontend."""
+    cores = [await made(make_core), await made(make_core)]
+    await declared(cores[0], f"{node}-early")
+    async with store.client() as client:
+        # An earlier version did not count nodes by domain.
+        await client.delete(keys.of_jid("created_nodes", "x"))
+    await limited(cores, "x", nodes="4")
+    await limited(cores, bare(ALICE), nodes="2")
+    names = [(core, f"{node}-{number}", owner) for number in range(6) for owner in (ALICE, BOB) for core in cores]
+    asked = (core.ask(Declare(f"{name}-{owner[0]}-{core.name}", owner, {})) for core, name, owner in names)
+    results = await asyncio.gather(*asked)
+    texts = {each.detail for each in refused(results)}
+    assert {each.problem for each in refused(results)} == {Problem.TOO_MANY_NODES}
+    assert len(results) - len(refused(results)) == 3
+    assert texts <= {
+        "you have created as many nodes as you may, 2: delete one first, or ask an administrator for more",
+        "the users of x have created as many nodes as they may, 4: ask an administrator for more",
+    }
+    await declared(cores[0], f"{node}-elsewhere", EVE)
+    await declared(cores[0], f"{node}-admins", ADMIN)
+    assert await cores[1].ask(Delete(f"{node}-early", ALICE)) == Done()
+    await declared(cores[1], f"{node}-later", BOB)
+    listed = await cores[0].ask(ListQuotas(ADMIN))
+    assert isinstance(listed, QuotaList)
+    assert next((each.subject, each.nodes) for each in listed.quotas) == ("x", 4)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("partitions", ["1", "3"])
+async def test_items(make_core: MakeCore, node: str, partitions: str) -> None:
+    """All nodes of an owner share the items, whoever publishes through whatever frontend; done items make room."""
+    cores = [await made(make_core), await made(make_core)]
+    for name in (node, f"{node}-2"):
+        await declared(cores[0], name, partitions=partitions)
+    await limited(cores, "default", items="5")
+    results = [*await publish(cores[0], node, 4), *await publish(cores[1], f"{node}-2", 4, sender=EVE)]
+    (text,) = {(each.problem, each.detail) for each in refused(results)}
+    assert len(refused(results)) == 3
+    assert text[0] is Problem.QUOTA_EXCEEDED
+    assert text[1] == (
+        "the quota of the node's owner is 5 items in all nodes, and 5 are in use: publish again when items are done, or"
+        " ask an administrator for more"
+    )
+    await declared(cores[1], f"{node}-3", BOB)
+    assert not refused(await publish(cores[1], f"{node}-3", 1))
+    assert await cores[0].ask(Purge(node, ALICE)) == Purged(4)
+    await until_published(cores[1], f"{node}-2")
+    await limited(cores, "default")
+    assert not refused(await publish(cores[0], node, 20))
+
+
+async def test_bytes(make_core: MakeCore, node: str) -> None:
+    """Bytes are the memory of the items, which the first ones of a log take too."""
+    core = await made(make_core)
+    await declared(core, node, partitions="2")
+    await limited([core], bare(ALICE), bytes="100000")
+    results = await publish(core, node, 4, LARGE)
+    assert 1 <= len(results) - len(refused(results)) <= 2
+    assert " is 100000 bytes in all nodes, and " in refused(results)[0].detail
+    (status,) = (await core.ask(ListQuotas(ALICE, bare(ALICE)))).quotas  # type: ignore[union-attr]
+    assert 40_000 < status.used["bytes"] <= 100_000 and status.share == status.used["bytes"] / 100_000
+    await core.ask(Purge(node, ALICE))
+    await until_published(core, node, LARGE)
+
+
+async def test_publishes_of_a_domain(make_core: MakeCore, node: str) -> None:
+    """The owners of a domain share its rate, and who may not publish uses nothing of it."""
+    cores = [await made(make_core), await made(make_core)]
+    await declared(cores[0], node)
+    await declared(cores[0], f"{node}-b", BOB)
+    assert await cores[0].ask(Configure(f"{node}-b", BOB, {"pubsub#publish_model": ("publishers",)})) == Done()
+    await limited(cores, "x", publish_rate="2/h")
+    strange = await publish(cores[0], f"{node}-b", 5, sender=EVE)
+    assert {each.problem for each in refused(strange)} == {Problem.FORBIDDEN} and len(strange) == 5
+    results = [*await publish(cores[0], node, 3), *await publish(cores[1], f"{node}-b", 3, sender=BOB)]
+    # The first one, and those of a second.
+    assert len(results) - len(refused(results)) == 1
+    assert {each.problem for each in refused(results)} == {Problem.TOO_FAST}
+    assert all(1_700_000 < each.wait_ms <= 1_800_000 for each in refused(results))
+    assert refused(results)[0].detail.startswith("the quota of all owners of x is 2/h publishes: wait 1")
+    await declared(cores[0], f"{node}-a", ADMIN)
+    assert not refused(await publish(cores[0], f"{node}-a", 3))
+
+
+async def test_both_rates(make_core: MakeCore, node: str) -> None:
+    """A publisher's rate comes first, and what it refuses uses nothing of the owner's quota."""
+    core = await made(make_core)
+    await declared(core, node, publish_rate="1/h")
+    await limited([core], bare(ALICE), items="2")
+    assert len(refused(await publish(core, node, 3))) == 2
+    assert len(refused(await publish(core, node, 3, sender=BOB))) == 2
+    assert {each.problem for each in refused(await publish(core, node, 1, sender=EVE))} == {Problem.QUOTA_EXCEEDED}
+
+
+async def test_who_sets_them(make_core: MakeCore, store: Store) -> None:
+    """Administrators alone; a subject is a domain, a bare JID or the default; one that cannot be read does not hold."""
+    core = await made(make_core)
+    quota = Quota.read({"items": "1", "publish_rate": "5/s"})
+    for command in (ListQuotas(ALICE), ListQuotas(ALICE, bare(BOB)), SetQuota(ALICE, "x", quota)):
+        assert (await core.ask(command)).problem is Problem.FORBIDDEN  # type: ignore[union-attr]
+    for subject in ("", "a b", "alice@x/home", "@x", "x\ny"):
+        assert (await core.ask(SetQuota(ADMIN, subject, quota))).problem is Problem.BAD_REQUEST  # type: ignore[union-attr]
+    assert (await core.ask(SetQuota(ADMIN, "x", None))).problem is Problem.ITEM_NOT_FOUND  # type: ignore[union-attr]
+    for subject in ("Alice@X", "x", "default"):
+        assert await core.ask(SetQuota(ADMIN, subject, quota)) == Done()
+    async with store.client() as client:
+        await client.hset(keys.of_service("quotas"), "y", '{"unheard": 1}')
+    assert await core.ask(ListQuotas(ADMIN)) == QuotaList(
+        (QuotaStatus("default", quota), QuotaStatus("x", quota, 0, 0), QuotaStatus("alice@x", quota, 0, 0))
+    )
+    both = (QuotaStatus("x", quota, 0, 0), QuotaStatus("bob@x", quota, 0, 0))
+    assert await core.ask(ListQuotas(ADMIN, bare(BOB))) == QuotaList(both)
+    assert await core.ask(ListQuotas(BOB, bare(BOB))) == QuotaList(both[1:])
+    assert await core.ask(ListQuotas(ADMIN, bare(ADMIN))) == QuotaList(())
+
+
+@pytest.mark.parametrize("partitions", ["1", "3"])
+async def test_by_chance(make_core: MakeCore, node: str, partitions: str) -> None:
+    """Two frontends, one of which is replaced now and then: never more items than the quota, and room is found again."""
+    chance = random.Random(int(partitions))
+    cores = [await made(make_core), await made(make_core)]
+    nodes = [f"{node}-{number}" for number in range(3)]
+    for name in nodes:
+        await declared(cores[0], name, partitions=partitions)
+    most = 12
+    await limited(cores, bare(ALICE), items=str(most))
+
+    async def stored() -> int:
+        counts = [await cores[0].ask(Stats(name, ALICE)) for name in nodes]
+        return sum(each.waiting for each in counts if isinstance(each, Counted))
+
+    for _ in range(25):
+        match chance.choice(("publish", "publish", "purge", "crash")):
+            case "publish":
+                # One frontend at a time: what is under way elsewhere is not measured.
+                await publish(chance.choice(cores), chance.choice(nodes), chance.randrange(1, 9))
+            case "purge":
+                await cores[0].ask(Purge(chance.choice(nodes), ALICE))
+                if await stored() < most:
+                    await until_published(cores[1], chance.choice(nodes))
+            case "crash":
+                await cores[1].stop()
+                cores[1] = await made(make_core)
+        assert await stored() <= most
+
+
+async def test_metrics(make_core: MakeCore, node: str) -> None:
+    """Metrics have what is used of each quota beside its limits, and count publishes that were refused."""
+    core = await made(make_core)
+    await declared(core, node)
+    await limited([core], "x", nodes="7", items="2", publish_rate="1000/s")
+    assert len(refused(await publish(core, node, 5))) == 3
+    await core.measure()
+    registry = core.metrics.registry
+    told = {
+        (kind, what): registry.get_sample_value(f"stanzaq_quota_{kind}", {"subject": "x", "resource": what})
+        for kind in ("used", "limit")
+        for what in ("nodes", "items", "bytes")
+    }
+    assert told == {
+        ("used", "nodes"): 1, ("used", "items"): 2, ("used", "bytes"): None,
+        ("limit", "nodes"): 7, ("limit", "items"): 2, ("limit", "bytes"): None,
+    }  # fmt: skip
+    assert registry.get_sample_value("stanzaq_quota_refused_total") == 3
