@@ -16,7 +16,7 @@ from rich.console import Console
 
 from broker.model.problems import OtherFormat
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
-from frontends.commands import frontend, item, lock, node, schedule, subscriber, watching
+from frontends.commands import frontend, item, lock, node, quota, schedule, subscriber, watching
 from frontends.terminal import Config, Json, refuse, served, settings
 from frontends.tools.bench import commands as bench
 from frontends.tools.servers.process import ServerError
@@ -37,6 +37,7 @@ app.add_typer(lock.app, name="lock")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(watching.journal, name="journal")
 app.add_typer(frontend.app, name="frontend")
+app.add_typer(quota.app, name="quota")
 app.command()(watching.top)
 
 _AGAIN = 75

@@ -108,6 +108,8 @@ class Connection(asyncio.Protocol):
             else:
                 part.stop()
         self._parts.clear()
+        if self._attaching:
+            self._attaching.replies.stop()
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.release()

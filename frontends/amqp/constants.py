@@ -23,6 +23,10 @@ DELAY: Final = "x-opt-delivery-delay"
 AT: Final = "x-opt-scheduled-enqueue-time"
 """The annotation of the time of an item, as in Azure Service Bus."""
 
+AFTER: Final = "x-opt-stanzaq-after"
+REGARDLESS: Final = "x-opt-stanzaq-regardless"
+"""Our own annotations: the items that an item waits for, and whether however they end."""
+
 GAP: Final = "event-streams-gap"
 """Our own: older entries were removed by the retention (EX7)."""
 

@@ -79,6 +79,7 @@ CONDITION: Final = {
     Problem.NOT_TRUSTED: UNAUTHORIZED,
     Problem.TOO_MUCH_HELD: LIMIT,
     Problem.TOO_FAST: LIMIT,
+    Problem.QUOTA_EXCEEDED: LIMIT,
     Problem.OUT_OF_MEMORY: LIMIT,
     Problem.UNAVAILABLE: INTERNAL,
     Problem.TIMED_OUT: INTERNAL,

@@ -50,7 +50,7 @@ def named(key: str) -> str:
 
 
 def read(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Parse `key=value` words; raises Unreadable for the first wrong one."""
+    """Parse `key=value` words, of which those with several values may be repeated; raises Unreadable for the first wrong one."""
     found: dict[str, tuple[str, ...]] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -58,8 +58,8 @@ def read(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
             msg = f"{word}: write it as key=value"
             raise Unreadable(msg)
         name = named(key)
-        if name in found:
+        if name in found and not (name in BY_NAME and BY_NAME[name].many):
             msg = f"{key} is given twice"
             raise Unreadable(msg)
-        found[name] = (value,)
+        found[name] = (*found.get(name, ()), value)
     return found

@@ -9,6 +9,7 @@ import typer
 from broker import codec, payloads
 from broker.model.commands import Cancel, InspectItems, MoveItems, Publish, Release, Retract
 from broker.model.core import Core
+from broker.model.dependencies import Dependencies
 from broker.model.headers import named
 from broker.model.headers import size as header_bytes
 from broker.model.hints import Hints, delay_until
@@ -45,7 +46,9 @@ _COLUMNS = ("item", "partition", "state", "attempts", "published", "holder", "re
 @app.command("list")
 def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
     node: Node,
-    state: Annotated[str, typer.Option(help="Only items in this state: waiting, delayed, locked, dying or kept.")] = "",
+    state: Annotated[
+        str, typer.Option(help="Only items in this state: waiting, delayed, dependent, locked, dying or kept.")
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most items to list.")] = 50,
     scan: Annotated[str, typer.Option(help="Continue an earlier list.")] = "",
     config: Config = None,
@@ -92,8 +95,10 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     at: Annotated[str, typer.Option(help="Or hand it out at this time, e.g. 2026-12-01T09:00:00Z.")] = "",
     priority: Annotated[int | None, typer.Option(help="0 to 9. Default: 4.")] = None,
     ttl: Annotated[str, typer.Option(help="Hand it out no later than this, e.g. 1h.")] = "",
+    after: Annotated[list[str] | None, typer.Option(help="Wait for this item, ID or NODE#ID; repeatable.")] = None,
     config: Config = None,
     *,
+    regardless: Annotated[bool, typer.Option("--regardless", help="Wait for them however they end.")] = False,
     as_json: Json = False,
 ) -> None:
     """Publish an item past all doors, as an administrator, and print its id.
@@ -103,7 +108,9 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     try:
         body, content_type = sources.read(text, file, kind)
         delay_ms = _ms(delay) if delay else None
-        hints = Hints.judged(delay_until(at, delay_ms) if at else delay_ms, priority, _ms(ttl) if ttl else None)
+        parents = Dependencies.judged(" ".join(after or []), regardless=regardless)
+        delay_ms = delay_until(at, delay_ms) if at else delay_ms
+        hints = Hints.judged(delay_ms, priority, _ms(ttl) if ttl else None, after=parents)
         headers = named(as_headers(header or []))
     except (sources.Unusable, ValueError) as fault:
         misuse(str(fault))

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.model.commands import Configure, Declare, Delete, Describe, MoveItems, Overview, Purge, Stats
+from broker.model.commands import Configure, Declare, Delete, Describe, ListQuotas, MoveItems, Overview, Purge, Stats
 from broker.model.core import Core
 from broker.model.names import Jid, bare, prepared
 from broker.model.options import NodeState
-from broker.model.results import Counted, Declared, Described, Done, Overviewed, Purged
+from broker.model.results import Counted, Declared, Described, Done, Overviewed, Purged, QuotaList
 from broker.settings import load_command
 from frontends.commands import fields, views
 from frontends.commands.moving import move
@@ -51,20 +51,37 @@ def node_list(
 
     Example: stanzaq node list --limit 20
     """
-    found = run(config, lambda core: asked(core, Overview(ADMINISTRATOR, first, limit), Overviewed))
+
+    async def look(core: Core) -> tuple[Overviewed, dict[Jid, float]]:
+        found = await asked(core, Overview(ADMINISTRATOR, first, limit), Overviewed)
+        return found, await _quota_shares(core, {one.record.creator for one in found.nodes if one.record.creator})
+
+    found, shares = run(config, look)
     if as_json:
         tell(
             {
-                "nodes": [views.summary(one.record, one.counted) for one in found.nodes],
+                "nodes": [views.summary(one.record, one.counted, shares) for one in found.nodes],
                 "first": first,
                 "total": found.total,
             }
         )
         return
-    table(("node", "state", "partitions", *views.COUNTS), [views.summary_row(one) for one in found.nodes])
+    head = ("node", "state", "partitions", *views.COUNTS, "owner", "quota")
+    table(head, [views.summary_row(one, shares) for one in found.nodes])
     more = found.total - first - limit
     if more > 0:
         say(f"{more} more: --first {first + limit}")
+
+
+async def _quota_shares(core: Core, owners: set[Jid]) -> dict[Jid, float]:
+    """Return how much owners use of their quotas: the largest share of any limit."""
+    lists = await asyncio.gather(*(asked(core, ListQuotas(ADMINISTRATOR, owner), QuotaList) for owner in owners))
+    shares = {}
+    for owner, held in zip(owners, lists, strict=True):
+        found = [each.share for each in held.quotas if each.share is not None]
+        if found:
+            shares[owner] = max(found)
+    return shares
 
 
 @app.command("show")

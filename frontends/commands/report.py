@@ -6,7 +6,7 @@ Imported only for this command, because nothing else needs Spark.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,13 +17,19 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from broker.analytics import facts, history, inputs
 from broker.analytics.faults import Unreadable, unreadable
+from broker.analytics.processes import service
 from broker.analytics.quantities import duration
 from broker.analytics.render import console as on_console
 from broker.analytics.render import files
 from broker.analytics.report import report
 from broker.analytics.session import session
+from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
+from broker.redis_core.partitions.send_marks import READ_SECONDS
+from broker.scaling.costs import measured
+from broker.scaling.model import Timing
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_TIMING: Final = Timing(HEARTBEAT_SECONDS, READ_SECONDS)
 _MORE_STEPS: Final = 4
 """Starting, the state of the queues, reading and writing."""
 
@@ -100,6 +106,8 @@ def _capacity(asked: Asked, talk: Console) -> None:
             else:
                 given = inputs.of_redis(asked.url, first, last, spark=spark, tell=step)
             made = report(facts.measure(given, step), "Redis" if asked.url else asked.source, target_s)
+            span = made.begin.timestamp() * 1000, made.end.timestamp() * 1000
+            made = replace(made, service=service(given.usage, made.nodes, span, measured(), _TIMING))
         step("writing")
         written = files.write(made, asked.out, formats)
     on_console.show(made, Console())

@@ -8,6 +8,7 @@ from typing import Any, Final
 from broker import codec, payloads
 from broker.model import attempts
 from broker.model.items import Envelope, ItemDetails
+from broker.model.names import Jid
 from broker.model.nodes import NodeRecord, shown
 from broker.model.problems import CorruptRecord
 from broker.model.results import Counted, Summary
@@ -33,18 +34,29 @@ def age(ms: int) -> str:
     return f"{ms} ms" if ms else ""
 
 
-def summary(record: NodeRecord, counted: Counted) -> dict[str, Any]:
-    """Return a node of a list as a JSON object."""
+def summary(record: NodeRecord, counted: Counted, shares: Mapping[Jid, float] | None = None) -> dict[str, Any]:
+    """Return a node of a list as a JSON object; `shares` are those that owners use of their quotas."""
     config = record.config
+    share = (shares or {}).get(record.creator or Jid(""))
     head = {"node": record.name, "state": config.state.value, "partitions": config.partitions}
-    return head | {"queueing": config.queueing, "counts": asdict(counted)}
+    owner = {"owner": record.creator} | ({} if share is None else {"quota_used": round(share, 3)})
+    return head | {"queueing": config.queueing, "counts": asdict(counted)} | owner
 
 
-def summary_row(one: Summary) -> list[str]:
+def summary_row(one: Summary, shares: Mapping[Jid, float]) -> list[str]:
     """Return it as cells."""
+    owner = one.record.creator or Jid("")
+    quota = f"{100 * shares[owner]:.0f} %" if owner in shares else ""
     counted = asdict(one.counted) | {"oldest": age(one.counted.oldest_ms)}
     config = one.record.config
-    return [one.record.name, config.state.value, str(config.partitions), *(str(counted[name]) for name in COUNTS)]
+    return [
+        one.record.name,
+        config.state.value,
+        str(config.partitions),
+        *(str(counted[name]) for name in COUNTS),
+        owner,
+        quota,
+    ]
 
 
 def node(record: NodeRecord, counted: Counted) -> dict[str, Any]:
@@ -108,6 +120,7 @@ def item(one: ItemDetails) -> dict[str, Any]:
         "delayed_until": when(one.until_ms),
         "priority": one.priority,
         "ends": when(one.ends_ms),
+        "after": [each.shown() for each in one.parents],
         "lock": lock(one),
         "held_before_by": list(one.holders),
         **history(one),

@@ -67,9 +67,18 @@ STATUS: Final = {
     Problem.NOT_TRUSTED: 403,
     Problem.TOO_MUCH_HELD: 429,
     Problem.TOO_FAST: 429,
+    Problem.QUOTA_EXCEEDED: 507,
     Problem.OUT_OF_MEMORY: 503,
     Problem.UNAVAILABLE: 503,
     Problem.TIMED_OUT: 504,
+}
+
+
+_WAITS: Final = {
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+    HTTPStatus.INSUFFICIENT_STORAGE,
 }
 
 
@@ -99,8 +108,7 @@ def target_too_long() -> Fault:
 def fault(refusal: MalformedRequest) -> Fault:
     """Turn a refusal of the core or a translator into HTTP's terms."""
     status = HTTPStatus(STATUS[refusal.problem])
-    waits = status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.GATEWAY_TIMEOUT}
-    headers = {"Retry-After": str(-(-refusal.wait_ms // 1000) or RETRY_SECONDS)} if waits else {}
+    headers = {"Retry-After": str(-(-refusal.wait_ms // 1000) or RETRY_SECONDS)} if status in _WAITS else {}
     return Fault(status, refusal.problem.value, refusal.detail, headers)
 
 

@@ -5,9 +5,9 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model import destinations, headers
+from broker.model import destinations, headers, quotas
 from broker.model.core import Core
-from broker.model.fields import DECIMAL, DIGITS, RATE, Decimal, Option, Rate, Text, Whole
+from broker.model.fields import DECIMAL, DIGITS, RATE, Decimal, Option, Rate, Text, Weights, Whole
 from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import Affiliation
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
@@ -64,7 +64,7 @@ def _array(items: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN
 
 
 _MOMENT: Final = {"type": "string", "format": "date-time"}
-_STATES: Final = {"enum": ["waiting", "delayed", "locked", "dying", "kept"]}
+_STATES: Final = {"enum": ["waiting", "delayed", "dependent", "locked", "dying", "kept"]}
 _PROGRESS: Final = _object({"at": _MOMENT}, share={"type": "number"}, note=_TEXT)
 _LISTED: Final = _object(
     {
@@ -111,6 +111,7 @@ _SEEN: Final = _object(
     },
     delayed_until=_MOMENT,
     ends=_MOMENT,
+    after=_array(_object(dict.fromkeys(("item", "state"), _TEXT), node=_TEXT)),
     lock=_object({"holder": _TEXT, "since": _MOMENT, "until": _MOMENT, "frontend": _TEXT}, progress=_PROGRESS),
     died=_object(
         dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT), history=_ATTEMPTS
@@ -139,6 +140,15 @@ _SCHEDULE: Final = _object(
     message={"type": "object"},
 )
 _PROBLEM: Final = _object({"type": _TEXT, "title": _TEXT, "status": _WHOLE, "detail": _TEXT})
+
+_LIMITS: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        **{name: {**_WHOLE, "minimum": 0, "maximum": quotas.MOST} for name in ("nodes", "items", "bytes")},
+        "publish_rate": {**_TEXT, "pattern": f"^{RATE.pattern}$"},
+    },
+}
 
 _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.PAGE: _object(
@@ -169,7 +179,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
             "queues": _array(
                 _object(
                     {
-                        **dict.fromkeys(("name", "href", "title", "parent", "dead_letters"), _TEXT),
+                        **dict.fromkeys(("name", "href", "title", "parent", "owner", "dead_letters"), _TEXT),
                         "type": {"enum": [each.value for each in NodeType]},
                         "state": {"enum": [each.value for each in NodeState]},
                         "standing": {"enum": [each.value for each in Affiliation]},
@@ -220,6 +230,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     ),
     Shown.RELEASED: _object({"released": _WHOLE}),
     Shown.PURGED: _object({"purged": _WHOLE}),
+    Shown.QUOTAS: _object({"quotas": _array(_object({"subject": _TEXT, "limits": _LIMITS, "used": _LIMITS}))}),
     Shown.SCHEDULE: _SCHEDULE,
     Shown.SCHEDULES: _object({"schedules": _array(_SCHEDULE)}, next=_TEXT),
     Shown.DOCUMENT: {"type": "object"},
@@ -239,7 +250,7 @@ def _value(option: Option) -> dict[str, Any]:
             return {"anyOf": [{"type": "number", "minimum": low, "maximum": high}, digits]}
         case Rate():
             return {**_TEXT, "pattern": f"^(?:{RATE.pattern})?$"}
-        case Text(limit):
+        case Text(limit) | Weights(_, limit):
             return {**_TEXT, "maxLength": limit}
     if option.choices:
         return {**_TEXT, "enum": list(option.choices)}
@@ -267,18 +278,23 @@ _OPTIONS_BODY: Final = {
         }
     },
 }
-_PART: Final = {
+_EACH: Final[dict[str, Any]] = {
+    "content_type": _TEXT,
+    "group_key": _TEXT,
+    "headers": {"type": "object", "additionalProperties": _TEXT},
+    # Each message's own result reports values out of range.
+    **dict.fromkeys(requests.HINTS.keys() - requests.TEXTS - requests.FLAGS, _WHOLE),
+}
+"""Fields of a message that the many messages of a schedule have in common."""
+
+_PART: Final[dict[str, Any]] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "content_type": _TEXT,
-        "group_key": _TEXT,
+        **_EACH,
         "guid": _TEXT,
-        "headers": {"type": "object", "additionalProperties": _TEXT},
-        # Each message's own result reports values out of range.
-        **dict.fromkeys(requests.HINTS, _WHOLE),
-        "at": _TEXT,
-        "reply": _IS,
+        **dict.fromkeys(requests.TEXTS, _TEXT),
+        **dict.fromkeys(requests.FLAGS, _IS),
     },
 }
 
@@ -463,10 +479,14 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
             negotiation.JSON: {
                 "schema": {
                     "type": "object",
-                    "properties": {**dict.fromkeys(schedule_requests.SAID, _TEXT), **_PART["properties"]},  # type: ignore[dict-item]
+                    "properties": {**dict.fromkeys(schedule_requests.SAID, _TEXT), **_EACH},
                 }
             }
         },
+    },
+    Body.QUOTA: {
+        "required": True,
+        "content": {negotiation.JSON: {"schema": {**_LIMITS, "minProperties": 1}}},
     },
     Body.PAUSE: {
         "required": True,
@@ -487,7 +507,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
                             {
                                 **_PART,
                                 "required": [name],
-                                "properties": {**_PART["properties"], name: schema},  # type: ignore[dict-item]
+                                "properties": {**_PART["properties"], name: schema},
                             }
                             for name, schema in (
                                 ("json", {}),

@@ -33,6 +33,8 @@ COMPLETE: Final = f"{HELD}/complete"
 DEAD_LETTER: Final = f"{HELD}/dead-letter"
 OVERVIEW: Final = "/overview"
 FRONTENDS: Final = "/frontends"
+QUOTAS: Final = "/quotas"
+QUOTA: Final = "/quotas/{subject}"
 SURVEY: Final = "/surveys/{queue}"
 SUBSCRIBERS: Final = "/subscribers/{queue}"
 HISTORIES: Final = "/histories/{queue}"
@@ -46,7 +48,7 @@ OPENAPI: Final = "/openapi.json"
 UI: Final = "/ui"
 UI_FILE: Final = "/ui/{file}"
 
-_ALONE: Final = tuple(path.encode() for path in (QUEUES, SUBSCRIPTIONS, OVERVIEW, FRONTENDS, OPENAPI, UI))
+_ALONE: Final = tuple(path.encode() for path in (QUEUES, SUBSCRIPTIONS, OVERVIEW, FRONTENDS, QUOTAS, OPENAPI, UI))
 _OF_QUEUES: Final = {
     b"queues": QUEUE,
     b"batches": BATCH,
@@ -60,12 +62,14 @@ _OF_QUEUES: Final = {
     b"schedules": SCHEDULES,
 }
 _OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT, b"schedule": SCHEDULE}
+_OF_NOTHING: Final = {b"ui": UI_FILE, b"quotas": QUOTA}
+"""Roots with one name below, of a file or of the subject of a quota."""
 _ACTIONS: Final = {"complete": COMPLETE, "release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A parsed path: its pattern, and its queue, message, subscription or file."""
+    """A parsed path: its pattern, and its queue, message, subscription, file or subject."""
 
     pattern: str
     node: str = ""
@@ -88,7 +92,8 @@ def read(raw: bytes) -> Place | None:
     if root in _OF_MESSAGES and len(segments) > 1:
         names = [_decoded(segment) for segment in segments]
         return Place(_OF_MESSAGES[root], node(names[:-1]), item_id(names[-1], "the path"))
-    return Place(UI_FILE, item=_decoded(segments[0])) if root == b"ui" and len(segments) == 1 else None
+    single = root in _OF_NOTHING and len(segments) == 1
+    return Place(_OF_NOTHING[root], item=_decoded(segments[0])) if single else None
 
 
 def _leased(names: list[str]) -> Place | None:

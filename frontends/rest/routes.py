@@ -23,6 +23,7 @@ class Body(Enum):
     CANCEL = "cancel"
     SCHEDULE = "schedule"
     PAUSE = "pause"
+    QUOTA = "quota"
     LEASE = "lease"
     GIVE_BACK = "give back"
     RENEW = "renew"
@@ -55,6 +56,7 @@ class Shown(Enum):
     PURGED = "purged"
     SCHEDULE = "schedule"
     SCHEDULES = "schedules"
+    QUOTAS = "quotas"
     DOCUMENT = "document"
     FILE = "file"
 
@@ -123,6 +125,7 @@ PARAMETERS: Final = {
         _text("[0-9]{1,4}-[0-9]{1,16}(?:-[0-9a-f]{8})?"),
         required=True,
     ),
+    "owner": Parameter("a bare JID that owns queues", {"$ref": "#/components/schemas/jid"}),
     "queue": Parameter("the queue of the message, where the subscription is to several", _NAME),
     "Group-Key": Parameter(
         "messages of one key are processed in order if the queue is `stanzaq#ordered`",
@@ -140,6 +143,16 @@ PARAMETERS: Final = {
         "whether the end of the message stays readable, for `stanzaq#result_seconds` of its queue",
         {"type": "boolean", "default": False},
     ),
+    "Message-After": Parameter(
+        "ids of messages, with blanks between them, that are acknowledged before this one is delivered: `ID`, or"
+        " `QUEUE#ID` for another queue of the same owner; percent-encoded where a name has a blank, `#`, `%` or no ASCII",
+        # Longer heads than the door takes are 431 before any schema.
+        {},
+    ),
+    "Message-Regardless": Parameter(
+        "whether the message is delivered however those that it waits for have ended",
+        {"type": "boolean", "default": False},
+    ),
     "Message-TTL": Parameter("seconds after which the message is no longer delivered", _seconds(1)),
     "traceparent": Parameter("the trace that the message belongs to (W3C Trace Context)"),
     "tracestate": Parameter("vendor data of the trace (W3C Trace Context)"),
@@ -155,6 +168,8 @@ _KEYED: Final = (
     "Message-Priority",
     "Message-TTL",
     "Message-Reply",
+    "Message-After",
+    "Message-Regardless",
     *_TRACE,
 )
 _ONCE: Final = ("Idempotency-Key", *_KEYED)
@@ -333,6 +348,23 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.FRONTENDS: {
         "GET": Operation("list_frontends", "List the frontends of all doors, as administrator", {_OK: Shown.FRONTENDS}),
+    },
+    paths.QUOTAS: {
+        "GET": Operation(
+            "list_quotas",
+            "List the quotas and what is used of them, as administrator; or those that hold for an owner; an owner sees its own",
+            {_OK: Shown.QUOTAS},
+            query=("owner",),
+        ),
+    },
+    paths.QUOTA: {
+        "PUT": Operation(
+            "put_quota",
+            "Set the quota of an owner, of all owners of a domain together, or of each owner (`default`), as administrator",
+            {HTTPStatus.NO_CONTENT: Shown.NOTHING},
+            Body.QUOTA,
+        ),
+        "DELETE": Operation("delete_quota", "Clear a quota, as administrator", {HTTPStatus.NO_CONTENT: Shown.NOTHING}),
     },
     paths.UI: {
         "GET": Operation("show_page", "Get the page for people", {_OK: Shown.FILE}, public=True),

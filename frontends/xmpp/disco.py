@@ -135,6 +135,7 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
             forms.Field("stanzaq#waiting", (str(counted.waiting),), "text-single"),
             forms.Field("stanzaq#eligible", (str(counted.eligible),), "text-single"),
             forms.Field("stanzaq#delayed", (str(counted.delayed),), "text-single"),
+            forms.Field("stanzaq#dependent", (str(counted.dependent),), "text-single"),
             forms.Field("stanzaq#in_flight", (str(counted.in_flight),), "text-single"),
             forms.Field("stanzaq#dying", (str(counted.dying),), "text-single"),
             forms.Field("stanzaq#oldest_ms", (str(counted.oldest_ms),), "text-single"),

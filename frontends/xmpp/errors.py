@@ -82,6 +82,7 @@ WIRE: Final = {
     Problem.NOT_TRUSTED: Wire("cancel", "not-allowed"),
     Problem.TOO_MUCH_HELD: Wire("wait", "resource-constraint"),
     Problem.TOO_FAST: Wire("wait", "policy-violation", own="too-fast"),
+    Problem.QUOTA_EXCEEDED: Wire("wait", "resource-constraint", own="quota-exceeded"),
     Problem.OUT_OF_MEMORY: Wire("wait", "resource-constraint"),
     Problem.UNAVAILABLE: Wire("wait", "internal-server-error"),
     Problem.TIMED_OUT: Wire("wait", "remote-server-timeout"),
@@ -118,12 +119,13 @@ def wire(fault: MalformedRequest) -> Wire:
 def written(error: Wire, detail: str, wait_ms: int = 0, *, nested: bool = False) -> str:
     """Write `<error/>`, with a text for people; `nested`: not as a child of its stanza, where it needs a namespace.
 
-    This service's own condition tells how long to wait, in seconds.
+    This service's own condition tells how long to wait, in seconds, if that is known.
     """
     text = f"<text xmlns='{ns.STANZAS}' xml:lang='en'>{escaped(detail)}</text>" if detail else ""
     feature = f" feature='{error.feature}'" if error.feature else ""
     pubsub = f"<{error.pubsub} xmlns='{ns.PUBSUB_ERRORS}'{feature}/>" if error.pubsub else ""
     command = f"<{error.command} xmlns='{ns.COMMANDS}'/>" if error.command else ""
-    own = f"<{error.own} xmlns='{ns.STANZAQ}' retry-after='{decimal(wait_ms / 1000)}'/>" if error.own else ""
+    until = f" retry-after='{decimal(wait_ms / 1000)}'" if wait_ms else ""
+    own = f"<{error.own} xmlns='{ns.STANZAQ}'{until}/>" if error.own else ""
     space = f" xmlns='{ns.CLIENT}'" if nested else ""
     return f"<error{space} type='{error.kind}'><{error.condition} xmlns='{ns.STANZAS}'/>{text}{pubsub}{command}{own}</error>"

@@ -118,8 +118,9 @@ class HubProducer(Producer):
         await done.wait()
         return next((result for result in results if not isinstance(result, Published)), results[-1])
 
-    def _publish(self, raw: bytes) -> Publish:
-        return super()._publish(events.to_amqp(raw))
+    def _publish(self, raw: bytes) -> tuple[Publish, None]:
+        # A hub is a log, whose entries have no end.
+        return super()._publish(events.to_amqp(raw))[0], None
 
     async def _publishes(self, raw: bytes) -> list[Publish]:
         key, found = events.batch(raw)

@@ -21,6 +21,7 @@ from frontends.amqp.links.lock_keeper import LEASE_MS
 from frontends.amqp.links.log_consumer import LogConsumer, LogRead
 from frontends.amqp.links.producer import MESSAGE_BYTES, Producer
 from frontends.amqp.links.queue_consumer import Lease, QueueConsumer
+from frontends.amqp.links.replies import Replies
 from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProducer, RequestReceiver, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink, symbol
 
@@ -37,6 +38,11 @@ class LinkAttacher:
 
     context: LinkContext
     answers: dict[str, ResponseConsumer] = field(default_factory=dict)
+    replies: Replies = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin without replies."""
+        self.replies = Replies(self.context, self.answers)
 
     async def attach(self, link: ProtonLink) -> Part | None:
         """Attach a link; None if it has ended meanwhile. Raises Fault and MalformedRequest."""
@@ -58,7 +64,7 @@ class LinkAttacher:
         publishable(record, wanted.partition)
         told = {} if wanted.partition is None else {PARTITION: symbol(str(wanted.partition))}
         link.accept(told, most_bytes=MESSAGE_BYTES)
-        return Producer(link, self.context, record, wanted.partition)
+        return Producer(link, self.context, record, wanted.partition, self.replies)
 
     def _replies(self, link: Outgoing) -> ResponseConsumer:
         """Give the peer a reply address of its own on this connection."""
@@ -77,6 +83,8 @@ class LinkAttacher:
         """Forget the addresses of a link that has ended."""
         for address in [each for each, answers in self.answers.items() if answers is part]:
             del self.answers[address]
+        if isinstance(part, ResponseConsumer):
+            self.replies.left(part)
 
     async def _outgoing(self, link: Outgoing) -> Part | None:
         where, wanted = attach_options.address(link.address), attach_options.wanted(link.properties)

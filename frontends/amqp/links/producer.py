@@ -3,6 +3,7 @@
 Must not know how a link is attached or how a message is encoded.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -11,11 +12,13 @@ from broker.model.core import COMMAND_BYTES
 from broker.model.hints import Hints
 from broker.model.nodes import NodeRecord
 from broker.model.options import MAX_PAYLOAD_BYTES
+from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest
 from broker.model.results import Published, Refused, Result
 from frontends.amqp.errors import INTERNAL, NOT_ALLOWED, Fault, fault
 from frontends.amqp.links import attach_options
 from frontends.amqp.links.context import LinkContext
+from frontends.amqp.links.replies import Replies, WantedReply
 from frontends.amqp.messages import message as messages
 from frontends.amqp.protocol.links import Incoming
 
@@ -29,8 +32,16 @@ WINDOW: Final = 1_000
 class Producer:
     """One producer's link."""
 
-    def __init__(self, link: Incoming, context: LinkContext, record: NodeRecord, partition: int | None) -> None:
-        """Accept messages for a node, or for one of its partitions."""
+    def __init__(
+        self,
+        link: Incoming,
+        context: LinkContext,
+        record: NodeRecord,
+        partition: int | None,
+        replies: Replies | None = None,
+    ) -> None:
+        """Accept messages for a node, or for one of its partitions; `replies` are sent for those that name a link for them."""
+        self._replies = replies
         self.link = link
         self._core = context.core
         self._tails = context.tails
@@ -59,7 +70,7 @@ class Producer:
 
     def _take(self, delivery: Any, raw: bytes, settled: bool) -> None:  # noqa: ANN401, FBT001  (as the link gives them)
         try:
-            command = self._publish(raw)
+            command, wanted = self._publish(raw)
         except MalformedRequest as refusal:
             self._settle(delivery, fault(refusal), settled=settled)
             return
@@ -68,9 +79,9 @@ class Producer:
             return
         size = COMMAND_BYTES + len(raw)
         self._connection.hold(size)
-        self._core.submit(command, partial(self._answered, delivery, size, settled=settled))
+        self._core.submit(command, partial(self._answered, delivery, size, settled=settled, wanted=wanted))
 
-    def _publish(self, raw: bytes) -> Publish:
+    def _publish(self, raw: bytes) -> tuple[Publish, WantedReply | None]:
         message = messages.parse(raw)
         number = self._partition
         if message.partition is not None:
@@ -82,13 +93,28 @@ class Producer:
         if not self._queues:
             # In a log, clients' usual header fields mean nothing; a delay is an explicit request, which the core refuses.
             hints = Hints(hints.delay_ms)
+        wanted = self._replies.wanted(message) if self._replies and self._queues and message.reply_to else None
+        if wanted:
+            # This process is not told of ends: it looks for them.
+            hints = replace(hints, reply=ReplyMode.KEPT)
         told = (message.envelope, message.body_bytes)
-        return Publish(self._node, self._sender, None, *told, partition=number, key=message.key, hints=hints)
+        command = Publish(self._node, self._sender, None, *told, partition=number, key=message.key, hints=hints)
+        return command, wanted
 
-    def _answered(self, delivery: Any, size: int, result: Result, *, settled: bool) -> None:  # noqa: ANN401
+    def _answered(
+        self,
+        delivery: Any,  # noqa: ANN401
+        size: int,
+        result: Result,
+        *,
+        settled: bool,
+        wanted: WantedReply | None = None,
+    ) -> None:
         self._connection.hold(-size)
         match result:
             case Published():
+                if self._replies and wanted:
+                    self._replies.wait(self._node, result.item_id, wanted)
                 self._tails.on_growth(self._node)
                 self._settle(delivery, None, settled=settled)
             case Refused():

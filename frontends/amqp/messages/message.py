@@ -12,14 +12,28 @@ from typing import Final
 
 from broker import codec, payloads
 from broker.model import headers
+from broker.model.dependencies import Dependencies
 from broker.model.headers import AMQP as CARRIED
 from broker.model.hints import MOST_PRIORITY, NO_HINTS, Hints, delay_until
 from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES
+from broker.model.outcomes import ItemOutcome
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.payloads import BYTES
-from frontends.amqp.constants import AT, DELAY, GAP, KEY, KEYS, OFFSET, PARTITION, PARTITIONS, TIMESTAMP
+from frontends.amqp.constants import (
+    AFTER,
+    AT,
+    DELAY,
+    GAP,
+    KEY,
+    KEYS,
+    OFFSET,
+    PARTITION,
+    PARTITIONS,
+    REGARDLESS,
+    TIMESTAMP,
+)
 from frontends.amqp.messages import properties
 from frontends.amqp.protocol import types
 
@@ -47,8 +61,8 @@ _MAPS: Final = frozenset({DELIVERY, MESSAGE, APPLICATION, FOOTER})
 _LISTS: Final = frozenset({HEADER, PROPERTIES, SEQUENCE})
 _CARRIED: Final = frozenset({HEADER, MESSAGE, PROPERTIES, APPLICATION, FOOTER})
 _NOTHING: Final = properties.PropertyHeaders({}, {}, whole=True)
-_CONTENT_TYPE: Final = 6
-"""The index of the content type in the list of properties."""
+MESSAGE_ID, REPLY_TO, CORRELATION, _CONTENT_TYPE = 0, 4, 5, 6
+"""Indexes in the list of properties."""
 
 _DATA: Final = b"\x00\x53\x75"
 
@@ -67,7 +81,8 @@ class Section:
 class Message:
     """A producer's message; `partition` is the text of its partition annotation.
 
-    `hints` come from priority and time to live in the header and from the annotations of delay and time.
+    `hints` come from priority and time to live in the header and from the annotations of delay and time. `reply_to` is the
+    address that it names for a reply, and `correlation` the encoded id that the reply has.
     """
 
     envelope: bytes = b""
@@ -75,6 +90,8 @@ class Message:
     key: str = ""
     partition: str | None = None
     hints: Hints = NO_HINTS
+    reply_to: str = ""
+    correlation: bytes = b"\x40"
 
 
 def sections(raw: bytes) -> list[Section]:
@@ -119,6 +136,8 @@ class _Parsed:
     ttl_ms: int | None = None
     delay_ms: int | None = None
     at_ms: int | None = None
+    after: str = ""
+    regardless: bool = False
 
     def carry(self, raw: bytes, section: Section) -> None:
         """Keep a section's bytes, under the short form of its descriptor."""
@@ -150,7 +169,8 @@ def parse(raw: bytes) -> Message:
     into.message.envelope = codec.pack(payloads.kept(body, kind, told))
     if into.at_ms is not None:
         into.delay_ms = delay_until(into.at_ms, into.delay_ms)
-    into.message.hints = Hints.judged(into.delay_ms, into.priority, into.ttl_ms)
+    after = Dependencies.judged(into.after, regardless=into.regardless)
+    into.message.hints = Hints.judged(into.delay_ms, into.priority, into.ttl_ms, after=after)
     return into.message
 
 
@@ -232,17 +252,34 @@ def _annotations(raw: bytes, annotations: Section, into: _Parsed) -> None:
                 into.at_ms = types.moment(raw, value)
                 if into.at_ms is None:
                     raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{AT} is not a timestamp")
+            elif name in {AFTER, REGARDLESS}:
+                _dependencies(raw, name, value, into)
             rest += [raw[key : types.after(raw, key)], raw[value : types.after(raw, value)]]
     if rest:
         into.carried.append(types.section(MESSAGE, types.mapped(rest)))
 
 
+def _dependencies(raw: bytes, name: str, value: int, into: _Parsed) -> None:
+    said = types.text(raw, value) if name == AFTER else types.shown(raw, value)
+    if said is None or (name == REGARDLESS and said not in {"true", "false"}):
+        kind = "a string" if name == AFTER else "a boolean"
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{name} is not {kind}")
+    if name == AFTER:
+        into.after = said
+    else:
+        into.regardless = said == "true"
+
+
 def _properties(raw: bytes, section: Section, into: _Parsed) -> None:
-    only = True
+    only, message = True, into.message
     for place, at in enumerate(types.items(raw, section.value)):
         if raw[at] == 0x40:
             continue
         said = types.text(raw, at) or ""
+        if place in {MESSAGE_ID, CORRELATION}:
+            message.correlation = raw[at : types.after(raw, at)]
+        elif place == REPLY_TO:
+            message.reply_to = said
         if place == _CONTENT_TYPE and payloads.is_type(said):
             into.kind = said
         else:
@@ -328,6 +365,21 @@ def _keyed(key: str, carried: bytes = b"") -> bytes:
 
 def _content_type(kind: str) -> bytes:
     return types.section(PROPERTIES, types.listed([b"\x40"] * _CONTENT_TYPE + [types.symbol(_ascii(kind))]))
+
+
+def reply(end: ItemOutcome, correlation: bytes) -> bytes:
+    """Write the end of an item as a message: the worker's result, and the end as application properties."""
+    result = codec.unpack(end.envelope) if end.envelope else Envelope(b"", BYTES)
+    form, _sections = _carried(result)
+    told = {**payloads.said(result), "item": end.item_id, "state": end.state.value, "reason": end.reason}
+    fields = [b"\x40"] * CORRELATION + [correlation, types.symbol(_ascii(payloads.kind(result)))]
+    return b"".join(
+        (
+            types.section(PROPERTIES, types.listed(fields)),
+            types.section(APPLICATION, properties.written(told, b"", 0)),
+            _body(form, result.body),
+        )
+    )
 
 
 def _ascii(text: str) -> str:

@@ -4,17 +4,20 @@ The core checks permissions. Handlers keep nothing between two requests.
 """
 
 import asyncio
+from http import HTTPStatus
 
-from broker.model.commands import Describe, Frontends, InspectItems, ListSubscribers, Purge, ShowHistory
+from broker.model.commands import Describe, Frontends, InspectItems, ListSubscribers, Purge, SetQuota, ShowHistory
 from broker.model.core import Core
 from broker.model.results import (
     Described,
+    Done,
     FrontendList,
     History,
     InspectedItems,
     MovedItems,
     Overviewed,
     Purged,
+    QuotaList,
     Refused,
     Released,
     SubscriptionList,
@@ -50,6 +53,23 @@ async def show_history(core: Core, request: Request) -> Response:
 async def list_frontends(core: Core, request: Request) -> Response:
     """List the frontends of all doors."""
     return views.frontends(await result(core, Frontends(request.sender), FrontendList))
+
+
+async def list_quotas(core: Core, request: Request) -> Response:
+    """List quotas and what is used of them."""
+    return views.quotas(await result(core, requests.quotas(request), QuotaList))
+
+
+async def put_quota(core: Core, request: Request) -> Response:
+    """Set a quota."""
+    await result(core, requests.quota(request), Done)
+    return Response(HTTPStatus.NO_CONTENT)
+
+
+async def delete_quota(core: Core, request: Request) -> Response:
+    """Clear a quota."""
+    await result(core, SetQuota(request.sender, request.place.item, None), Done)
+    return Response(HTTPStatus.NO_CONTENT)
 
 
 async def redrive(core: Core, request: Request) -> Response:

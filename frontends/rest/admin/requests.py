@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model.commands import Cancel, InspectItems, MoveItems, Overview, Release
+from broker.model.commands import Cancel, InspectItems, ListQuotas, MoveItems, Overview, Release, SetQuota
 from broker.model.headers import MOST
 from broker.model.names import Jid, is_printable, prepared
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.quotas import FIELDS, Quota
 from frontends.rest import fields, negotiation, paths
 from frontends.rest.errors import Fault
 from frontends.rest.http_types import Request
@@ -28,6 +29,23 @@ JID_MOST: Final = 3_071
 def overview(request: Request) -> Overview:
     """List a page of queues."""
     return Overview(request.sender, fields.first(request), fields.page(request))
+
+
+def quotas(request: Request) -> ListQuotas:
+    """List all quotas, or those that hold for an owner."""
+    owner = request.query.get("owner")
+    return ListQuotas(request.sender, None if owner is None else _jid(owner, "owner"))
+
+
+def quota(request: Request) -> SetQuota:
+    """Set a quota."""
+    said = _said(request, set(FIELDS))
+    wrong = next(
+        (name for name, value in said.items() if isinstance(value, bool) or not isinstance(value, str | int)), ""
+    )
+    if wrong:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{wrong}: a number, or a text")
+    return SetQuota(request.sender, request.place.item, Quota.read({name: str(value) for name, value in said.items()}))
 
 
 def survey(request: Request) -> InspectItems:
@@ -82,7 +100,7 @@ def release(request: Request) -> Release:
     items, holder = _items(said, RELEASED_MOST), _text(said, "holder", JID_MOST)
     if len(said) != 1 or not (items or holder):
         raise MalformedRequest(Problem.BAD_REQUEST, "name either items or a holder")
-    return Release(request.place.node, request.sender, items, _jid(holder) if holder else None)
+    return Release(request.place.node, request.sender, items, _jid(holder, "holder") if holder else None)
 
 
 def cancel(request: Request) -> list[Cancel]:
@@ -93,10 +111,10 @@ def cancel(request: Request) -> list[Cancel]:
     return [Cancel(request.place.node, request.sender, item) for item in items]
 
 
-def _jid(text: str) -> Jid:
+def _jid(text: str, where: str) -> Jid:
     bare, slash, resource = text.partition("/")
     if not bare or " " in bare or not is_printable(text):
-        raise MalformedRequest(Problem.BAD_REQUEST, "holder must be a JID")
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{where} must be a JID")
     return Jid(f"{prepared(bare)}{slash}{resource}")
 
 

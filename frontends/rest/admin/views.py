@@ -18,6 +18,7 @@ from broker.model.results import (
     MovedItems,
     Overviewed,
     Purged,
+    QuotaList,
     Released,
     SubscriptionList,
     Summary,
@@ -75,6 +76,12 @@ def frontends(found: FrontendList) -> Response:
     return replies.json({"frontends": listed})
 
 
+def quotas(found: QuotaList) -> Response:
+    """Write quotas with what is used of them."""
+    listed = [{"subject": each.subject, "limits": each.quota.told(), "used": each.used} for each in found.quotas]
+    return replies.json({"quotas": listed})
+
+
 def redriven(outcome: MovedItems, begins: str) -> Response:
     """Write how many dead letters were moved, why others stayed, and a scan to continue from, which starts with `begins`."""
     said: dict[str, Any] = {"moved": outcome.count, "stayed": dict(outcome.passed)}
@@ -105,6 +112,7 @@ def _queue(one: Summary) -> dict[str, Any]:
         "type": config.node_type.value,
         "queueing": config.queueing,
         "parent": record.parent,
+        "owner": record.creator or "",
         "state": config.state.value,
         "partitions": config.partitions,
         "standing": one.standing.value,
@@ -140,6 +148,8 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
         said["delayed_until"] = moment(one.until_ms)
     if one.ends_ms:
         said["ends"] = moment(one.ends_ms)
+    if one.parents:
+        said["after"] = [each.shown() for each in one.parents]
     if one.lock:
         said["lock"] = {
             "holder": one.lock.holder,

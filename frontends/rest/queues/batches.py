@@ -21,9 +21,9 @@ _PART_HEADER_BYTES: Final = 8_192
 
 _KINDS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
     **dict.fromkeys(requests.HINTS, ("a whole number", lambda value: fields.whole(value) is not None)),
-    **dict.fromkeys(("text", "at"), ("a string", lambda value: isinstance(value, str))),
+    **dict.fromkeys(("text", *requests.TEXTS), ("a string", lambda value: isinstance(value, str))),
     **dict.fromkeys(("json", "headers"), ("anything", lambda _value: True)),
-    "reply": ("true or false", lambda value: isinstance(value, bool)),
+    **dict.fromkeys(requests.FLAGS, ("true or false", lambda value: isinstance(value, bool))),
 }
 """What the fields of a message may be, each with a test; those that are not here are strings, as `text` is."""
 
@@ -77,7 +77,7 @@ def one(where: str, said: object) -> Message:
         raise MalformedRequest(
             Problem.BAD_REQUEST,
             f"{where} must have one of json, text and base64, and optionally content_type, group_key, guid, headers,"
-            " delay, at, priority, ttl and reply",
+            " delay, at, priority, ttl, reply, after and regardless",
         )
     for name, value in said.items():
         kind, fits = _KINDS.get(name, _KINDS["text"])
@@ -96,7 +96,11 @@ def one(where: str, said: object) -> Message:
                 body, kind = b64decode(said["base64"], validate=True), ""
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where} cannot be read as bytes") from None
-    asks = {name: said[name] if name in {"at", "reply"} else int(said[name]) for name in requests.HINTS if name in said}
+    asks = {
+        name: int(said[name]) if name not in requests.TEXTS | requests.FLAGS else said[name]
+        for name in requests.HINTS
+        if name in said
+    }
     return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from broker import codec, payloads
 from broker.model import headers, trace
 from broker.model.commands import Browse, Configure, Declare, Nodes, Publish, Redeem
+from broker.model.dependencies import Dependencies
 from broker.model.fields import Decimal, Whole
 from broker.model.hints import NO_HINTS, Hints, delay_until
 from broker.model.names import ITEM_ID_BYTES, is_printable
@@ -30,8 +31,15 @@ HINTS: Final = {
     "priority": "Message-Priority",
     "ttl": "Message-TTL",
     "reply": "Message-Reply",
+    "after": "Message-After",
+    "regardless": "Message-Regardless",
 }
 """The names of delivery hints in JSON, each with its header."""
+
+TEXTS: Final = frozenset({"at", "after"})
+FLAGS: Final = frozenset({"reply", "regardless"})
+"""The hints that are texts, or true or false; the others are whole numbers."""
+
 _HINT_FIELDS: Final = frozenset(map(str.lower, HINTS.values()))
 
 ITEM: Final = "item-"
@@ -158,7 +166,7 @@ def asks(fields: Mapping[str, str]) -> dict[str, str | int]:
 
 
 def hints(said: Mapping[str, str | int]) -> Hints:
-    """Validate delivery hints by their client's names: whole numbers, times in seconds, when as in RFC 3339, a flag."""
+    """Validate delivery hints by their client's names: whole numbers, times in seconds, when as in RFC 3339, flags, ids."""
     if not said:
         return NO_HINTS
     found = {name: (each, said[each]) for name, header in HINTS.items() for each in (name, header) if each in said}
@@ -167,8 +175,10 @@ def hints(said: Mapping[str, str | int]) -> Hints:
     try:
         if "at" in found:
             delay_ms = delay_until(str(found["at"][1]), delay_ms)
-        reply = ReplyMode.KEPT if "reply" in found and _flag(*found["reply"]) else ReplyMode.NONE
-        return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, reply)
+        reply, regardless = (name in found and _flag(*found[name]) for name in ("reply", "regardless"))
+        after = Dependencies.judged(str(found["after"][1]) if "after" in found else "", regardless=regardless)
+        mode = ReplyMode.KEPT if reply else ReplyMode.NONE
+        return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, mode, after)
     except MalformedRequest as wrong:
         raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
 

@@ -27,8 +27,10 @@ def put(request: Request) -> PutSchedule:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{', '.join(told)}: each must be a string")
     schedule = Schedule.read({**told, "id": _id(request)})
     sent = batches.one("the schedule", {name: value for name, value in said.items() if name not in told})
-    if sent.guid or sent.asks.keys() & {"at", "reply"}:
-        raise MalformedRequest(Problem.BAD_REQUEST, "messages of a schedule have no guid, at and reply: they are many")
+    if sent.guid or sent.asks.keys() & {"at", "reply", "after", "regardless"}:
+        raise MalformedRequest(
+            Problem.BAD_REQUEST, "messages of a schedule have no guid, at, reply and after: they are many"
+        )
     # Without a trace: each message begins one of its own.
     own = replace(request, headers={name: value for name, value in request.headers.items() if name not in _TRACE})
     made = requests.message(own, sent, None, "")

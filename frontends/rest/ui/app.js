@@ -5,13 +5,14 @@ import {closeDialogs} from "./dialogs.js";
 import {badge, fromTemplate, keepTable, make, number, write} from "./dom.js";
 import {queueView} from "./queue.js";
 import {queuesView} from "./queues.js";
+import {quotasView} from "./quotas.js";
 import {feed, forget} from "./rates.js";
 
 const LOOK_MS = 2_000;
 // A refresh costs Redis a little for each queue: refreshes take at most a tenth of the time, and this many pages.
 const IDLE_PARTS = 9;
 const PAGES = 4;
-const DEAD_AFTER_MS = 3_000;
+const DEAD_AFTER_MS = 2_000;
 const DOORS = {xmpp: "XMPP", rest: "HTTP", amqp: "AMQP"};
 const SAID_MS = 8_000;
 
@@ -159,10 +160,11 @@ function route() {
   const [place, name, section] = location.hash.replace(/^#\/?/, "").split("/");
   const shared = {queues: () => overview.queues, total: () => overview.total, say, renew, go};
   if (place === "frontends") show(frontendsView());
+  else if (place === "quotas") show(quotasView(shared));
   else if (place === "queue" && name) show(queueView(decoded(name), section, shared));
   else show(queuesView(shared));
   for (const link of document.querySelectorAll(".bar nav a")) {
-    if ((link.hash === "#/frontends") === (place === "frontends")) link.setAttribute("aria-current", "page");
+    if (link.hash === (["frontends", "quotas"].includes(place) ? `#/${place}` : "#/")) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   view.fill();

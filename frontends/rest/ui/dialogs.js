@@ -77,7 +77,8 @@ function message(said) {
   return made;
 }
 
-function headers(text) {
+// Read headers, a line each.
+export function headers(text) {
   const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
   return Object.fromEntries(lines.map((line) => {
     const [, name, value] = line.match(/^([^:]+?)\s*:\s*(.*)$/) ?? [];

@@ -51,6 +51,7 @@ function told(item) {
     ["Carries", `${item.content_type}, ${counted(item.bytes, "byte")}`],
     ["Group key", item.group_key],
     ["Due", item.delayed_until && clock(item.delayed_until)],
+    ["Waits for", item.after?.map((one) => `${one.node ? `${one.node}#` : ""}${one.item} (${one.state})`).join(", ")],
     ["Held by", lock?.holder],
     ["Lock ends", lock && clock(lock.until)],
     ["Progress", lock?.progress && progress(lock.progress)],

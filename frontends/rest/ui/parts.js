@@ -1,7 +1,7 @@
 // The parts of a queue that are lists: each reads its records from the API, and runs the actions of its buttons.
 
 import {ask, path, Refusal} from "./api.js";
-import {confirmFirst} from "./dialogs.js";
+import {confirmFirst, headers} from "./dialogs.js";
 import {badge, counted, fillCell, fromTemplate, keep, keepTable, make, number, since, write} from "./dom.js";
 import {due, opener} from "./item.js";
 import {linkTo} from "./queues.js";
@@ -135,7 +135,7 @@ export function itemsPart(name, {act, renew}) {
       fillCell(holder, item.lock?.holder);
       write(publisher, item.publisher);
       does.firstChild.hidden = does.children[1].hidden = !item.lock;
-      does.lastChild.hidden = !["waiting", "delayed"].includes(item.state);
+      does.lastChild.hidden = !["waiting", "delayed", "dependent"].includes(item.state);
     },
   });
 }
@@ -180,7 +180,7 @@ export function deadPart(name, {queue, act, say, renew}) {
   });
   const find = (selector) => part.root.querySelector(selector);
   const read = survey(letters, find(".more"), renew);
-  const [choice, stop, progress] = [find("select"), find(".stop"), find(".progress")];
+  const [choice, header, stop, progress] = [find("select"), find("[name=header]"), find(".stop"), find(".progress")];
   let stopped = false;
   stop.addEventListener("click", () => {
     stopped = true;
@@ -192,12 +192,15 @@ export function deadPart(name, {queue, act, say, renew}) {
 
   // In steps, so that progress is visible and it can be stopped.
   async function redrive() {
-    const which = choice.value ? {reason: choice.value} : {all: true};
     const left = {};
     let [moved, scan] = [0, ""];
     stopped = false;
     stop.hidden = false;
     try {
+      const which = {};
+      if (choice.value) which.reason = choice.value;
+      if (header.value.trim()) which.headers = headers(header.value);
+      if (!Object.keys(which).length) which.all = true;
       do {
         const said = await ask(path("redrives", letters()), {method: "POST", body: scan ? {...which, scan} : which});
         moved += said.moved;

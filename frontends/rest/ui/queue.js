@@ -126,12 +126,15 @@ function about(queue) {
   return told.filter(Boolean).join(" · ");
 }
 
+// Items that wait for a time, and if there are any, those that wait for others.
+const delayed = (counts) => number(counts.delayed) + (counts.dependent ? ` + ${number(counts.dependent)} for others` : "");
+
 // Multiples of three and six, so that the grid has no gaps.
 const FIGURES = {
   queue({name, counts, dead}) {
     const {come, gone} = recent(name);
     return [
-      ["Waiting", number(counts.waiting)], ["Ready", number(counts.eligible)], ["Delayed", number(counts.delayed)],
+      ["Waiting", number(counts.waiting)], ["Ready", number(counts.eligible)], ["Delayed", delayed(counts)],
       ["In flight", number(counts.in_flight)], ["Oldest", age(counts.oldest_ms)], ["Dead letters", dead === undefined ? "–" : number(dead)],
       ["In /s", rate(come)], ["Done /s", rate(gone)], ["Workers", number(counts.subscribers)],
       ["Free credit", number(counts.credit_free)], ["Tries ever", number(counts.attempts)], ["Done ever", number(counts.finished)],

@@ -6,6 +6,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model import trace
+from broker.model.dependencies import Dependencies
 from broker.model.hints import NO_HINTS, Hints, delay_until
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, is_jid, prepared
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
@@ -18,7 +19,9 @@ HINT: Final = f"{{{ns.STANZAQ}}}hint"
 """Our element inside a request, for libraries that drop unknown attributes."""
 
 _HINTS: Final = frozenset(
-    prefix + name for name in ("at", "delay", "priority", "reply", "ttl") for prefix in ("", f"{{{ns.STANZAQ}}}")
+    prefix + name
+    for name in ("after", "at", "delay", "priority", "regardless", "reply", "ttl")
+    for prefix in ("", f"{{{ns.STANZAQ}}}")
 )
 """The attributes of delivery hints."""
 
@@ -89,7 +92,7 @@ def group_key(item: Element, hint: Element | None = None) -> str:
 
 
 def hints(item: Element, hint: Element | None = None) -> Hints:
-    """Read the delivery hints of an item: delay and time to live, in seconds on the wire, a time, and priority."""
+    """Read the delivery hints of an item: delay and time to live, in seconds on the wire, a time, priority, and so on."""
     if hint is None and _HINTS.isdisjoint(item.attrib):
         return NO_HINTS
     delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
@@ -97,9 +100,11 @@ def hints(item: Element, hint: Element | None = None) -> Hints:
     if at is not None:
         delay_ms = delay_until(at, delay_ms)
     reply = ReplyMode.TOLD if flag(_ours(item, hint, "reply") or "false", "reply") else ReplyMode.NONE
-    if delay_ms is priority is ttl is None and not reply:
+    regardless = flag(_ours(item, hint, "regardless") or "false", "regardless")
+    after = Dependencies.judged(_ours(item, hint, "after") or "", regardless=regardless)
+    if delay_ms is priority is ttl is None and not (reply or after):
         return NO_HINTS
-    return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, reply)
+    return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, reply, after)
 
 
 def _count(item: Element, hint: Element | None, name: str) -> int | None:

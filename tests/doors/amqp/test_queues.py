@@ -10,24 +10,39 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from proton import Condition, Delivery, Described, Message, Timeout, symbol, ulong
+from proton import Condition, Delivery, Described, Message, Timeout, symbol, timestamp, ulong
 from proton.reactor import AtMostOnce, Filter
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
+from broker import codec
 from broker.model.commands import (
     Affiliate,
+    Cancel,
     Command,
+    Complete,
+    Configure,
     Declare,
     Delete,
+    InspectItems,
     ListSubscribers,
     ManageSubscribers,
     Publish,
     Release,
     Stats,
 )
+from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
-from broker.model.results import Counted, Published, Result, SubscriptionList
+from broker.model.results import (
+    Cancelled,
+    Counted,
+    Done,
+    InspectedItems,
+    Published,
+    Result,
+    Retracted,
+    SubscriptionList,
+)
 from broker.model.subscriptions import Change
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
@@ -42,6 +57,7 @@ from tests.doors.amqp.served import (
     arrived,
     connected,
     consumer,
+    one,
     producer,
     send,
     text,
@@ -523,3 +539,99 @@ def test_hints(redis: RedisServer, alice: BlockingConnection, queue: str, new_lo
     producer(alice, log).send(Message(body="any", priority=9, ttl=60.0))
     with pytest.raises(SendException):
         producer(alice, log).send(Message(body="x", annotations={symbol("x-opt-delivery-delay"): 1_500}))
+
+
+def test_replies(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
+    """A message with `reply-to` is answered with its end: the worker's result, and state and reason as properties."""
+    assert ask(redis, Configure(queue, Jid(ALICE), {"stanzaq#result_seconds": ("60",)})) == Done()
+    answers = alice.create_receiver(None, dynamic=True, name="answers")
+    address = answers.link.remote_source.address
+    sender, receiver = producer(alice, queue), worker(alice, queue, 1)
+    sender.send(Message(body="first", id="m1", correlation_id="c1", reply_to=address))
+    assert got(receiver, 1) == ["first"]
+    found = ask(redis, ListSubscribers(queue, Jid(ALICE)))
+    assert isinstance(found, SubscriptionList)
+    result = codec.pack(Envelope(b'{"size": 7}', "application/json", {"colour": "red"}))
+    done = Complete(queue, found.subscriptions[0].jid, locked(redis, queue), envelope=result, body_bytes=11)
+    assert isinstance(ask(redis, done), Retracted)
+    answer: Any = one(answers)
+    assert (answer.correlation_id, answer.content_type, text(answer)) == ("c1", "application/json", '{"size": 7}')
+    assert answer.properties == {"item": done.item_id, "state": "acknowledged", "reason": "", "colour": "red"}
+    settle(receiver, Delivery.ACCEPTED)
+    # Without an id of its own the message's id is meant; a reply elsewhere is the application's own affair.
+    sender.send(Message(body="second", id=17, reply_to=address))
+    sender.send(Message(body="third", reply_to="another-queue"))
+    receiver.flow(2)
+    assert got(receiver, 2) == ["second", "third"]
+    settle(receiver, Delivery.REJECTED)
+    settle(receiver, Delivery.ACCEPTED)
+    answer = one(answers)
+    assert (answer.correlation_id, text(answer)) == (17, "")
+    assert answer.properties["state"] == "dead"
+    # The reply is dropped with its link, and the connection goes on.
+    sender.send(Message(body="fourth", reply_to=address))
+    answers.close()  # type: ignore[no-untyped-call]  # proton has no types for it
+    receiver.flow(1)
+    assert got(receiver, 1) == ["fourth"]
+    settle(receiver, Delivery.ACCEPTED)
+    come_to(lambda: counts(redis, queue), (0, 0))
+    assert ask(redis, Configure(queue, Jid(ALICE), {"stanzaq#result_seconds": ("0",)})) == Done()
+    again = alice.create_receiver(None, dynamic=True, name="again")
+    with pytest.raises(SendException):
+        sender.send(Message(body="fifth", reply_to=again.link.remote_source.address))
+    assert "Traceback" not in frontend.log
+
+
+def test_limits(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
+    """Issue 25: stanzaq#fair, stanzaq#max_in_flight and stanzaq#retry_delay hold for links; a cancelled item is gone."""
+    options = {"stanzaq__fair": "key", "stanzaq__max_in_flight": "2", "stanzaq__retry_delay": "0.5"}
+    queue = new_log(queueing=True, **options)
+    sender, receiver = producer(alice, queue), worker(alice, queue)
+    send(sender, "a", "b", key="noisy")
+    doomed = codec.pack(Envelope(b"doomed", "text/plain"))
+    assert ask(redis, Publish(queue, Jid(ALICE), "doomed", doomed, 6, key="noisy")) == Published("doomed")
+    send(sender, "d", key="quiet")
+    receiver.flow(6)
+    assert got(receiver, 2) == ["a", "d"]
+    quiet(receiver)
+    settle(receiver, Delivery.ACCEPTED)
+    assert got(receiver, 1) == ["b"]
+    settle(receiver, Delivery.ACCEPTED)
+    assert got(receiver, 1) == ["doomed"]
+    assert ask(redis, Cancel(queue, Jid(ALICE), "doomed")) == Cancelled()
+    assert receiver.fetcher
+    receiver.fetcher.unsettled[0].local.failed = True
+    began = time.monotonic()
+    settle(receiver, Delivery.MODIFIED)
+    assert got(receiver, 1) == ["b"] and time.monotonic() - began >= 0.5
+    settle(receiver, Delivery.ACCEPTED, 2)
+    come_to(lambda: counts(redis, queue), (0, 0))
+    quiet(receiver)
+
+
+def test_times_and_parents(redis: RedisServer, alice: BlockingConnection, queue: str) -> None:
+    """Issue 25: a message goes out at its time, and after the items that it waits for; a parent that is not there refuses it."""
+    first = codec.pack(Envelope(b"first", "text/plain"))
+    assert ask(redis, Publish(queue, Jid(ALICE), "first", first, 5)) == Published("first")
+    sender, receiver = producer(alice, queue), worker(alice, queue, 3)
+    soon = time.time() + 0.5
+    at = {symbol("x-opt-scheduled-enqueue-time"): timestamp(int(soon * 1000))}
+    sender.send(Message(body="timed", annotations=at))
+    sender.send(Message(body="then", annotations={symbol("x-opt-stanzaq-after"): "first"}))
+    with pytest.raises(SendException):
+        sender.send(Message(body="x", annotations={symbol("x-opt-stanzaq-after"): "first none"}))
+    with pytest.raises(SendException):
+        sender.send(Message(body="x", annotations={symbol("x-opt-stanzaq-after"): "first first"}))
+    assert got(receiver, 1) == ["first"] and got(receiver, 1) == ["timed"] and time.time() >= soon
+    settle(receiver, Delivery.ACCEPTED)
+    assert got(receiver, 1) == ["then"]
+    settle(receiver, Delivery.ACCEPTED, 2)
+    come_to(lambda: counts(redis, queue), (0, 0))
+
+
+def locked(redis: RedisServer, queue: str) -> str:
+    """Return the id of the one locked item."""
+    found = ask(redis, InspectItems(queue, Jid(ALICE), (), 10))
+    assert isinstance(found, InspectedItems)
+    (item,) = [each.item_id for each in found.items if each.lock]
+    return item

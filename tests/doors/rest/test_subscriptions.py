@@ -193,6 +193,43 @@ def test_results(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
         assert problem(alice.get(f"{messages}/a", params={"wait": wrong}, headers=JSON)) == (400, "bad-request")
 
 
+def test_after(alice: httpx.Client, queue: str) -> None:
+    """A message waits for others, alone and in a batch; it comes with their results, and bad names are refused."""
+    messages, batches = (queue.replace("queues", each) for each in ("messages", "batches"))
+    sent_all = alice.post(batches, json=[{"text": "a", "guid": "a"}, {"text": "b", "guid": "b c#%"}]).json()["results"]
+    assert [each["status"] for each in sent_all] == [201, 201]
+    after = {"Message-After": f"a {name_of(queue)}#b%20c%23%25"}
+    assert alice.post(f"{queue}?guid=d", content=b"d", headers=after).status_code == 200
+    batch = [
+        {"text": "e", "guid": "e", "after": "d", "regardless": True},
+        {"text": "f", "after": "none"},
+        {"text": "g", "after": 1},
+        {"text": "h", "regardless": True},
+    ]
+    assert [each["status"] for each in alice.post(batches, json=batch).json()["results"]] == [201, 404, 400, 400]
+    many = " ".join(map(str, range(101)))
+    for wrong in (f"{name_of(queue)}#a a", "a%2", many, "i"):
+        answer = alice.post(f"{queue}?guid=i", content=b"x", headers={"Message-After": wrong})
+        assert problem(answer) == (400, "bad-request"), wrong
+    assert problem(alice.post(queue, content=b"x", headers={"Message-After": "none"})) == (404, "item-not-found")
+    path = subscribed(alice, queue, prefetch=9)
+    first, second = held(alice, path)
+    shown = {each["id"]: each for each in alice.get(f"/surveys/{name_of(queue)}", headers=JSON).json()["items"]}
+    assert (shown["d"]["state"], shown["e"]["state"]) == ("dependent", "dependent")
+    assert shown["d"]["after"] == [{"item": "a", "state": "awaited"}, {"item": "b c#%", "state": "awaited"}]
+    for each, result in ((first, "1"), (second, "2")):
+        assert alice.post(each["complete"], content=result, headers={"Content-Type": "text/plain"}).status_code == 200
+    third = next(each for each in held(alice, path, 30) if each["id"] == "d")
+    assert json.loads(third["headers"]["stanzaq-parents"]) == [
+        {"item": "a", "state": "acknowledged", "result": "1"},
+        {"item": "b c#%", "state": "acknowledged", "result": "2"},
+    ]
+    assert alice.post(third["dead_letter"], json={"reason": "torn"}).status_code == 200
+    last = next(each for each in held(alice, path, 30) if each["id"] == "e")
+    assert json.loads(last["headers"]["stanzaq-parents"]) == [{"item": "d", "state": "dead", "reason": "torn"}]
+    assert alice.get(f"{messages}/e", headers=JSON).json()["state"] == "locked"
+
+
 def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     """RX8, Q30, Q32: a released message goes to another, at once or later; a buried one to the dead letters, with the reason."""
     mine = subscribed(alice, queue, prefetch=1)
@@ -278,6 +315,18 @@ def test_limited_by_key(alice: httpx.Client, queue: str) -> None:
     assert [first["group_key"], second["group_key"]] == ["a", "b"]
     assert alice.delete(first["href"]).status_code == 200
     assert [each["group_key"] for each in held(alice, path)] == ["b", "a"]
+
+
+def test_in_turns(alice: httpx.Client, queue: str) -> None:
+    """stanzaq#fair: a message of a quiet group key goes out before the many of another; weights are lines of text."""
+    options = {"stanzaq#fair": "key", "stanzaq#fair_weights": "gold=2\nplain=1.0"}
+    assert alice.patch(queue, json={"options": options}).status_code == 200
+    shown = alice.get(queue, headers=JSON).json()["options"]
+    assert (shown["stanzaq#fair"], shown["stanzaq#fair_weights"]) == ("key", "gold=2\nplain=1")
+    for key in "aaaab":
+        assert alice.post(queue, content=b"x", headers={"Group-Key": key}).status_code == 201
+    path = subscribed(alice, queue, prefetch=2)
+    assert [each["group_key"] for each in held(alice, path)] == ["a", "b"]
 
 
 def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:

@@ -21,7 +21,7 @@ from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.served import AmqpFrontend
-from tests.doors.frontend import ALICE
+from tests.doors.frontend import ALICE, HASH
 from tests.doors.rest.served import RestFrontend, client, problem
 
 WORKER = Jid("worker@x/a")
@@ -271,6 +271,45 @@ def test_overview(frontend: RestFrontend, redis: RedisServer, alice: httpx.Clien
         assert seen == page["total"] > 0
         assert name in _overview(admin)
         assert admin.get("/frontends").status_code == 200
+
+
+def test_quotas(redis: RedisServer, bob: httpx.Client) -> None:
+    """An administrator sets the quota of an owner, who sees it; 507 and 403 say which quota is used up, and by how much."""
+    # Nobody else creates queues of this owner's.
+    carol = "carol@example.org"
+    accounts = f"{ALICE}:{HASH}\n{carol}:{HASH}\n"
+    with (
+        RestFrontend(redis.url, ADMINS=ALICE, HTTP_PASSWORDS=accounts) as one,
+        client(one) as admin,
+        client(one, carol) as owner,
+    ):
+        assert (
+            admin.put(f"/quotas/{carol}", json={"nodes": 2, "items": "2", "publish_rate": "1000/s"}).status_code == 204
+        )
+        try:
+            queue = owner.post("/queues").headers["Location"]
+            answers = [owner.post(queue, content=b"x") for _ in range(3)]
+            assert [each.status_code for each in answers] == [201, 201, 507]
+            assert problem(answers[2]) == (507, "quota-exceeded") and answers[2].headers["Retry-After"] == "1"
+            assert "the node's owner is 2 items in all nodes, and 2 are in use" in answers[2].json()["detail"]
+            results = owner.post(queue.replace("queues", "batches"), json=[{"text": "x"}]).json()["results"]
+            assert [(each["status"], each["retry_after"]) for each in results] == [(507, 1)]
+            limits = {"nodes": 2, "items": 2, "publish_rate": "1000/s"}
+            told = {"quotas": [{"subject": carol, "limits": limits, "used": {"nodes": 1, "items": 2}}]}
+            assert admin.get("/quotas").json() == owner.get("/quotas", params={"owner": carol}).json() == told
+            assert owner.post("/queues").status_code == 201
+            assert problem(owner.post("/queues")) == (403, "too-many-nodes")
+        finally:
+            assert admin.delete(f"/quotas/{carol}").status_code == 204
+        assert owner.post(queue, content=b"x").status_code == 201
+        assert problem(admin.delete(f"/quotas/{carol}")) == (404, "item-not-found")
+        for wrong in ({}, {"items": 1.5}, {"items": True}, {"queues": 1}):
+            assert problem(admin.put(f"/quotas/{carol}", json=wrong)) == (400, "bad-request"), wrong
+        for name, value in (("items", -1), ("items", "many"), ("bytes", 10**16), ("publish_rate", "0/s")):
+            assert problem(admin.put(f"/quotas/{carol}", json={name: value})) == (422, "not-acceptable"), (name, value)
+        assert problem(admin.put("/quotas/not%20a%20domain", json={"items": 1})) == (400, "bad-request")
+        assert problem(owner.put("/quotas/default", json={"items": 1})) == (403, "forbidden")
+    assert problem(bob.get("/quotas")) == (403, "forbidden")
 
 
 def test_history(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:

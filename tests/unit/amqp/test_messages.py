@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import codec, payloads
+from broker.model.dependencies import Dependencies, Parent
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.items import XML, Envelope
 from broker.model.names import Jid
@@ -145,6 +146,28 @@ def test_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(MalformedRequest):
             messages.parse(wrong)
+
+
+def test_parents() -> None:
+    """Our own annotations say what an item waits for, in the words of all doors, and whether however it ends."""
+
+    def message(*pairs: bytes) -> bytes:
+        return types.section(0x72, types.mapped(list(pairs))) + types.section(0x75, types.binary(b"x"))
+
+    after, regardless = types.symbol("x-opt-stanzaq-after"), types.symbol("x-opt-stanzaq-regardless")
+    parsed = messages.parse(message(after, types.string("a n#b%20c"), regardless, b"\x41"))
+    assert parsed.hints == Hints(after=Dependencies((Parent("a"), Parent("b c", "n")), regardless=True))
+    assert messages.parse(message(after, types.string("a"), regardless, b"\x42")).hints.after == Dependencies(
+        (Parent("a"),)
+    )
+    for wrong in (
+        (after, b"\x43"),
+        (after, types.string("a a")),
+        (regardless, b"\x41"),
+        (regardless, types.string("x")),
+    ):
+        with pytest.raises(MalformedRequest):
+            messages.parse(message(*wrong))
 
 
 @pytest.mark.parametrize(

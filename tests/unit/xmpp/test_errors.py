@@ -70,6 +70,14 @@ def test_says_how_long_to_wait() -> None:
     assert (error[2].tag, error[2].get("retry-after")) == (f"{{{ns.STANZAQ}}}too-fast", "1.25")
 
 
+def test_names_a_used_up_quota() -> None:
+    """A quota of items or bytes is a resource, and the text says which: nobody knows when there will be room."""
+    fault = MalformedRequest(Problem.QUOTA_EXCEEDED, "3 items")
+    error = ET.fromstring(errors.written(errors.wire(fault), fault.detail, fault.wait_ms))
+    assert (error.get("type"), error[0].tag) == ("wait", f"{{{ns.STANZAS}}}resource-constraint")
+    assert [error[1].text, error[2].tag, error[2].attrib] == ["3 items", f"{{{ns.STANZAQ}}}quota-exceeded", {}]
+
+
 def test_names_an_unsupported_feature() -> None:
     """What XEP-0060 has and we have not is named (P35); a protocol that is none of ours is no service at all."""
     error = ET.fromstring(errors.written(errors.wire(errors.Unserved(feature="publish-options")), ""))

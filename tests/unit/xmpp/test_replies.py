@@ -115,7 +115,7 @@ _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Sta
 _ELSEWHERE |= {commands.Fetch, commands.Bind, commands.Unbind}
 _ELSEWHERE |= {commands.Reserve, commands.Redeem}
 _ELSEWHERE |= {commands.InspectItems, commands.MoveItems, commands.Release, commands.Overview, commands.ShowHistory}
-_ELSEWHERE |= {commands.Frontends, commands.Disconnect, commands.Cancel}
+_ELSEWHERE |= {commands.Frontends, commands.Disconnect, commands.Cancel, commands.ListQuotas, commands.SetQuota}
 
 
 def _content(iq: Iq, command: Command, outcome: Result, view: View | None = None) -> ET.Element:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker.model.commands import Browse, Complete, Locks, Publish, Renew, RenewOwnership, Retract, RetractBatch, Unlock
+from broker.model.dependencies import Dependencies, Parent
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.positions import Place
@@ -364,12 +365,26 @@ def test_a_time(read: Read, monkeypatch: pytest.MonkeyPatch, at: str, delay_ms: 
     assert isinstance(asked.command, Publish) and asked.command.hints.delay_ms == delay_ms
 
 
+@pytest.mark.parametrize("before", ["", "q:"])
+def test_parents(read: Read, before: str) -> None:
+    """An item names those that it waits for, of its node or another; blanks, `#` and `%` in a name are encoded."""
+    parents = (Parent("a"), Parent("b c#%ü", "n#1 2"), Parent("ü"))
+    assert " ".join(map(str, parents)) == "a n%231%202#b%20c%23%25ü ü"
+    item = f"<item xmlns:q='{ns.STANZAQ}' {before}after='a n%231%202#b%20c%23%25ü %C3%BC' {before}regardless='1'><a/></item>"
+    asked = read(_publish(item))
+    assert isinstance(asked.command, Publish)
+    assert asked.command.hints == Hints(after=Dependencies(parents, regardless=True))
+    assert Hints.parse(str(asked.command.hints)) == asked.command.hints
+
+
 @pytest.mark.parametrize(
     "marks",
     ["delay='-1'", "delay='1.5'", "delay='31622401'", "priority='10'", "priority='high'", "ttl='0'", "ttl='31622401'",
      "delay='9' ttl='9'", f"ttl='{'9' * 100_000}'", "at=''", "at='tomorrow'", "at='2026-12-01'", "at='2026-12-01T09:00:00'",
      "at='2026-13-01T09:00:00Z'", "at='9999-12-31T23:59:59-23:59'", "at='2020-01-01T00:00:00Z' delay='0'",
-     "at='2020-01-01T00:00:00+99:00'"],
+     "at='2020-01-01T00:00:00+99:00'", "after='a a'", "after='#a'", "after='n#'", "after='a%2'", "after='%ff'", "regardless='1'",
+     "after='a' regardless='maybe'", f"after='{' '.join(map(str, range(101)))}'", f"after='{'x' * 1024}'",
+     f"after='{' '.join(str(number) * 80 for number in range(100, 200))}'"],
 )  # fmt: skip
 def test_no_such_hints(fault: Fault, marks: str) -> None:
     """Guarantee 7: an impossible value is named, and so is a time to live shorter than the delay."""
