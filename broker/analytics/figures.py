@@ -196,6 +196,35 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Resource:
+    """What the processes of one kind carried together, for so many seconds, and what they could.
+
+    `limit_…` is the range of jobs a second at which the busiest process reaches the use to plan for, `needed_…` the range of
+    processes for ten times the load.
+    """
+
+    kind: str
+    processes: int | None
+    seconds: float
+    jobs_per_s: float
+    cores: float
+    busiest: float | None
+    jobs_per_core_s: float | None
+    limit_least_per_s: float | None
+    limit_most_per_s: float | None
+    needed_least: int
+    needed_most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """All kinds of processes; `missing` says what is not known, and why."""
+
+    resources: tuple[Resource, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All nodes with activity, the busiest first. `memory_full_days` is of Redis as a whole, with all nodes together."""
 
@@ -206,3 +235,4 @@ class Report:
     gaps: tuple[Gap, ...]
     nodes: tuple[Node, ...]
     memory_full_days: float | None = None
+    service: Service = Service()

@@ -1,13 +1,13 @@
 """The history: journal records collected in a folder that outlives them. Knows its layout; must not know what is reported.
 
 DIR/attempts/ has each record exactly once, by day, even if a collection was cut short: Spark's checkpoint in
-DIR/checkpoint/ says which increment is complete. DIR/census/ and DIR/gaps/ grow with each collection. DIR/waiting/ and
-DIR/in_flight/ have the unfinished work of the last one.
+DIR/checkpoint/ says which increment is complete. DIR/census/, DIR/gaps/ and DIR/process_usage/ grow with each collection.
+DIR/waiting/ and DIR/in_flight/ have the unfinished work of the last one.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-from broker.analytics import census
+from broker.analytics import census, processes
 from broker.analytics.faults import Unreadable, unreadable
 from broker.analytics.folder import Folder
 from broker.analytics.source import columns
@@ -26,6 +26,7 @@ from broker.analytics.source.offsets import Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Servers
 from broker.journal.schema import Place
+from broker.scaling.usage import Usage
 
 MARK: Final = "stanzaq-history.json"
 FORMAT: Final = "stanzaq-history"
@@ -43,6 +44,17 @@ GAPS: Final = StructType(
     ]
 )
 """Where records are missing: between two offsets of a journal, and how many (null: unknown)."""
+
+USAGE: Final = StructType(
+    [
+        StructField("kind", StringType()),
+        StructField("name", StringType()),
+        StructField("at_ms", LongType()),
+        StructField("cpu_ms", LongType()),
+        StructField("jobs", LongType()),
+    ]
+)
+"""What processes used; samples that several collections have found stand there several times."""
 
 ATTEMPTS: Final = from_arrow_schema(columns.ATTEMPTS, prefer_timestamp_ntz=False)
 WAITING: Final = StructType(
@@ -106,6 +118,9 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
         folder.append(spark.createDataFrame(gaps, GAPS), "gaps")
     soonest = _soonest(table(spark, folder, "census", census.SCHEMA), found)
     folder.append(census.census(spark, found), "census")
+    used = [astuple(each) for each in processes.samples(Servers(url, read_from))]
+    if used:
+        folder.append(spark.createDataFrame(used, USAGE).coalesce(1), "process_usage")
     folder.replace(census.in_flight(spark, found), "in_flight")
     folder.replace(census.waiting(spark, found, options), "waiting")
     if keep is not None:
@@ -135,6 +150,14 @@ def _prune(spark: SparkSession, folder: Folder, until: datetime) -> None:
     for name, schema, column in (("census", census.SCHEMA, "at"), ("gaps", GAPS, "noticed")):
         if folder.exists(name):
             folder.replace(table(spark, folder, name, schema).where(F.col(column) >= F.lit(until)).coalesce(1), name)
+    if folder.exists("process_usage"):
+        kept = [astuple(each) for each in usage(spark, folder) if each.at_ms >= until.timestamp() * 1000]
+        folder.replace(spark.createDataFrame(kept, USAGE).coalesce(1), "process_usage")
+
+
+def usage(spark: SparkSession, folder: Folder) -> tuple[Usage, ...]:
+    """Return the samples of a history; none of one that was collected before there were any."""
+    return tuple(Usage(*row) for row in table(spark, folder, "process_usage", USAGE).distinct().collect())
 
 
 def opened(spark: SparkSession, path: str) -> Folder:

@@ -13,12 +13,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 
-from broker.analytics import census, history
+from broker.analytics import census, history, processes
 from broker.analytics.faults import Unreadable, unreadable
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import Bounds, snapshot
 from broker.journal.schema import Place
+from broker.scaling.usage import Usage
 
 _COLUMNS: Final = (
     *("node", "incarnation", "partition", "position", "token", "type", "attempt", "subscriber", "bytes"),
@@ -40,7 +41,8 @@ class Inputs:
     """The five tables, and the requested interval: from `first` and before `last` (None: unbounded).
 
     `attempts` closed at or after `first` and were published before `last`: an item published in the interval counts
-    whenever it was delivered. `earlier` says whether there are records from before the interval.
+    whenever it was delivered. `earlier` says whether there are records from before the interval. `usage` are all samples of
+    what processes used.
     """
 
     attempts: DataFrame
@@ -51,6 +53,7 @@ class Inputs:
     first: datetime | None
     last: datetime | None
     earlier: bool
+    usage: tuple[Usage, ...] = ()
 
 
 def of_redis(  # noqa: PLR0913  (what to read, and how)
@@ -88,6 +91,7 @@ def of_redis(  # noqa: PLR0913  (what to read, and how)
         earlier=any(
             bounds.gone or (bounds.first and first and bounds.first.ms < _ms(first)) for bounds in before.values()
         ),
+        usage=processes.samples(servers),
     )
 
 
@@ -117,6 +121,7 @@ def of_history(
         first,
         last,
         earlier,
+        history.usage(spark, folder),
     )
 
 

@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from broker.journal.schema import record
+from broker.keys import of_service
+from broker.scaling.usage import MINUTE_MS, Usage
 from frontends.cli import app
 from frontends.commands import report
 from frontends.commands.report import Asked
@@ -75,7 +77,12 @@ def test_session_of_the_page(journals: Journals, tmp_path: Path, monkeypatch: py
 
     The report agrees with plain Python, and what was collected makes the same one when Redis has forgotten it.
     """
-    played = _write(journals, replace(LAWS, began_ms=1_000 * (int(time.time()) - 3_600)))
+    began_ms = 1_000 * (int(time.time()) - 3_600)
+    played = _write(journals, replace(LAWS, began_ms=began_ms))
+    for minute in range(3):
+        for kind, cpu_ms, jobs in (("xmpp", 6_000, 600), ("redis", 3_000, 0)):
+            used = Usage(kind, "f1", began_ms + minute * MINUTE_MS, minute * cpu_ms, minute * jobs)
+            journals.client.hset(of_service("process_usage"), used.field, used.value)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STANZAQ_REDIS_URL", journals.url)
     out, history = tmp_path / "report", tmp_path / "history"
@@ -96,6 +103,12 @@ def test_session_of_the_page(journals: Journals, tmp_path: Path, monkeypatch: py
     )
     assert str(out / "capacity.html") in ended.stderr
     _agrees(out, truth(played.attempts))
+    carried = json.loads((out / "capacity.json").read_text())["service"]
+    assert carried["missing"] == ""
+    assert [(each["kind"], each["cores"]) for each in carried["resources"][:2]] == [
+        ("xmpp frontends", pytest.approx(0.1)),
+        ("Redis masters", pytest.approx(0.05)),
+    ]
     made = (out / "capacity.html").read_text()
     assert run(collect).stdout == f"collected: {len(played.attempts):,}\n"
     journals.client.flushall()
@@ -117,6 +130,8 @@ def test_demo(tmp_path: Path) -> None:
     _agrees(tmp_path / "report", found[0])
     [node] = json.loads((tmp_path / "report" / "capacity.json").read_text())["nodes"]
     assert (node["node"], node["capacity"]["credit"], node["backlog"]["waiting"]) == ("demo", 12, 0)
+    carried = json.loads((tmp_path / "report" / "capacity.json").read_text())["service"]
+    assert carried["resources"] or "is not recorded" in carried["missing"]
 
 
 def _attempts(client: Any) -> list[Attempt]:  # noqa: ANN401  (what redis-py has)

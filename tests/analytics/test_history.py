@@ -15,9 +15,11 @@ from pyspark.sql import SparkSession
 
 from broker.analytics import census, inputs
 from broker.analytics.faults import Unreadable
-from broker.analytics.history import MARK, ShortestRetention, collect, opened, table
+from broker.analytics.history import MARK, ShortestRetention, collect, opened, table, usage
 from broker.journal.schema import Place
+from broker.keys import of_service
 from broker.model.names import Partition
+from broker.scaling.usage import Usage
 from tests.analytics.conftest import SETTINGS, Journals
 from tests.lua.driver import T0, Queue
 from tests.lua.test_selection import IS_RED, packed
@@ -45,6 +47,10 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     assert collected.records == 200 and collected.soonest == ShortestRetention(
         Place.parse(str(queue.partition)), 990.0, None
     )
+    assert usage(spark, opened(spark, str(out))) == ()
+    used = [Usage("xmpp", "1edc2653", at_ms, at_ms // 10, 5) for at_ms in (60_000, 120_000)]
+    for each in used:
+        journals.client.hset(of_service("process_usage"), each.field, each.value)
     journals.trim(JOBS, 0)
     journals.write(JOBS, 10, first=86_400)
     said: list[str] = []
@@ -57,6 +63,7 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     found = inputs.of_history(str(out), spark=spark)
     assert [row["item"] for row in found.waiting.collect()] == ["waits"]
     assert [row["waiting"] for row in found.census.collect()] == [1, 1]
+    assert sorted(found.usage) == used
     found.attempts.unpersist()
     assert said[0] == "reading the state of the queues" and "reading the journals" in said
     assert sorted(path.name for path in out.iterdir() if path.name[0] not in "._") == [
@@ -64,6 +71,7 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
         "census",
         "checkpoint",
         "in_flight",
+        "process_usage",
         MARK,
         "waiting",
     ]
@@ -73,6 +81,7 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     assert [path.name for path in (out / "attempts").glob("day=*")] == ["day=2023-11-15"]
     assert attempts(spark, out) == [*range(86_400, 86_410)]
     assert table(spark, opened(spark, str(out)), "census", census.SCHEMA).count() == 3
+    assert usage(spark, opened(spark, str(out))) == ()
 
 
 def test_gaps(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:

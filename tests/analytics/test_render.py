@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from broker.analytics.faults import Unreadable
-from broker.analytics.figures import Gap
-from broker.analytics.render import console, files, html
+from broker.analytics.figures import Gap, Resource, Service
+from broker.analytics.render import as_json, console, files, html
+from broker.analytics.render.tables import tables
 from tests.analytics.pictured import idle, node, report
 
 HOSTILE = "mail <script>alert('1')</script> [bold]&"
@@ -154,6 +155,21 @@ def test_what_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="'pdf' is none of html, csv, parquet, json"):
         files.check(tmp_path / "report", ["html", "pdf"])
     assert (tmp_path / "full" / "file").read_text() == (tmp_path / "file").read_text() == "mine"
+
+
+def test_service() -> None:
+    """What processes carried, and what is missing, is at the head in each form; a report without either says nothing of it."""
+    xmpp = Resource("xmpp frontends", 4, 3_600.0, 210.0, 0.5, 0.2, 420.0, 500.0, 900.0, 5, 12)
+    servers = Resource("XMPP servers' cores, by the model", None, 3_600.0, 210.0, 0.1, None, 3_000.0, None, None, 1, 2)
+    full, screen = replace(MADE, service=Service((xmpp, servers), "no <Redis>")), Console(file=StringIO(), width=200)
+    console.show(full, screen)
+    assert isinstance(screen.file, StringIO)
+    for shown in (html.page(full), screen.file.getvalue()):
+        assert all(words in shown for words in ("xmpp frontends", "500/s to 900/s", "5 to 12", "1 to 2"))
+    assert "no <Redis>" in screen.file.getvalue() and "No &lt;Redis&gt;." in html.page(full)
+    assert [row["needed_most"] for row in tables(full)["resources"].rows] == [12, 2]
+    assert as_json.record(full)["service"]["resources"][0]["busiest"] == 0.2
+    assert "frontends" not in html.page(MADE) and tables(MADE)["resources"].rows == []
 
 
 def test_memory_of_redis() -> None:

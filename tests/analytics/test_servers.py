@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from redis.crc import key_slot
 
 from broker import keys
+from broker.analytics import processes
 from broker.analytics.census import partition_states
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.columns import attempts
@@ -23,7 +24,9 @@ from broker.analytics.source.reader import Reader
 from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import snapshot
 from broker.analytics.source.tasks import Task
+from broker.keys import of_service
 from broker.model.names import Partition
+from broker.scaling.usage import Usage
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.process import awaited
 from frontends.tools.servers.redis import RedisServer
@@ -69,6 +72,9 @@ def on_sentinels(redis_sentinels: RedisSentinels) -> Iterator[Journals]:
 def test_cluster(spark: SparkSession, on_cluster: Journals) -> None:
     """All masters are read, each by tasks of its own."""
     assert numbers(spark.read.format("stanzaq").option("url", on_cluster.url).load()) == EXPECTED
+    used = Usage("xmpp", "1edc2653", 60_000, 5, 5)
+    on_cluster.client.hset(of_service("process_usage"), used.field, used.value)
+    assert processes.samples(Servers(on_cluster.url)) == (used,)
     tasks = Reader(Options(on_cluster.url)).partitions()
     assert len({task.work.process for task in tasks if isinstance(task, Task)}) == len(tasks) == 3
 

@@ -9,9 +9,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from broker.analytics.figures import Node, Report
+from broker.analytics.figures import Node, Report, Service
 from broker.analytics.quantities import duration, share
-from broker.analytics.render.themes import Theme, days, themes
+from broker.analytics.render.themes import SERVICE_HEAD, Theme, days, service_rows, themes
 from broker.analytics.verdict import State, verdict
 
 _STYLES: Final = {
@@ -32,10 +32,23 @@ def show(report: Report, console: Console) -> None:
     )
     if report.memory_full_days is not None:
         console.print(f"memory of Redis full in {days(report.memory_full_days)}, with all nodes together")
+    if report.service.resources:
+        console.print(_service(report.service))
+    if report.service.missing:
+        console.print(Text(report.service.missing, "yellow"))
     for gap in report.gaps:
         console.print(Text(f"missing: {gap}", "red"))
     for node in report.nodes:
         console.print(_node(node, report.target_wait_p95_s))
+
+
+def _service(service: Service) -> Table:
+    table = Table(title="Service", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for name in SERVICE_HEAD:
+        table.add_column(name, justify="left" if name == SERVICE_HEAD[0] else "right")
+    for cells in service_rows(service):
+        table.add_row(*cells)
+    return table
 
 
 def _node(node: Node, target_s: float) -> Panel:

@@ -6,10 +6,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from broker.analytics.figures import Node, Report, Share
+from broker.analytics.figures import Node, Report, Service, Share
 from broker.analytics.quantities import duration, milliseconds, number, rate, share
 from broker.analytics.render.charts import charts
-from broker.analytics.render.themes import Theme, days, themes
+from broker.analytics.render.themes import SERVICE_HEAD, Theme, days, service_rows, themes
 from broker.analytics.verdict import verdict
 
 _DRAWN: Final = 20
@@ -49,8 +49,18 @@ def _head(report: Report) -> str:
         "<header><h1>Capacity</h1>"
         f'<p class="soft">{report.begin:%Y-%m-%d %H:%M:%S} to {report.end:%Y-%m-%d %H:%M:%S} UTC ({lasted}), '
         f"from {escape(report.source)}. Target: 95 % of waits ≤ {duration(report.target_wait_p95_s)}.</p>"
-        f'{memory}{gaps}<div class="grid wide">{cards}</div></header>\n'
+        f'{memory}{gaps}<div class="grid wide">{cards}</div>{_service(report.service)}</header>\n'
     )
+
+
+def _service(service: Service) -> str:
+    missing = f'<p class="missing">{escape(_sentence(service.missing))}</p>' if service.missing else ""
+    if not service.resources:
+        return missing
+    about = (
+        "What frontends and Redis carried, when the busiest will be 70 % used, and how many ten times the load needs."
+    )
+    return missing + _table("Service", about, SERVICE_HEAD, (("", row) for row in service_rows(service)), "long")
 
 
 def _card(node: Node, number_: int, target_s: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, is_dataclass
 from types import NoneType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from broker.analytics.figures import Gap, Moment, Node, Report, Share, WhatIf
+from broker.analytics.figures import Gap, Moment, Node, Report, Resource, Share, WhatIf
 from broker.analytics.verdict import verdict
 
 
@@ -35,7 +35,9 @@ def tables(report: Report) -> dict[str, Table]:
         words = {"state": judged.state.value, "verdict": judged.words, "waits": judged.waits}
         nodes.rows.append({"node": node.node, **words, **_values(Node, node)})
     lists = {name: _listed(report, attribute, kind) for name, (attribute, kind) in _LISTS.items()}
-    return {"nodes": nodes, **lists, "gaps": Table(_columns(Gap), [_values(Gap, gap) for gap in report.gaps])}
+    resources = Table(_columns(Resource), [_values(Resource, each) for each in report.service.resources])
+    gaps = Table(_columns(Gap), [_values(Gap, gap) for gap in report.gaps])
+    return {"nodes": nodes, **lists, "resources": resources, "gaps": gaps}
 
 
 def _listed(report: Report, attribute: str, kind: type) -> Table:

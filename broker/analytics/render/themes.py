@@ -1,8 +1,9 @@
 """The themes of a node: labels and formatted values, the same in HTML and on the console."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from broker.analytics.figures import Durations, Node
+from broker.analytics.figures import Durations, Node, Service
 from broker.analytics.quantities import UNKNOWN, duration, milliseconds, number, rate, share, size
 
 Line = tuple[str, str]
@@ -20,6 +21,29 @@ class Theme:
 def themes(node: Node) -> tuple[Theme, ...]:
     """Return all themes of a node."""
     return (_demand(node), _latency(node), _capacity(node), _backlog(node), _waste(node), _fairness(node), *_rest(node))
+
+
+SERVICE_HEAD: Final = ("processes", "now", "jobs", "cores", "busiest", "jobs/s a core", "limit at", "for 10 times")
+"""The columns of `service_rows`."""
+
+
+def service_rows(service: Service) -> tuple[tuple[str, ...], ...]:
+    """Return a row for each kind of process."""
+    return tuple(
+        (
+            each.kind,
+            number(each.processes),
+            rate(each.jobs_per_s),
+            number(each.cores),
+            share(each.busiest),
+            number(each.jobs_per_core_s),
+            UNKNOWN
+            if each.limit_least_per_s is None
+            else f"{rate(each.limit_least_per_s)} to {rate(each.limit_most_per_s)}",
+            f"{number(each.needed_least)} to {number(each.needed_most)}",
+        )
+        for each in service.resources
+    )
 
 
 def _demand(node: Node) -> Theme:
