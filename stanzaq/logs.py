@@ -28,6 +28,11 @@ class JobFields(logging.Filter):
         return True
 
 
+def matters(record: logging.LogRecord) -> bool:
+    """Leave out what slixmpp tells of each connection, which this package tells in its own words; a filter."""
+    return record.levelno > logging.INFO or not record.name.startswith("slixmpp")
+
+
 class Lines(logging.Formatter):
     """Lines for people, which end with the fields of the job if there is one."""
 

@@ -23,6 +23,9 @@ log = logging.getLogger("stanzaq")
 
 _T = TypeVar("_T")
 
+Parent = str | tuple[str, str]
+"""An item to wait for: its id, or its node and its id."""
+
 _AT_ONCE: Final = 50
 """Number of items that `publish_many` sends at once, and of the outbox: the service limits what it holds for a sender."""
 
@@ -45,12 +48,29 @@ def made(  # noqa: PLR0913  (what a publisher may ask for)
     headers: Mapping[str, str] | None,
     at: datetime | None = None,
     reply: bool = False,
+    after: Iterable[Parent] = (),
+    regardless: bool = False,
 ) -> Outgoing:
     """Make an item from the arguments of `publish`; raises TypeError and ValueError."""
-    hints = Hints(key, seconds(delay), priority, None if ttl is None else seconds(ttl), _unix(at, delay), reply)
+    lives = None if ttl is None else seconds(ttl)
+    hints = Hints(key, seconds(delay), priority, lives, _unix(at, delay), reply, _parents(after), regardless)
     told = {**traceparent.current(), **(headers or {})}
     item = secrets.token_hex(16) if id is None or id == "" else id
     return Outgoing(secrets.token_hex(16), node, item, payloads.encoded(payload), told, hints)
+
+
+def _parents(after: Iterable[Parent]) -> tuple[tuple[str, str], ...]:
+    """Return the items to wait for, each with its node, '' for the own one; raises TypeError."""
+    named: list[Any] = [after] if isinstance(after, str) else list(after)
+    found = []
+    for each in named:
+        match ("", each) if isinstance(each, str) and each is not after else each:
+            case (str(node), str(item)):
+                found.append((node, item))
+            case _:
+                msg = f"after: {each!r} is no item to wait for; give a list of ids, and of pairs of a node and an id"
+                raise TypeError(msg)
+    return tuple(found)
 
 
 def _unix(at: datetime | None, delay: Duration) -> float | None:
@@ -200,6 +220,8 @@ class Publisher:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
+        after: Iterable[Parent] = (),
+        regardless: bool = False,
         reply: Literal[False] = False,
     ) -> str: ...
 
@@ -216,6 +238,8 @@ class Publisher:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
+        after: Iterable[Parent] = (),
+        regardless: bool = False,
         reply: Literal[True],
     ) -> Reply: ...
 
@@ -231,18 +255,21 @@ class Publisher:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
+        after: Iterable[Parent] = (),
+        regardless: bool = False,
         reply: bool = False,
     ) -> str | Reply:
         """Send an item, and return its id once the service has stored it; with `reply` a `Reply`, which has the id.
 
         A dict, a list, a dataclass and the like are sent as JSON, an Element as XML, a str as text, bytes unchanged. `key` is
         the group key. The item is not handed out before `delay` nor after `ttl`, which the service counts in whole seconds; or
-        not before the time `at`. `priority` is 0 to 9, 4 by default. Raises StanzaqError if the service refuses, TypeError and
-        ValueError for an unsuitable argument.
+        not before the time `at`. `priority` is 0 to 9, 4 by default. The item waits until all items `after` are acknowledged,
+        each an id, or a pair of another node and an id. If one of them ends otherwise it dies, unless it waits `regardless`.
+        Raises StanzaqError if the service refuses, TypeError and ValueError for an unsuitable argument.
         """
         sender, running = self._opened()
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
-        outgoing = made(node, payload, id=id, at=at, reply=reply, **hints)
+        outgoing = made(node, payload, id=id, at=at, reply=reply, after=after, regardless=regardless, **hints)
         item = outgoing.item
         # Before it is sent: the end may come before the answer.
         answer = Reply(item, sender.reply(node, item), running) if reply else item

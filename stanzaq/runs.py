@@ -15,8 +15,8 @@ from stanzaq import logs, payloads
 from stanzaq.errors import StanzaqError
 from stanzaq.hooks import Hooks, Run
 from stanzaq.job import Job
-from stanzaq.retry import Release, after_failure
-from stanzaq.task import Callers, Task
+from stanzaq.retry import Reject, Release, after_failure
+from stanzaq.task import IGNORES, SETTLE_SECONDS, Callers, Task
 from stanzaq.transport import Content, Delivery, Lock, Progress, Transport
 
 log = logging.getLogger("stanzaq")
@@ -24,11 +24,12 @@ log = logging.getLogger("stanzaq")
 _RENEWALS: Final = 3
 """A lock is renewed after a third of its time, so two renewals may fail before it ends."""
 
-_SETTLE_SECONDS: Final = 5.0
-"""Time for a cancelled handler to end."""
-
 _RESULT_BYTES: Final = 65_536
 """The largest result that the service passes on."""
+
+_APART: Final = (
+    "a thread or process cannot be cancelled: its job goes on while others get its item; a longer grace lets it end"
+)
 
 _STOPPED: Final = Release("the worker stops")
 
@@ -54,6 +55,7 @@ class Runs:
         self._runs: dict[Lock, _Run] = {}
         self._of_item: defaultdict[tuple[str, str], set[_Run]] = defaultdict(set)
         self._leaving: asyncio.Task[None] | None = None
+        self._cancelled: list[asyncio.Task[Release | None]] = []
 
     def deliver(self, delivery: Delivery) -> None:
         """Start the run of an item; a lock that is delivered again starts none."""
@@ -116,13 +118,27 @@ class Runs:
             run.stop(leaving)
         if tasks:
             # Do not wait for a handler that ignores its cancellation, nor for a service that cannot be reached.
-            await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
+            await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
 
     def close(self) -> None:
         """Cancel whatever still runs, and report nothing: there is no connection any more."""
+        self._cancelled = [run.handling for run in self._runs.values()]
         for run in self._runs.values():
             run.task.cancel()
+            run.cancel()
         self._callers.close()
+
+    async def closed(self) -> None:
+        """Wait a moment for the handlers that `close` has cancelled."""
+        if self._cancelled:
+            await asyncio.wait(self._cancelled, timeout=SETTLE_SECONDS)
+        for job in self._callers.running():
+            log.warning(_APART, extra=logs.fields(job))
+
+    @property
+    def left(self) -> int:
+        """The number of jobs that go on after `closed`."""
+        return sum(not handling.done() for handling in self._cancelled) + len(self._callers.running())
 
 
 class _Run:
@@ -140,11 +156,12 @@ class _Run:
         self._delivery = delivery
         self._lost = self._ended = False
         self._stopped: asyncio.Task[None] | None = None
+        self._warning: asyncio.TimerHandle | None = None
         self._deadline = delivery.deadline
         self._returned: list[Any] = []
         self._lasts, self._renewed_at = 0.0, asyncio.get_running_loop().time()
         self.began = False
-        self._handling = asyncio.create_task(self._handled())
+        self.handling = asyncio.create_task(self._handled())
         self.task = asyncio.create_task(self._work())
 
     def lose(self) -> None:
@@ -152,13 +169,23 @@ class _Run:
         if not (self._lost or self._ended):
             log.warning("lock lost: the job is cancelled", extra=self._about)
             self._lost = True
-            self._handling.cancel()
+            self.cancel()
 
     def stop(self, leaving: "asyncio.Task[None]") -> None:
         """Cancel the handler because the worker stops, and return the item once the worker has left: it would get it again."""
         if not self._ended:
             self._stopped = leaving
-            self._handling.cancel()
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Cancel the handler, and warn once if it ignores that."""
+        self.handling.cancel()
+        if self._warning is None:
+            self._warning = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._warn)
+
+    def _warn(self) -> None:
+        if not self.handling.done():
+            log.warning(IGNORES, extra=self._about)
 
     @property
     def _about(self) -> dict[str, Any]:
@@ -170,13 +197,13 @@ class _Run:
         renewing = asyncio.create_task(self._keep())
         try:
             # Unlike `await`, this tells a handler that was cancelled from a run that is.
-            await asyncio.wait({self._handling})
+            await asyncio.wait({self.handling})
         finally:
             self._ended = True
-            self._handling.cancel()
+            self.handling.cancel()
             renewing.cancel()
         # Cancelled before its handler started.
-        end = _STOPPED if self._handling.cancelled() else self._handling.result()
+        end = _STOPPED if self.handling.cancelled() else self.handling.result()
         if self._stopped:
             await asyncio.wait({self._stopped})
         try:
@@ -231,7 +258,8 @@ class _Run:
                 if self._lost or self._stopped:
                     return _STOPPED
                 end = after_failure(error, delivery.attempt, attempts, task.retry)
-                trace = None if isinstance(error, payloads.Unfit) else error
+                # The reason of a Reject says all that its author wants to say.
+                trace = None if isinstance(error, Reject) else error
                 log.warning("job failed: %s", end.reason, extra=self._about, exc_info=trace)
                 return end
         return None

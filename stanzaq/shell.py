@@ -12,6 +12,7 @@ from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -91,6 +92,9 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
     publish.add_argument("--at", type=_moment, help="hand it out at this time, e.g. 2026-12-01T09:00:00+01:00")
     publish.add_argument("--priority", type=int, help="0 to 9; default: 4")
     publish.add_argument("--ttl", type=_time, help="hand it out no later than this, e.g. 1h; or seconds")
+    told = "wait until this item is acknowledged, an id or NODE#ID with %%20, %%23 and %%25 for blanks, # and %%; repeatable"
+    publish.add_argument("--after", action="append", type=_parent, default=[], metavar="ITEM", help=told)
+    publish.add_argument("--regardless", action="store_true", help="wait for those items however they end")
     publish.add_argument("--count", type=int, default=1, help="publish this many items, each with the same payload")
     publish.add_argument("--url", default=os.environ.get(URL), help=f"the account; default: {URL}")
     publish.add_argument("--service", help="the queue's domain, over XMPP; default: queue. and the account's domain")
@@ -104,6 +108,12 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
 def _time(text: str) -> Duration:
     """Read seconds, or leave a text with a unit for the publisher to read."""
     return float(text) if text.isdecimal() else text
+
+
+def _parent(text: str) -> tuple[str, str]:
+    """Read an item to wait for, with its node."""
+    node, _, item = text.rpartition("#")
+    return unquote(node), unquote(item)
 
 
 def _moment(text: str) -> datetime:
@@ -171,6 +181,8 @@ def _publish(asked: argparse.Namespace) -> None:
             "priority": asked.priority,
             "ttl": asked.ttl,
             "at": asked.at,
+            "after": asked.after,
+            "regardless": asked.regardless,
         }
         publisher = Publisher(asked.url, service=asked.service, address=asked.address, tls=asked.tls)
         asyncio.run(_send(publisher, asked.node, payload, asked.count, hints))

@@ -19,6 +19,7 @@ from stanzaq import publisher
 from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
+from stanzaq.publisher import Parent
 from stanzaq.transport import Schedule
 
 T = TypeVar("T")
@@ -80,6 +81,8 @@ class Publisher:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
+        after: Iterable[Parent] = (),
+        regardless: bool = False,
         reply: Literal[False] = False,
         timeout: Duration | None = None,
     ) -> str: ...
@@ -97,6 +100,8 @@ class Publisher:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
+        after: Iterable[Parent] = (),
+        regardless: bool = False,
         reply: Literal[True],
         timeout: Duration | None = None,
     ) -> Reply: ...
@@ -113,6 +118,8 @@ class Publisher:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
+        after: Iterable[Parent] = (),
+        regardless: bool = False,
         reply: bool = False,
         timeout: Duration | None = None,
     ) -> str | Reply:
@@ -122,12 +129,13 @@ class Publisher:
         the outbox if there is one. The rest is as in `stanzaq.Publisher.publish`.
         """
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
+        hints |= {"at": at, "after": after, "regardless": regardless}
 
         async def send() -> str | Reply:
             if not reply:
-                item: str = await self._publisher.publish(node, payload, id=id, at=at, **hints)
+                item: str = await self._publisher.publish(node, payload, id=id, **hints)
                 return item
-            asked = await self._publisher.publish(node, payload, id=id, at=at, reply=True, **hints)
+            asked = await self._publisher.publish(node, payload, id=id, reply=True, **hints)
             return Reply(asked, partial(self._wait, within=asyncio.get_running_loop()))
 
         return self._wait(send(), timeout)

@@ -3,16 +3,28 @@
 import asyncio
 import contextvars
 import inspect
+import logging
 import multiprocessing
+import os
 import pickle
 import signal
+import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Final, Literal
 
+from stanzaq import logs
 from stanzaq.job import Job
 from stanzaq.retry import Retry
+
+log = logging.getLogger("stanzaq")
+
+SETTLE_SECONDS: Final = 5.0
+"""Time for a cancelled handler to end."""
+
+IGNORES: Final = "the handler ignores that its job is cancelled, and keeps its place: let asyncio.CancelledError pass"
 
 RunIn = Literal["loop", "thread", "process"]
 Handler = Callable[[Job[Any]], Awaitable[None] | None]
@@ -38,12 +50,15 @@ class Callers:
         self._concurrency = concurrency
         self._threads: Executor | None = None
         self._processes: Executor | None = None
+        self._apart: dict[Future[Any], Job[Any]] = {}
 
     async def call(self, task: Task, job: Job[Any]) -> Any:  # noqa: ANN401  (what a handler returns)
         """Run the handler of a task; raises what it raises, and TimeoutError after the task's timeout."""
         if task.timeout is None:
             return await self._called(task, job)
         limit = asyncio.timeout(task.timeout)
+        late = partial(log.warning, IGNORES, extra=logs.fields(job))
+        warning = asyncio.get_running_loop().call_later(task.timeout + SETTLE_SECONDS, late)
         try:
             async with limit:
                 return await self._called(task, job)
@@ -52,6 +67,8 @@ class Callers:
                 msg = f"not done in {task.timeout:g} s"
                 raise TimeoutError(msg) from None
             raise
+        finally:
+            warning.cancel()
 
     async def _called(self, task: Task, job: Job[Any]) -> Any:  # noqa: ANN401
         match task.run_in:
@@ -61,15 +78,11 @@ class Callers:
                 self._threads = self._threads or ThreadPoolExecutor(self._concurrency, "stanzaq-job")
                 # As asyncio.to_thread does: logs and traces in the thread know their job.
                 here = contextvars.copy_context()
-                return await asyncio.get_running_loop().run_in_executor(
-                    self._threads, here.run, _called, task.handler, job
-                )
+                return await self._result(job, self._threads.submit(here.run, _called, task.handler, job))
             case "process":
                 pool = self._processes = self._processes or _processes(self._concurrency)
                 try:
-                    return await asyncio.get_running_loop().run_in_executor(
-                        pool, _called_apart, task.handler, job.apart()
-                    )
+                    return await self._result(job, pool.submit(_called_apart, task.handler, job.apart()))
                 except Retry as asked:
                     # Its cause is now the other process's traceback, which is no reason for a retry.
                     raise asked from None
@@ -78,6 +91,16 @@ class Callers:
                     if self._processes is pool:
                         self._processes = None
                     raise
+
+    async def _result(self, job: Job[Any], future: "Future[Any]") -> Any:  # noqa: ANN401
+        """Wait for a call in a thread or a process, which goes on when this is cancelled."""
+        self._apart[future] = job
+        future.add_done_callback(self._apart.pop)
+        return await asyncio.wrap_future(future)
+
+    def running(self) -> list[Job[Any]]:
+        """Return the jobs whose calls run in threads and processes."""
+        return list(self._apart.values())
 
     def close(self) -> None:
         """Shut down threads and processes without waiting for those still busy."""
@@ -97,8 +120,20 @@ async def _guarded(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
 
 def _processes(count: int) -> Executor:
     # Forking a process with threads and connections is unsafe. Ctrl-C is for the worker, which gives its jobs their grace.
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(count, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin_process)
+
+
+def _begin_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the worker's has ended, however: nobody would receive the outcome of its job."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _called(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
@@ -113,7 +148,7 @@ def _called(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
 def _called_apart(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
     try:
         return _called(handler, job)
-    except Exception as error:
+    except BaseException as error:
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301  (it is our own)
         except Exception:  # noqa: BLE001  (whatever its class does)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 from stanzaq.retry import Release
 
@@ -72,7 +73,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """A publisher's options for an item: group key, priority, delay and time to live in seconds, or `at` a Unix time."""
+    """A publisher's options for an item: group key, priority, delay and time to live in seconds, or `at` a Unix time.
+
+    It waits for the items `after`, each a node and an id; `regardless` of how they end.
+    """
 
     key: str = ""
     delay: float = 0.0
@@ -80,6 +84,13 @@ class Hints:
     ttl: float | None = None
     at: float | None = None
     reply: bool = False
+    after: tuple[tuple[str, str], ...] = ()
+    regardless: bool = False
+
+    @property
+    def parents(self) -> str:
+        """Return the items to wait for, each with its node ('' for the own one), in the words of the service."""
+        return " ".join(f"{_word(node)}#{_word(item)}" if node else _word(item) for node, item in self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +122,11 @@ class Outgoing:
         if not isinstance(priority, int | None):
             msg = f"priority: {priority!r} is a {type(priority).__name__}; give an int from 0 to 9"
             raise TypeError(msg)
+
+
+def _word(name: str) -> str:
+    """Return a name as one word."""
+    return quote(name, safe="!$&'()*+,/:;=?@[]")
 
 
 def line(text: str) -> str:

@@ -3,12 +3,15 @@
 import asyncio
 import inspect
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from types import FrameType
+from typing import Any, Final, TypeVar, cast
 
 from stanzaq import payloads, transports
 from stanzaq import task as tasks
@@ -16,7 +19,7 @@ from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.hooks import Hooks, Lifespan, Middleware
-from stanzaq.logs import JobFields, Lines
+from stanzaq.logs import JobFields, Lines, matters
 from stanzaq.retry import Retry
 from stanzaq.runs import Runs
 from stanzaq.task import Handler, RunIn, Task
@@ -27,8 +30,14 @@ log = logging.getLogger("stanzaq")
 H = TypeVar("H", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 L = TypeVar("L", bound=Lifespan)
+S = TypeVar("S", bound=Callable[[], Awaitable[Any]])
 
 MAX_CREDIT = 1_000
+
+_END_SECONDS = 10.0
+"""Time from the second signal to the end of the program, at most."""
+
+_STUCK: Final = "stanzaq: ended by force: a coroutine blocks the event loop, or the lifespan does not end"
 
 _WATCH_SECONDS = 1.0
 _BLOCKED_SECONDS = 5.0
@@ -67,6 +76,7 @@ class Worker:
         self._hooks = Hooks()
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._left = 0
 
     def task(
         self, node: str, *, retry: Retry | None = None, timeout: Duration | None = None, run_in: RunIn | None = None
@@ -119,6 +129,22 @@ class Worker:
         self._hooks = replace(self._hooks, lifespan=asynccontextmanager(function))
         return function
 
+    def on_start(self, function: S) -> S:
+        """Register a coroutine function that is run before the first job, and returns `job.state`: a lifespan without an end.
+
+        Raises TypeError and ValueError.
+        """
+        can_be = inspect.iscoroutinefunction(function)
+        if not can_be:
+            msg = f"{function!r} cannot be run on start: write `async def name()`"
+            raise TypeError(msg)
+
+        async def whole() -> AsyncIterator[Any]:
+            yield await function()
+
+        self.lifespan(whole)
+        return function
+
     def _resize(self, concurrency: int, prefetch: int) -> None:
         if not (concurrency >= 1 and prefetch >= 0 and concurrency + prefetch <= MAX_CREDIT):
             msg = f"concurrency={concurrency}, prefetch={prefetch}: together 1 to {MAX_CREDIT} items are held at once"
@@ -135,12 +161,21 @@ class Worker:
             self._resize(concurrency, self._credit - self._concurrency)
         shown = logging.StreamHandler()
         shown.addFilter(JobFields())
+        shown.addFilter(matters)
         shown.setFormatter(Lines("%(asctime)s %(levelname)s %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[shown])
-        try:
-            asyncio.run(self._until_signalled())
-        except StanzaqError as error:
-            sys.exit(f"stanzaq: {error}")
+        fault = ""
+        with asyncio.Runner() as runner:
+            try:
+                runner.run(self._until_signalled())
+            except StanzaqError as error:
+                fault = f"stanzaq: {error}"
+            if self._left:
+                # Neither asyncio nor Python would end before they do.
+                log.warning("the program ends, although jobs go on: %d", self._left)
+                _end_at_once(fault)
+        if fault:
+            sys.exit(fault)
 
     async def serve(self) -> None:
         """Run in the current event loop until `stop`. Raises StanzaqError if the service cannot be used."""
@@ -172,6 +207,10 @@ class Worker:
             if not working.done():
                 working.cancel()
             await asyncio.wait({working})
+            try:
+                await runs.closed()
+            finally:
+                self._left = runs.left
         if not working.cancelled():
             working.result()
 
@@ -181,30 +220,45 @@ class Worker:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _until_signalled(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, serving = asyncio.get_running_loop(), asyncio.create_task(self.serve())
         signalled = 0
-        serving = asyncio.create_task(self.serve())
+        # For a handler that blocks the event loop.
+        ending = threading.Timer(_END_SECONDS, _end_at_once, [_STUCK])
+        ending.daemon = True
 
-        def hear() -> None:
+        def begin() -> None:
+            log.info("stopping; a second signal ends running jobs at once")
+            self.stop()
+
+        def hear(_number: int, _frame: FrameType | None) -> None:
             nonlocal signalled
             signalled += 1
             if signalled == 1:
-                log.info("stopping; a second signal ends running jobs at once")
-                self.stop()
-            else:
-                serving.cancel()
+                loop.call_soon_threadsafe(begin)
+            elif signalled == 2:
+                loop.call_soon_threadsafe(serving.cancel)
+                ending.start()
 
-        for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, hear)
+        before = [(name, signal.signal(name, hear)) for name in (signal.SIGTERM, signal.SIGINT)]
         try:
             await serving
         except asyncio.CancelledError:
             if signalled < 2:
                 raise
         finally:
-            # A handler that ignores its cancellation, or a thread, is ended by the next signal.
-            for name in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(name)
+            ending.cancel()
+            for name, handler in before:
+                signal.signal(name, handler)
+
+
+def _end_at_once(fault: str) -> None:
+    """End the program whatever runs, with one line if it could not do its work."""
+    if fault:
+        print(fault, file=sys.stderr)  # noqa: T201
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(1 if fault else 0)
 
 
 async def _watch_loop() -> None:

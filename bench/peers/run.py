@@ -1,7 +1,8 @@
 """`make bench-peers`: whole jobs a second of other queues and of stanzaq, on this machine, in the same run.
 
-Each job has 200 bytes, and its handler does nothing. One process publishes, one works (Celery: two), and Redis writes an
-append-only file once a second; with `--always` before each answer, as RabbitMQ does. A job counts when its handler has run.
+Each job has 200 bytes, and its handler does nothing. One process publishes, one works (Celery: two). All but RabbitMQ use one
+Redis, which writes an append-only file once a second; with `--always` before each answer, as RabbitMQ does. A job counts when
+its handler has run.
 Whole jobs are measured from the first publish to the last job, and consumption from the first to the last job of a backlog.
 Every measurement is repeated, in turns, and the best counts.
 """
@@ -26,15 +27,16 @@ from rich.console import Console
 from rich.table import Table
 
 from frontends.tools import dev
-from frontends.tools.bench.report import machine
+from frontends.tools.bench.report import Row, machine
+from frontends.tools.bench.worker import measured
 from frontends.tools.servers.process import Process, ServerError, free_ports
-from frontends.tools.servers.redis import RedisServer
 
 HERE: Final = Path(__file__).parent
 PYTHON: Final = HERE / ".venv" / "bin" / "python"
 JOBS: Final = 5_000
 WARM_UP: Final = 500
 REPEATS: Final = 3
+RAW_SECONDS: Final = 4.0
 PATIENCE_SECONDS: Final = 20.0
 _HEADS: Final = ("an answered publish is in", "acknowledgement", "a repeated publish is", "against a late worker")
 
@@ -83,12 +85,13 @@ def main() -> int:
     always = "--always" in sys.argv
     with ExitStack() as stack:
         status = stack.enter_context(console.status("starting servers"))
-        service = dev.start(stack, None, free_ports(3))
-        other = stack.enter_context(RedisServer(port=0, options={"appendonly": "yes"}))
-        for url in (f"unix://{service.redis}", other.url):
-            _sync(url, "always" if always else "everysec")
+        *ports, redis_port = free_ports(4)
+        service = dev.start(stack, None, ports, redis_port)
+        # One Redis for all, with a database for each kind.
+        core_url, others_url = (f"redis://127.0.0.1:{redis_port}/{number}" for number in (1, 2))
+        _sync(core_url, "always" if always else "everysec")
         stored = "Redis, file synced" if always else "Redis, file synced each second"
-        peers = [*_ours(service, other.url, stored), *_over_redis(other.url, stored)]
+        peers = [*_ours(service, core_url, stored), *_over_redis(others_url, stored)]
         try:
             peers += _over_rabbitmq(stack.enter_context(RabbitMQ()))
         except ServerError as fault:
@@ -97,7 +100,9 @@ def main() -> int:
             for peer in peers:
                 status.update(f"measuring {peer.name}")
                 _measure(peer)
-    _show(peers, as_json="--json" in sys.argv)
+        status.update("measuring workers that write raw stanzas")
+        library, _cpu = measured(service.account("worker"), RAW_SECONDS)
+    _show(peers, library, as_json="--json" in sys.argv)
     return 0
 
 
@@ -243,7 +248,7 @@ def _sync(url: str, when: str) -> None:
         client.config_set("appendfsync", when)
 
 
-def _show(peers: list[Peer], *, as_json: bool) -> None:
+def _show(peers: list[Peer], library: Row, *, as_json: bool) -> None:
     if as_json:
         named = [
             {
@@ -255,7 +260,7 @@ def _show(peers: list[Peer], *, as_json: bool) -> None:
             }
             for peer in peers
         ]
-        print(json.dumps({"machine": machine(), "rows": named}))
+        print(json.dumps({"machine": machine(), "rows": named, "worker": asdict(library)}))
         return
     console = Console()
     figures = Table("queue", "jobs/s", "of a backlog/s", "µs of Redis or the broker a job")
@@ -270,6 +275,7 @@ def _show(peers: list[Peer], *, as_json: bool) -> None:
     print(
         f"whole jobs/s of the core / BullMQ's consumption of a backlog: {core.jobs / bullmq.consumed:.2f} (wanted: 1.5)"
     )
+    print(f"jobs/s of the library over XMPP / of raw stanzas, with one publisher: {library.ratio:.2f} (wanted: 0.8)")
 
 
 if __name__ == "__main__":

@@ -181,7 +181,8 @@ def _lost(error: Exception) -> Exception:
         why = getattr(error.certificate_error, "verify_message", error.certificate_error)
         told = f"the service's certificate is not trusted ({why}): give the file of its authority in SSL_CERT_FILE"
         return StanzaqError(told)
-    return LostError(str(error) or type(error).__name__)
+    remedy = "; does a frontend for HTTP run there?" if isinstance(error, aiohttp.ClientConnectorError) else ""
+    return LostError(f"{str(error) or type(error).__name__}{remedy}")
 
 
 def _seconds(text: str) -> float:

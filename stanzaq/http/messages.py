@@ -22,6 +22,7 @@ _PASSING: Final = {
     HTTPStatus.BAD_GATEWAY,
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
+    HTTPStatus.INSUFFICIENT_STORAGE,
 }
 """The answers after which the same request may succeed later."""
 
@@ -37,6 +38,7 @@ _CONDITIONS: Final = {
     HTTPStatus.TOO_MANY_REQUESTS: "policy-violation",
     HTTPStatus.SERVICE_UNAVAILABLE: "service-unavailable",
     HTTPStatus.GATEWAY_TIMEOUT: "remote-server-timeout",
+    HTTPStatus.INSUFFICIENT_STORAGE: "resource-constraint",
 }
 """The names of errors over XMPP, where programs look for them (RFC 6120 §8.3.3, XEP-0086)."""
 
@@ -113,6 +115,8 @@ def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints)
         "priority": hints.priority,
         "ttl": None if hints.ttl is None else max(1, round(hints.ttl)),
         "reply": hints.reply,
+        "after": hints.parents,
+        "regardless": hints.regardless,
     }
     given = {name: value for name, value in asked.items() if value or (name == "priority" and value is not None)}
     return [{**body, "content_type": content.type, "guid": item, **given}], traced

@@ -32,7 +32,7 @@ from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
 from stanzaq.hooks import Run
 from stanzaq.job import Job
-from stanzaq.publisher import Reply, made
+from stanzaq.publisher import Parent, Reply, made
 from stanzaq.testing.core import OWNER, CoreTransport, asked, content, publish
 from stanzaq.worker import Worker
 
@@ -111,6 +111,8 @@ class TestBroker:
         ttl: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
+        after: Iterable[Parent] = (),
+        regardless: bool = False,
         reply: bool = False,
     ) -> Any:  # noqa: ANN401
         """Publish an item as `stanzaq.Publisher.publish` does, and return the same. Raises StanzaqError and TypeError."""
@@ -121,6 +123,8 @@ class TestBroker:
             "ttl": ttl,
             "headers": headers,
             "at": at,
+            "after": after,
+            "regardless": regardless,
         }
         outgoing = made(node, payload, id=id, reply=reply, **hints)
         answer = (

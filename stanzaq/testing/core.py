@@ -12,6 +12,7 @@ from broker.model import items, trace
 from broker.model import progress as model
 from broker.model.commands import Command, Complete, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.core import Core
+from broker.model.dependencies import Dependencies
 from broker.model.headers import named
 from broker.model.items import Envelope
 from broker.model.names import Jid
@@ -54,7 +55,8 @@ async def publish(core: Core, outgoing: Outgoing) -> str:
         if asks.at is not None:
             delay = broker_hints.delay_until(round(asks.at * 1_000), None)
         reply = ReplyMode.TOLD if asks.reply else ReplyMode.NONE
-        hints = broker_hints.Hints.judged(delay, asks.priority, lives, reply)
+        after = Dependencies.judged(asks.parents, regardless=asks.regardless)
+        hints = broker_hints.Hints.judged(delay, asks.priority, lives, reply, after)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
     command = Publish(node, OWNER, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)

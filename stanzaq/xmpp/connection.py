@@ -20,7 +20,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from stanzaq.account import Account
 from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
-from stanzaq.xmpp.stanzas import CLIENT, UNSAYABLE, Refusal, describe, refusal
+from stanzaq.xmpp.stanzas import AWAY, CLIENT, UNSAYABLE, Refusal, describe, refusal
 
 log = logging.getLogger("stanzaq")
 
@@ -100,9 +100,11 @@ class Connection:
             if told is None:
                 return element
             fault = told.fault(what)
-            if not (told.passing or await self._service_is_away(told)):
+            is_away = told.condition in AWAY or await self._service_is_away(told)
+            if not (told.passing or is_away):
                 raise fault
-            log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", fault)
+            remedy = f"; does the service run, and is {self._account.service} its domain (service=)?" if is_away else ""
+            log.log(logging.DEBUG if waiting else logging.WARNING, "%s%s; trying again", fault, remedy)
             waiting = True
             await asyncio.sleep(max(told.seconds, backoff.delay()))
 
@@ -302,7 +304,8 @@ class _Stream:
         self.is_violated = error["condition"] == "policy-violation"
 
     def _note(self, reason: str) -> None:
-        self._fault = f"the server cannot be reached ({reason})"
+        remedy = "" if self._account.address else "; if DNS does not name it, give address=host:port"
+        self._fault = f"the server cannot be reached ({reason}){remedy}"
 
     def _untrusted(self, error: object) -> None:
         told = f"the server's certificate is not trusted ({error}): give the file of its authority in SSL_CERT_FILE"

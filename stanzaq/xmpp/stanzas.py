@@ -42,7 +42,7 @@ _BARE_ROOT: Final = re.compile(r"""<[^\s/>]+(?!(?:[^>"']|"[^"]*"|'[^']*')*\sxmln
 _SECONDS: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 _REASON_BYTES: Final = 1_024
 
-_AWAY: Final = {"remote-server-not-found", "remote-server-timeout", "service-unavailable", "recipient-unavailable"}
+AWAY: Final = {"remote-server-not-found", "remote-server-timeout", "service-unavailable", "recipient-unavailable"}
 """The server's errors while the service is not connected to it."""
 
 ENDED: Final = frozenset({"item-not-found", "conflict", "forbidden", "unexpected-request"})
@@ -61,7 +61,7 @@ class Refusal:
     @property
     def passing(self) -> bool:
         """Whether the same request may succeed later."""
-        return (self.kind == "wait" or self.condition in _AWAY) and self.condition not in ENDED
+        return (self.kind == "wait" or self.condition in AWAY) and self.condition not in ENDED
 
     def fault(self, what: str) -> StanzaqError:
         """Return the exception for a request that could not do `what`."""
@@ -249,6 +249,8 @@ def item(name: str | None, content: Content, headers: Mapping[str, str], hints: 
         "priority": "" if hints.priority is None else str(hints.priority),
         "ttl": "" if hints.ttl is None else str(max(1, round(hints.ttl))),
         "reply": "1" if hints.reply else "",
+        "after": hints.parents,
+        "regardless": "1" if hints.regardless else "",
         **traced,
     }
     attributes = "".join(f" q:{name}={quoteattr(text)}" for name, text in asked.items() if text)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import secrets
@@ -12,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -209,23 +210,26 @@ async def eventually_empty(owner: Client, node: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_long_job_is_run_once(user: Account, join: Join) -> None:
-    """A job longer than its lock keeps it: the lock is renewed, and the job is run once."""
+async def test_a_long_job_is_run_once(over_xmpp: Account, join: Join, door: RestFrontend) -> None:
+    """A job of 12 s under a lock of 5 s keeps it, over each transport: the lock is renewed, and the job is run once."""
     seen, owner = Seen(), await join()
-    node = await owner.queue({"stanzaq#lock_seconds": "3"})
-    worker = Worker(grace=5, **user)
+    async with AsyncExitStack() as stack:
+        for user in (over_xmpp, over_http(door.port)):
+            node, worker = await owner.queue({"stanzaq#lock_seconds": "5"}), Worker(grace=5, **user)
 
-    @worker.task(node)
-    async def _long(job: Job[Any]) -> None:
-        seen.add(job.attempt)
-        await asyncio.sleep((job.deadline - datetime.now(UTC)).total_seconds() + 1)
-        seen.add("done")
+            @worker.task(node)
+            async def _long(job: Job[Any]) -> None:
+                seen.add((job.node, job.attempt))
+                await asyncio.sleep(12)
+                seen.add((job.node, "done"))
 
-    async with serving(worker), Publisher(**user) as publisher:
-        await publisher.publish(node, {})
-        assert await seen.until(2) == [1, "done"]
-        await eventually_empty(owner, node)
-    assert seen.all == [1, "done"]
+            await stack.enter_async_context(serving(worker))
+            publisher = await stack.enter_async_context(Publisher(**user))
+            await publisher.publish(node, {})
+        nodes = {node for node, _ in await seen.until(4)}
+        for node in nodes:
+            await eventually_empty(owner, node)
+    assert set(seen.all) == {(node, what) for node in nodes for what in (1, "done")} and len(seen.all) == 4
 
 
 async def test_a_collection(user: Account, join: Join) -> None:
@@ -301,6 +305,15 @@ async def test_failures(user: Account, join: Join) -> None:
     assert sorted(seen.all) == tried
 
 
+async def work_until_cancelled(job: Job[Any], seen: Seen) -> None:
+    """Work for an hour at the first attempt, and record that this is cancelled."""
+    try:
+        await asyncio.sleep(3600 if job.attempt == 1 else 0)
+    except asyncio.CancelledError:
+        seen.add("cancelled")
+        raise
+
+
 async def test_a_lost_lock_cancels(user: Account, join: Join) -> None:
     """A handler whose lock an owner ends is cancelled at once; the item is worked again under a larger token."""
     seen, owner = Seen(), await join()
@@ -310,11 +323,7 @@ async def test_a_lost_lock_cancels(user: Account, join: Join) -> None:
     @worker.task(node)
     async def _job(job: Job[Any]) -> None:
         seen.add(job.token)
-        try:
-            await asyncio.sleep(3600 if job.attempt == 1 else 0)
-        except asyncio.CancelledError:
-            seen.add("cancelled")
-            raise
+        await work_until_cancelled(job, seen)
 
     async with serving(worker), Publisher(**user) as publisher:
         await publisher.publish(node, {}, id="one")
@@ -381,6 +390,36 @@ async def test_replies(user: Account, join: Join) -> None:
         await open_ended.result(timeout=PATIENCE_SECONDS)
 
 
+async def test_fan_in(user: Account, join: Join) -> None:
+    """An item waits for two others, and its handler gets what theirs returned; one whose parent fails never runs."""
+    owner, seen = await join(), Seen()
+    node = await owner.queue({"stanzaq#result_seconds": "600", "pubsub#publish_model": "open"})
+    worker = Worker(grace=5, **user)
+
+    @worker.task(node)
+    async def _job(job: Job[int]) -> int:
+        if job.payload < 0:
+            raise Reject("torn")  # noqa: EM101
+        parents = json.loads(job.headers.get("stanzaq-parents", "[]"))
+        seen.add((job.payload, tuple(each.get("result") for each in parents)))
+        return 2 * job.payload
+
+    async with Publisher(**user) as publisher:
+        ids = [await publisher.publish(node, number) for number in (1, 2, -1)]
+        both = await publisher.publish(node, 3, after=ids[:2], reply=True)
+        never = await publisher.publish(node, 4, after=[(node, ids[2])], reply=True)
+        last = await publisher.publish(node, 5, after=[both.id, never.id], regardless=True, reply=True)
+        with pytest.raises(StanzaqError) as error:
+            await publisher.publish(node, 6, after=["none"])
+        assert error.value.condition == "item-not-found"
+        async with serving(worker):
+            assert await both.result(timeout=PATIENCE_SECONDS) == 6
+            with pytest.raises(StanzaqError, match="dead: parent-dead"):
+                await never.result(timeout=PATIENCE_SECONDS)
+            assert await last.result(timeout=PATIENCE_SECONDS) == 10
+    assert {3: ("2", "4"), 5: ("6", None)}.items() <= dict(seen.all).items()
+
+
 async def test_schedules(user: Account) -> None:
     """Issue 25: a program lets its own node publish at certain times; its worker gets an item for each, once."""
     seen, node = Seen(), f"mine-{secrets.token_hex(4)}"
@@ -420,6 +459,34 @@ async def test_schedules(user: Account) -> None:
         for wrong in ({"cron": "0 9 * * 8"}, {"every": 0}, {"cron": "0 9 * * *", "zone": "Mars/Phobos"}, {}):
             with pytest.raises(StanzaqError, match="bad-request"):
                 await publisher.schedule(node, "wrong", 1, **wrong)
+
+
+async def test_limits(user: Account, join: Join) -> None:
+    """Issue 25: turns, a bound and a time hold for a worker, whatever its own concurrency is."""
+    seen, owner, running = Seen(), await join(), 0
+    options = {"stanzaq#fair": "key", "stanzaq#max_in_flight": "1"}
+    node = await owner.queue({**options, "pubsub#publish_model": "open"})
+    worker = Worker(grace=5, **user, concurrency=3)
+
+    @worker.task(node)
+    async def _job(job: Job[str]) -> None:
+        nonlocal running
+        running += 1
+        await asyncio.sleep(0.02)
+        seen.add((job.id, running, time.time()))
+        running -= 1
+
+    async with Publisher(**user) as publisher:
+        for number in range(3):
+            await publisher.publish(node, "x", id=f"noisy{number}", key="noisy")
+        await publisher.publish(node, "x", id="quiet", key="quiet")
+        soon = datetime.now(UTC) + timedelta(seconds=1)
+        await publisher.publish(node, "x", id="timed", key="timed", at=soon)
+        async with serving(worker):
+            found = await seen.until(5)
+    assert {most for _, most, _ in found} == {1}
+    assert [name for name, *_ in found if name != "timed"] == ["noisy0", "quiet", "noisy1", "noisy2"]
+    assert next(at for name, _, at in found if name == "timed") >= soon.timestamp()
 
 
 async def test_a_cancelled_item(user: Account, join: Join) -> None:
@@ -503,7 +570,7 @@ async def test_a_silent_line(user: Account, join: Join, door: RestFrontend, serv
 
 
 async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixture) -> None:
-    """A worker that stops takes nothing new, lets jobs end within its grace, and releases the rest at once."""
+    """A worker holds its concurrency and prefetch of items; when it stops, jobs have its grace, and others get the rest."""
     caplog.set_level(logging.INFO, "stanzaq")
     seen, owner, other = Seen(), await join(), await join()
     node, go_on = await owner.queue(), asyncio.Event()
@@ -518,19 +585,20 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
         for count, name in enumerate(("ends", "hangs"), 1):
             await publisher.publish(node, {}, id=name)
             await seen.until(count)
-        await publisher.publish(node, {}, id="waits")
-        while await counted(owner, node, "in_flight") < 3:  # noqa: ASYNC110  (nobody is told)
-            await asyncio.sleep(0.02)
+        for name in ("waits", "stays"):
+            await publisher.publish(node, {}, id=name)
+            while await counted(owner, node, "in_flight") < 3:  # noqa: ASYNC110  (nobody is told)
+                await asyncio.sleep(0.02)
         worker.stop()
         while "waiting up to 1 s" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
             await asyncio.sleep(0.02)
         go_on.set()
         await asyncio.wait_for(serve, PATIENCE_SECONDS)
     assert sorted(seen.all) == ["ends", "hangs"]
-    assert sorted(item.get("id", "") for item in await owner.browse(node)) == ["hangs", "waits"]
+    assert sorted(item.get("id", "") for item in await owner.browse(node)) == ["hangs", "stays", "waits"]
     assert (await other.subscribe(node, 5)).error == ""
-    again = {delivery.item: delivery.attempt for delivery in (await other.next(Delivery), await other.next(Delivery))}
-    assert again == {"hangs": 2, "waits": 2}
+    again = {delivery.item: delivery.attempt for delivery in [await other.next(Delivery) for _ in range(3)]}
+    assert again == {"hangs": 2, "waits": 2, "stays": 1}
 
 
 _TEN_JOBS = """
@@ -578,6 +646,56 @@ async def test_signals(user: Account, join: Join, tmp_path: Path) -> None:
         if worker.returncode is None:
             worker.kill()
     assert len(await owner.browse(node)) == 6
+
+
+async def test_killed(user: Account, join: Join, tmp_path: Path) -> None:
+    """Others get the items of a worker that is killed at once, not when its locks end."""
+    seen, owner = Seen(), await join()
+    node = await owner.queue({"stanzaq#lock_seconds": "600"})
+    program = _TEN_JOBS.format(user=user, node=node)
+    killed = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd=tmp_path,
+    )
+    worker = Worker(grace=5, **user)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.attempt)
+
+    async with asyncio.timeout(2 * PATIENCE_SECONDS), Publisher(**user) as publisher:
+        await publisher.publish_many(node, [True, True])
+        for _ in range(2):
+            assert killed.stdout is not None and await killed.stdout.readline() == b"running\n"
+        killed.kill()
+        await killed.communicate()
+        async with serving(worker):
+            assert await seen.until(2) == [2, 2]
+            await eventually_empty(owner, node)
+
+
+async def test_locks_lost_while_it_was_away(user: Account, join: Join, door: RestFrontend, service: Service) -> None:
+    """A worker that is connected again asks which locks it still holds, and cancels the jobs of those that have ended."""
+    seen, owner = Seen(), await join()
+    # No renewal tells it so soon.
+    node = await owner.queue({"stanzaq#lock_seconds": "600"})
+    with network(1) as (link,):
+        over = through(user, f"127.0.0.1:{link.lead(service.ejabberd.c2s_port if 'address' in user else door.port)}")
+        worker = Worker(grace=5, **over)
+
+        @worker.task(node)
+        async def _job(job: Job[Any]) -> None:
+            seen.add(job.attempt)
+            await work_until_cancelled(job, seen)
+
+        async with serving(worker), Publisher(**user) as publisher:
+            await publisher.publish(node, {})
+            await seen.until(1)
+            link.cut()
+            assert await seen.until(3) == [1, "cancelled", 2]
+            await eventually_empty(owner, node)
 
 
 async def test_reconnects(
@@ -632,14 +750,17 @@ async def test_refusals(user: Account, join: Join) -> None:
         assert refused.value.condition == "item-not-found"
 
 
-async def test_a_service_that_is_away(over_xmpp: Account, caplog: pytest.LogCaptureFixture) -> None:
-    """A service that is away is waited for, and its users are told why."""
-    lost = Worker(**{**over_xmpp, "service": f"not-there.{DOMAIN}"}, grace=0)
+async def test_a_service_that_is_away(user: Account, caplog: pytest.LogCaptureFixture) -> None:
+    """A service that is away, or whose name is wrong, is waited for, and its users are told why and what to do."""
+    wrong, told = over_http(free_port()), "; does a frontend for HTTP run there?; next try in "
+    if "service" in user:
+        wrong = {**user, "service": f"not-there.{DOMAIN}"}
+        told = f"; does the service run, and is not-there.{DOMAIN} its domain (service=)?; trying again"
+    lost = Worker(**wrong, grace=0)
     lost.task("jobs")(in_process)
     async with serving(lost), asyncio.timeout(PATIENCE_SECONDS):
-        while "cannot find jobs: " not in caplog.text:  # noqa: ASYNC110  (nobody is told)
+        while told not in caplog.text:  # noqa: ASYNC110  (nobody is told)
             await asyncio.sleep(0.02)
-    assert "trying again" in caplog.text
 
 
 async def test_blocking(user: Account, join: Join) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 from rich.console import Console
@@ -33,16 +33,28 @@ def main(*, as_json: bool, quick: bool) -> int:
         stack.enter_context(Frontend(ejabberd.settings(redis.url)))
         ejabberd.register("worker", _PASSWORD)
         status.update("measuring raw workers and the library's, in turns")
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return show(runner.run(_measured(ejabberd, seconds)), as_json=as_json)
+        account = {
+            "url": f"xmpp://worker@{ejabberd.accounts}",
+            "service": ejabberd.domain,
+            "password": _PASSWORD,
+            "address": f"{ejabberd.host}:{ejabberd.c2s_port}",
+            "tls": "disabled",
+        }
+        return show(measured(account, seconds), as_json=as_json)
 
 
-async def _measured(ejabberd: Ejabberd, seconds: float) -> list[Row]:
+def measured(account: dict[str, Any], seconds: float) -> list[Row]:
+    """Measure both at the private ejabberd of an account, given as the arguments of a worker."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_measured(account, seconds))
+
+
+async def _measured(account: dict[str, Any], seconds: float) -> list[Row]:
     """Measure both, alternating, so that noise hits them alike; the best repetition of each counts."""
-    raw = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "raw")
-    of_library = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "library", workers=0)
+    place = int(account["address"].rpartition(":")[2]), Ejabberd.anonymous, Ejabberd.domain
+    raw, of_library = await Jobs.open(*place, "raw"), await Jobs.open(*place, "library", workers=0)
     rates, cpus = [0.0, 0.0], [0.0, 0.0]
-    async with _working(ejabberd, of_library):
+    async with _working(account, of_library):
         for _ in range(_REPEATS):
             for number, jobs in enumerate((raw, of_library)):
                 began = time.process_time()
@@ -58,16 +70,9 @@ async def _measured(ejabberd: Ejabberd, seconds: float) -> list[Row]:
 
 
 @asynccontextmanager
-async def _working(ejabberd: Ejabberd, jobs: Jobs) -> AsyncIterator[None]:
+async def _working(account: dict[str, Any], jobs: Jobs) -> AsyncIterator[None]:
     """Run a worker whose jobs do nothing."""
-    worker = Worker(
-        f"xmpp://worker@{ejabberd.accounts}",
-        service=ejabberd.domain,
-        password=_PASSWORD,
-        address=f"127.0.0.1:{ejabberd.c2s_port}",
-        tls="disabled",
-        concurrency=WINDOW,
-    )
+    worker = Worker(**account, concurrency=WINDOW)
 
     @worker.task("library")
     async def _work(_: Job[object]) -> None:

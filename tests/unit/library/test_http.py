@@ -113,6 +113,7 @@ def test_delivery() -> None:
     [
         (Hints(), {}),
         (Hints("k", 1.6, 0, 0.2), {"group_key": "k", "delay": 2, "priority": 0, "ttl": 1}),
+        (Hints(after=(("", "a b"), ("n#", "%")), regardless=True), {"after": "a%20b n%23#%25", "regardless": True}),
         (Hints(at=0.5), {"at": "1970-01-01T00:00:00.500000+00:00"}),
     ],
 )
@@ -167,6 +168,12 @@ def problem(status: int, detail: str, **headers: str) -> web.Response:
     """Answer with a problem document."""
     text = json.dumps({"type": "urn:x", "title": "x", "status": status, "detail": detail})
     return web.Response(status=status, text=text, headers=headers, content_type="application/problem+json")
+
+
+def test_a_used_up_quota() -> None:
+    """A queue's owner that has used up a quota: the item is sent again, as over XMPP after an error of type `wait`."""
+    told = messages.refusal(507, b'{"detail": "3 items in all nodes"}', 1.0)
+    assert (told.condition, told.passing, told.seconds) == ("resource-constraint", True, 1.0)
 
 
 def test_time_to_wait_of_one_result() -> None:

@@ -1,7 +1,9 @@
 """Runs of jobs with a simulated service: what is renewed, cancelled, acknowledged and released, and when."""
 
 import asyncio
+import contextlib
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -144,16 +146,17 @@ async def test_failures(fault: BaseException, attempt: int, policy: Retry, end: 
     assert service.told == [("one", end)]
 
 
-async def test_a_thread_fails() -> None:
+@pytest.mark.parametrize("kind", [KeyError, SystemExit, KeyboardInterrupt, BaseException])
+async def test_a_thread_fails(kind: type[BaseException]) -> None:
     """A function that raises in its thread fails likewise."""
     service = Service()
 
     def handler(job: Job[dict[str, int]]) -> None:
-        raise KeyError(job.payload["a"])
+        raise kind(job.payload["a"])
 
     runs(service, handler, payload=dict[str, int]).deliver(delivery(body=b'{"a": 1}'))
     await until(lambda: service.told)
-    assert service.told == [("one", Release("KeyError: 1", 2.0))]
+    assert service.told == [("one", Release(f"{kind.__name__}: 1", 2.0))]
 
 
 async def test_unfit() -> None:
@@ -329,6 +332,14 @@ class OddError(Exception):
         super().__init__(first + second)
 
 
+class OddBaseError(BaseException):
+    """No Exception, and cannot be made again either."""
+
+    def __init__(self, first: str, second: str) -> None:
+        """Keep them joined."""
+        super().__init__(first + second)
+
+
 def in_process(job: Job[str]) -> None:
     """End as the payload says."""
     match job.payload:
@@ -336,6 +347,10 @@ def in_process(job: Job[str]) -> None:
             os._exit(1)
         case "odd":
             raise OddError("a", "b")  # noqa: EM101
+        case "base":
+            raise OddBaseError("a", "b")  # noqa: EM101
+        case "exits":
+            sys.exit(3)
         case "later":
             raise Retry(delay="1h")
 
@@ -345,18 +360,49 @@ async def test_a_process_fails() -> None:
     service = Service()
     played = runs(service, in_process, concurrency=1, payload=str, run_in="process")
     try:
-        for count, payload in enumerate(("odd", "later", "dies", "fine"), 1):
+        for count, payload in enumerate(("odd", "base", "exits", "later", "dies", "fine"), 1):
             played.deliver(delivery(payload, body=f'"{payload}"'.encode()))
             async with asyncio.timeout(60):
                 while len(service.told) < count:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
     finally:
         played.close()
-    odd, later, (name, died), fine = service.told
+    odd, base, exits, later, (name, died), fine = service.told
     assert odd == ("odd", Release("RuntimeError: OddError: ab", 2.0))
+    assert base == ("base", Release("RuntimeError: OddBaseError: ab", 2.0))
+    assert exits == ("exits", Release("SystemExit: 3", 2.0))
     assert later == ("later", Release("Retry: again after 3600 s", 3600.0))
     assert name == "dies" and died.reason.startswith("BrokenProcessPool: ")
     assert fine == ("acknowledged", "fine")
+
+
+@pytest.mark.parametrize("why", ["timeout", "lost"])
+async def test_it_ignores_its_cancellation(
+    why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A handler that swallows its cancellation is warned of, with what to do, and its job ends when it ends."""
+    monkeypatch.setattr("stanzaq.task.SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr("stanzaq.runs.SETTLE_SECONDS", 0.01)
+    service, go_on, began = Service(), asyncio.Event(), asyncio.Event()
+
+    async def handler(_job: Job[Any]) -> None:
+        began.set()
+        while not go_on.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await go_on.wait()
+
+    played = runs(service, handler, timeout=0.01 if why == "timeout" else 3600)
+    played.deliver(delivery())
+    await began.wait()
+    if why == "lost":
+        played.lost(delivery().lock)
+    await until(lambda: "the handler ignores that its job is cancelled" in caplog.text)
+    assert played.locks("jobs")
+    go_on.set()
+    await until(lambda: not played.locks("jobs"))
+    assert service.told == ([("acknowledged", "one")] if why == "timeout" else [])
+    record = next(each for each in caplog.records if "let asyncio.CancelledError pass" in each.message)
+    assert {"node": "jobs", "item": "one", "attempt": 1, "token": 1}.items() <= vars(record).items()
 
 
 async def test_closed() -> None:

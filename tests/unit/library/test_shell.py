@@ -73,6 +73,13 @@ def test_files(file: Any, sent: list[Any], tmp_path: Path, monkeypatch: pytest.M
     assert [each[1] for each in sent] == [payload]
 
 
+def test_parents(sent: list[Any]) -> None:
+    """Items to wait for are ids, or nodes with ids."""
+    given = ["--after", "a", "--after", "n%23#b%20c", "--regardless"]
+    shell.main(["publish", "orders", "--json", "1", *given])
+    assert (sent[0][2]["after"], sent[0][2]["regardless"]) == ([("", "a"), ("n#", "b c")], True)
+
+
 def test_xml(sent: list[Any], tmp_path: Path) -> None:
     """A file of XML is an element."""
     (tmp_path / "a.xml").write_text("<?xml version='1.0'?>\n<a xmlns='urn:x'/>")

@@ -219,6 +219,29 @@ async def test_lifespan() -> None:
     assert did[-1] == "closed"
 
 
+async def test_on_start() -> None:
+    """What must be there before the first job is made on start, and is the jobs' state; it is a lifespan."""
+    worker, did = Worker("xmpp://worker@example.org"), list[Any]()
+
+    @worker.on_start
+    async def open_pool() -> dict[str, int]:
+        did.append("opened")
+        return {"size": 3}
+
+    @worker.task("jobs")
+    async def _job(job: Job[Any]) -> None:
+        did.append(job.state)
+
+    with pytest.raises(ValueError, match="a lifespan already"):
+        worker.on_start(open_pool)
+    with pytest.raises(TypeError, match=r"write `async def name\(\)`"):
+        worker.on_start(nullcontext)  # type: ignore[type-var]
+    async with TestBroker(worker) as broker:
+        await broker.publish("jobs", {})
+        await broker.drain()
+    assert did == ["opened", {"size": 3}]
+
+
 async def test_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker with hooks in library.md, and its test, do what is said of them."""
     page = (Path(__file__).parents[3] / "docs" / "library.md").read_text()

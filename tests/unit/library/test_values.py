@@ -1,6 +1,9 @@
 """What users write and what is on the wire: accounts, times, policies, payloads and stanzas of the library."""
 
+import dataclasses
+import inspect
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
@@ -12,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from stanzaq import Job, Retry, StanzaqError, Worker
+import stanzaq
+from stanzaq import Job, Publisher, Retry, StanzaqError, Worker, sync
 from stanzaq.account import Account
+from stanzaq.backoff import Backoff
 from stanzaq.durations import seconds
 from stanzaq.payloads import Unfit, annotated, decoded, encoded
 from stanzaq.publisher import made
@@ -111,6 +116,53 @@ def test_no_workers(more: dict[str, Any], line: str) -> None:
     """What a worker cannot be made of is told when it is made, with what to write."""
     with pytest.raises(ValueError, match=line):
         Worker(**{"url": "xmpp://w@example.org", "password": "x", **more})
+
+
+ACCOUNT = "service=None, password=None, address=None, tls='required'"
+SIGNATURES = {
+    Worker: f"(url, *, {ACCOUNT}, concurrency=1, prefetch=0, grace=30.0, create=False)",
+    Worker.task: "(self, node, *, retry=None, timeout=None, run_in=None)",
+    Worker.run: "(self, *, concurrency=None)",
+    Worker.serve: "(self)",
+    Worker.stop: "(self)",
+    Publisher: f"(url, *, {ACCOUNT}, outbox=None)",
+    sync.Publisher: f"(url, *, {ACCOUNT}, outbox=None)",
+    Retry: "(attempts=None, *, delay='1s', backoff=2.0, limit='10m', jitter=True)",
+    Job.renew: "(self)",
+    Job.progress: "(self, share, note='')",
+}
+
+
+@pytest.mark.parametrize("said", SIGNATURES)
+def test_signatures(said: Callable[..., Any]) -> None:
+    """Issue 23: programs rely on these names, their order and their defaults."""
+    told = inspect.signature(said)
+    names = [each.replace(annotation=each.empty) for each in told.parameters.values()]
+    assert str(told.replace(parameters=names, return_annotation=told.empty)) == SIGNATURES[said]
+
+
+def test_public_names() -> None:
+    """Issue 23: what a program may import, and what a job has."""
+    assert set(stanzaq.__all__) == {
+        *("Job", "Publisher", "Reject", "Retry", "StanzaqError", "Worker"),
+        *("Reply", "Schedule"),
+    }
+    fields = [each.name for each in dataclasses.fields(Job) if not each.name.startswith("_")]
+    assert fields == [
+        *("payload", "id", "node", "token", "attempt", "max_attempts", "headers", "key", "published", "deadline"),
+        "state",
+    ]
+
+
+def test_delays_between_connections() -> None:
+    """Each delay is twice as long as the one before, up to a limit, less at most half by chance; a success begins again."""
+    backoff, whole, drawn = Backoff(0.5, 60.0), [min(60.0, 0.5 * 2**number) for number in range(12)], set()
+    for _ in range(20):
+        delays = [backoff.delay() for _ in whole]
+        assert all(length / 2 <= delay <= length for delay, length in zip(delays, whole, strict=True))
+        drawn.add(tuple(delays))
+        backoff.reset()
+    assert len(drawn) == 20
 
 
 def test_tasks() -> None:
@@ -249,6 +301,21 @@ def test_times_of_items() -> None:
     for at, delay in ((datetime(2026, 12, 1), 0), (datetime(2026, 12, 1, tzinfo=UTC), 5)):  # noqa: DTZ001
         with pytest.raises(ValueError, match=r"zone|both"):
             made("jobs", 1, delay=delay, at=at, **rest)
+
+
+def test_parents_of_items() -> None:
+    """An item waits for others, each an id or a node with an id, in the words of the service; other values are refused."""
+    rest: dict[str, Any] = {"id": "x", "key": "", "delay": 0, "priority": None, "ttl": None, "headers": None}
+    asked = made("jobs", 1, after=["a b", ("n#", "ü")], regardless=True, **rest)
+    (sent,) = ET.fromstring(stanzas.publish("jobs", stanzas.item("one", asked.content, {}, asked.hints))).iter(
+        f"{{{stanzas.PUBSUB}}}item"
+    )
+    assert sent.get(f"{{{stanzas.STANZAQ}}}after") == "a%20b n%23#%C3%BC"
+    assert sent.get(f"{{{stanzas.STANZAQ}}}regardless") == "1"
+    wrongs: list[Any] = ["a", [1], [("a",)], [("a", 1)]]
+    for wrong in wrongs:
+        with pytest.raises(TypeError, match="no item to wait for"):
+            made("jobs", 1, after=wrong, **rest)
 
 
 @given(st.text(), st.floats(0, 43_200))
