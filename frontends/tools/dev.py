@@ -5,12 +5,14 @@ Redis is the embedded one. Without ejabberd on this machine there is no XMPP, an
 
 import json
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from socket import socket
 from typing import Any, ClassVar, Final
 from urllib.request import HTTPBasicAuthHandler, HTTPPasswordMgrWithDefaultRealm, Request, build_opener
@@ -31,7 +33,7 @@ USUAL_PORTS: Final = (8080, 5672, 5222)
 _LOOKED_SECONDS: Final = 1.0
 
 _WORKER: Final = """\
-STANZAQ_PASSWORD={password} python - <<'END'
+STANZAQ_PASSWORD={password} {python} - <<'END'
 from stanzaq import Job, Worker
 worker = Worker({account})
 @worker.task("{queue}")
@@ -87,14 +89,19 @@ def main(data: Path | None) -> int:
     return 0
 
 
-def start(stack: ExitStack, data: Path | None, ports: Sequence[int]) -> Service:
-    """Start all servers, which end with the stack; `ports` are those of HTTP, AMQP and XMPP. Raises ServerError."""
+def start(stack: ExitStack, data: Path | None, ports: Sequence[int], redis_port: int | None = None) -> Service:
+    """Start all servers, which end with the stack; `ports` are those of HTTP, AMQP and XMPP. Raises ServerError.
+
+    With `redis_port` others reach its Redis over TCP, too.
+    """
     if find_spec("starlette") is None:
         msg = "the RESTful door is not installed: pip install 'stanzaq[embedded,rest]'"
         raise ServerError(msg)
     http_port, amqp_port, xmpp_port = ports
-    redis = stack.enter_context(RedisServer(data and data / "redis", options={"appendonly": "yes"}))
-    settings = {"REDIS_URL": redis.url, "ADMINS": f"admin@{Ejabberd.accounts}"}
+    durable = {"appendonly": "yes"}
+    redis = stack.enter_context(RedisServer(data and data / "redis", port=redis_port, options=durable))
+    redis_url = f"unix://{redis.socket}"
+    settings = {"REDIS_URL": redis_url, "ADMINS": f"admin@{Ejabberd.accounts}"}
     http, amqp, passwords = f"127.0.0.1:{http_port}", "", _passwords()
     frontends = [stack.enter_context(Frontend({**settings, "HTTP_BIND": http, "HTTP_PASSWORDS": passwords}, "rest"))]
     _make_queue(f"http://{http}")
@@ -110,7 +117,7 @@ def start(stack: ExitStack, data: Path | None, ports: Sequence[int]) -> Service:
     else:
         for user in _USERS:
             ejabberd.register(user, PASSWORD, known=True)
-        frontends.append(stack.enter_context(Frontend({**settings, **ejabberd.settings(redis.url)})))
+        frontends.append(stack.enter_context(Frontend({**settings, **ejabberd.settings(redis_url)})))
         xmpp = f"{ejabberd.host}:{ejabberd.c2s_port}"
     return Service(tuple(frontends), f"http://{http}", amqp, xmpp, redis.socket, no_xmpp)
 
@@ -134,14 +141,21 @@ def _lines(service: Service) -> list[str]:
     ]
     if not service.xmpp:
         account = url.replace("//", f"//{service.jid('worker')}@")
-        return [*told, "Work over HTTP in Python:", _worker(f'"{account}"'), "", service.no_xmpp]
+        return [
+            *told,
+            "Work over HTTP in Python (pip install 'stanzaq[http]'):",
+            _worker(f'"{account}"'),
+            "",
+            service.no_xmpp,
+        ]
     account, place = f"xmpp://{service.jid('worker')}", f'service="{service.domain}", address="{service.xmpp}"'
     return [*told, f"Work over XMPP, at {service.xmpp}:", _worker(f'"{account}", {place}, tls="disabled"')]
 
 
 def _worker(account: str) -> str:
     """Return a program with a worker."""
-    return _WORKER.format(password=PASSWORD, account=account, queue=QUEUE)
+    # The Python that has the library, whichever the other terminal has.
+    return _WORKER.format(password=PASSWORD, python=quote(sys.executable), account=account, queue=QUEUE)
 
 
 def _passwords() -> str:

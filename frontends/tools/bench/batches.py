@@ -7,11 +7,11 @@ not know targets, rows or processes.
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Final, Self
 
-from frontends.tools.bench.load import PAYLOAD, WORKERS, Jobs, Loop
+from frontends.tools.bench.load import PAYLOAD, USUAL, WORKERS, Jobs, Loop
 from frontends.tools.bench.wire import Session, Wire
 from frontends.xmpp import namespaces as ns
 
@@ -40,9 +40,12 @@ class Batches(Jobs):
         self.loop = Loop(self._begin, self._window)
 
     @classmethod
-    async def open_with(cls, port: int, accounts: str, service: str, node: str, batch: int) -> Self:
+    async def open_with(  # noqa: PLR0913, PLR0917  (where, and what)
+        cls, port: int, accounts: str, service: str, node: str, batch: int, options: Mapping[str, str] = USUAL
+    ) -> Self:
         """Create the node; log in and subscribe all clients."""
         jobs = cls(service, node, batch)
+        jobs._options = options
         await jobs._connect(port, accounts, WORKERS, jobs._window, batch)
         return jobs
 

@@ -32,6 +32,9 @@ def bench_core(
             help="Measure throughput with 1, 2, 4 … and this many partitions instead.", min=1, max=MAX_PARTITIONS
         ),
     ] = None,
+    fairness: Annotated[
+        bool, typer.Option("--fair", help="Measure turns of group keys instead: waits beside a noisy key, and costs.")
+    ] = False,
     as_json: Json = False,
     quick: Quick = False,
 ) -> None:
@@ -39,22 +42,67 @@ def bench_core(
 
     Example: stanzaq bench core --partitions 8
     """
-    from frontends.tools.bench import core  # noqa: PLC0415
+    from frontends.tools.bench import core, fair  # noqa: PLC0415
     from frontends.tools.bench import partitions as spread  # noqa: PLC0415
 
-    measure = core.main if partitions is None else partial(spread.main, partitions)
+    if fairness and partitions is not None:
+        refuse("The benchmark cannot run", "give --fair without --partitions")
+    alone = fair.main if fairness else core.main
+    measure = alone if partitions is None else partial(spread.main, partitions)
     raise typer.Exit(served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
 @app.command("scale")
-def bench_scale(*, as_json: Json = False, quick: Quick = False) -> None:
+def bench_scale(
+    *,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            help="Measure jobs with 1, 2, 4 … and this many of each process instead, next to the model.", min=1, max=16
+        ),
+    ] = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="With --processes: first measure the model's costs, and write their file.")
+    ] = False,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
     """Compare the cost of an operation with 100 subscriptions and nodes to that with 100,000 and 10,000.
 
-    Example: stanzaq bench scale --json
+    Example: stanzaq bench scale --processes 4
     """
-    from frontends.tools.bench import scale  # noqa: PLC0415
+    from frontends.tools.bench import predicted, scale  # noqa: PLC0415
 
-    raise typer.Exit(served("The benchmark", partial(scale.main, as_json=as_json, quick=quick)))
+    if save and processes is None:
+        refuse("The benchmark cannot run", "give --processes with --save")
+    if save and quick:
+        refuse("The benchmark cannot run", "a short run measures no costs: give --save or --quick")
+    measure = scale.main if processes is None else partial(predicted.main, processes, save=save)
+    raise typer.Exit(served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
+
+
+@app.command("simulate")
+def bench_simulate(  # noqa: PLR0913  (the service)
+    *,
+    frontends: Annotated[int, typer.Option(help="XMPP frontends.", min=1, max=10_000)] = 1_000,
+    masters: Annotated[int, typer.Option(help="Redis masters.", min=1, max=1_000)] = 100,
+    queues: Annotated[int, typer.Option(help="Queues.", min=1, max=1_000_000)] = 10_000,
+    partitions: Annotated[int, typer.Option(help="Partitions of each queue.", min=1, max=MAX_PARTITIONS)] = 1,
+    workers: Annotated[int, typer.Option(help="Workers of all queues.", min=1)] = 1_000_000,
+    hottest: Annotated[float, typer.Option(help="Share of all jobs that one queue has.", min=0, max=1)] = 0.01,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """Simulate a service with more and more jobs, and say what is used up first. Starts no server.
+
+    Example: stanzaq bench simulate --frontends 200 --queues 1000
+    """
+    from frontends.tools.bench import simulate  # noqa: PLC0415
+
+    asked = simulate.Asked(frontends, masters, queues, partitions, workers, hottest)
+    if fault := simulate.refusal(asked):
+        refuse("The benchmark cannot run", fault)
+    raise typer.Exit(served("The benchmark", partial(simulate.main, asked, as_json=as_json, quick=quick)))
 
 
 @app.command("bounds")

@@ -68,8 +68,8 @@ class Bench:
             raise RuntimeError(msg)
         return reply
 
-    async def open(self, journal_max: int = 10_000) -> None:
-        """Create the partition."""
+    async def open(self, journal_max: int = 10_000, fair: str = "") -> None:
+        """Create the partition, perhaps of a node with a fair order."""
         options = {
             "lock_ms": 600_000,
             "max_deliveries": 20,
@@ -86,13 +86,15 @@ class Bench:
             "limits": "",
             "by_key": "",
             "result_ms": 0,
+            "fair": fair,
         }
         await self.run("open_partition", {"revision": 1, **options})
 
-    async def publish(self, items: list[str]) -> list[Any]:
-        """Publish a batch; an empty id lets the server choose one."""
-        row = {"by": "bench@localhost", "body": BODY, "key": "", "once": "", "subids": "", "hints": ""}
-        return await self.run("publish", {**BASE, **INTAKE}, [{"item": item, **row} for item in items])
+    async def publish(self, items: Sequence[str], groups: Sequence[str] | None = None) -> list[Any]:
+        """Publish a batch, perhaps with a group key for each item; an empty id lets the server choose one."""
+        row = {"by": "bench@localhost", "body": BODY, "once": "", "subids": "", "hints": ""}
+        pairs = zip(items, groups or [""] * len(items), strict=True)
+        return await self.run("publish", {**BASE, **INTAKE}, [{"item": item, "key": key, **row} for item, key in pairs])
 
     async def fill(self, count: int) -> None:
         """Publish this many items."""

@@ -6,7 +6,7 @@ Both are closed loops with a window: a new job begins when one is done. Must not
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Self
 
 from frontends.tools.bench.wire import Session, Wire
@@ -22,6 +22,9 @@ STANZAS_PER_JOB: Final = 6
 _DRAIN_SECONDS: Final = 20.0
 PAYLOAD: Final = f"<job xmlns='urn:example:job'>{'x' * 160}</job>"
 """200 bytes, as in the benchmark of the core."""
+
+USUAL: Final[Mapping[str, str]] = {}
+"""A node with the usual options."""
 
 _ANSWER: Final = re.compile(rb"<iq ([^>]*)>")
 _DELIVERY: Final = re.compile(rb"<(?:iq ([^>]*)|lock [^>]*\bitem='((\d+)[^']*)' token='(\d+)'[^>]*)>")
@@ -112,6 +115,7 @@ class Jobs:
         self._node = node
         self._publish = publication(service, node)
         self._names = (service.encode(), node.encode())
+        self._options = USUAL
         self._publisher: Wire
         self._workers: list[Wire] = []
         self._sent: dict[int, float] = {}
@@ -119,15 +123,25 @@ class Jobs:
         self.loop = Loop(self._begin)
 
     @classmethod
-    async def open(cls, port: int, accounts: str, service: str, node: str, workers: int = WORKERS) -> Self:
+    async def open(  # noqa: PLR0913, PLR0917  (where, and what)
+        cls,
+        port: int,
+        accounts: str,
+        service: str,
+        node: str,
+        workers: int = WORKERS,
+        options: Mapping[str, str] = USUAL,
+        window: int = WINDOW,
+    ) -> Self:
         """Create the node; log in and subscribe all clients. Without `workers` the caller ends each job of the loop."""
         jobs = cls(service, node)
-        await jobs._connect(port, accounts, workers, WINDOW)
+        jobs._options, jobs.loop = options, Loop(jobs._begin, window)
+        await jobs._connect(port, accounts, workers, window)
         return jobs
 
     async def _connect(self, port: int, accounts: str, workers: int, window: int, batch: int = 1) -> None:
         owner = Session.open(port, accounts)
-        owner.ask(self._service, stanzas.create(self._node, {}))
+        owner.ask(self._service, stanzas.create(self._node, self._options))
         self._publisher = await Wire.over(owner, self.answers, lambda found: self._answered(found[1]))
         for _ in range(workers):
             worker = Session.open(port, accounts)

@@ -81,13 +81,14 @@ class Process:
             msg = "\n".join([f"the server {fate}; the end of {self._log}:", *lines])
             raise ServerError(msg)
 
-    def stop(self, seconds: float = 10.0) -> None:
-        """Terminate the server, and kill it when it takes too long."""
+    def stop(self, seconds: float = 10.0) -> int:
+        """Terminate the server, and kill it when it takes too long; return its exit code."""
         self._child.terminate()
         try:
-            self._child.wait(seconds)
+            return self._child.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
+            return self._child.returncode
 
     def kill(self) -> None:
         """Kill the server with SIGKILL, as a crash would."""

@@ -1,0 +1,191 @@
+"""The model of a service: how busy each kind of process is at a rate of jobs, and which limit comes first. Pure; knows costs.
+
+Rates are jobs a second, costs are µs of processor time, a use is a share of what there is. Frontends and Redis masters have one
+thread that counts; an XMPP server uses several cores. docs/scaling.md explains it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from broker.scaling.costs import Cost, Costs
+
+US: Final = 1_000_000
+"""Microseconds of a second."""
+
+SAFE_USE: Final = 0.7
+"""The use to plan for: at 0.7 an M/D/1 queue waits for 1.2 services on average, at 0.9 for 4.5."""
+
+_OPERATIONS: Final = 2
+"""The operations of a job: publish, which delivers, and acknowledge."""
+
+_STAGES: Final = 4
+"""A job is on its way to Redis for an operation, or from there, about a quarter of its time: measured with windows of jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The frontends' rhythm: seconds between heartbeats, and between two looks at what a partition's deliveries have done.
+
+    What one look finds flushed counts as read at the next, and is then reported as sent.
+    """
+
+    beat_s: float
+    read_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The processes, and how the load spreads over them.
+
+    `partitions` are those of each of `queues`. `hottest` is the busiest queue's share of all jobs, at least an even one.
+    `server_cores` are those of each XMPP server. `shared_cores`: all processes share so many; None: each has its own. `latency_s`
+    is how long a job is under way without its worker: 1.5 ms of an idle service, divided by 1 - SAFE_USE as in M/M/1;
+    `under_way`, if given, is how many jobs are, whatever the rate.
+    """
+
+    frontends: int = 1
+    servers: int = 1
+    masters: int = 1
+    queues: int = 1
+    partitions: int = 1
+    hottest: float = 0.0
+    server_cores: int = 2
+    shared_cores: float | None = None
+    latency_s: float = 0.005
+    under_way: float | None = None
+
+    @property
+    def pairs(self) -> int:
+        """Return how many pairs of a frontend and a partition there are: each makes calls of its own."""
+        return self.frontends * self.queues * self.partitions
+
+    @property
+    def hot_share(self) -> float:
+        """Return the share of all jobs on the busiest master: its part of the busiest queue, and an even part of the others."""
+        hot = max(self.hottest, 1 / self.queues)
+        on_it = hot / min(self.partitions, self.masters)
+        return on_it + (1 - hot) / self.masters if self.queues > 1 else on_it
+
+
+def calls_of_job(service: Service, under_way: float, batch: int) -> float:
+    """Return how many calls of operations a job takes part in, divided by the commands that share each.
+
+    Those are the items of a stanza, and what comes up while a call of the same pair is under way.
+    """
+    together = max(1.0, batch / service.partitions) + under_way / (_STAGES * service.pairs)
+    return _OPERATIONS / together
+
+
+def sweeps_per_s(service: Service, calls: float, timing: Timing) -> float:
+    """Return how many sweeps report deliveries as sent, at so many calls of operations a second.
+
+    A call or a heartbeat, whichever comes first, looks once `read_s` is over. If something was delivered before the last look, a
+    call reports it along with its commands, and a heartbeat by a sweep. The calls of a pair are taken as random (Poisson).
+    """
+    of_pair = calls / service.pairs
+    beat_first = -math.expm1(-of_pair * timing.beat_s) / (of_pair * timing.beat_s)
+    between_looks = timing.read_s + (1 - beat_first) / of_pair
+    delivered = -math.expm1(-of_pair / _OPERATIONS * between_looks)
+    return service.pairs * delivered * beat_first / between_looks
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """How busy each resource is at a rate, sweeps a second, and the µs of a job of each kind of process, including these."""
+
+    rate: float
+    frontends: float
+    master: float
+    coordinator: float
+    xmpp: float
+    machine: float
+    sweeps: float
+    frontend_us: float
+    redis_us: float
+    xmpp_us: float
+
+    @property
+    def job_us(self) -> float:
+        """Return the processor time of a job of all processes."""
+        return self.frontend_us + self.redis_us + self.xmpp_us
+
+    @property
+    def first(self) -> str:
+        """Name the busiest resource."""
+        return max(LIMITS, key=self.of)
+
+    def of(self, resource: str) -> float:
+        """Return the use of a resource by its name in LIMITS."""
+        use: float = getattr(self, resource)
+        return use
+
+
+LIMITS: Final = ("frontends", "master", "coordinator", "xmpp", "machine")
+"""The resources that can be used up. `master` is the one with the busiest queue and the heartbeats, `coordinator` the one that
+grants the credit of the busiest queue, `machine` the cores that all processes share, if they do."""
+
+
+def uses(costs: Costs, service: Service, rate: float, timing: Timing) -> Uses:
+    """Return how busy everything is at a rate of jobs a second."""
+    under_way = rate * service.latency_s if service.under_way is None else service.under_way
+    calls = calls_of_job(service, under_way, costs.batch)
+    beats, sweeps = service.frontends / timing.beat_s, sweeps_per_s(service, rate * calls, timing)
+    split = service.partitions > 1
+    swept_us = costs.sweep_us * sweeps / rate + (costs.exchange.of_job(calls) if split else 0.0)
+    redis_us = _settled(costs.redis, calls, swept_us, rate * service.hot_share)
+    calls_made = calls * (1 + costs.exchange_calls * split)
+    beating_us = (costs.beat_frontend_us * beats + costs.frontend.call_us * sweeps) / rate
+    frontend_us = _settled(costs.frontend, calls_made, beating_us, rate / service.frontends)
+    xmpp_us = costs.xmpp.of_job(calls_made)
+    beat_us = costs.beat_us * beats / rate
+    of_hottest = max(service.hottest, 1 / service.queues)
+    granting_us = of_hottest * costs.coordinator_us if split and service.masters > 1 else 0.0
+    total_us = frontend_us + redis_us + beat_us + xmpp_us
+    return Uses(
+        rate=rate,
+        frontends=rate * frontend_us / service.frontends / US,
+        master=rate * (redis_us * service.hot_share + beat_us) / US,
+        coordinator=rate * (redis_us * service.hot_share + granting_us) / US if split else 0.0,
+        xmpp=rate * xmpp_us / (service.servers * service.server_cores) / US,
+        machine=0.0 if service.shared_cores is None else rate * total_us / service.shared_cores / US,
+        sweeps=sweeps,
+        frontend_us=frontend_us,
+        redis_us=redis_us + beat_us,
+        xmpp_us=xmpp_us,
+    )
+
+
+def _settled(cost: Cost, calls: float, more_us: float, rate: float) -> float:
+    """Return the µs of a job in a process that has so many jobs a second.
+
+    The share of calls that find it asleep is the share of time for which it is idle, which depends on the result: solved for it.
+    """
+    busy_us = cost.of_job(calls) + more_us
+    waking_us = calls * cost.wake_us
+    if rate * busy_us >= US:
+        return busy_us
+    return (busy_us + waking_us) / (1 + rate * waking_us / US)
+
+
+def most(costs: Costs, service: Service, timing: Timing, use: float = SAFE_USE) -> Uses:
+    """Return the uses at the highest rate at which nothing is busier than `use`."""
+    low, high = 0.0, float(US) * service.frontends
+    for _ in range(50):
+        middle = (low + high) / 2
+        found = uses(costs, service, middle, timing)
+        if max(found.of(name) for name in LIMITS) <= use:
+            low = middle
+        else:
+            high = middle
+    return uses(costs, service, low or high, timing)
+
+
+def core_hours(found: Uses) -> float:
+    """Return the core hours of a million jobs: processor time, so a service that is half idle pays twice as much."""
+    return found.job_us / 3_600
+
+
+def masters_swept_s(costs: Costs, service: Service) -> float:
+    """Return for how many seconds the masters are busy after a frontend has died: each other frontend sweeps all partitions."""
+    return (service.frontends - 1) * service.queues * service.partitions * costs.sweep_us / service.masters / US

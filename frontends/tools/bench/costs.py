@@ -1,0 +1,192 @@
+"""Measures the costs that the model of a service is fed with (`broker/scaling/costs.json`). Must not know the model.
+
+Redis: kept busy with calls of one item and of many. Frontend and XMPP server: one frontend with one queue, and with many, whose
+calls share nothing. Waking up: four frontends, which leave each process idle between calls.
+"""
+
+import asyncio
+import os
+import time
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import uvloop
+
+from broker.redis_core.maintenance.heartbeat import Heartbeat, HeartbeatResult
+from broker.redis_core.redis_client.client import Server
+from broker.redis_core.redis_client.wakeup import Wakeup
+from broker.scaling.costs import Cost, Costs, Measured
+from broker.scripts.location import lua_directory
+from frontends.tools.bench.core import WORKERS, Bench
+from frontends.tools.bench.processes import BATCH, QUEUES, Scene, Shape, Spent, scene, timed_calls
+from frontends.tools.bench.report import machine
+from frontends.tools.servers.redis import RedisServer
+
+_MANY: Final = 100
+_PARTITIONS: Final = 16
+_OPERATIONS: Final = 2
+_FRONTENDS: Final = 4
+_SPLIT: Final = 4
+_TIMEOUT: Final = 30.0
+_REPEATS: Final = 2_000
+
+
+class _Alone(NamedTuple):
+    """The costs of Redis without a door; of the frontend for a heartbeat."""
+
+    redis: Cost
+    sweep_us: float
+    beat_us: float
+    beat_frontend_us: float
+
+
+class _Run(NamedTuple):
+    """A shape under load, with the calls for a job: its `own`, and those of the exchange of credit.
+
+    `granting` is the coordinator's share of the time of the exchange.
+    """
+
+    spent: Spent
+    own: float
+    exchange: float
+    granting: float
+
+
+def measure(seconds: float) -> Measured:
+    """Measure everything; takes some twenty times `seconds`, and a minute."""
+    load_average = os.getloadavg()[0]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with RedisServer(options={"appendonly": "yes"}) as server:
+            alone = runner.run(_alone(server, seconds))
+        one, batched = runner.run(_runs(Shape(), seconds, 1, BATCH))
+        (many,) = runner.run(_runs(Shape(queues=QUEUES), seconds, 1))
+        (four,) = runner.run(_runs(Shape(frontends=_FRONTENDS), seconds, 1))
+        split = runner.run(_runs(Shape(partitions=_SPLIT), seconds, 1, BATCH))
+    redis = _waking(alone.redis, four, "redis", 1)
+    frontend = _waking(fitted(one.spent, many.spent, "frontend"), four, "frontend", _FRONTENDS)
+    xmpp = fitted(one.spent, many.spent, "xmpp")
+    exchange = _exchange(redis, *split)
+
+    def of(batch: int, door: Cost, server: Cost, shared: _Run) -> Costs:
+        return Costs(
+            redis=redis,
+            frontend=door,
+            xmpp=server,
+            exchange=exchange,
+            exchange_calls=round(sum(run.exchange for run in split) / sum(run.own for run in split), 2),
+            coordinator_us=round(exchange.of_job(shared.own) * shared.granting, 1),
+            sweep_us=round(alone.sweep_us, 1),
+            beat_us=round(alone.beat_us, 1),
+            beat_frontend_us=round(alone.beat_frontend_us, 1),
+            batch=batch,
+        )
+
+    return Measured(
+        by="stanzaq bench scale --processes 4 --save",
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        machine=machine(),
+        load_average=round(load_average, 2),
+        single=of(1, frontend, xmpp, split[0]),
+        batched=of(BATCH, _batched(frontend, batched, "frontend"), _batched(xmpp, batched, "xmpp"), split[1]),
+    )
+
+
+async def _alone(server: RedisServer, seconds: float) -> _Alone:
+    client = Server.connect(server.url, lua_directory(), _TIMEOUT)
+    try:
+        few_us, many_us = [await _saturated(client, server, each, seconds) for each in (1, _MANY)]
+        idle = Bench(client, "visit")
+        await idle.open()
+        before = server.process.cpu_seconds()
+        for _ in range(_REPEATS):
+            await idle.visit()
+        sweep_us = (server.process.cpu_seconds() - before) / _REPEATS * 1e6
+        heartbeat = Heartbeat(client, "bench", Wakeup(client, _TIMEOUT))
+        before, own = server.process.cpu_seconds(), time.process_time()
+        for _ in range(_REPEATS):
+            await heartbeat.beat(_nothing)
+        beat_us = (server.process.cpu_seconds() - before) / _REPEATS * 1e6
+        own_us = (time.process_time() - own) / _REPEATS * 1e6
+    finally:
+        await client.close()
+    call_us = (few_us - many_us) / (_OPERATIONS - _OPERATIONS / _MANY)
+    return _Alone(_rounded(many_us - call_us * _OPERATIONS / _MANY, call_us), sweep_us, beat_us, own_us)
+
+
+async def _nothing(_: HeartbeatResult) -> None:
+    pass
+
+
+async def _saturated(client: Server, server: RedisServer, together: int, seconds: float) -> float:
+    """Return the µs of Redis for an item that is published, delivered and acknowledged, so many in each call."""
+    done, until = 0, 0.0
+    benches = [Bench(client, f"of{together}", number) for number in range(_PARTITIONS)]
+    held: list[list[Any]] = []
+    for bench in benches:
+        await bench.open()
+        await bench.fill(2 * _MANY)
+        held.append((await bench.subscribe(WORKERS, -(-together // len(WORKERS))))[:together])
+
+    async def work(bench: Bench, mine: list[Any]) -> None:
+        nonlocal done
+        while time.perf_counter() < until:
+            following = await bench.acknowledge(mine)
+            await bench.publish([""] * len(mine))
+            done += len(mine)
+            mine = following
+
+    before, until = server.process.cpu_seconds(), time.perf_counter() + seconds
+    await asyncio.gather(*map(work, benches, held))
+    return (server.process.cpu_seconds() - before) / done * 1e6
+
+
+async def _runs(shape: Shape, seconds: float, *batches: int) -> list[_Run]:
+    with scene(shape) as processes:
+        return [await _run(processes, batch, seconds) for batch in batches]
+
+
+async def _run(processes: Scene, batch: int, seconds: float) -> _Run:
+    loads = await processes.loads(batch)
+    await processes.spend(loads, seconds / 4)
+    spent = await processes.spend(loads, seconds)
+    with timed_calls(processes.redises) as calls:
+        await processes.spend(loads, seconds / 4)
+    for load in loads:
+        load.close()
+    (grants, granting), (hand_outs, handing) = (calls.get(name, (0, 0.0)) for name in ("grant_credit", "hand_out"))
+    total = sum(count for count, _ in calls.values())
+    exchange = spent.calls_of_job * (grants + hand_outs) / total
+    return _Run(spent, spent.calls_of_job - exchange, exchange, granting / (granting + handing or 1.0))
+
+
+def fitted(few: Spent, many: Spent, kind: str) -> Cost:
+    """Return the cost of an item and of a call, from runs with few and with many calls."""
+    call_us = max(0.0, (many.us(kind) - few.us(kind)) / (many.calls_of_job - few.calls_of_job))
+    return _rounded(few.us(kind) - call_us * few.calls_of_job, call_us)
+
+
+def _batched(single: Cost, run: _Run, kind: str) -> Cost:
+    """Return the cost of items in batches; a call costs as much as others."""
+    return _rounded(run.spent.us(kind) - single.call_us * run.own, single.call_us, single.wake_us)
+
+
+def _waking(cost: Cost, idle: _Run, kind: str, processes: int) -> Cost:
+    """Add what a call costs more after sleep, from a run whose processes were idle most of the time."""
+    asleep = 1 - idle.spent.us(kind) * idle.spent.rate / processes / 1e6
+    return _rounded(
+        cost.item_us, cost.call_us, max(0.0, (idle.spent.us(kind) - cost.of_job(idle.own)) / idle.own / asleep)
+    )
+
+
+def _exchange(redis: Cost, single: _Run, batched: _Run) -> Cost:
+    """Return what Redis pays besides for the calls of jobs in several partitions."""
+
+    def more(run: _Run) -> float:
+        return run.spent.us("redis") - redis.of_job(run.own, max(0.0, 1 - run.spent.redis / run.spent.seconds))
+
+    call_us = max(0.0, (more(single) - more(batched)) / (single.own - batched.own))
+    return _rounded(more(batched) - call_us * batched.own, call_us)
+
+
+def _rounded(item_us: float, call_us: float, wake_us: float = 0.0) -> Cost:
+    return Cost(round(max(0.0, item_us), 1), round(call_us, 1), round(wake_us, 1))
