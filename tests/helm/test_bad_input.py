@@ -210,6 +210,8 @@ UNREADABLE = [
     ("image.digest=sha256:12", ["image", "digest"]),
     ("rest.resources.limits.memory=much", ["rest", "resources", "limits", "memory"]),
     ("monitoring.rules.expiredRatio=2", ["monitoring", "rules", "expiredRatio"]),
+    ("monitoring.rules.objective.seconds=20", ["monitoring", "rules", "objective", "seconds"]),
+    ("monitoring.rules.objective.ratio=1", ["monitoring", "rules", "objective", "ratio"]),
 ]
 
 

@@ -13,9 +13,9 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.model.results import Counted
-from broker.redis_core.metrics import Metrics
+from broker.redis_core.metrics import WAITS, Metrics
 from frontends.tools.demo.frontend import Frontend
-from tests.helm.charts import Object, having, only, rendered, the, values
+from tests.helm.charts import CHART, Object, having, only, rendered, the, values
 from tests.helm.conftest import Everything
 
 SERIES = 'namespace="work",app_kubernetes_io_instance="queues"'
@@ -25,7 +25,7 @@ DOOR = f'{SERIES},app_kubernetes_io_component="xmpp"'
 # Each alert, with series under which it fires and does not: each twice, as from two frontends.
 FIRING = {
     "StanzaqBacklog": {f"stanzaq_node_waiting{{{NODE}%s}}": ("10001+0x40", "9999+0x40")},
-    "StanzaqItemsAge": {f"stanzaq_node_oldest_ms{{{NODE}%s}}": ("600001+0x40", "599999+0x40")},
+    "StanzaqItemsAge": {f"stanzaq_node_oldest_seconds{{{NODE}%s}}": ("600.1+0x40", "599.9+0x40")},
     "StanzaqLocksExpire": {
         f"stanzaq_expired_total{{{SERIES}%s}}": ("0+11x40", "0+9x40"),
         f"stanzaq_delivered_total{{{SERIES}%s}}": ("0+100x40", "0+100x40"),
@@ -36,11 +36,27 @@ FIRING = {
         f"stanzaq_redis_used_bytes{{{SERIES}%s}}": ("86+0x40", "84+0x40"),
         f"stanzaq_redis_limit_bytes{{{SERIES}%s}}": ("100+0x40", "100+0x40"),
     },
+    # More than 14.4, and more than three times of what 99.9 % allow, and less than six times, and than that.
+    "StanzaqWaitsBurnFast": {
+        f'stanzaq_wait_seconds_bucket{{{NODE},le="60.0"%s}}': ("0+985x40", "0+995x40"),
+        f"stanzaq_wait_seconds_count{{{NODE}%s}}": ("0+1000x40", "0+1000x40"),
+    },
+    "StanzaqWaitsBurnSlowly": {
+        f'stanzaq_wait_seconds_bucket{{{NODE},le="60.0"%s}}': ("0+996x40", "0+9995x40"),
+        f"stanzaq_wait_seconds_count{{{NODE}%s}}": ("0+1000x40", "0+10000x40"),
+    },
 }
+BURNS = [alert for alert in FIRING if alert.startswith("StanzaqWaits")]
+"""The alerts on the objective."""
 
 
 def _groups(objects: list[Object]) -> dict[str, Any]:
     return {"groups": the(objects, "PrometheusRule")["spec"]["groups"]}
+
+
+def _alerts(objects: list[Object]) -> list[dict[str, Any]]:
+    (group,) = _groups(objects)["groups"]
+    return [rule for rule in group["rules"] if "alert" in rule]
 
 
 def _promtool(*arguments: str | Path) -> None:
@@ -65,17 +81,18 @@ def test_rules_are_sound(everything: Everything, tmp_path: Path) -> None:
     groups = _groups(everything["helm4", "monitoring"])
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
     _promtool("check", "rules", tmp_path / "rules.yaml")
-    assert {rule["alert"] for rule in groups["groups"][0]["rules"]} == FIRING.keys()
+    assert {rule["alert"] for rule in _alerts(everything["helm4", "monitoring"])} == FIRING.keys()
 
 
 @pytest.mark.parametrize("alert", FIRING)
 def test_alerts(alert: str, everything: Everything, tmp_path: Path) -> None:
     """An alert fires above its limit and not below it, whatever the number of frontends."""
-    rules = _groups(everything["helm4", "monitoring"])["groups"][0]["rules"]
-    rule = next(each for each in rules if each["alert"] == alert)
+    rule = next(each for each in _alerts(everything["helm4", "monitoring"]) if each["alert"] == alert)
     labels = dict(rule["labels"])
-    if alert in {"StanzaqBacklog", "StanzaqItemsAge"}:
+    if alert in {"StanzaqBacklog", "StanzaqItemsAge", *BURNS}:
         labels["node"] = "jobs"
+    if alert in BURNS:
+        labels |= {"namespace": "work", "app_kubernetes_io_instance": "queues"}
     expected = [{"exp_labels": labels, "exp_annotations": _filled(alert, rule["annotations"])}]
     checks = [
         {
@@ -97,13 +114,15 @@ def _filled(alert: str, annotations: dict[str, str]) -> dict[str, str]:
         "StanzaqDeadLetters": "30 items became dead letters in 15 minutes",
         "StanzaqNoReadyFrontend": "No frontend of the door xmpp is ready",
         "StanzaqRedisMemory": "A Redis master has used 86% of its maxmemory",
+        "StanzaqWaitsBurnFast": "1.5% of the items of jobs waited longer than 60 s",
+        "StanzaqWaitsBurnSlowly": "0.4% of the items of jobs waited longer than 60 s",
     }
     return {**annotations, "summary": said[alert]}
 
 
 def test_nobody_tells(everything: Everything, tmp_path: Path) -> None:
     """Without a single frontend only the alert for that fires."""
-    rules = _groups(everything["helm4", "monitoring"])["groups"][0]["rules"]
+    rules = _alerts(everything["helm4", "monitoring"])
     annotations = next(each["annotations"] for each in rules if each["alert"] == "StanzaqNoReadyFrontend")
     absent = {"exp_labels": {"severity": "critical", "door": "xmpp"}, "exp_annotations": annotations}
     expected = {alert: [absent] if alert == "StanzaqNoReadyFrontend" else [] for alert in FIRING}
@@ -136,7 +155,7 @@ def test_waiting_is_counted_once(everything: Everything, tmp_path: Path) -> None
 def test_a_door_that_may_be_none() -> None:
     """A door that an autoscaler may scale to zero has no alert for its absence."""
     settings = ["monitoring.rules.enabled=true", "amqp.enabled=true", "amqp.passwords=x"]
-    rules = _groups(rendered("helm4", *having("keda", *settings)))["groups"][0]["rules"]
+    rules = _alerts(rendered("helm4", *having("keda", *settings)))
     doors = [each["labels"]["door"] for each in rules if each["alert"] == "StanzaqNoReadyFrontend"]
     assert doors == ["rest", "amqp"]
 
@@ -160,12 +179,19 @@ def test_monitors_meet_pods(monitor: str) -> None:
     assert place["port"] in {each["name"] for each in template["spec"]["containers"][0]["ports"]}
 
 
+def _dashboard(everything: Everything) -> dict[str, Any]:
+    (board,) = [each for each in only(everything["helm4", "monitoring"], "ConfigMap") if "stanzaq.json" in each["data"]]
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    found: dict[str, Any] = json.loads(board["data"]["stanzaq.json"])
+    return found
+
+
 def _asked(everything: Everything) -> set[str]:
     """Return every metric in rules, dashboard and autoscalers."""
     objects = everything["helm4", "monitoring"]
-    queries = [rule["expr"] for rule in _groups(objects)["groups"][0]["rules"]]
-    (board,) = [each for each in only(objects, "ConfigMap") if "stanzaq.json" in each["data"]]
-    dashboard = json.loads(board["data"]["stanzaq.json"])
+    (group,) = _groups(objects)["groups"]
+    queries = [rule["expr"] for rule in group["rules"]]
+    dashboard = _dashboard(everything)
     queries += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     queries += [each["query"]["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
     queries.append(the(everything["helm4", "keda"], "ScaledObject")["spec"]["triggers"][0]["metadata"]["query"])
@@ -181,17 +207,16 @@ def test_metrics_exist(everything: Everything, frontend: Frontend) -> None:
     # Series of nodes come with the nodes; their families exist before.
     told = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
     # So do those of commands.
-    told |= {f"{family.name}_bucket" for family in families if family.type == "histogram"}
+    told |= {
+        f"{family.name}_{part}" for family in families if family.type == "histogram" for part in ("bucket", "count")
+    }
     told |= {sample.name for family in families for sample in family.samples}
     assert asked - told == set()
 
 
 def test_dashboard_is_whole(everything: Everything) -> None:
     """Panels have ids and places of their own, and units."""
-    objects = everything["helm4", "monitoring"]
-    (board,) = [each for each in only(objects, "ConfigMap") if "stanzaq.json" in each["data"]]
-    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
-    panels = json.loads(board["data"]["stanzaq.json"])["panels"]
+    panels = _dashboard(everything)["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     cells = [
         (x, y)
@@ -204,16 +229,80 @@ def test_dashboard_is_whole(everything: Everything) -> None:
     assert all(panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
 
 
+def test_dashboard_queries(everything: Everything, tmp_path: Path) -> None:
+    """Prometheus can parse every query of the dashboard, and what the rules record is what a panel asks for."""
+    queries = [target["expr"] for panel in _dashboard(everything)["panels"] for target in panel["targets"]]
+    rules = [
+        {"record": f"panel:{number}", "expr": query.replace("$__rate_interval", "1m")}
+        for number, query in enumerate(queries)
+    ]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    _promtool("check", "rules", tmp_path / "rules.yaml")
+    (group,) = _groups(everything["helm4", "monitoring"])["groups"]
+    recorded = {rule["record"] for rule in group["rules"] if "record" in rule}
+    asked = {name for query in queries for name in re.findall(r"stanzaq:[\w:]+", query)}
+    assert asked and asked <= recorded
+
+
 def test_rules_go_by_values() -> None:
     """The limits of the alerts are those of the values."""
     groups = _groups(rendered("helm4", "--values", values("monitoring"), "--set", "monitoring.rules.backlog=1000000"))
     assert groups["groups"][0]["rules"][0]["expr"].endswith("> 1000000")
 
 
-def test_metrics_of_nodes() -> None:
-    """Issue 26: promtool finds one name to complain of, which the alerts of earlier versions know."""
+def _page() -> bytes:
+    """Return the metrics of a frontend that has served a node."""
     metrics = Metrics()
     metrics.gauge("jobs", Counted(1, 1, 0, 0, 0, 5, 1, 1))
-    page = generate_latest(metrics.registry)
+    metrics.tally.nodes["jobs"].wait(1)
+    return generate_latest(metrics.registry)
+
+
+def test_metrics_of_nodes() -> None:
+    """Issue 26: promtool has nothing to complain of, also where there are nodes."""
+    page = _page()
+    assert b'stanzaq_wait_seconds_bucket{le="+Inf",node="jobs"} 1.0' in page
     done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
-    assert done.stderr == b"stanzaq_node_oldest_ms metric names should not contain abbreviated units\n"
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def _burning(everything: Everything, folder: Path, late: str, firing: dict[str, list[str]]) -> None:
+    """Check at which times which alerts on the objective fire, with 1,000 items a minute of which so many are `late`."""
+    series = [
+        {"series": f"stanzaq_wait_seconds_count{{{NODE}}}", "values": "0+1000x840"},
+        {"series": f'stanzaq_wait_seconds_bucket{{{NODE},le="60.0"}}', "values": late},
+    ]
+    checks = [
+        {
+            "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)',
+            "eval_time": when,
+            "exp_samples": [{"labels": "{}", "value": int(alert in alerts)}],
+        }
+        for when, alerts in firing.items()
+        for alert in BURNS
+    ]
+    _tested(folder, everything, [{"interval": "1m", "input_series": series, "promql_expr_test": checks}])
+
+
+def test_budget_burns(everything: Everything, tmp_path: Path) -> None:
+    """Issue 26: an alert needs a long and a short window: it ends soon after the trouble, and a short trouble is none."""
+    fast, slow = BURNS
+    # All is well for half a day, then two of a hundred are late for an hour.
+    trouble = "0+1000x720 720980+980x59 779800+1000x60"
+    # After five minutes an hour's share is still small; after the trouble, that of five minutes is at once.
+    _burning(everything, tmp_path, trouble, {"725m": [], "775m": [fast, slow], "830m": [slow]})
+    # Three of two thousand are always late: nobody is woken.
+    _burning(everything, tmp_path, "0+998.5x60", {"60m": [slow]})
+
+
+def test_objectives_are_measured() -> None:
+    """The schema allows only objectives for which there is a bucket, and the rules ask for its name."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    rules = schema["properties"]["monitoring"]["properties"]["rules"]["properties"]
+    assert set(rules["objective"]["properties"]["seconds"]["enum"]) < set(WAITS)
+    page = _page().decode()
+    for seconds in rules["objective"]["properties"]["seconds"]["enum"]:
+        settings = ("--set-json", f"monitoring.rules.objective.seconds={seconds}")
+        (group,) = _groups(rendered("helm4", "--values", values("monitoring"), *settings))["groups"]
+        (found,) = {each for rule in group["rules"] for each in re.findall(r'le="([^"]+)"', rule["expr"])}
+        assert f'stanzaq_wait_seconds_bucket{{le="{found}",node="jobs"}}' in page

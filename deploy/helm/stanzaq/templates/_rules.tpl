@@ -11,7 +11,7 @@
     summary: '{{ `{{ $value }} items wait in {{ $labels.node }}` }}'
     description: Workers do not keep up; check that they run and have credit, and add more.
 - alert: StanzaqItemsAge
-  expr: max by (node) (stanzaq_node_oldest_ms{ {{- $series -}} }) / 1000 > {{ int $limits.oldestSeconds }}
+  expr: max by (node) (stanzaq_node_oldest_seconds{ {{- $series -}} }) > {{ int $limits.oldestSeconds }}
   for: 5m
   labels: {severity: warning}
   annotations:
@@ -50,4 +50,40 @@
   annotations:
     summary: '{{ `A Redis master has used {{ $value | humanizePercentage }} of its maxmemory` }}'
     description: Publishers are refused when it is full; let workers drain the queue, or give Redis more memory.
+{{- with $limits.objective }}
+{{- $own := printf "%s,node=~%s" $series (quote .nodes) }}
+{{- range $window := list "5m" "30m" "1h" "2h" "6h" "1d" "3d" }}
+- record: stanzaq:wait_misses:ratio_rate{{ $window }}
+  labels: {namespace: {{ quote $.Release.Namespace }}, app_kubernetes_io_instance: {{ quote $.Release.Name }}}
+  expr: |-
+    1 - sum by (node) (rate(stanzaq_wait_seconds_bucket{ {{- $own }},le="{{ printf "%.1f" (float64 $limits.objective.seconds) }}"}[{{ $window }}]))
+    / sum by (node) (rate(stanzaq_wait_seconds_count{ {{- $own -}} }[{{ $window }}]))
+{{- end }}
+{{- $misses := printf "stanzaq:wait_misses:ratio_rate%%s{%s}" $series }}
+{{- $promise := printf "{{ $value | humanizePercentage }} of the items of {{ $labels.node }} waited longer than %v s" .seconds }}
+- alert: StanzaqWaitsBurnFast
+  expr: |-
+    {{- include "stanzaq.burns" (list $misses . "14.4" "1h" "5m") | nindent 4 }}
+    or
+    {{- include "stanzaq.burns" (list $misses . "6" "6h" "30m") | nindent 4 }}
+  labels: {severity: critical}
+  annotations:
+    summary: '{{ $promise }}'
+    description: At this pace the budget of 30 days is used up within five days. Add workers, or find out what stops them.
+- alert: StanzaqWaitsBurnSlowly
+  expr: |-
+    {{- include "stanzaq.burns" (list $misses . "3" "1d" "2h") | nindent 4 }}
+    or
+    {{- include "stanzaq.burns" (list $misses . "1" "3d" "6h") | nindent 4 }}
+  labels: {severity: warning}
+  annotations:
+    summary: '{{ $promise }}'
+    description: At this pace the objective of 30 days will be missed. Plan more workers, or a longer wait.
+{{- end }}
+{{- end -}}
+
+{{/* Whether the budget burns by so many times the pace that would use it up in 30 days, for long enough and still. */}}
+{{- define "stanzaq.burns" -}}
+{{- $misses := index . 0 }}{{ $budget := printf "%s * (1 - %v)" (index . 2) (index . 1).ratio -}}
+({{ printf $misses (index . 3) }} > {{ $budget }} and {{ printf $misses (index . 4) }} > {{ $budget }})
 {{- end -}}
