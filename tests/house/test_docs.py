@@ -10,7 +10,10 @@ import pytest
 from broker import keys
 from broker.model.fields import Option
 from broker.model.options import OPTIONS, NodeConfig
+from broker.scaling.costs import measured
+from broker.scaling.table import table
 from broker.settings import Settings
+from frontends.tools.bench.predicted import TIMING
 from frontends.xmpp import requests, stanzas
 from frontends.xmpp.messages import deliveries, qos
 
@@ -96,3 +99,24 @@ def test_figures_agree() -> None:
     assert (
         f"{jobs[2]} times what ejabberd's own pubsub" in readme and f"two frontends carry {ratio[1]} of that" in readme
     )
+
+
+def test_scaling_agrees_with_the_model() -> None:
+    """scaling.md has the model's table, and the measured costs that it is fed with."""
+    page, found = (DOCS / "scaling.md").read_text(), measured()
+    assert (expected := table(found, TIMING)) in page, expected
+    single, batched = found.single, found.batched
+    for name, cost in (
+        ("Redis", single.redis),
+        ("frontend, single jobs", single.frontend),
+        ("frontend, in batches of 20", batched.frontend),
+        ("XMPP server, single jobs", single.xmpp),
+        ("XMPP server, in batches of 20", batched.xmpp),
+        ("exchange of credit, Redis", single.exchange),
+    ):
+        wakes = f" {cost.wake_us} |" if cost.wake_us else " |"
+        assert f"| {name} | {cost.item_us} | {cost.call_us} |{wakes}" in page
+    beats = f"a heartbeat {single.beat_us} µs and its frontend {single.beat_frontend_us} µs"
+    assert f"A sweep with nothing to do costs Redis {single.sweep_us} µs, {beats}" in page
+    assert ("were measured under load" in page) != found.quiet
+    assert f"a load average of {found.load_average} before" in page or found.quiet

@@ -44,7 +44,8 @@ def judge(browser: Browser, what: str) -> None:
     """Check that the shown page fits and is usable, on a phone and on a screen, in light and in dark."""
     for width in WIDTHS:
         browser.wide(width)
-        assert browser.driver.execute_script(_FAULTS, _LEAST_COLUMN) == [], f"{what} at {width} px"
+        faults = browser.driver.execute_script(_FAULTS, _LEAST_COLUMN)
+        assert faults == [], f"{what} at {width} px: {faults}"
         for scheme in SCHEMES:
             browser.shades(scheme)
             assert browser.barriers() == [], f"{what} at {width} px in the {scheme}"

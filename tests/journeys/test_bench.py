@@ -55,6 +55,13 @@ def test_batches(tmp_path: Path) -> None:
     assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "single_jobs", "two_frontends", "single_cpu_per_job"))
 
 
+def test_fairness(tmp_path: Path) -> None:
+    """Quiet keys wait at most twice as long beside a noisy one, in jobs; costs stand next to those without turns."""
+    rows = _rows(tmp_path, "core", "--fair")
+    assert list(rows) == ["fair_wait_jobs", "fair_wait", "fair_cost", "fair_growth", "fair_memory"]
+    assert all(row["ceiling"] > 0 for row in rows.values()) and rows["fair_wait_jobs"]["holds"]
+
+
 def test_worker(tmp_path: Path) -> None:
     """The rate and the processor time of the library's worker stand next to those of workers that write raw stanzas."""
     rows = _rows(tmp_path, "worker")
@@ -74,6 +81,21 @@ def test_scale(tmp_path: Path) -> None:
     rows = _rows(tmp_path, "scale")
     assert list(rows) == [f"scale_{what}" for what in ("subscribe", "publish", "list_nodes", "overview")]
     assert all(row["ceiling"] > 0 for row in rows.values())
+
+
+def test_scale_of_processes(tmp_path: Path) -> None:
+    """The processor time of a job, by kind of process, stands next to what the model expects."""
+    rows = _rows(tmp_path, "scale", "--processes", "1")
+    of_one = ("us", "redis", "frontend", "xmpp", "jobs")
+    assert list(rows) == [f"1f_1x_1r_1p_b{batch}_{what}" for batch in (1, 20) for what in of_one]
+    assert all(row["ceiling"] > 0 for row in rows.values())
+
+
+def test_simulate(tmp_path: Path) -> None:
+    """After two levels of load the busiest is named, next to the rate at which the model has something used up."""
+    rows = _rows(tmp_path, "simulate", "--frontends", "20", "--masters", "5", "--queues", "100", "--workers", "1000")
+    assert [name for name in rows if name.startswith("busiest_")]
+    assert len([name for name in rows if name.endswith("_masters")]) == 2
 
 
 def test_bounds(tmp_path: Path) -> None:

@@ -1,27 +1,28 @@
 """`stanzaq dev`: the commands that it prints work in another terminal."""
 
 import asyncio
-import os
 import re
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from frontends.tools import dev
-from stanzaq import transports
-from stanzaq.account import HttpAccount
+import httpx
+
 from tests.journeys.service import PATIENCE_SECONDS
+
+_NO_EJABBERD = "from frontends.tools.servers import ejabberd; ejabberd._LIBRARIES = (); "
 
 
 @asynccontextmanager
-async def running(data: Path) -> AsyncIterator[str]:
+async def running(data: Path, first: str = "") -> AsyncIterator[str]:
     """Run it until all is printed; return that. It ends in order at Ctrl-C."""
+    program = f"{first}from frontends.cli import app; app()"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "frontends.cli", "dev", "--data", str(data)), stdout=PIPE, stderr=PIPE
+        *(sys.executable, "-c", program, "dev", "--data", str(data)), stdout=PIPE, stderr=PIPE
     )
     try:
         assert process.stdout is not None
@@ -35,44 +36,55 @@ async def running(data: Path) -> AsyncIterator[str]:
             process.kill()
 
 
-async def pasted(text: str) -> Process:
-    """Run text as a shell does; `python` is ours."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return await asyncio.create_subprocess_exec(
-        "bash", "-c", text, stdout=PIPE, stderr=PIPE, env=os.environ | {"PATH": path}
+async def asked(said: str) -> None:
+    """Run the printed commands of curl, and look at the printed doors."""
+    publish, subscribe = re.findall(r"^curl .*$", said, re.MULTILINE)
+    # The subscription takes the first item, so the second is free.
+    for command in (publish, subscribe, publish):
+        curl = await asyncio.create_subprocess_shell(f"{command} --silent --fail", stdout=PIPE, stderr=PIPE)
+        output, errors = await asyncio.wait_for(curl.communicate(), PATIENCE_SECONDS)
+        assert curl.returncode == 0, (command, output, errors)
+    page, user, password = re.findall(r"^The page +(\S+) +user (\S+), password (\S+)$", said, re.MULTILINE)[0]
+    async with httpx.AsyncClient(auth=(user, password)) as web:
+        assert "<html" in (await web.get(page)).text
+        assert (await web.get(page.replace("/ui", "/queues"))).status_code == 200
+    host, port = re.findall(r"amqp://(\S+):(\d+)", said)[0]
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"AMQP\x03\x01\x00\x00")
+    assert await asyncio.wait_for(reader.readexactly(4), PATIENCE_SECONDS) == b"AMQP"
+    writer.close()
+
+
+async def worked(said: str) -> None:
+    """Run the printed worker until it has worked on an item."""
+    (program,) = re.findall(r"^STANZAQ_PASSWORD.*?^END$", said, re.MULTILINE | re.DOTALL)
+    worker = await asyncio.create_subprocess_exec(
+        "bash", "-c", re.sub(r"^(\S+) ", r"\1 exec ", program), stdout=PIPE, stderr=PIPE
     )
+    try:
+        assert worker.stdout is not None
+        line = await asyncio.wait_for(worker.stdout.readline(), PATIENCE_SECONDS)
+        assert line == b"working on {'file': 'cat.png'}\n"
+    finally:
+        worker.terminate()
+        await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
 
 
 async def test_pasted_commands_work() -> None:
     """An item published by curl is worked over XMPP, also after the service was stopped and started with its data."""
     # A shorter name than pytest's: the path of a unix socket has 107 bytes.
     with TemporaryDirectory() as directory:
-        data = Path(directory)
-        async with running(data) as said:
-            publish, subscribe = re.findall(r"^curl .*$", said, re.MULTILINE)
-            # The subscription takes the first item, so the second is free.
-            for command in (publish, subscribe, publish):
-                curl = await pasted(f"{command} --silent --fail")
-                output, errors = await asyncio.wait_for(curl.communicate(), PATIENCE_SECONDS)
-                assert curl.returncode == 0, (command, output, errors)
-        async with running(data) as said:
-            (program,) = re.findall(r"^STANZAQ_PASSWORD.*?^END$", said, re.MULTILINE | re.DOTALL)
-            worker = await pasted(program.replace("python", "exec python", 1))
-            try:
-                assert worker.stdout is not None
-                line = await asyncio.wait_for(worker.stdout.readline(), PATIENCE_SECONDS)
-                assert line == b"working on {'file': 'cat.png'}\n"
-            finally:
-                worker.terminate()
-                await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
+        async with running(Path(directory)) as said:
+            assert "Work over XMPP" in said
+            await asked(said)
+        async with running(Path(directory)) as said:
+            await worked(said)
 
 
-def test_without_an_xmpp_server() -> None:
-    """Without XMPP there is a worker over HTTP to paste, and a line that says what is missing."""
-    lines = dev._lines(dev.Service((), "http://127.0.0.1:8080", "", "", Path("redis"), "There is no ejabberd."))
-    (program,) = [line for line in lines if "python" in line]
-    (url,) = re.findall(r'Worker\("(.*)"\)', program)
-    account = transports.account(url, None, dev.PASSWORD, None, "required")
-    assert isinstance(account, HttpAccount)
-    assert (account.user, account.origin) == ("worker@localhost", "http://127.0.0.1:8080")
-    assert lines[-1] == "There is no ejabberd."
+async def test_without_an_xmpp_server() -> None:
+    """Without ejabberd the other doors are there, with a worker over HTTP to paste and a line that says what is missing."""
+    with TemporaryDirectory() as directory:
+        async with running(Path(directory), _NO_EJABBERD) as said:
+            await asked(said)
+            await worked(said)
+            assert "There is no XMPP: ejabberd is missing: apt-get install ejabberd" in said

@@ -20,7 +20,7 @@ from tests.journeys.fake import FakeServer
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, durable, eventually
 
 REDIS_TIMEOUT = 2.0
-"""Long enough that a busy machine adds less than this again. A frontend without a heartbeat for 3 s is dead."""
+"""Long enough that a busy machine adds less than this again. A frontend without a heartbeat for 2 s is dead."""
 RESENT_SECONDS = 5.0
 """How soon others have sent a dead frontend's deliveries (guarantee 4)."""
 WATCHDOG_SECONDS = 2.0
@@ -174,7 +174,7 @@ async def test_ejabberd_restarts(service: Service, join: Join) -> None:
 async def test_the_library_outlives_them(
     service: Service, join: Join, starter: ThreadPoolExecutor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A worker and a publisher of the library: a frontend and Redis are killed, ejabberd restarts, and all 300 jobs are done."""
+    """A worker and a publisher of the library: a frontend, Redis and ejabberd are killed, and all 300 jobs are done."""
     owner = await join(f"{service.ejabberd.register('owner', 'secret')}/desk", "secret")
     node = await owner.queue({"stanzaq#dedupe": "ignore", "stanzaq#lock_seconds": "5"})
     user, address = service.ejabberd.register("library", "secret"), f"127.0.0.1:{service.ejabberd.c2s_port}"
@@ -182,6 +182,11 @@ async def test_the_library_outlives_them(
     worker = Worker(f"xmpp://{user}", concurrency=10, grace=5, **account)
     runs, strikes = Counter[tuple[str, int]](), {50: service.frontends[0], 100: service.redis, 150: service.ejabberd}
     struck: set[int] = set()
+    # Mnesia writes after a moment: an ejabberd that is killed before has not made the accounts.
+    spool = service.ejabberd.directory / "spool"
+    await eventually(
+        lambda: any(b"library" in path.read_bytes() for path in spool.iterdir() if path.is_file()), "no account on disk"
+    )
 
     @worker.task(node, retry=Retry(delay=0))
     async def _job(job: Job[Any]) -> None:
@@ -192,9 +197,7 @@ async def test_the_library_outlives_them(
         for count, server in strikes.items():
             while len(runs) < count:  # noqa: ASYNC110  (nobody is told)
                 await asyncio.sleep(0.01)
-            # A killed ejabberd forgets the newest accounts.
-            end = server.stop if server is service.ejabberd else server.kill
-            await asyncio.get_running_loop().run_in_executor(starter, end)
+            await asyncio.get_running_loop().run_in_executor(starter, server.kill)
             await asyncio.get_running_loop().run_in_executor(starter, server.start)
             struck.add(count)
 
@@ -213,8 +216,10 @@ async def test_the_library_outlives_them(
     assert struck == set(strikes)
     assert {name for name, _token in runs} == {f"job-{number}" for number in range(300)}
     assert set(runs.values()) == {1}, "a lock is worked once, however often its item is delivered"
+    again = Counter(name for name, _token in runs)
+    named = ", ".join(f"{name} ({count} times)" for name, count in again.items() if count > 1)
     with capsys.disabled():
-        print(f" {len(runs) - 300} of 300 jobs were begun again;", end="")  # noqa: T201  (their number is of interest)
+        print(f" {len(runs) - 300} runs more than 300 jobs: {named or 'none'};", end="")  # noqa: T201  (of interest)
 
 
 async def _unready(service: Service) -> None:

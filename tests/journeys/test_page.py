@@ -99,6 +99,7 @@ async def test_page(service: Service, join: Join, account: tuple[str, str]) -> N
                     await owner.owner(f"<delete node={quoteattr(node)}/>")
                 await asyncio.to_thread(_pictures, browser)
                 await asyncio.to_thread(_changes_user, browser, admin.bare)
+                await asyncio.to_thread(_quotas, browser, owner.bare)
             await asyncio.to_thread(_loses_the_service, browser)
     assert service.faults() == []
 
@@ -196,6 +197,13 @@ def _redrives_all(browser: Browser) -> None:
     browser.says("torn")
     judge(browser, "dead")
     browser.find("select").send_keys("torn")
+    browser.fill("[name=header]", "colour")
+    browser.find("form .main").click()
+    browser.says("is no header", "#said")
+    browser.fill("[name=header]", "colour: red")
+    browser.find("form .main").click()
+    browser.says("0 dead letters on the way back", "#said")
+    browser.fill("[name=header]", "")
     browser.find("form .main").click()
     browser.says("1 dead letter on the way back", "#said")
     browser.until(lambda: "torn" not in browser.text("tbody"), "it is gone")
@@ -229,6 +237,34 @@ def _changes_user(browser: Browser, jid: str) -> None:
     browser.says("HTTP", "tbody")
     browser.says("XMPP", "tbody")
     judge(browser, "frontends")
+
+
+def _quotas(browser: Browser, owner: str) -> None:
+    """Set a quota as an administrator, see what is used of it, change and clear it; an error is shown in its form."""
+    browser.find(".bar nav a[href='#/quotas']").click()
+    browser.says("There are no quotas", ".empty")
+    browser.click(".add")
+    browser.fill("dialog [name=subject]", owner)
+    browser.fill("dialog [name=items]", "many")
+    browser.click("dialog [type=submit]")
+    browser.says("items: must be a whole number", "dialog [role=alert]")
+    judge(browser, "quota")
+    browser.fill("dialog [name=items]", "3")
+    browser.fill("dialog [name=publish_rate]", "1000/s")
+    browser.click("dialog [type=submit]")
+    browser.says(f"The quota of {owner} is set", "#said")
+    row = f'tr[data-key="{owner}"]'
+    browser.until(lambda: browser.text(f"{row} td.over").endswith(" of 3"), "more is used than there may be")
+    judge(browser, "quotas")
+    browser.click(f"{row} td.do button")
+    browser.fill("dialog [name=items]", "")
+    browser.click("dialog [type=submit]")
+    browser.until(lambda: " of 3" not in browser.text("tbody"), "it has no limit of items")
+    browser.click(f"{row} td.do button:last-child")
+    browser.click("dialog [type=submit]")
+    browser.says(f"The quota of {owner} is cleared", "#said")
+    browser.find(".bar nav a[href='#/frontends']").click()
+    browser.says("alive")
 
 
 def _loses_the_service(browser: Browser) -> None:

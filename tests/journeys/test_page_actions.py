@@ -36,6 +36,7 @@ def _all(browser: Browser, frontend: RestFrontend, http: httpx.Client) -> None:
     _deletes_an_item(browser, http, name)
     _purges(browser, http, name)
     _hour(browser, frontend, name)
+    _cancels(browser, http, name)
     _log(browser, http, f"{mark}-log")
     _places(browser, mark, name)
     _ends(browser, http, name)
@@ -91,10 +92,20 @@ def _configures(browser: Browser, http: httpx.Client, name: str) -> None:
     judge(browser, "settings")
     browser.fill(LOCK_SECONDS, "45")
     browser.click("[name='pubsub#notify_config']")
+    policies = {
+        "retry_delay": "0.5", "retry_backoff": "2", "retry_limit": "60", "retry_jitter": "0.1",
+        "rate": "5000/m", "rate_burst": "200", "max_in_flight": "50", "rate_by_key": "100/s", "max_in_flight_by_key": "9",
+        "publish_rate": "500/s", "fair_weights": "gold=3", "result_seconds": "60",
+    }  # fmt: skip
+    for option, value in policies.items():
+        browser.fill(f"[name='stanzaq#{option}']", value)
+    browser.click("[name='stanzaq#fair'] option:nth-child(2)")
     browser.click(".settings [type=submit]")
-    browser.says("2 settings", "#said")
+    browser.says("15 settings", "#said")
     options = http.get(f"/queues/{name}", headers={"Accept": "application/json"}).json()["options"]
     assert (options["stanzaq#lock_seconds"], options["pubsub#notify_config"]) == ("45", "1")
+    assert {option: options[f"stanzaq#{option}"] for option in policies} == policies
+    assert options["stanzaq#fair"] == "key"
 
 
 def _schedules(browser: Browser, name: str) -> None:
@@ -168,6 +179,15 @@ def _finds(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.click(f"tr[data-key={held['id']}] .link")
     browser.says("Lock ends", "dialog")
     browser.click("dialog .close")
+    assert http.post(held["renew"], json={"progress": 0.4, "note": "page 2 of 5"}).status_code == 200
+    browser.fill("[role=search] input", held["id"])
+    browser.click("[role=search] [type=submit]")
+    browser.until(lambda: "emma" not in browser.text("tbody"), "one item, read again")
+    browser.click(f"tr[data-key={held['id']}] .link")
+    browser.says("40 %, page 2 of 5", "dialog")
+    browser.click("dialog .close")
+    browser.click(".all")
+    browser.says("emma", "tbody")
     http.delete(held["href"])
     http.delete(lease)
     browser.until(lambda: held["id"] not in browser.text("tbody"), "it is done")
@@ -214,6 +234,21 @@ def _hour(browser: Browser, frontend: RestFrontend, name: str) -> None:
     browser.click(".tabs [data-part=hour]")
     browser.says("Came in 3", ".part .figures")
     judge(browser, "hour")
+
+
+def _cancels(browser: Browser, http: httpx.Client, name: str) -> None:
+    """Cancel an item that somebody works on: its token is void."""
+    _go(browser, name, "items")
+    lease = http.post("/subscriptions", json={"destinations": [name], "prefetch": 1}).json()["href"]
+    assert http.post(f"/queues/{name}", params={"guid": "wrong"}, content=b"x").status_code == 200
+    (held,) = http.get(f"{lease}?wait=10", headers={"Accept": "application/json"}).json()["messages"]
+    browser.says("locked until", "tr[data-key=wrong] .state")
+    browser.click("tr[data-key=wrong] .do button:nth-child(2)")
+    browser.says("Cancel wrong?", "dialog")
+    browser.click("dialog [type=submit]")
+    browser.says("wrong is cancelled", "#said")
+    assert http.delete(held["href"]).status_code in {404, 409, 410}
+    http.delete(lease)
 
 
 def _log(browser: Browser, http: httpx.Client, log: str) -> None:

@@ -183,6 +183,13 @@ def _to_cancel(play: Play) -> None:
     play.hear(ET.fromstring("<message xmlns='jabber:client'><lock xmlns='urn:stanzaq:0' item='resize-8'/></message>"))
 
 
+def _to_wait_for(play: Play) -> None:
+    for node, items in {"jobs": ("resize-7", "resize-8"), "scans": ("page 1",)}.items():
+        play.node(node)
+        for item in items:
+            play.publish(node, item)
+
+
 def _to_answer(play: Play) -> None:
     play.node(stanzaq__result_seconds="60")
     play.subscribe()
@@ -264,6 +271,7 @@ PREPARED: Final[dict[str, Callable[[Play], None]]] = {
     "bp1": lambda play: play.node(),
     "sc1": lambda play: play.node(),
     "bc1": _to_cancel,
+    "af1": _to_wait_for,
     "pr1": _to_answer,
     "br1": _two_held,
     "sq:a:42:1795232955075-0:jobs@8e71964d/0": _acknowledged,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 
 from tests.journeys.client import (
     PUBSUB,
@@ -235,6 +236,38 @@ async def test_publish_rate(join: Join) -> None:
     assert (await other.publish(node, "i2")).error == ""
 
 
+async def test_retry_delay(join: Join) -> None:
+    """stanzaq#retry_delay: an item that came back rests, twice as long after the second attempt, though its worker is free."""
+    owner, worker = await join(), await join()
+    node = await owner.queue({"stanzaq#retry_delay": "0.3", "stanzaq#retry_backoff": "2", "stanzaq#retry_jitter": "0"})
+    await worker.subscribe(node)
+    await owner.publish(node, "i1")
+    clock = asyncio.get_running_loop().time
+    held = await worker.next(Delivery)
+    for least in (0.3, 0.6):
+        began = clock()
+        assert (await worker.unlock(node, "i1", held.token, "reason='busy'")).error == ""
+        held = await worker.next(Delivery)
+        assert clock() - began >= least and held.item == "i1"
+    assert (await owner.configure(node, {"stanzaq#retry_backoff": "0.5"})).error.startswith("modify not-acceptable")
+
+
+async def test_a_time(join: Join) -> None:
+    """Issue 25: an item that names a time goes out then and not before; one that is past goes out at once."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    await worker.subscribe(node, 3)
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    for item, at in (("later", soon), ("past", datetime(2020, 1, 1, tzinfo=UTC))):
+        said = f"<item id='{item}' xmlns:q='{STANZAQ}' q:at='{at.isoformat()}'><job xmlns='urn:x'/></item>"
+        assert (await owner.pubsub(f"<publish node='{node}'>{said}</publish>")).error == ""
+    assert [(await worker.next(Delivery)).item for _ in range(2)] == ["past", "later"]
+    assert datetime.now(UTC) >= soon
+    for wrong in ("tomorrow", "2026-12-01T09:00:00", "2999-01-01T00:00:00Z"):
+        said = f"<item xmlns:q='{STANZAQ}' q:at='{wrong}'><job xmlns='urn:x'/></item>"
+        assert (await owner.pubsub(f"<publish node='{node}'>{said}</publish>")).error.startswith("modify bad-request")
+
+
 async def test_rates_and_bounds(join: Join) -> None:
     """stanzaq#max_in_flight and stanzaq#rate: a worker gets what the node hands out, not its credit; bad values fail."""
     owner, worker = await join(), await join()
@@ -253,6 +286,19 @@ async def test_rates_and_bounds(join: Join) -> None:
     for name in ("rate", "publish_rate", "rate_by_key"):
         for bad in ("0/s", "abc", "1000000000000/s"):
             assert (await owner.configure(node, {f"stanzaq#{name}": bad})).error.startswith("modify not-acceptable")
+
+
+async def test_turns(join: Join) -> None:
+    """stanzaq#fair: one publisher's item goes out before the many of another; an unknown value and bad weights fail."""
+    noisy, quiet, worker = await join(), await join(), await join()
+    node = await noisy.queue({"stanzaq#fair": "publisher", "stanzaq#fair_weights": "nobody@x=3"})
+    for number in range(6):
+        await noisy.publish(node, f"i{number}")
+    await quiet.publish(node, "other")
+    await worker.subscribe(node, 2)
+    assert {(await worker.next(Delivery)).item for _ in range(2)} == {"i0", "other"}
+    for name, bad in (("fair", "items"), ("fair_weights", "a=0"), ("fair_weights", "a=-1"), ("fair_weights", "a=b")):
+        assert (await noisy.configure(node, {f"stanzaq#{name}": bad})).error.startswith("modify not-acceptable")
 
 
 async def test_bounce(join: Join) -> None:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -86,10 +88,10 @@ def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         wanted += [Requirement(line) for line in borrowed.requires or ()]
         for name in {file.parts[0] for file in borrowed.files or () if file.parts[0] not in {"..", "__pycache__"}}:
             (packages / name).symlink_to(str(borrowed.locate_file(name)))
-    assert (
-        not {"aiohttp", "redis", "pydantic", "msgpack", "typer", "watchfiles"} & known
-        and {"slixmpp", "msgspec"} <= known
+    (listed,) = re.findall(
+        r"`pip install stanzaq` installs (.*?)\.\s", (ROOT / "docs" / "library.md").read_text(), re.DOTALL
     )
+    assert {canonicalize_name(name) for name in known} == set(re.findall("`(.*?)`", listed))
     return environment / "bin" / "python"
 
 
@@ -120,13 +122,10 @@ def test_library_alone(library: Path) -> None:
 
 
 def test_library_is_soon_there(library: Path) -> None:
-    """Importing the library takes little more processor time than slixmpp alone."""
-
-    def seconds(module: str) -> float:
-        program = f"import {module}, time; print(time.process_time())"
-        return min(float(_run(library, program)) for _ in range(3))
-
-    assert seconds("stanzaq") < 2 * seconds("slixmpp")
+    """Importing the library takes at most 0.4 s of the processor, Python's own start included."""
+    program = "import stanzaq, time; print(time.process_time())"
+    # On a machine that is busy with others a time is too long, never too short.
+    assert min(float(_run(library, program)) for _ in range(5)) <= 0.4
 
 
 def test_the_plugin_of_pytest(python: Path) -> None:
