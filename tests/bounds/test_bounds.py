@@ -12,7 +12,7 @@ from frontends.tools.bench.growth import COSTS, IDLE, Cost
 from frontends.tools.bench.worst import CASES, Case
 from frontends.tools.servers.redis import RedisServer
 
-_TRIES = 3
+_TRIES = 5
 """A machine that pauses for a moment does so in one of them."""
 
 
@@ -66,8 +66,10 @@ async def _hold(gauge: Gauge, case: Case) -> None:
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.name)
 async def test_independent(gauge: Gauge, cost: Cost) -> None:
     """The cost of a step does not grow with the data beside it."""
+    little = much = float("inf")
     for tries_left in reversed(range(_TRIES)):
-        little, much = await gauge.compare(cost, _MUCH)
+        # The least of all tries: while others keep the cores busy, each try has only some rounds without a pause.
+        little, much = map(min, (little, much), await gauge.compare(cost, _MUCH))
         held = much <= INDEPENDENT * little
         assert held or tries_left, f"{cost.name}: {little} and {much} µs"
         if held:
