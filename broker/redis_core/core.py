@@ -145,8 +145,17 @@ class RedisCore:
             log.exception("a command failed", command=type(command).__name__)
             once(FAILED)
 
-    def _end(self, command: Command, size: int, began: float, reply: Reply, result: Result) -> None:
-        """Count a command that is done, and pass on its result; without helpers, since every command comes here."""
+    def _end(  # noqa: PLR0913  (what is known of a command)
+        self, command: Command, size: int, began: float, reply: Reply, result: Result, *, final: bool = False
+    ) -> None:
+        """Count a command that is done, and pass on its result; without helpers, since every command comes here.
+
+        A refused publish is done when its partition does not know it; the handler of items that wait for others asks by itself.
+        """
+        if type(result) is Refused and type(command) is Publish and not (final or command.hints.after):
+            end = Answer(partial(self._end, command, size, began, reply, final=True))
+            self.router(command.node).answer_refused(command, result, end)
+            return
         self._waiting_bytes -= size
         tally, kind, now = self.metrics.tally, type(command), time.monotonic()
         tally.seconds[kind] += now - began

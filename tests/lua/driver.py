@@ -61,6 +61,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "max_items": "1000",
     "node_full": "reject",
     "if_known": "",
+    "if_replayed": "",
     "max_bounces": "3",
     "max_subscribers": "100000",
     "max_bytes": "262144",

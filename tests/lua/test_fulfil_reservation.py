@@ -32,6 +32,25 @@ def test_after_it_is_published(records: Records) -> None:
     assert records.hash("prepared") == records.hash("prepared_bytes") == {}
 
 
+def test_if_replayed(records: Records) -> None:
+    """A body that is not known to be published changes nothing, then."""
+    name = reserved(records)
+
+    def replayed(record: str) -> str:
+        asked = {"name": name, "record": record, "source_bytes": 9_999, "total_bytes": 9_999, "remembered": 99}
+        word: str = records.run("fulfil_reservation", if_replayed="1", **asked)[0]
+        return word
+
+    before = records.hash("prepared")
+    assert replayed("n1 d1 body") == "held"
+    assert records.hash("prepared") == before and not records.client.exists(records.key("deliveries_begun"))
+    redeem(records, name, "n1 d1 body")
+    assert replayed("n1 d1 body") == "held"
+    conclude(records, name)
+    assert replayed("n2 d1 body") == "replayed"
+    assert replayed("n2 d2 other") == "reservation-used"
+
+
 def test_too_late(records: Records) -> None:
     """An expired reservation takes no body; one that was used in time may be repeated."""
     late, begun = reserved(records), reserved(records, nonce="beef")

@@ -114,6 +114,25 @@ class PublishIfKnown(Publish):
 
 
 @dataclass(frozen=True, slots=True)
+class FindRepeat:
+    """Ask whether a publish repeats a stored one; these fields of the publish tell. `waits`: its item waits for others."""
+
+    node: str
+    sender: Jid
+    item_id: str | None
+    ticket: str
+    digest: str
+    partition: int | None
+    key: str
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FindFormerRepeat(FindRepeat):
+    """The same in a partition that the item belonged to before the node grew."""
+
+
+@dataclass(frozen=True, slots=True)
 class FindItem:
     """Ask a partition whether it has an item of this id, whether the sender holds it, and whether it answered the `request`."""
 
@@ -312,6 +331,8 @@ PartitionCommand = (
     | PullItems
     | MeterPublish
     | PublishIfKnown
+    | FindRepeat
+    | FindFormerRepeat
     | PublishDependent
     | PublishDependentIfKnown
     | AcquirePartition

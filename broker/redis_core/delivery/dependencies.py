@@ -33,9 +33,10 @@ from broker.redis_core.commands.dependency_parts import (
     ReadDependents,
     WhoAwaits,
 )
-from broker.redis_core.commands.internal import GONE, converted
+from broker.redis_core.commands.internal import GONE, Unknown, converted
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.authorization import may_await
+from broker.redis_core.registry.repeats import may_be_stored, question
 
 log = structlog.get_logger()
 
@@ -70,8 +71,11 @@ class DependencyService:
         """Publish an item that waits; the answer says that all parents' partitions know it."""
         parents = await self._parents(command)
         if isinstance(parents, Refused):
-            return parents
-        answer = await self._ask(converted(command, PublishDependent, parents=tuple(parents)))
+            answer = await self._known(command, parents) if parents.problem is Problem.FORBIDDEN else parents
+        else:
+            answer = await self._ask(converted(command, PublishDependent, parents=tuple(parents)))
+            if isinstance(answer, Refused) and may_be_stored(answer.problem):
+                answer = await self._known(command, answer)
         if isinstance(answer, DependentStored):
             asked = ReadDependents(command.node, "", answer.partition, answer.published.item_id)
             found = await self._ask(asked)
@@ -80,6 +84,15 @@ class DependencyService:
             answer = found
         assert isinstance(answer, Refused)
         return answer
+
+    async def _known(self, command: Publish, refused: Refused) -> DependentStored | Refused:
+        """Return where the item is stored already that a refused publish repeats, else the refusal."""
+        asked = question(command)
+        found = Unknown(over=False) if asked is None else await self._ask(asked)
+        if isinstance(found, Unknown):
+            return refused
+        assert isinstance(found, DependentStored | Refused)
+        return found
 
     async def _parents(self, command: Publish) -> list[ParentState] | Refused:
         """Return the parents of a new item, which are in nodes of the same owner."""

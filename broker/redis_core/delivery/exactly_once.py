@@ -21,6 +21,7 @@ from broker.model.names import Jid, bare, resource
 from broker.model.problems import Problem
 from broker.model.results import Done, Published, Refused, Reserved, Result
 from broker.redis_core.redis_client.client import Server, Value
+from broker.redis_core.registry.repeats import may_be_stored
 from broker.settings import Settings
 
 log = structlog.get_logger()
@@ -183,13 +184,16 @@ class ExactlyOnce:
             hints=command.hints,
         )
         refused = await self._admits(publish)
-        if refused is not None:
+        if refused is not None and not may_be_stored(refused.problem):
             return refused
         named = reservation_key(publish.sender, publish.node, item_id)
         record = new_message(PrepareMessage(publish.sender, item_id, publish, "")).pack()
-        code, *found = await self._run("fulfil_reservation", name=named, record=record)
+        only = "1" if refused else ""
+        code, *found = await self._run("fulfil_reservation", name=named, record=record, if_replayed=only)
         if code == b"replayed":
             return Published(item_id, duplicate=True)
+        if refused is not None:
+            return refused
         if code != b"ok":
             return _REDEEM_REFUSALS[code]
         concluded = await self._publish_claimed(named, found[0])

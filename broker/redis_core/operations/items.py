@@ -39,7 +39,8 @@ from broker.model.results import (
     RetractedBatch,
     Unlocked,
 )
-from broker.redis_core.commands.internal import FindItem, Found, MeterPublish, Outcome, Unknown
+from broker.redis_core.commands.dependency_parts import DependentStored
+from broker.redis_core.commands.internal import FindItem, FindRepeat, Found, MeterPublish, Outcome, Unknown
 from broker.redis_core.operations.operation import (
     Call,
     Reply,
@@ -135,6 +136,22 @@ def publish_row(command: Publish, record: NodeRecord) -> Values:
         "subids": subids(command.sender) if must_subscribe else "",
         "hints": "" if command.hints is NO_HINTS else _hints(command),
     }
+
+
+def _repeat_row(command: FindRepeat, record: NodeRecord) -> Values:
+    sent = Publish(command.node, command.sender, command.item_id, b"", 0, command.ticket, digest=command.digest)
+    row = publish_row(sent, record)
+    return {name: row[name] for name in ("item", "once", "subids")} | {"waits": "1" if command.waits else ""}
+
+
+def _repeated(command: FindRepeat, reply: list[Any], _record: NodeRecord) -> Result | DependentStored | Unknown:
+    match reply:
+        case b"duplicate", item, differs, number:
+            told = Published(item.decode(), duplicate=True, differs=bool(differs))
+            return DependentStored(told, int(number)) if command.waits else told
+        case b"item-not-found", over:
+            return Unknown(bool(over))
+    return published(command, reply, _record)
 
 
 def _hints(command: Publish) -> str:
@@ -330,6 +347,15 @@ def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
 
 publish = Call("publish", published, _publish_intake, publish_row)
 publish_if_known = in_former(publish)
+find_repeat = Call(
+    "find_repeat",
+    _repeated,
+    lambda _command, record: {
+        "dedupe": record.config.dedupe.value,
+        "dedupe_ms": record.config.dedupe_seconds * 1000,
+    },
+    _repeat_row,
+)
 meter_publish = Call("meter_publish", _metered, _meter, lambda command, _record: {"by": bare(command.sender)})
 retract = Call("retract", _retracted, lambda _command, _record: {"together": ""}, _request_row)
 retract_batch = Call("retract", _retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)

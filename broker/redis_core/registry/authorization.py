@@ -58,6 +58,7 @@ _NEVER_CANCELLED = Refused(Problem.UNSUPPORTED, "the node is a log: its entries 
 _ALWAYS_THERE = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries stay, so a schedule cannot wait for the last one to go"
 )
+_NO_PUBLISHER = Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
 _NO_RESULTS = Refused(Problem.UNSUPPORTED, "the node keeps no ends of items: an owner may set stanzaq#result_seconds")
 NO_ITEMS = Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf")
 NO_PUBLISH = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf")
@@ -180,7 +181,7 @@ def visible(standing: str, access_model: str) -> bool:
 def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize a publish and check its options."""
     if record.config.publish_model is PublishModel.PUBLISHERS and standing not in _PUBLISHERS:
-        return Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
+        return _NO_PUBLISHER
     if record.config.state is NodeState.DRAINING:
         return Refused(Problem.NODE_DRAINING, "the node is being drained: it takes no new items for now")
     if command.body_bytes > record.config.max_payload_bytes:
@@ -194,6 +195,13 @@ def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> R
         if command.hints.reply is ReplyMode.KEPT and not record.config.result_seconds:
             return _NO_RESULTS
     return None if command.options is None else _preconditions(command.options, record)
+
+
+def repeating(_command: object, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Authorize to learn that an item is stored already, as everybody does who may publish."""
+    if record.config.publish_model is PublishModel.PUBLISHERS and standing not in _PUBLISHERS:
+        return _NO_PUBLISHER
+    return None
 
 
 def may_await(record: NodeRecord, publisher: Jid) -> bool:

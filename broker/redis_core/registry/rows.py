@@ -97,7 +97,7 @@ def named(command: NamesPartition, _count: int) -> int:
     return command.partition
 
 
-def of_publish(command: items.Publish, count: int) -> int | Place:
+def of_publish(command: items.Publish | internal.FindRepeat, count: int) -> int | Place:
     """Return the partition of a publish: the one named, else by the group key, else by the id (E6, E8, E14)."""
     if command.partition is not None:
         return command.partition
@@ -362,6 +362,14 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.SubscribeLog: Row(script=log_scripts.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
     internal.MeterPublish: Row(script=item_scripts.meter_publish, judge=may.publishing, leaf_only=may.NO_PUBLISH),
     internal.PublishIfKnown: Row(script=item_scripts.publish_if_known, judge=may.publishing),
+    internal.FindRepeat: Row(
+        script=item_scripts.find_repeat,
+        judge=may.repeating,
+        leaf_only=may.NO_PUBLISH,
+        place=of_publish,
+        before_growth=internal.FindFormerRepeat,
+    ),
+    internal.FindFormerRepeat: Row(script=item_scripts.find_repeat, judge=may.repeating),
     dependency_parts.PublishDependent: Row(
         script=dependency_scripts.publish_dependent,
         judge=may.publishing,

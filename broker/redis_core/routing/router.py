@@ -38,6 +38,7 @@ from broker.redis_core.commands.internal import (
     Outcome,
     PullItems,
     Scanned,
+    Unknown,
     converted,
     ignored,
 )
@@ -52,6 +53,7 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.merge import fetched
 from broker.redis_core.registry.partitioner import COORDINATOR, Place
+from broker.redis_core.registry.repeats import may_be_stored, question
 from broker.redis_core.registry.rows import ROWS, gathered, place, refusal
 from broker.redis_core.routing.former_partitions import FormerPartitions
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
@@ -120,6 +122,14 @@ class NodeRouter:
         if number != COORDINATOR and self._collects:
             return self.pool.ask(number, command)
         return ask_pipeline(self.pipeline(number), command)
+
+    def answer_refused(self, command: Publish, refused: Refused, reply: Reply) -> None:
+        """Answer a publish that was refused before its partition could recognise it as a repeat: ask now, if it may be one."""
+        asked = question(command, self.known.record) if may_be_stored(refused.problem) else None
+        if asked is None:
+            reply(refused)
+        else:
+            self.submit(asked, then(reply, _known, refused))
 
     async def audit(self) -> None:
         """Compare the coordinator's ledger with the partitions: credit that crashes have lost comes back."""
@@ -436,6 +446,11 @@ class NodeRouter:
         # A partition that cannot be asked may have the item, so the answer is to try again.
         hindered = (find for find in finds.values() if isinstance(find, Refused) and find.problem.retryable)
         reply(next(hindered, outcome))
+
+
+def _known(refused: Refused, reply: Reply, outcome: Outcome | Unknown) -> None:
+    """Answer a refused publish by what its partition knows of it."""
+    reply(refused if isinstance(outcome, Unknown) else outcome)
 
 
 def _admitted(step: Callable[[Reply], None], reply: Reply, outcome: Outcome | None) -> None:

@@ -1,0 +1,76 @@
+"""lua/items/find_repeat.lua: whether a publish repeats a stored one, as `publish` would answer it."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker.redis_core.operations.operation import subids
+from tests.lua.conftest import ON_SERVERS
+from tests.lua.dependencies import record, wait
+from tests.lua.driver import Answer, Queue
+from tests.lua.worded import W1
+
+
+def find(queue: Queue, item: str = "", once: str = "", whose: str = "", waits: str = "", **fixed: Any) -> Answer:  # noqa: ANN401
+    """Ask for one publish."""
+    return queue.run("find_repeat", {"item": item, "once": once, "subids": whose, "waits": waits}, **fixed)
+
+
+def test_find(queue: Queue) -> None:
+    """X1, S14: by id where the node ignores repeats, by ticket anywhere, also when the item is gone; nothing is stored."""
+    queue.publish("a", once="t\0d", dedupe="ignore")
+    queue.publish("b")
+    kept = queue.kept()
+    assert find(queue, "a", dedupe="ignore").rows == [["duplicate", "a", 0, "0"]]
+    assert find(queue, "a").rows == find(queue, "c", "u").rows == find(queue, "", dedupe="ignore").rows
+    assert find(queue, "a").rows == [["item-not-found", 1]]
+    assert find(queue, "a", "t\0d").rows == find(queue, "a", "t").rows == [["duplicate", "a", 0, "0"]]
+    assert find(queue, "a", "t\0e").rows == [["duplicate", "a", 1, "0"]]
+    # An item of before the option counts while it is there.
+    assert find(queue, "b", dedupe="ignore").words == ["duplicate"]
+    assert queue.kept() == kept
+    queue.run("purge")
+    assert find(queue, "a", dedupe="ignore").words == ["duplicate"]
+    assert find(queue, "b", dedupe="ignore").words == ["item-not-found"]
+    queue.now += 600_000
+    assert find(queue, "a", dedupe="ignore").words == ["item-not-found"]
+    assert find(queue, "a", "t").words == ["duplicate"]
+
+
+def test_items_that_wait(queue: Queue) -> None:
+    """An item that waits for others is a repeat of any with its id."""
+    wait(queue, "child", "p")
+    assert find(queue, "child").words == ["item-not-found"]
+    assert find(queue, "child", waits="1").rows == [["duplicate", "child", 0, "0"]]
+    assert find(queue, "other", waits="1").words == ["item-not-found"]
+
+
+def test_who_may_publish(queue: Queue) -> None:
+    """Only those learn it who may publish: with subids, while one of them is subscribed."""
+    queue.publish("a", dedupe="ignore")
+    assert find(queue, "a", whose=subids(W1), dedupe="ignore").words == ["forbidden"]
+    queue.subscribe(W1, 0)
+    assert find(queue, "a", whose=subids(W1), dedupe="ignore").words == ["duplicate"]
+
+
+@ON_SERVERS
+@pytest.mark.parametrize("dedupe", ["ignore", "overwrite"])
+def test_as_publish(queue: Queue, dedupe: str) -> None:
+    """It says of each publish what `publish` then does, through locks, ends and versions."""
+    chance = Random(7)
+    queue.subscribe(W1, 2)
+    seen = set()
+    for _ in range(250):
+        queue.now += chance.choice((0, 1_000, 300_000))
+        name, once, waits = chance.choice("abcdef"), chance.choice(("", "", "t", "u\0d", "u\0e")), chance.random() < 0.2
+        if chance.random() < 0.4:
+            held = [lock[0] for lock in queue.locks(W1)]
+            if held:
+                queue.retract(W1, chance.choice(held))
+        told = find(queue, name, once, waits="1" if waits else "", dedupe=dedupe).words[0]
+        hints = f"0 4 0 \0{record('p', once=once)}" if waits else ""
+        word = queue.publish(name, once=once, dedupe=dedupe, hints=hints).words[0]
+        assert (told, word) in {("duplicate", "duplicate"), ("item-not-found", "ok")}
+        seen.add(word)
+    assert seen == {"ok", "duplicate"}
