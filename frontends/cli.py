@@ -3,6 +3,12 @@
 Each command imports its implementation when it runs, so that `--help` is fast and servers need no extras of other commands.
 """
 
+# ruff: noqa: E402  (what is imported after the call is imported faster)
+
+from frontends.garbage import look_seldom
+
+look_seldom()
+
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version as installed_version

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -20,11 +19,11 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs, version
+from frontends.garbage import look_seldom
 from frontends.health import Health, HealthServer
 from frontends.stopping import any_of, on_signal, until
 from frontends.tools.servers.redis import RedisServer
 from frontends.watchdog import Watchdog
-from frontends.xmpp.component import Component
 
 if TYPE_CHECKING:
     from frontends.tracing import Traces
@@ -33,9 +32,6 @@ _EMBEDDED = "embedded://"
 _TURNS_A_WATCH = 5
 _LONGEST_TURN_SECONDS = 1.0
 _MEASURE_SECONDS = 15.0
-
-GARBAGE = (20_000, 20, 20)
-"""Objects between garbage collections, since commands create no cycles: Python's 700 took a third of a burst of sweeps."""
 
 _ENDING_SECONDS = 30.0
 _EXPORT_SECONDS = 3.0
@@ -74,7 +70,7 @@ def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Cor
             settings = settings.model_copy(update={"redis_url": server.url})
         watchdog = stack.enter_context(Watchdog(settings.watchdog_seconds))
         traces = stack.enter_context(_traces(settings))
-        gc.set_threshold(*GARBAGE)
+        look_seldom()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings, watchdog, traces))
 
@@ -121,6 +117,9 @@ class _Frontend:
 
 
 async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | None") -> None:
+    # Neither another door nor a command needs slixmpp, which takes a tenth of their start.
+    from frontends.xmpp.component import Component  # noqa: PLC0415
+
     component = Component(
         domain=settings.xmpp_domain,
         secret=settings.xmpp_secret.get_secret_value(),

@@ -4,7 +4,7 @@ The grammar is LALR(1), so lark's parser never goes back. A text that is too lon
 while it is parsed; the tree is at most as deep as it has parts.
 """
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
@@ -235,9 +235,12 @@ def _characters(pattern: Token, escape: Token | None) -> tuple[tuple[str, bool],
 
 
 _BUILDER: Final = _Builder()
-_PARSER: Final = Lark(
-    _GRAMMAR, start="either", parser="lalr", lexer="basic", maybe_placeholders=True, transformer=_BUILDER
-)
+
+
+@cache
+def _parser() -> Lark:
+    """Make the parser for the first selector: it takes a twelfth of a program's start, and most see no selector."""
+    return Lark(_GRAMMAR, start="either", parser="lalr", lexer="basic", maybe_placeholders=True, transformer=_BUILDER)
 
 
 @lru_cache(maxsize=1_000)
@@ -248,7 +251,7 @@ def read(text: str) -> Predicate:
         raise Unreadable(why, text, MOST_CHARACTERS + 1)
     _BUILDER.parts = 0
     try:
-        tree: Predicate = _PARSER.parse(text)  # type: ignore[assignment]  # the builder makes it, not lark's tree
+        tree: Predicate = _parser().parse(text)  # type: ignore[assignment]  # the builder makes it, not lark's tree
     except UnexpectedToken as wrong:
         token = wrong.token
         ended = token.type == "$END"

@@ -4,7 +4,6 @@ Two frontends, each a process, share one Redis. Operations fill the queues for a
 """
 
 import asyncio
-import gc
 import multiprocessing
 import os
 import sys
@@ -25,7 +24,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
-from frontends.compose import GARBAGE
+from frontends.garbage import look_seldom
 from frontends.tools.bench.core import Sink, settings
 from frontends.tools.bench.report import Row, at_most, show
 from frontends.tools.servers.redis import RedisServer
@@ -78,7 +77,7 @@ def _serve(url: str, pipe: Connection) -> None:
 
     # Keep its log out of the report.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    gc.set_threshold(*GARBAGE)
+    look_seldom()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
 
