@@ -98,7 +98,7 @@ TABLE: Final = (
         "handovers_told",
         "zset",
         "partition",
-        "positions in `handovers`, after `=` in `outcomes`, after `*` in `dependents`; +token; score is when last told, ms",
+        "positions in `handovers`, after `=` in `outcomes`, after `*` in `dependents`; +token; ?; score is when last told, ms",
         "drained by hand-over",
     ),
     Key("replays", "hash", "partition", "answers given to retract and unlock", "5,000 answers or a minute"),
@@ -155,7 +155,7 @@ TABLE: Final = (
         "zset",
         "partition",
         "tokens of items that others wait for, and who waits, in both orders; score is 0",
-        "100 for each item that waits for others",
+        "200, or 4 for each parent of an item that waited at the last check",
     ),
     Key(
         "dependents",

@@ -1,13 +1,10 @@
 #!lua flags=allow-oom
--- Remove dependents that know the end of an item, and that end when all know it.
+-- Remove dependents that know the end of an item or are gone, and that end when all know it.
 -- ARGV: now revision token | reference
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-for _, row in ipairs(rows) do awaited.remove(arg.token, row.reference) end
-if #awaited.references(arg.token, '', 1) == 0 then
-  local mark = awaited.MARK .. arg.token
-  redis.call('HDEL', key.outcomes, mark)
-  redis.call('ZREM', key.handovers_told, mark)
-end
+local references = {}
+for i, row in ipairs(rows) do references[i] = row.reference end
+awaited.remove(arg.token, references)
 return {'ok', {}, {}, {}, {}, 0, 0, call.partition_token}

@@ -8,6 +8,7 @@ local results = budget.each(rows, function(row)
   local position = row.position ~= '' and row.position or items.positions_of({row.item})[1]
   local text = position and dependents.text(position)
   if not text then return {'ok'} end
+  call.budget_spent = call.budget_spent + #text / budget.PAGE
   return {'ok', arg.number, position, text}
 end)
 return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

@@ -14,6 +14,7 @@ from broker import codec
 from broker.model.commands import (
     Browse,
     Cancel,
+    Command,
     Complete,
     Configure,
     Declare,
@@ -22,6 +23,7 @@ from broker.model.commands import (
     InspectItems,
     PrepareMessage,
     Publish,
+    Purge,
     Retract,
     Stats,
     Subscribe,
@@ -50,6 +52,9 @@ from broker.redis_core.delivery import dependencies
 from tests.contract.conftest import Door, MakeCore, Store
 
 ALICE, BOB, W1 = Jid("alice@x/home"), Jid("bob@x/b"), Jid("w1@x/a")
+
+MOST_AWAITED = 200
+"""How many members a partition's `awaited` has before it is checked who still waits (lua/lib/delivery/awaited.lua)."""
 
 
 def after(*parents: str, regardless: bool = False, **more: Any) -> Hints:  # noqa: ANN401  (other hints)
@@ -432,16 +437,111 @@ async def test_crash_between_steps(make_core: MakeCore, store: Store, node: str,
         one._tasks.cancel()
 
 
+async def leave(core: RedisCore, store: Store, node: str, names: list[str], how: str) -> None:
+    """Let children leave before their parents end."""
+    match how:
+        case "cancelled":
+            assert await asyncio.gather(*(core.ask(Cancel(node, ALICE, name)) for name in names))
+        case "replaced":
+            await asyncio.gather(*(publish(core, node, name) for name in names))
+        case "purged":
+            await core.ask(Purge(node, ALICE))
+        case "expired":
+            async with store.client() as client:
+                async for key in client.scan_iter(match=f"*{node}@*:expirations"):
+                    for member in await client.zrange(key, 0, -1):
+                        await client.zadd(key, {member: 1}, xx=True)
+            await core.ask_partition(Sweep(node, 0))
+        case "deleted":
+            assert await core.ask(Delete(node, ALICE)) == Done()
+            await begin(core, node)
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted) and counted.dependent <= 1
+
+
+@pytest.mark.parametrize("how", ["cancelled", "replaced", "purged", "expired", "deleted"])
+async def test_children_that_leave(make_core: MakeCore, store: Store, node: str, how: str) -> None:
+    """Of children that leave before their parent ends, its partition keeps no more than a bound, and soon nothing."""
+    core, door = await make_core()
+    children = f"child-{node}"
+    await begin(core, node, children)
+    for name in "ab":
+        await publish(core, node, name)
+    await publish(core, node, "kept", "a")
+    checks, most = core._handlers.dependencies._running, 0
+    for turn in range(10 if how == "cancelled" else 5):
+        names = {f"c{turn}-{number}": f"{node}#{'a' if number else 'b'}" for number in range(40)}
+        await asyncio.gather(*(publish(core, children, *each, ttl_ms=3_600_000) for each in names.items()))
+        await leave(core, store, children, list(names), how)
+        async with asyncio.timeout(30):
+            while checks:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        most = max(most, len((await keys_of(store, node, "awaited"))["awaited"]))
+    assert most <= MOST_AWAITED
+    await age(store, node, core, 3_600)
+    async with asyncio.timeout(30):
+        while len((await keys_of(store, node, "awaited"))["awaited"]) > 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    for name in "ab":
+        assert isinstance(await core.ask(Retract(node, W1, name)), Retracted)
+    await door.until(lambda: delivery(door, "kept") is not None)
+    assert isinstance(await core.ask(Retract(node, W1, "kept")), Retracted)
+    await until_clean(store, node)
+
+
+@pytest.mark.parametrize("step", ["ListAwaited", "ReadDependents", "EndAwaited"])
+@pytest.mark.parametrize("executed", [False, True])
+async def test_crash_while_children_are_checked(
+    make_core: MakeCore, store: Store, node: str, step: str, *, executed: bool
+) -> None:
+    """A frontend that dies while it checks who waits leaves that to whichever sweeps next; who waits is not removed."""
+    (one, _), (two, door) = await make_core(), await make_core()
+    await begin(two, node)
+    await publish(two, node, "a")
+    await publish(two, node, "kept", "a")
+    ask, dead = one._handlers.dependencies._ask, asyncio.Event()
+
+    async def dying(command: Any) -> Any:  # noqa: ANN401
+        if type(command).__name__ == step and not getattr(command, "item_id", ""):
+            if executed:
+                await ask(command)
+            dead.set()
+            await asyncio.Event().wait()
+        return await ask(command)
+
+    one._handlers.dependencies._ask = dying
+    names = [f"c{number}" for number in range(MOST_AWAITED // 2)]
+    await asyncio.gather(*(publish(two, node, name, "a") for name in names[1:-1]))
+    await leave(two, store, node, names[1:-1], "cancelled")
+    # The last one makes it check.
+    await publish(one, node, names[-1], "a")
+    async with asyncio.timeout(30):
+        await dead.wait()
+        while len((await keys_of(store, node, "awaited"))["awaited"]) > 4:
+            await age(store, node, two, 3_600)
+            await asyncio.sleep(0.02)
+    assert await state(two, node, "kept") == "dependent"
+    await door.until(lambda: delivery(door, "a") is not None)
+    assert isinstance(await two.ask(Retract(node, W1, "a")), Retracted)
+    await door.until(lambda: delivery(door, "kept") is not None and delivery(door, names[-1]) is not None)
+    one._tasks.cancel()
+
+
 @pytest.mark.parametrize(("partitions", "seed"), [("1", 3), ("3", 8)])
 async def test_by_chance(make_core: MakeCore, store: Store, node: str, partitions: str, seed: int) -> None:
-    """Sixty items wait for others by chance and end in any way through two frontends, of which one dies, as an oracle says."""
+    """Sixty items wait for others by chance and end in any way through two frontends, of which one dies, as an oracle says.
+
+    Some wait for an item that outlives them all; nothing of them is left there.
+    """
     chance = Random(seed)
     (one, lost), (two, door) = await make_core(), await make_core()
     await begin(one, node, partitions=partitions)
+    await publish(one, node, "root")
     names = [f"i{number}" for number in range(60)]
     waits: dict[str, tuple[list[str], bool]] = {}
     for number, name in enumerate(names):
         parents = chance.sample(names[:number], min(number, chance.choice((0, 1, 2, 5))))
+        parents += ["root"] * (chance.random() < 0.1)
         waits[name] = (parents, bool(parents) and chance.random() < 0.3)
         await publish(chance.choice((one, two)), node, name, *parents, regardless=waits[name][1])
     ends: dict[str, bool] = {}
@@ -449,35 +549,41 @@ async def test_by_chance(make_core: MakeCore, store: Store, node: str, partition
         if number == len(names) // 3:
             # It goes on to end items, and brings nobody their ends any more.
             one._handlers.dependencies.follow = lambda *_: None  # type: ignore[method-assign]
-        settled = False
-        while not settled:
-            # The oracle: who may go out, and who dies.
-            settled = True
-            for name, (parents, regardless) in waits.items():
-                if name not in ends and not regardless and any(ends.get(each) is False for each in parents):
-                    ends[name], settled = False, False
+        settle(waits, ends)
         ready = [name for name in names if name not in ends and all(each in ends for each in waits[name][0])]
         async with asyncio.timeout(60):
             while not all(delivery(lost, name) or delivery(door, name) for name in ready):
                 await age(store, node, two, 5, int(partitions))
                 await asyncio.sleep(0.01)
-        given = {each.item_id for each in (*lost.deliveries, *door.deliveries)}
+        given = {each.item_id for each in (*lost.deliveries, *door.deliveries)} - {"root"}
         assert given == {name for name in names if name in ready or (name in ends and name in given)}
         assert not any(
             name in given for name in names if name in ends and not ends[name] and name not in killed(waits, ends)
         )
-        if not ready:
+        left = [name for name in names if name not in ends]
+        if not left:
             break
-        name = chance.choice(ready)
-        command, ends[name] = chance.choice(
-            ((completion(node, name), True), (Retract(node, W1, name), True), (Cancel(node, ALICE, name), False))
-        )
+        # An item that waits may be cancelled as well.
+        name = chance.choice(left if chance.random() < 0.1 else ready or left)
+        ways: list[tuple[Command, bool]] = [(Cancel(node, ALICE, name), False)]
+        if name in ready:
+            ways += [(completion(node, name), True), (Retract(node, W1, name), True)]
+        command, ends[name] = chance.choice(ways)
         assert not isinstance(await chance.choice((one, two)).ask(command), Refused)
     assert ends.keys() == set(names)
     async with asyncio.timeout(60):
-        while await keys_of(store, node, "awaited", "dependents", "outcomes", "replies"):
-            await age(store, node, two, 5, int(partitions))
+        while await keys_of(store, node, "awaited", "dependents", "outcomes"):
+            await age(store, node, two, 3_600, int(partitions))
             await asyncio.sleep(0.02)
+    assert isinstance(await two.ask(Retract(node, W1, "root")), Retracted)
+    await until_clean(store, node)
+
+
+def settle(waits: dict[str, tuple[list[str], bool]], ends: dict[str, bool]) -> None:
+    """Let items die whose parents have died: an item comes after its parents."""
+    for name, (parents, regardless) in waits.items():
+        if name not in ends and not regardless and any(ends.get(each) is False for each in parents):
+            ends[name] = False
 
 
 def killed(waits: dict[str, tuple[list[str], bool]], ends: dict[str, bool]) -> set[str]:

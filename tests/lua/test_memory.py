@@ -11,7 +11,7 @@ from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
 from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
-    {"cancel", "complete", "end_outcomes", "end_awaited", "note_parents",
+    {"cancel", "complete", "end_outcomes", "end_awaited", "list_awaited", "note_parents",
      "retract", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "end_handover", "purge", "take_over",
      "delete_partition", "track_presence", "heartbeat", "check_format", "delete_node", "begin_delivery",
      "end_delivery", "claim_overdue", "commit", "grant_credit", "hand_out", "renew_ownership", "set_group_member",

@@ -43,6 +43,7 @@ from broker.redis_core.commands.credit import (
 from broker.redis_core.commands.dependency_parts import (
     AwaitEnd,
     EndAwaited,
+    ListAwaited,
     NoteParent,
     PublishDependent,
     PublishDependentIfKnown,
@@ -150,6 +151,7 @@ SAMPLES: tuple[Any, ...] = (
     AwaitEnd("n", "i1", "i", "i1/0/1-0/0/n"),
     NoteParent("n", "i1", 0, "1-0", 0, "awaited", 1, "2-0"),
     ReadAwaited("n", "i1", 0, "2-0", "", 100),
+    ListAwaited("n", "i1", 0, "", 100),
     EndAwaited("n", "i1", 0, "2-0", ("i1/0/1-0/0/n",)),
 )
 SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "wants"}

@@ -119,8 +119,27 @@ class WhoAwaits:
 
 
 @dataclass(frozen=True, slots=True)
+class ListAwaited:
+    """List who waits for items of a partition, from one on, to check whether they still wait."""
+
+    node: str
+    incarnation: str
+    partition: int
+    after: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllAwaited:
+    """References of those that wait, each with the token of its item, in their order; `last` is where the next page begins."""
+
+    members: tuple[tuple[str, str], ...]
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
 class EndAwaited:
-    """Report that these dependents know the end of an item."""
+    """Report that these dependents know the end of an item, or are gone."""
 
     node: str
     incarnation: str

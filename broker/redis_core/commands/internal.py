@@ -41,11 +41,13 @@ from broker.redis_core.commands.credit import (
     Usage,
 )
 from broker.redis_core.commands.dependency_parts import (
+    AllAwaited,
     Awaited,
     AwaitEnd,
     DependentStored,
     EndAwaited,
     FoundDependent,
+    ListAwaited,
     NoteParent,
     ParentNoted,
     PublishDependent,
@@ -262,6 +264,7 @@ Internal = (
     | AwaitEnd
     | NoteParent
     | ReadAwaited
+    | ListAwaited
     | EndAwaited
     | FindItem
     | ReregisterSubscription
@@ -387,6 +390,7 @@ Outcome = (
     | Awaited
     | ParentNoted
     | WhoAwaits
+    | AllAwaited
 )
 """Their outcomes."""
 

@@ -2,8 +2,9 @@
 
 A publish stores the item, which waits, in its partition. Then each parent's partition notes who waits, or tells how the parent
 has ended; that is noted beside the item, and only then the publisher is answered. When a parent ends, the script that removes it
-keeps its end until each dependent knows it: this module brings it there. Each step may be repeated, by whichever frontend a
-sweep announces it to, so a crash in between delays the item and loses nothing. Must not know how an item ends.
+keeps its end until each dependent knows it: this module brings it there. Dependents that leave early tell nobody; a check of all
+that wait finds them. Each step may be repeated, by whichever frontend a sweep announces it to, so a crash in between delays the
+item and loses nothing. Must not know how an item ends.
 """
 
 import asyncio
@@ -21,11 +22,13 @@ from broker.model.outcomes import ItemOutcome
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Refused, Result
 from broker.redis_core.commands.dependency_parts import (
+    AllAwaited,
     Awaited,
     AwaitEnd,
     DependentStored,
     EndAwaited,
     FoundDependent,
+    ListAwaited,
     NoteParent,
     ParentNoted,
     PublishDependent,
@@ -41,7 +44,7 @@ from broker.redis_core.registry.repeats import may_be_stored, question
 log = structlog.get_logger()
 
 _PAGE: Final = 100
-"""Dependents of one parent that are told together."""
+"""Dependents that are told, or checked, together."""
 
 _PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """How long a parent is waited for whose own publish is not finished."""
@@ -121,14 +124,20 @@ class DependencyService:
         return may_await(there.with_admins(self._store.admins), publisher)
 
     def follow(self, partition: Partition, mark: str) -> None:
-        """Tell the dependents of an item, or ask for the parents of one, unless that is under way."""
+        """Tell the dependents of an item, ask for the parents of one, or check who waits, unless that is under way."""
         if (partition, mark) not in self._running:
             self._running.add((partition, mark))
             self._background(lambda: self._follow(partition, mark))
 
     async def _follow(self, partition: Partition, mark: str) -> None:
         try:
-            await (self._tell_all if mark[0] == "+" else self._resume)(partition, mark[1:])
+            match mark[0]:
+                case "+":
+                    await self._tell_all(partition, mark[1:])
+                case "*":
+                    await self._resume(partition, mark[1:])
+                case _:
+                    await self._check_all(partition)
         finally:
             self._running.discard((partition, mark))
 
@@ -164,7 +173,7 @@ class DependencyService:
 
     async def _await(self, node: str, child: FoundDependent, index: int, parent: ParentState) -> Awaited | Refused:
         """Let a parent's partition know who waits."""
-        reference = f"{child.incarnation}/{child.partition}/{child.position}/{index}/{node}"
+        reference = _reference(node, child, index)
         named = (parent.node or node, parent.life, parent.item_id, reference)
         if parent.state:
             return await self._asked(AwaitEnd(*named, parent.token, parent.partition, register=True))
@@ -202,10 +211,46 @@ class DependencyService:
 
     async def _tell(self, reference: str, outcome: ItemOutcome) -> bool:
         """Tell one dependent; returns whether it knows the end, or is gone."""
-        life, number, position, index, node = reference.split("/", 4)
-        note = _ended(node, FoundDependent(life, int(number), position), int(index), outcome)
-        noted = await self._ask(note)
+        node, child, index = _read_reference(reference)
+        noted = await self._ask(_ended(node, child, index, outcome))
         return not isinstance(noted, Refused) or noted.problem in _GONE
+
+    async def _check_all(self, parent: Partition) -> None:
+        """Remove dependents that have left before their parents ended.
+
+        A child is stored before anybody notes that it waits, so one without a record has left, or knows all ends.
+        """
+        page = AllAwaited((), "")
+        while True:
+            page = await self._ask(ListAwaited(parent.node, parent.incarnation, parent.number, page.last, _PAGE))
+            if not isinstance(page, AllAwaited) or not page.members:
+                return
+            left: dict[str, list[str]] = {}
+            children = {reference: _read_reference(reference)[:2] for reference, _ in page.members}
+            distinct = list(dict.fromkeys(children.values()))
+            gone = dict(zip(distinct, await asyncio.gather(*(self._has_left(*each) for each in distinct)), strict=True))
+            for reference, token in page.members:
+                if gone[children[reference]]:
+                    left.setdefault(token, []).append(reference)
+            for token, references in left.items():
+                await self._ask(EndAwaited(parent.node, parent.incarnation, parent.number, token, tuple(references)))
+
+    async def _has_left(self, node: str, child: FoundDependent) -> bool:
+        """Return whether an item waits for nothing any more."""
+        found = await self._ask(ReadDependents(node, child.incarnation, child.partition, position=child.position))
+        if isinstance(found, Refused):
+            return found.problem in _GONE
+        return isinstance(found, FoundDependent) and not found.position
+
+
+def _reference(node: str, child: FoundDependent, index: int) -> str:
+    """Name an item that waits, and which of its parents it waits for."""
+    return f"{child.incarnation}/{child.partition}/{child.position}/{index}/{node}"
+
+
+def _read_reference(reference: str) -> tuple[str, FoundDependent, int]:
+    life, number, position, index, node = reference.split("/", 4)
+    return node, FoundDependent(life, int(number), position), int(index)
 
 
 def _note(node: str, child: FoundDependent, index: int, found: Awaited) -> NoteParent:

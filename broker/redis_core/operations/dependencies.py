@@ -8,10 +8,12 @@ from broker.model.nodes import NodeRecord
 from broker.model.outcomes import ItemOutcome
 from broker.model.results import Done, Published, Refused
 from broker.redis_core.commands.dependency_parts import (
+    AllAwaited,
     Awaited,
     AwaitEnd,
     DependentStored,
     FoundDependent,
+    ListAwaited,
     NoteParent,
     ParentNoted,
     PublishDependent,
@@ -93,6 +95,16 @@ def _who_awaits(_command: ReadAwaited, reply: Reply, _record: NodeRecord) -> Who
     return WhoAwaits(ItemOutcome.read(line), tuple(each.decode() for each in references))
 
 
+def _list_arguments(command: ListAwaited, _record: NodeRecord) -> Values:
+    return {"after": command.after, "limit": command.limit}
+
+
+def _all_awaited(_command: ListAwaited, reply: Reply, _record: NodeRecord) -> AllAwaited:
+    found = [each.decode() for each in reply.rows]
+    split = (each.rpartition("\0") for each in found)
+    return AllAwaited(tuple((reference, token) for reference, _, token in split), found[-1] if found else "")
+
+
 publish_dependent = replace(publish, result=_stored, row=_publish_row)
 publish_dependent_if_known = in_former(publish_dependent)
 read_dependents = Call(
@@ -101,6 +113,7 @@ read_dependents = Call(
 await_end = Call("await_end", _awaited, row=_await_row)
 note_parents = Call("note_parents", _noted, row=_note_row)
 read_awaited = Call("read_awaited", _who_awaits, _read_arguments)
+list_awaited = Call("list_awaited", _all_awaited, _list_arguments)
 end_awaited = Call(
     "end_awaited",
     lambda _command, _reply, _record: Done(),

@@ -402,6 +402,7 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     dependency_parts.NoteParent: Row(script=dependency_scripts.note_parents, internal=True, place=named),
     dependency_parts.ReadAwaited: Row(script=dependency_scripts.read_awaited, internal=True, place=named),
+    dependency_parts.ListAwaited: Row(script=dependency_scripts.list_awaited, internal=True, place=named),
     dependency_parts.EndAwaited: Row(script=dependency_scripts.end_awaited, internal=True, place=named),
     internal.EndOutcomes: Row(script=item_scripts.end_outcomes, internal=True, place=named),
     internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named),

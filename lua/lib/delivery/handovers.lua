@@ -32,6 +32,8 @@ function handovers.resume(before)
       outcomes.resume(position)
     elseif mark == awaited.MARK then
       awaited.resume(position)
+    elseif mark == awaited.CHECK then
+      awaited.check()
     elseif mark == dependents.MARK then
       dependents.resume(position)
     elseif lines[i] then
