@@ -199,10 +199,13 @@ def _time(ms: int) -> datetime:
 
 
 def _first_ahead(link: Link, log: str, cursor: bytes) -> list[str]:
-    """Return the position of the first item after the cursor, if it is among the next entries."""
+    """Return the position of the first item after the cursor, or one before it if it is not among the next entries."""
     ahead = link.ask("XRANGE", log, b"(" + cursor, "+", "COUNT", _LOOKED_AT)
     # An entry with `at` is a later version of an item, whose position is elsewhere.
-    return [offset.decode() for offset, fields in ahead if b"at" not in fields[4::2]][:1]
+    found = next((entry for entry in ahead if b"at" not in entry[1][4::2]), None)
+    last = ahead[-1] if len(ahead) == _LOOKED_AT else None
+    first = found or last
+    return [first[0].decode()] if first else []
 
 
 def _eligible(link: Link, of: Callable[[str], str]) -> set[str]:

@@ -1,32 +1,62 @@
 #!lua flags=no-writes
--- Count what a partition holds.
+-- Count what a partition holds, and tell the age of the oldest item that may go out, or at most the age of one before it.
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
+local LOOK = 100
 local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handovers)
 local delayed, waits = redis.call('ZCARD', key.delayed), dependents.count()
 local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.successors)
   - call.partition_kept
 local waiting = math.max(0, stored - in_flight - dying)
+local eligible = math.max(0, waiting - delayed - waits - redis.call('ZCARD', key.group_blocked))
 
-local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
-local skipped = call.partition_selects and skipped_items.after('', '', 1)[1]
-if skipped and not (oldest and positions.after(skipped, oldest)) then oldest = skipped end
-for rank = 0, call.partition_hinted and scheduling.LAST or -1 do
-  local padded = redis.call('ZRANGEBYSCORE', key.by_priority, rank, rank, 'LIMIT', 0, 1)[1]
-  local position = padded and scheduling.unpadded(padded)
+-- The oldest item that may go out. Each index tells its first one, of each priority, and how many it has.
+local oldest, indexed = nil, redis.call('ZCARD', key.ready)
+local function meet(position)
   if position and not (oldest and positions.after(position, oldest)) then oldest = position end
 end
--- Skips entries that have an index of their own: re-appended, delayed, with a priority, or with parents. Reads payloads, so many only if
--- needed.
-local function first(count)
-  for _, entry in ipairs((log_entries.range('(' .. call.partition_cursor, '+', count))) do
-    if not (entry.at or scheduling.of(entry).beside or scheduling.is_delayed(entry)) then return entry.log_id end
+meet(redis.call('ZRANGE', key.ready, 0, 0)[1])
+-- Items that have a turn come before all others there.
+if call.partition_before.fair_at then meet(redis.call('ZRANGEBYSCORE', key.ready, 0, '+inf', 'LIMIT', 0, 1)[1]) end
+if call.partition_selects then
+  indexed = indexed + skipped_items.count()
+  local first, last = scheduling.USUAL, scheduling.USUAL
+  if call.partition_hinted then first, last = 0, scheduling.LAST end
+  for rank = first, last do meet(skipped_items.first(rank)) end
+end
+if call.partition_hinted then
+  indexed = indexed + redis.call('ZCOUNT', key.by_priority, 0, scheduling.LAST)
+  for rank = 0, scheduling.LAST do
+    local padded = redis.call('ZRANGEBYSCORE', key.by_priority, rank, rank, 'LIMIT', 0, 1)[1]
+    meet(padded and scheduling.unpadded(padded))
   end
 end
-local new = first(1) or first(100)
-if new and (not oldest or positions.after(oldest, new)) then oldest = new end
+
+-- Returns those of the next entries of the log, or of the last ones with `back`, that may go out, the last entry read, and whether these
+-- are all. What the cursor passes over has an index of its own.
+local function find(count, back)
+  local entries, ended = log_entries.range('(' .. call.partition_cursor, '+', count, back)
+  local found = {}
+  for _, entry in ipairs(entries) do
+    local passed = entry.at or scheduling.of(entry).beside or seldom.any() and redis.call('ZSCORE', key.delayed, entry.log_id)
+    if not passed then found[#found + 1] = entry.log_id end
+  end
+  return found, entries[#entries] and entries[#entries].log_id, ended
+end
+
+-- Returns the first item of the log that may go out. Reads payloads, so many only if there is one behind those that the cursor passes over.
+-- If these are very many, all such items may be among the last entries; else it is younger than the last entry read.
+local function first_in_log()
+  local found, last, ended = find(1, false)
+  local left = eligible - indexed
+  if found[1] or ended or left <= 0 then return found[1] end
+  found, last, ended = find(LOOK, false)
+  if found[1] or ended then return found[1] end
+  return find(LOOK, true)[left] or last
+end
+meet(first_in_log())
 local age = oldest and math.max(0, call.partition_now - positions.split(oldest)) or 0
 
 -- Redis counts all entries ever added, so that no publish and no acknowledgement has to.
@@ -42,6 +72,5 @@ local finished = published - redis.call('XLEN', key.log) + call.partition_kept
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.free(500)
-return {'ok', {waiting, math.max(0, waiting - delayed - waits - redis.call('ZCARD', key.group_blocked)), delayed, in_flight, dying, age,
-  redis.call('HLEN', key.subscribers), room, call.partition_kept, call.partition_kept_bytes, published, finished,
-  added(key.journal), waits}, {}, {}, {}, 0, 0, call.partition_token}
+return {'ok', {waiting, eligible, delayed, in_flight, dying, age, redis.call('HLEN', key.subscribers), room, call.partition_kept,
+  call.partition_kept_bytes, published, finished, added(key.journal), waits}, {}, {}, {}, 0, 0, call.partition_token}

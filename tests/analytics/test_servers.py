@@ -32,6 +32,7 @@ from frontends.tools.servers.process import awaited
 from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.analytics.conftest import Journals, numbers, taken
+from tests.lua.driver import T0, Queue
 from tests.operations import as_user, make_user
 
 PARTITIONS = [Partition("jobs", "ab12", number) for number in range(12)]
@@ -67,6 +68,20 @@ def on_sentinels(redis_sentinels: RedisSentinels) -> Iterator[Journals]:
     with redis.Redis.from_url(redis_sentinels.master().url) as client:
         client.flushall()
         yield written(Journals(redis_sentinels.url, client))
+
+
+def test_oldest_behind_versions(journals: Journals, queue: Queue) -> None:
+    """An item behind many new versions of others is not hidden: the oldest is one of these at most."""
+    names = [f"i{number}" for number in range(150)]
+    queue.publish(*names)
+    queue.publish(*names)
+    queue.subscribe("w@x/a", 150)
+    queue.now += 5_000
+    queue.publish("late")
+    (state,) = partition_states(Servers(journals.url), Options(journals.url)).values()
+    waiting, oldest = state.row[4], state.row[6]
+    assert waiting == 1
+    assert oldest is not None and T0 <= oldest.timestamp() * 1_000 <= T0 + 5_000
 
 
 def test_cluster(spark: SparkSession, on_cluster: Journals) -> None:

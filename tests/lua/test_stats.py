@@ -1,6 +1,12 @@
 """stats: counts."""
 
-from tests.lua.driver import Queue
+from random import Random
+
+import pytest
+
+from tests.lua.conftest import ON_SERVERS
+from tests.lua.dependencies import record
+from tests.lua.driver import T0, Queue
 from tests.lua.test_browse import everything
 from tests.lua.worded import W1, W2
 
@@ -8,6 +14,8 @@ EMPTY = {
     "waiting": 0, "eligible": 0, "delayed": 0, "in_flight": 0, "dying": 0, "oldest_ms": 0, "subscribers": 0,
     "credit_free": 0,
 }  # fmt: skip
+
+AFTER = "after"
 
 
 def test_empty(queue: Queue) -> None:
@@ -68,3 +76,132 @@ def test_what_ever_was(queue: Queue) -> None:
     assert queue.ever() == (3, 1, 2)
     queue.run("purge")
     assert queue.ever()[0] == 3 and queue.ever()[1] >= 2
+
+
+def resting(queue: Queue, hints: str) -> None:
+    """Publish many items with these hints; with `after` they wait for another."""
+    names = [f"x{number}" for number in range(150)]
+    queue.publish(*names, hints=f"0 4 0 \0{record('parent')}" if hints == AFTER else hints)
+
+
+@pytest.mark.parametrize(("late", "most"), [(1, 5), (100, 5), (101, 1_005)])
+@pytest.mark.parametrize("hints", [AFTER, "60000 4 0"], ids=["dependent", "delayed"])
+def test_behind_items_that_wait_for_something(queue: Queue, hints: str, late: int, most: int) -> None:
+    """Late items behind many that may not go out are never hidden; behind very many, many have at most an earlier age."""
+    queue.publish("first")
+    resting(queue, hints)
+    queue.subscribe(W1, 1)
+    queue.now += 1_000
+    queue.publish(*(f"late{number}" for number in range(late)))
+    queue.now += 5
+    assert queue.stats()["eligible"] == late
+    assert 5 <= queue.stats()["oldest_ms"] <= most
+    queue.retract(W1, "first")
+    assert [lock[0] for lock in queue.locks(W1)] == ["late0"]
+    assert queue.stats()["oldest_ms"] == (5 if late > 1 else 0)
+
+
+@pytest.mark.parametrize("hints", [AFTER, "60000 4 0", "0 9 0"], ids=["dependent", "delayed", "urgent"])
+def test_behind_many_that_went_by(queue: Queue, hints: str) -> None:
+    """What dispatch has passed or handed out has no age, and hides nothing that comes later."""
+    queue.subscribe(W1, 150)
+    resting(queue, hints)
+    queue.now += 1_000
+    assert queue.stats()["oldest_ms"] == 0
+    queue.subscribe(W1, 0)
+    queue.publish("late")
+    queue.now += 5
+    assert (queue.stats()["eligible"], queue.stats()["oldest_ms"]) == (1, 5)
+
+
+@pytest.mark.parametrize("hints", [AFTER, "60000 4 0"], ids=["dependent", "delayed"])
+def test_without_any_credit(queue: Queue, hints: str) -> None:
+    """In an empty queue the same holds though nobody has credit: the age is exact."""
+    resting(queue, hints)
+    assert (queue.stats()["eligible"], queue.stats()["oldest_ms"]) == (0, 0)
+    queue.now += 1_000
+    assert (queue.stats()["eligible"], queue.stats()["oldest_ms"]) == (0, 0)
+    queue.publish("late")
+    queue.now += 5
+    assert (queue.stats()["eligible"], queue.stats()["oldest_ms"]) == (1, 5)
+
+
+def test_behind_versions(queue: Queue) -> None:
+    """Nor behind many new versions of items that are locked."""
+    names = [f"i{number}" for number in range(150)]
+    queue.publish(*names)
+    queue.publish(*names)
+    queue.subscribe(W1, 150)
+    queue.now += 1_000
+    queue.publish("late")
+    queue.now += 5
+    assert (queue.stats()["eligible"], queue.stats()["oldest_ms"]) == (1, 5)
+
+
+def test_a_delay_of_a_later_version(queue: Queue) -> None:
+    """X1: whether an item is delayed is said by its present version."""
+    queue.publish("a", hints="60000 4 0")
+    queue.publish("a", hints="")
+    queue.now += 5
+    assert (queue.stats()["eligible"], queue.stats()["oldest_ms"]) == (1, 5)
+    queue.publish("a", hints="60000 4 0")
+    assert (queue.stats()["eligible"], queue.stats()["oldest_ms"]) == (0, 0)
+
+
+def test_oldest_of_all_priorities(queue: Queue) -> None:
+    """The oldest is that of any priority, also of items that nobody selects."""
+    for selector in ("", "color = 'red'"):
+        if selector:
+            queue.subscribe(W1, 5, selector=selector)
+        queue.publish("low", hints="0 0 0")
+        queue.now += 300
+        queue.publish("usual")
+        queue.now += 300
+        queue.publish("high", hints="0 9 0")
+        queue.now += 5
+        assert (queue.stats()["eligible"], queue.stats()["oldest_ms"]) == (3, 605)
+        queue.run("purge")
+
+
+def test_oldest_with_turns(unopened: Queue) -> None:
+    """An item that came back and has no turn yet may be older than all that have one."""
+    unopened.open(fair="key")
+    unopened.publish("a", key="k")
+    unopened.subscribe(W1, 1)
+    unopened.now += 300
+    unopened.publish("b", key="k")
+    # As if the budget of the call that brings it back ended before it has a turn again.
+    unopened.client.zadd(unopened.key("ready"), {f"{T0}-0": T0 * 1024})
+    assert unopened.stats()["oldest_ms"] == 300
+
+
+@ON_SERVERS
+@pytest.mark.parametrize("fair", ["", "key"])
+def test_as_pages_tell(unopened: Queue, fair: str) -> None:
+    """Whatever happens to items, it is the age of the oldest that pages show as waiting, and `eligible` is their number."""
+    queue, chance = unopened, Random(3)
+    queue.open(fair=fair)
+    seen = set()
+    for step in range(150):
+        queue.now += chance.choice((0, 7, 400))
+        held = [lock[0] for lock in queue.locks(W1)]
+        match chance.choice(("publish", "publish", "credit", "retract", "unlock", "select")):
+            case "publish":
+                name = chance.choice(("", f"i{chance.randrange(step + 1)}"))
+                hints = chance.choice(("", "", "0 9 0", "0 1 0", "900 4 0", f"0 4 0 \0{record('parent')}", "0 4 2000"))
+                queue.publish(name, key=chance.choice("ab"), hints=hints)
+            case "credit":
+                queue.subscribe(W1, chance.choice((0, 0, 1, 4)))
+            case "retract" if held:
+                queue.retract(W1, chance.choice(held))
+            case "unlock" if held:
+                queue.unlock(W1, chance.choice(held), delay_ms=chance.choice((0, 900)))
+            case "select" if not fair:
+                queue.subscribe(W2, 1, selector=chance.choice(("", "color = 'red'")))
+        queue.expire()
+        waiting = [int(row[5].split("-")[1]) for row in queue.page(limit=1_000)[0] if row[1] == "waiting"]
+        stats = queue.stats()
+        oldest = queue.now - min(waiting) if waiting else 0
+        assert (stats["eligible"], stats["oldest_ms"]) == (len(waiting), oldest), step
+        seen.add(bool(waiting))
+    assert seen == {True, False}

@@ -30,7 +30,7 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a node holds now; `oldest_ms` is the age of the oldest waiting item, 0 when none waits.
+    """What a node holds now; `oldest_ms` is the age of the oldest eligible item, at least, and 0 when there is none.
 
     `published`, `finished` and `attempts` are totals since the node's creation, so that two reads make a rate: log entries (an
     item, a version of one, or a rewrite for a move), finished entries, and deliveries that ended in any way. `dependent` items

@@ -43,6 +43,16 @@ function skipped_items.after(subid, mark, count)
   return call.skipped_items_pages[page]
 end
 
+-- Returns the first item of a rank, or one of another rank if it has none.
+function skipped_items.first(rank)
+  local before = rank < scheduling.USUAL and '00000000' .. rank or rank > scheduling.USUAL and rank or '00000001'
+  return skipped_items.after('', before, 1)[1]
+end
+
+function skipped_items.count()
+  return redis.call('ZLEXCOUNT', key.skipped, '[ ', '(!')
+end
+
 -- Notes an item for a subscriber, before its mark.
 function skipped_items.note(subid, position)
   call.skipped_items_pages = {}
