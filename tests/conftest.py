@@ -1,5 +1,6 @@
 """Servers for all tests: real ones, started when first asked for, one of each kind for a pytest process."""
 
+import gc
 import os
 import ssl
 from collections.abc import Iterator
@@ -7,12 +8,16 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from frontends.garbage import look_seldom
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.failure_report import FailureReport
 from tests.redis_latency import SEED, late
+
+# To collect the tests makes millions of objects and hardly any garbage.
+look_seldom()
 
 # A loaded machine makes single examples slow, which is no fault; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -23,6 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the plugin that adds logs to failures."""
     report = FailureReport()
     config.pluginmanager.register(report, "stanzaq-failure-report")
+
+
+def pytest_collection_finish() -> None:
+    """Keep all modules and tests, which last as long as the process, out of garbage collections."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
