@@ -1,5 +1,6 @@
 """Delay, priority and time to live of a published item: several scripts together."""
 
+import itertools
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -217,6 +218,33 @@ def test_replaced(queue: Queue) -> None:
     queue.now += 500
     assert [(d.item, d.body) for d in queue.expire().deliveries] == []
     assert [(d.item, d.body) for d in queue.retract(W1, "a").deliveries] == [("c", "2")]
+
+
+def test_replaced_in_one_batch(queue: Queue) -> None:
+    """X1: an item that comes twice in one batch is what it would be after two batches: one with the later hints."""
+    kinds = [asked(), asked(1_000), asked(priority=9), asked(priority=0), asked(1_000, 9, 5_000), asked(ttl_ms=5_000)]
+
+    def row(hints: str, body: str) -> dict[str, str]:
+        return {"item": "a", "by": ALICE, "body": body, "hints": hints, "once": "", "subids": "", "key": ""}
+
+    def told(*batches: list[dict[str, str]]) -> tuple[Any, ...]:
+        for batch in batches:
+            queue.run("publish", *batch)
+        state = queue.browse()
+        indexes = queue.kept() & {"by_priority", "delayed", "expirations", "replaced", "ready"}
+        # A later item tells by its place whether the priority is the later one.
+        queue.publish("b", hints=asked(priority=6))
+        queue.now += 1_000
+        queue.expire()
+        given = [(delivery.item, delivery.body[0]) for delivery in queue.subscribe(W1, 2).deliveries]
+        queue.subscribe(W1, 0)
+        queue.retract(W1, "a")
+        queue.retract(W1, "b")
+        return state, indexes, given
+
+    for first, second in itertools.product(kinds, repeat=2):
+        one, two = row(first, "1"), row(second, "2")
+        assert told([one, two]) == told([one], [two]), (first, second)
 
 
 def test_version_behind_a_lock(queue: Queue) -> None:

@@ -84,6 +84,8 @@ end
 -- Replaces the delay, priority and expiry of a waiting item; a delay that a worker asked for stays. With another priority the old item is
 -- dropped, and false is returned; so is an item that waits for others, since its new version does not.
 function expiry.replace(position, row)
+  -- The same batch may have published it.
+  write_buffer.flush()
   local before = log_entries.current(position)
   if scheduling.rank(position) ~= scheduling.of(row).rank or dependents.text(position) then
     items.drop(position, before)
