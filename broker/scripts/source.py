@@ -171,6 +171,42 @@ def _anew(name: str, said: str) -> Mapping[str, str | None]:
     return {f"{name}_{field}": value or None for field, _, value in pairs}
 
 
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """What a function uses by itself: functions, keys that it names and that it writes, modules, and variables of a call."""
+
+    functions: frozenset[str]
+    keys: frozenset[str]
+    written: frozenset[str]
+    modules: frozenset[str]
+    variables: frozenset[str]
+
+
+@cache
+def _pieces(folder: Path) -> Mapping[str, Piece]:
+    return {name: piece for module in modules(folder).values() for name, piece in module.functions.items()}
+
+
+@cache
+def _all_uses(folder: Path) -> Mapping[str, _Uses]:
+    """Return what each function of a module uses: found once, since most are used by many operations."""
+    return {name: _uses(folder, piece) for name, piece in _pieces(folder).items()}
+
+
+def _uses(folder: Path, piece: Piece) -> _Uses:
+    pieces, tables = _pieces(folder), modules(folder)
+    functions = piece.names & pieces.keys()
+    passed = any(pieces[each].passes_on for each in functions)
+    named = [each.partition(".") for each in piece.names]
+    return _Uses(
+        functions,
+        piece.keys,
+        piece.keys if passed else piece.written,
+        frozenset(table for table, _, _field in named if table in tables),
+        frozenset(field for table, _, field in named if table == "call"),
+    )
+
+
 @cache
 def operation(folder: Path, name: str) -> Operation:
     """Read and examine one operation; raises ScriptDefect when its header lacks a line."""
@@ -190,43 +226,35 @@ def examined(folder: Path, name: str, source: str) -> Operation:
     fixed, _, repeated = header["ARGV"].partition("|")
     whole, _, each = header["RETURNS"].partition("|")
     body = code(text)
-    pieces = {piece: found for module in modules(folder).values() for piece, found in module.functions.items()}
-    own = _piece(name, body, ())
-    reached = _reached(own, pieces)
-    met = [own, *(pieces[each] for each in reached)]
+    own, others = _uses(folder, _piece(name, body, ())), _all_uses(folder)
+    reached = _reached(own, others)
+    met = [own, *(others[each] for each in reached)]
     listed = frozenset(header.get("KEYS", "").split())
-    written = frozenset[str]().union(
-        *(
-            piece.keys if any(pieces[each].passes_on for each in piece.names & pieces.keys()) else piece.written
-            for piece in met
-        )
-    )
-    named = {each.partition(".") for piece in met for each in piece.names}
     return Operation(
         name,
         sentence,
         tuple((shebang[1] or "").split(",")) if shebang[1] else (),
-        tuple(sorted(listed.union(*(piece.keys for piece in met)))),
+        tuple(sorted(listed.union(*(each.keys for each in met)))),
         tuple(fixed.split()),
         tuple(repeated.split()),
         tuple(whole.split()),
         tuple(each.split()),
-        written | listed,
+        listed.union(*(each.written for each in met)),
         reached,
-        frozenset(table for table, _, _field in named if table in modules(folder)),
-        frozenset(field for table, _, field in named if table == "call"),
+        frozenset[str]().union(*(each.modules for each in met)),
+        frozenset[str]().union(*(each.variables for each in met)),
         body,
     )
 
 
-def _reached(first: Piece, pieces: Mapping[str, Piece]) -> frozenset[str]:
+def _reached(first: _Uses, others: Mapping[str, _Uses]) -> frozenset[str]:
     """Return all functions that are used directly or indirectly."""
     found: set[str] = set()
     left = [first]
     while left:
-        new = (left.pop().names & pieces.keys()) - found
+        new = left.pop().functions - found
         found |= new
-        left += [pieces[name] for name in new]
+        left += [others[name] for name in new]
     return frozenset(found)
 
 
