@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import ssl
 from collections.abc import Iterator
 
@@ -25,7 +26,10 @@ settings.load_profile("stanzaq")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugin that adds logs to failures."""
+    """Register the plugin that adds logs to failures, and let programs that tests start be interrupted."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So a shell starts what it runs in the background, and programs inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     report = FailureReport()
     config.pluginmanager.register(report, "stanzaq-failure-report")
 

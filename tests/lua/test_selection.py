@@ -21,6 +21,7 @@ from broker.selectors.program import program
 from broker.selectors.tree import Predicate, written
 from broker.selectors.values import Value, selects
 from tests.chosen import trees, values
+from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import FOLDER, Answer, Delivered, Queue, Runner
 from tests.lua.play import Play, Worker
 from tests.lua.subscribed import carried, subscribed
@@ -265,6 +266,7 @@ def test_work_is_bounded(queue: Queue) -> None:
     assert queue.subscribe(BLUE, 1, selector="color = 'blue'").given != []
 
 
+@ON_SERVERS
 def test_reading_is_work(queue: Queue) -> None:
     """Issue 9: selectors are parsed when needed, which counts as work; equal ones are parsed once."""
     colors = ", ".join(f"'never{number}'" for number in range(58))
