@@ -86,10 +86,13 @@ def _worked(scene: Scene, leaf: str) -> Step:
 
 
 async def _collections(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Pass items through one collection above their queue, or through 400."""
+    """Pass items through one of as many collections above their queue as there are items, or through one of 400.
+
+    Not through a single one: its worker is granted credit for several items at once.
+    """
     leaf = f"below{much}"
     await scene.node(leaf)
-    await put_below(scene, leaf, scene.many(COLLECTIONS) if much else 1, 1000)
+    await put_below(scene, leaf, scene.many(COLLECTIONS) if much else ITEMS, 1000)
     return _worked(scene, leaf)
 
 
