@@ -5,9 +5,9 @@ Each command imports its implementation when it runs, so that `--help` is fast a
 
 # ruff: noqa: E402  (what is imported after the call is imported faster)
 
-from frontends.garbage import look_seldom
+from frontends.garbage import collect_rarely
 
-look_seldom()
+collect_rarely()
 
 from collections.abc import Callable
 from functools import partial

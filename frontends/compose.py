@@ -19,7 +19,6 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs, version
-from frontends.garbage import look_seldom
 from frontends.health import Health, HealthServer
 from frontends.stopping import any_of, on_signal, until
 from frontends.tools.servers.redis import RedisServer
@@ -70,7 +69,6 @@ def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Cor
             settings = settings.model_copy(update={"redis_url": server.url})
         watchdog = stack.enter_context(Watchdog(settings.watchdog_seconds))
         traces = stack.enter_context(_traces(settings))
-        look_seldom()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings, watchdog, traces))
 

@@ -1,4 +1,4 @@
-"""How seldom Python looks for garbage in a program of ours. Knows only the interpreter."""
+"""How often Python collects garbage in a program of ours. Knows only the interpreter."""
 
 import gc
 from typing import Final
@@ -11,6 +11,6 @@ of sweeps, in collections that found nothing.
 """
 
 
-def look_seldom() -> None:
+def collect_rarely() -> None:
     """Set it for this process, before it imports the rest."""
     gc.set_threshold(*OBJECTS)

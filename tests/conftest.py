@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from frontends.garbage import look_seldom
+from frontends.garbage import collect_rarely
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
@@ -18,7 +18,7 @@ from tests.failure_report import FailureReport
 from tests.redis_latency import SEED, late
 
 # To collect the tests makes millions of objects and hardly any garbage.
-look_seldom()
+collect_rarely()
 
 # A loaded machine makes single examples slow, which is no fault; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))

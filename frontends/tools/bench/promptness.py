@@ -24,7 +24,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
-from frontends.garbage import look_seldom
+from frontends.garbage import collect_rarely
 from frontends.tools.bench.core import Sink, settings
 from frontends.tools.bench.report import Row, at_most, show
 from frontends.tools.servers.redis import RedisServer
@@ -77,7 +77,7 @@ def _serve(url: str, pipe: Connection) -> None:
 
     # Keep its log out of the report.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    look_seldom()
+    collect_rarely()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
 
