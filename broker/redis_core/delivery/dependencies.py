@@ -74,6 +74,7 @@ class DependencyService:
         """Publish an item that waits; the answer says that all parents' partitions know it."""
         parents = await self._parents(command)
         if isinstance(parents, Refused):
+            # A parent's node may have been deleted since the first publish; nobody learns whether it is that.
             answer = await self._known(command, parents) if parents.problem is Problem.FORBIDDEN else parents
         else:
             answer = await self._ask(converted(command, PublishDependent, parents=tuple(parents)))
