@@ -154,8 +154,8 @@ async def test_ceilings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
             await frontend.ask(item, "w@x/1", _answered)
         assert frontend.trips == [["retract"]]
     publish, retract = _least(publishes), _least(retracts)
-    assert publish.calls.total() <= 138 and publish.files <= 25, publish
-    assert retract.calls.total() <= 130, retract
+    assert publish.calls.total() <= 138 and publish.files <= 25, str(publish)
+    assert retract.calls.total() <= 130, str(retract)
     for worker in ("v@x/1", "v@x/2"):
         await frontend.ask(subscribe.format(worker), worker, _answered)
         # The index of the JID is in another slot: it is written at the same time, and nobody waits for later writes.
@@ -188,5 +188,5 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
             assert answer.status_code == 201
             assert trips == [["publish"]]
     publish = _least(publishes)
-    assert publish.calls.total() <= 110 and publish.files <= 30, publish
+    assert publish.calls.total() <= 110 and publish.files <= 30, str(publish)
     await core.stop()
