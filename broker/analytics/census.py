@@ -18,7 +18,7 @@ from broker.analytics.source.offsets import Id
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Link, Servers
 from broker.analytics.source.snapshot import keys_of
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 from broker.model.names import Partition
 
 SCHEMA: Final = StructType(
@@ -81,7 +81,7 @@ class PartitionState:
     """How long the journal keeps a record at its fill rate so far; None: too few records to tell."""
 
 
-def partition_states(servers: Servers, options: Options) -> dict[Place, PartitionState]:
+def partition_states(servers: Servers, options: Options) -> dict[JournalPartition, PartitionState]:
     """Read each partition that the options select, once."""
     found = {}
     for process in servers.processes():
@@ -92,33 +92,35 @@ def partition_states(servers: Servers, options: Options) -> dict[Place, Partitio
                 line.split(":", 1) for line in link.ask("INFO", "memory").decode().splitlines() if ":" in line
             )
             room = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
-            for place in keys_of(link, "meta").values():
-                state = options.wants(place) and _partition_state(link, place, at, room)
+            for partition in keys_of(link, "meta").values():
+                state = options.wants(partition) and _partition_state(link, partition, at, room)
                 if state:
-                    found[place] = state
+                    found[partition] = state
     return found
 
 
-def census(spark: SparkSession, found: Mapping[Place, PartitionState]) -> DataFrame:
+def census(spark: SparkSession, found: Mapping[JournalPartition, PartitionState]) -> DataFrame:
     """Return the census as rows."""
     return spark.createDataFrame([state.row for state in found.values()], SCHEMA)
 
 
-def in_flight(spark: SparkSession, found: Mapping[Place, PartitionState]) -> DataFrame:
+def in_flight(spark: SparkSession, found: Mapping[JournalPartition, PartitionState]) -> DataFrame:
     """Return the open deliveries."""
     return spark.createDataFrame([row for state in found.values() for row in state.open], IN_FLIGHT)
 
 
-def waiting(spark: SparkSession, found: Mapping[Place, PartitionState], options: Mapping[str, str]) -> DataFrame:
+def waiting(
+    spark: SparkSession, found: Mapping[JournalPartition, PartitionState], options: Mapping[str, str]
+) -> DataFrame:
     """Return the log entries that wait, without their bodies."""
-    cursors = [(*place, state.cursor.ms, state.cursor.number) for place, state in found.items()]
+    cursors = [(*partition, state.cursor.ms, state.cursor.number) for partition, state in found.items()]
     marks = [
-        (*place, offset, offset not in state.away)
-        for place, state in found.items()
+        (*partition, offset, offset not in state.away)
+        for partition, state in found.items()
         for offset in state.back | state.away
     ]
     of = "node string, incarnation string, partition int"
-    place = ["node", "incarnation", "partition"]
+    named = ["node", "incarnation", "partition"]
     ahead = F.expr(
         "at is null and (cast(split(offset, '-')[0] as long) > ms or"
         " (cast(split(offset, '-')[0] as long) = ms and cast(split(offset, '-')[1] as long) > number))"
@@ -128,15 +130,17 @@ def waiting(spark: SparkSession, found: Mapping[Place, PartitionState], options:
         .options(**{**options, "stream": "log"})
         .load()
         .drop("body")
-        .join(F.broadcast(spark.createDataFrame(cursors, f"{of}, ms long, number long")), place)
-        .join(spark.createDataFrame(marks, f"{of}, offset string, waits boolean"), [*place, "offset"], "left")
+        .join(F.broadcast(spark.createDataFrame(cursors, f"{of}, ms long, number long")), named)
+        .join(spark.createDataFrame(marks, f"{of}, offset string, waits boolean"), [*named, "offset"], "left")
         .where(F.coalesce("waits", ahead))
         .drop("ms", "number", "waits")
     )
 
 
-def _partition_state(link: Link, place: Place, at: datetime, room: tuple[int, int]) -> PartitionState | None:
-    of = partial(keys.of_partition, partition=Partition(*place))
+def _partition_state(
+    link: Link, partition: JournalPartition, at: datetime, room: tuple[int, int]
+) -> PartitionState | None:
+    of = partial(keys.of_partition, partition=Partition(*partition))
     meta, lines, stored, replaced, successors, dying, locked, locks = link.all(
         ("HMGET", of("meta"), "state", "cursor", "kept", "journal_max"),
         ("HVALS", of("subscribers")),
@@ -161,7 +165,7 @@ def _partition_state(link: Link, place: Place, at: datetime, room: tuple[int, in
     workers = [words for words in workers if words[2] != _READER]
     oldest = min([*eligible, *_first_ahead(link, of("log"), cursor)], key=Id.parse, default=None) if waiting else None
     row = (
-        *place,
+        *partition,
         at,
         waiting,
         len(locked),
@@ -176,7 +180,7 @@ def _partition_state(link: Link, place: Place, at: datetime, room: tuple[int, in
     )
     away = frozenset(position.decode() for position in (*locked, *dying))
     keeps_s = _keeps_s(first, last, length, int(journal_max or 0))
-    opened = tuple(_open(place, line) for line in locks)
+    opened = tuple(_open(partition, line) for line in locks)
     back = eligible | _members(link, of("delayed")) | _grouped(link, of("group_of"))
     return PartitionState(row, opened, Id.parse(cursor), frozenset(back), away, keeps_s)
 
@@ -187,11 +191,11 @@ def _keeps_s(first: list[Any], last: list[Any], length: int, most: int) -> float
     return most / length * (Id.parse(last[0][0]).ms - Id.parse(first[0][0]).ms) / 1000
 
 
-def _open(place: Place, line: bytes) -> tuple[Any, ...]:
+def _open(partition: JournalPartition, line: bytes) -> tuple[Any, ...]:
     """Parse the line of a lock into a row of IN_FLIGHT (docs/operations.md)."""
     _frontend, _sequence, _token, attempt, _subid, position, since, _rest = line.split(b" ", 7)
     published = Id.parse(position)
-    return (*place, str(published), int(attempt), _time(published.ms), _time(int(since)))
+    return (*partition, str(published), int(attempt), _time(published.ms), _time(int(since)))
 
 
 def _time(ms: int) -> datetime:

@@ -25,7 +25,7 @@ from broker.analytics.source import columns
 from broker.analytics.source.offsets import Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Servers
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 from broker.scaling.usage import Usage
 
 MARK: Final = "stanzaq-history.json"
@@ -68,7 +68,7 @@ _LOOK_SECONDS: Final = 0.5
 class ShortestRetention:
     """The journal that will lose records first: how long it keeps one, and the time since the last collection (None: none)."""
 
-    place: Place
+    partition: JournalPartition
     keeps_s: float
     since_s: float | None
 
@@ -131,15 +131,15 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     return Collected(sum(batch["numInputRows"] for batch in batches), lost, soonest)
 
 
-def _soonest(before: DataFrame, found: Mapping[Place, census.PartitionState]) -> ShortestRetention | None:
+def _soonest(before: DataFrame, found: Mapping[JournalPartition, census.PartitionState]) -> ShortestRetention | None:
     """Find the journal that keeps records for the shortest time at its fill rate so far."""
-    keeping = {place: state.keeps_s for place, state in found.items() if state.keeps_s is not None}
+    keeping = {partition: state.keeps_s for partition, state in found.items() if state.keeps_s is not None}
     if not keeping:
         return None
-    place = min(keeping, key=lambda place: keeping[place])
+    partition = min(keeping, key=lambda each: keeping[each])
     [last] = before.agg(F.max("at").alias("at")).collect()
     since = None if last.at is None else datetime.now(UTC).timestamp() - last.at.timestamp()
-    return ShortestRetention(place, keeping[place], since)
+    return ShortestRetention(partition, keeping[partition], since)
 
 
 def _prune(spark: SparkSession, folder: Folder, until: datetime) -> None:
@@ -270,10 +270,12 @@ def _gaps(spark: SparkSession, folder: Folder, batch: dict[str, Any]) -> list[tu
         for name, many in wanted.items():
             if many > had.get(name, 0):
                 since, upto = spans[name]
-                gaps.append((*Place.parse(name), str(since.after), str(upto.after), many - had.get(name, 0), now))
+                gaps.append(
+                    (*JournalPartition.parse(name), str(since.after), str(upto.after), many - had.get(name, 0), now)
+                )
     # A deleted node takes its unread records with it.
     gaps += [
-        (*Place.parse(name), str(Offset.parse(start[name]).after), None, None, now)
+        (*JournalPartition.parse(name), str(Offset.parse(start[name]).after), None, None, now)
         for name in start.keys() - end.keys()
     ]
     return gaps
@@ -281,8 +283,8 @@ def _gaps(spark: SparkSession, folder: Folder, batch: dict[str, Any]) -> list[tu
 
 def _had(spark: SparkSession, folder: Folder, spans: dict[str, tuple[Offset, Offset]]) -> dict[str, int]:
     """Count the records that the history has between offsets."""
-    rows = [(*Place.parse(name), *since.after, *upto.after) for name, (since, upto) in spans.items()]
-    place, span = (
+    rows = [(*JournalPartition.parse(name), *since.after, *upto.after) for name, (since, upto) in spans.items()]
+    columns, span = (
         "node string, incarnation string, partition int",
         "since long, since_seq long, upto long, upto_seq long",
     )
@@ -291,7 +293,7 @@ def _had(spark: SparkSession, folder: Folder, spans: dict[str, tuple[Offset, Off
         table(spark, folder, "attempts", ATTEMPTS)
         .withColumn("ms", parts[0].cast("long"))
         .withColumn("seq", parts[1].cast("long"))
-        .join(F.broadcast(spark.createDataFrame(rows, f"{place}, {span}")), ["node", "incarnation", "partition"])
+        .join(F.broadcast(spark.createDataFrame(rows, f"{columns}, {span}")), ["node", "incarnation", "partition"])
         .where(
             "struct(ms, seq) > struct(since as ms, since_seq as seq)"
             " and struct(ms, seq) <= struct(upto as ms, upto_seq as seq)"
@@ -300,7 +302,7 @@ def _had(spark: SparkSession, folder: Folder, spans: dict[str, tuple[Offset, Off
         .count()
         .collect()
     )
-    return {str(Place(row["node"], row["incarnation"], row["partition"])): row["count"] for row in found}
+    return {str(JournalPartition(row["node"], row["incarnation"], row["partition"])): row["count"] for row in found}
 
 
 def _offsets(offsets: Any) -> dict[str, str]:  # noqa: ANN401  (as Spark gives it)

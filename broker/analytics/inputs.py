@@ -18,7 +18,7 @@ from broker.analytics.faults import Unreadable, unreadable
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import Bounds, snapshot
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 from broker.scaling.usage import Usage
 
 _COLUMNS: Final = (
@@ -165,17 +165,17 @@ def _read(kept: DataFrame) -> int:
 
 
 def _trimmed(
-    before: dict[Place, Bounds], after: dict[Place, Bounds], first: datetime | None
+    before: dict[JournalPartition, Bounds], after: dict[JournalPartition, Bounds], first: datetime | None
 ) -> list[tuple[object, ...]]:
     """Find the journals that do not reach back to the beginning of the interval, or that lost records during the read."""
     noticed = datetime.now(UTC)
     since = _ms(first) if first else 0
     gaps: list[tuple[object, ...]] = []
-    for place, bounds in before.items():
-        now = after.get(place)
+    for partition, bounds in before.items():
+        now = after.get(partition)
         gone = now.gone if now else bounds.added
         start = (now and now.first) or bounds.last
         if gone and since < start.ms:
             # The number is known only for an interval without a beginning.
-            gaps.append((*place, None, str(start), None if first else gone, noticed))
+            gaps.append((*partition, None, str(start), None if first else gone, noticed))
     return gaps

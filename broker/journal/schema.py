@@ -65,13 +65,13 @@ LOGGED: Final = {"by": "publisher", "body": "body", "id": "item", "key": "key", 
 """The fields of the stream `log`, optional ones last, each with its name here."""
 
 PARTITION_KEYS: Final = "sq:{*}:%s"
-"""The SCAN pattern of keys with one name; `place_of` decides which of them are partitions'."""
+"""The SCAN pattern of keys with one name; `partition_of` decides which of them are partitions'."""
 
 _PARTITION_KEY: Final = re.compile(r"sq:\{(.+)\}:\w+", re.DOTALL)
 _PLACE: Final = re.compile(r"(.+)@([^@/]+)/(\d+)", re.DOTALL)
 
 
-class Place(NamedTuple):
+class JournalPartition(NamedTuple):
     """The partition of a journal, of one incarnation of a node."""
 
     node: str
@@ -92,11 +92,11 @@ class Place(NamedTuple):
         return cls(found[1], found[2], int(found[3]))
 
 
-def place_of(key: str) -> Place | None:
+def partition_of(key: str) -> JournalPartition | None:
     """Return the partition of a key; None when it is not a partition's."""
     found = _PARTITION_KEY.fullmatch(key)
     try:
-        return found and Place.parse(unquote(found[1]))
+        return found and JournalPartition.parse(unquote(found[1]))
     except ValueError:
         return None
 

@@ -9,7 +9,7 @@ from broker.model.hints import USUAL_PRIORITY
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.outcomes import ItemOutcome
-from broker.model.positions import Place
+from broker.model.positions import Position
 from broker.model.progress import Progress
 from broker.model.qos import Stage
 from broker.model.subscriptions import Subscription
@@ -79,7 +79,7 @@ class Listed:
     A dependent item waits until others have ended.
     """
 
-    place: Place
+    place: Position
     item_id: str
     state: str
     publisher: Jid

@@ -85,7 +85,7 @@ def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bo
     soonest = collected.soonest
     if soonest is not None and soonest.since_s is not None and soonest.too_short:
         line = (
-            f"the journal of {soonest.place} keeps a record for {duration(soonest.keeps_s)}, and the last collection was"
+            f"the journal of {soonest.partition} keeps a record for {duration(soonest.keeps_s)}, and the last collection was"
             f" {duration(soonest.since_s)} ago: at this rate the next will miss"
             " records. Collect more often or raise JOURNAL_RECORDS"
         )

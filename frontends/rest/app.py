@@ -128,16 +128,16 @@ class Door:
         head = heads.read(version, http_request.method, target, http_request.headers.raw, self._header_bytes)
         if head.path == heads.EVERYTHING:
             return Response(HTTPStatus.NO_CONTENT, headers={"Allow": ", ".join(routes.EVERY)})
-        place = paths.read(head.path)
-        if place is None:
+        path = paths.read(head.path)
+        if path is None:
             raise Fault(HTTPStatus.NOT_FOUND, "not-found", "no resource has this path: see /openapi.json")
-        about |= {"node": place.node, "item": place.item}
-        operation = routes.found(place.pattern, http_request.method)
+        about |= {"node": path.node, "item": path.item}
+        operation = routes.found(path.pattern, http_request.method)
         if operation is None:
-            allow = {"Allow": ", ".join(routes.allowed(place.pattern))}
+            allow = {"Allow": ", ".join(routes.allowed(path.pattern))}
             if http_request.method == "OPTIONS":
                 return Response(HTTPStatus.NO_CONTENT, headers=allow)
-            detail = f"{place.pattern} supports {allow['Allow']}"
+            detail = f"{path.pattern} supports {allow['Allow']}"
             raise Fault(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, allow)
         about["command"] = operation.name
         fields = head.fields
@@ -151,7 +151,7 @@ class Door:
         coding = fields.get("content-encoding", "")
         body = await self._body(http_request, coding) if operation.body is not Body.NONE else b""
         request = Request(
-            place, sender, query, fields, body, wants, looks=http_request.method == "HEAD", most_leases=self._leases
+            path, sender, query, fields, body, wants, looks=http_request.method == "HEAD", most_leases=self._leases
         )
         if http_request.method in {"GET", "HEAD"}:
             return _unless_unchanged(fields, await OPERATIONS[operation.name](self._core, request))
@@ -161,7 +161,7 @@ class Door:
 
     async def _tags(self, request: Request) -> list[str]:
         """Return the tags of all representations of the requested resource; none if it does not exist."""
-        operation = routes.found(request.place.pattern, "GET")
+        operation = routes.found(request.path.pattern, "GET")
         if operation is None:
             return []
         query = {name: value for name, value in request.query.items() if name in operation.query}

@@ -45,7 +45,7 @@ async def show_page(_core: Core, _request: Request) -> Response:
 
 async def show_file(_core: Core, request: Request) -> Response:
     """Serve one of its files."""
-    return _given(request.place.item)
+    return _given(request.path.item)
 
 
 def _given(name: str) -> Response:

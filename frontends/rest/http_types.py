@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from broker.model.names import Jid
 from frontends.rest.errors import Fault
-from frontends.rest.paths import Place
+from frontends.rest.paths import ResourcePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Request:
     A request that only `looks` changes nothing, not even the expiry of a subscription.
     """
 
-    place: Place
+    path: ResourcePath
     sender: Jid
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -68,7 +68,7 @@ _ACTIONS: Final = {"complete": COMPLETE, "release": RELEASE, "renew": RENEW, "de
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResourcePath:
     """A parsed path: its pattern, and its queue, message, subscription, file or subject."""
 
     pattern: str
@@ -78,34 +78,34 @@ class Place:
 
 
 @lru_cache(maxsize=256)
-def read(raw: bytes) -> Place | None:
+def read(raw: bytes) -> ResourcePath | None:
     """Parse a raw path; None when no resource has this form. Raises MalformedRequest."""
     if raw in _ALONE:
-        return Place(raw.decode())
+        return ResourcePath(raw.decode())
     root, *segments = raw.removeprefix(b"/").split(b"/")
     if not segments:
         return None
     if root == b"subscriptions":
         return _leased([_decoded(segment) for segment in segments])
     if root in _OF_QUEUES:
-        return Place(_OF_QUEUES[root], node([_decoded(segment) for segment in segments]))
+        return ResourcePath(_OF_QUEUES[root], node([_decoded(segment) for segment in segments]))
     if root in _OF_MESSAGES and len(segments) > 1:
         names = [_decoded(segment) for segment in segments]
-        return Place(_OF_MESSAGES[root], node(names[:-1]), item_id(names[-1], "the path"))
+        return ResourcePath(_OF_MESSAGES[root], node(names[:-1]), item_id(names[-1], "the path"))
     single = root in _OF_NOTHING and len(segments) == 1
-    return Place(_OF_NOTHING[root], item=_decoded(segments[0])) if single else None
+    return ResourcePath(_OF_NOTHING[root], item=_decoded(segments[0])) if single else None
 
 
-def _leased(names: list[str]) -> Place | None:
+def _leased(names: list[str]) -> ResourcePath | None:
     match names:
         case [lease]:
-            return Place(SUBSCRIPTION, lease=lease)
+            return ResourcePath(SUBSCRIPTION, lease=lease)
         case [lease, "acknowledgements"]:
-            return Place(ACKNOWLEDGEMENTS, lease=lease)
+            return ResourcePath(ACKNOWLEDGEMENTS, lease=lease)
         case [lease, "messages", item]:
-            return Place(HELD, item=item_id(item, "the path"), lease=lease)
+            return ResourcePath(HELD, item=item_id(item, "the path"), lease=lease)
         case [lease, "messages", item, action] if action in _ACTIONS:
-            return Place(_ACTIONS[action], item=item_id(item, "the path"), lease=lease)
+            return ResourcePath(_ACTIONS[action], item=item_id(item, "the path"), lease=lease)
     return None
 
 

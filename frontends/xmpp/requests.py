@@ -19,7 +19,7 @@ from broker.model.commands import (
     RetractBatch,
     Unlock,
 )
-from broker.model.positions import Place
+from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.progress import Progress
 from frontends.xmpp import disco, software, stanzas
@@ -233,10 +233,10 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
     return Browse(node, iq.sender, names, page.most, after, before, back, attributes.subid(items))
 
 
-def _place(text: str | None) -> Place | None:
+def _place(text: str | None) -> Position | None:
     """Parse where a page begins or ends; an invalid value is not found (XEP-0059 §2.4)."""
     try:
-        return Place.parse(text) if text else None
+        return Position.parse(text) if text else None
     except ValueError:
         raise MalformedRequest(Problem.ITEM_NOT_FOUND, "after and before must come from `last` and `first`") from None
 

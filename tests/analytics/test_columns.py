@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.columns import ATTEMPTS, attempts
 from broker.analytics.source.options import Options
-from broker.journal.schema import FIELDS, STORED, Kind, Place, record
+from broker.journal.schema import FIELDS, STORED, JournalPartition, Kind, record
 
-PLACE = Place("jobs", "ab12", 3)
+PLACE = JournalPartition("jobs", "ab12", 3)
 NUMBERS = st.integers(0, 2**53)
 # Redis may have any characters but those that no XMPP server lets through.
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from broker.analytics import census, inputs
 from broker.analytics.faults import Unreadable
 from broker.analytics.history import MARK, ShortestRetention, collect, opened, table, usage
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 from broker.keys import of_service
 from broker.model.names import Partition
 from broker.scaling.usage import Usage
@@ -45,7 +45,7 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     collected = collect(journals.url, str(out), spark=spark)
     # The journal of 1,000 records has got 100 in 99 seconds.
     assert collected.records == 200 and collected.soonest == ShortestRetention(
-        Place.parse(str(queue.partition)), 990.0, None
+        JournalPartition.parse(str(queue.partition)), 990.0, None
     )
     assert usage(spark, opened(spark, str(out))) == ()
     used = [Usage("xmpp", "1edc2653", at_ms, at_ms // 10, 5) for at_ms in (60_000, 120_000)]

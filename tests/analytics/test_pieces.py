@@ -10,9 +10,9 @@ from broker.analytics.source.pieces import Piece, Sized, cut, pack
 from broker.analytics.source.plan import begin, deal, size
 from broker.analytics.source.servers import Process
 from broker.analytics.source.snapshot import Bounds
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 
-PLACE = Place("jobs", "ab12", 0)
+PLACE = JournalPartition("jobs", "ab12", 0)
 IDS = st.builds(Id, st.integers(0, 10_000), st.one_of(st.integers(0, 3), st.integers(MOST - 2, MOST)))
 
 
@@ -49,7 +49,7 @@ def test_deal(streams: list[tuple[int, int]], least: int) -> None:
     """Each task reads from one process; each stream is read completely; large ones are shared."""
     sized = []
     for number, (port, rows) in enumerate(streams):
-        place = Place("jobs", "ab12", number)
+        place = JournalPartition("jobs", "ab12", number)
         bounds = Bounds(Process("host", port), place, f"key{number}", Id(1), Id(1_000_000), rows, rows)
         sized.append((bounds.process, size(begin(bounds, Offset(START)), bounds)))
     works = deal(sized, least)

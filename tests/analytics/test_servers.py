@@ -120,7 +120,7 @@ def test_a_slot_that_moves(on_cluster: Journals, redis_cluster: RedisCluster, re
     target = next(master for master in redis_cluster.masters() if master is not owner)
     redis_cluster.move(slot, target)
     found += [entry for _, chunk in entries for entry in chunk]
-    assert attempts(bounds.place, found)["token"].to_pylist() == list(range(50))
+    assert attempts(bounds.partition, found)["token"].to_pylist() == list(range(50))
     redis_cluster.move(slot, owner)
 
 

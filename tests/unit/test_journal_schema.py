@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import keys
-from broker.journal.schema import FIELDS, LOGGED, PARTITION_KEYS, STORED, VERSION, Kind, Place, place_of, record
+from broker.journal.schema import (
+    FIELDS,
+    LOGGED,
+    PARTITION_KEYS,
+    STORED,
+    VERSION,
+    JournalPartition,
+    Kind,
+    partition_of,
+    record,
+)
 from broker.model.names import Partition
 
 
@@ -43,9 +53,9 @@ PLACES = st.builds(
 @given(PLACES, st.sampled_from([key.name for key in keys.TABLE if key.holder == "partition"]))
 def test_whose_key_it_is(partition: Partition, name: str) -> None:
     """A partition's key names its holder, as the table of keys writes it; `str` writes the same, and it is read back."""
-    place = place_of(keys.of_partition(name, partition))
+    place = partition_of(keys.of_partition(name, partition))
     assert place == (partition.node, partition.incarnation, partition.number)
-    assert str(place) == str(partition) and Place.parse(str(partition)) == place
+    assert str(place) == str(partition) and JournalPartition.parse(str(partition)) == place
     assert fnmatchcase(keys.of_partition(name, partition), PARTITION_KEYS % name)
 
 
@@ -55,7 +65,7 @@ def test_whose_key_it_is(partition: Partition, name: str) -> None:
 )
 def test_keys_of_nothing_else(key: str) -> None:
     """No other key is taken for a partition's."""
-    assert place_of(key) is None
+    assert partition_of(key) is None
 
 
 def test_streams() -> None:

@@ -2,22 +2,22 @@
 
 import pytest
 
-from broker.model.positions import Place
+from broker.model.positions import Position
 
 
 def test_written_and_read() -> None:
     """A place is written like an id of the service's own, and read back."""
-    assert str(Place(1_700_000_000_000, 5, 12)) == "12-1700000000000-5"
-    assert Place.parse("12-1700000000000-5") == Place(1_700_000_000_000, 5, 12)
+    assert str(Position(1_700_000_000_000, 5, 12)) == "12-1700000000000-5"
+    assert Position.parse("12-1700000000000-5") == Position(1_700_000_000_000, 5, 12)
 
 
 @pytest.mark.parametrize("text", ["", "1-2", "1-2-3-4", "-1-2-3", "a-2-3", "1-٣-3", "12345-1-1", f"0-{'1' * 19}-1"])
 def test_no_place(text: str) -> None:
     """A place that was never returned is refused."""
     with pytest.raises(ValueError, match="not a place"):
-        Place.parse(text)
+        Position.parse(text)
 
 
 def test_order() -> None:
     """The time decides, then the number in its ms, then the partition."""
-    assert Place(1, 0, 9) < Place(1, 1, 0) < Place(1, 1, 1) < Place(2, 0, 0) < Place(10, 0, 0)
+    assert Position(1, 0, 9) < Position(1, 1, 0) < Position(1, 1, 1) < Position(2, 0, 0) < Position(10, 0, 0)

@@ -14,7 +14,7 @@ from broker.model.commands import Browse, Command, PrepareMessage, Publish, Rede
 from broker.model.core import Reply
 from broker.model.items import Delivery, Envelope, Listed, LockEnded, Notice
 from broker.model.names import Jid, Partition
-from broker.model.positions import Place
+from broker.model.positions import Position
 from broker.model.problems import Problem
 from broker.model.qos import Stage
 from broker.model.results import Browsed, Done, Published, Refused, Result, Retracted
@@ -107,7 +107,7 @@ def delivery(item: str, token: int, envelope: bytes, stage: Stage = Stage.UNACKN
 
 def listed(item: str, envelope: bytes) -> Listed:
     """Show an item that is locked."""
-    return Listed(Place(1, 0, 0), item, "locked", ALICE, 0, envelope)
+    return Listed(Position(1, 0, 0), item, "locked", ALICE, 0, envelope)
 
 
 def told(span: ReadableSpan) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.analytics.faults import Unreadable
-from broker.journal.schema import FIELDS, LOGGED, STORED, VERSION, Kind, Place, record
+from broker.journal.schema import FIELDS, LOGGED, STORED, VERSION, JournalPartition, Kind, record
 
 Entry = tuple[bytes, Sequence[bytes]]
 """An id, and names and values in turn, as Redis gives them."""
@@ -66,18 +66,18 @@ _WORDS: Final = 10
 """The number of words in the line of a lock. The last is a JID and an item's id."""
 
 
-def attempts(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
+def attempts(partition: JournalPartition, entries: Sequence[Entry]) -> pa.RecordBatch:
     """Decode records of a partition's journal; refuses malformed ones."""
     if not all(tuple(fields[::2]) == _STORED and fields[1] in _KINDS for _, fields in entries):
-        _refuse(place, entries)
+        _refuse(partition, entries)
     try:
-        return _attempts(place, entries)
+        return _attempts(partition, entries)
     except (pa.ArrowInvalid, ValueError):
-        _refuse(place, entries)
+        _refuse(partition, entries)
         raise
 
 
-def _attempts(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
+def _attempts(partition: JournalPartition, entries: Sequence[Entry]) -> pa.RecordBatch:
     frontend, _, token, attempt, _, position, since, size, length, rest = _words(
         _text([fields[5] for _, fields in entries]), " ", _WORDS
     )
@@ -102,36 +102,36 @@ def _attempts(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
         "wait_ms": wait,
         "held_ms": pc.subtract(closed, since),
     }
-    return _batch(ATTEMPTS, place, entries, read)
+    return _batch(ATTEMPTS, partition, entries, read)
 
 
-def log(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
+def log(partition: JournalPartition, entries: Sequence[Entry]) -> pa.RecordBatch:
     """Decode entries of a partition's log; refuses malformed ones."""
     read: dict[str, list[Any]] = {name: [] for name in LOGGED.values()}
     for offset, fields in entries:
         found = dict(zip(fields[::2], fields[1::2], strict=False))
         if tuple(fields[:4:2]) != _LOGGED[:2] or not found.keys() <= set(_LOGGED) or len(fields) % 2:
-            msg = (
-                f"log of {place}: the entry {offset.decode()} is not this program's: read it with the one that wrote it"
-            )
+            msg = f"log of {partition}: the entry {offset.decode()} is not this program's: read it with the one that wrote it"
             raise Unreadable(msg)
         for name, column in LOGGED.items():
             read[column].append(found.get(name.encode()))
         if found.get(b"id") is None:
             # The service derives such an item's id from the partition and the item's position.
-            read["item"][-1] = b"%d-%b" % (place.partition, found.get(b"at", offset))
+            read["item"][-1] = b"%d-%b" % (partition.partition, found.get(b"at", offset))
     columns: dict[str, pa.Array] = {name: _text(read[name]) for name in ("item", "key", "publisher", "at")}
     milliseconds = [int(offset.partition(b"-")[0]) for offset, _ in entries]
     columns |= {"published": _time(pa.array(milliseconds, pa.int64())), "body": pa.array(read["body"], pa.binary())}
-    return _batch(LOG, place, entries, columns)
+    return _batch(LOG, partition, entries, columns)
 
 
-def _batch(schema: pa.Schema, place: Place, entries: Sequence[Entry], columns: dict[str, pa.Array]) -> pa.RecordBatch:
+def _batch(
+    schema: pa.Schema, partition: JournalPartition, entries: Sequence[Entry], columns: dict[str, pa.Array]
+) -> pa.RecordBatch:
     rows = len(entries)
     of = {
-        "node": pa.repeat(pa.scalar(place.node), rows),
-        "incarnation": pa.repeat(pa.scalar(place.incarnation), rows),
-        "partition": pa.repeat(pa.scalar(place.partition, pa.int32()), rows),
+        "node": pa.repeat(pa.scalar(partition.node), rows),
+        "incarnation": pa.repeat(pa.scalar(partition.incarnation), rows),
+        "partition": pa.repeat(pa.scalar(partition.partition, pa.int32()), rows),
         "offset": _text([offset for offset, _ in entries]),
         **columns,
     }
@@ -185,11 +185,11 @@ def _halves(texts: pa.Array, lengths: pa.Array) -> tuple[pa.Array, pa.Array]:
     return parts.take(pa.array(np.arange(0, 3 * rows, 3))), parts.take(pa.array(np.arange(2, 3 * rows, 3)))
 
 
-def _refuse(place: Place, entries: Sequence[Entry]) -> None:
+def _refuse(partition: JournalPartition, entries: Sequence[Entry]) -> None:
     """Name the first record that cannot be read."""
     for offset, fields in entries:
         found = dict(zip(fields[::2], fields[1::2], strict=False))
-        where = f"journal of {place}: the record {offset.decode()}"
+        where = f"journal of {partition}: the record {offset.decode()}"
         if VERSION.encode() in found:
             version = found[VERSION.encode()].decode(errors="replace")
             msg = f"{where} is of version {version[:20]}, newer than this program: install the stanzaq that wrote it"
@@ -201,5 +201,5 @@ def _refuse(place: Place, entries: Sequence[Entry]) -> None:
         if not whole:
             msg = f"{where} is damaged: read on after it (startingOffsets), or remove it (XDEL)"
             raise Unreadable(msg)
-    msg = f"journal of {place}: a record after {entries[0][0].decode()} was not written by this program: inspect it (XRANGE)"
+    msg = f"journal of {partition}: a record after {entries[0][0].decode()} was not written by this program: inspect it (XRANGE)"
     raise Unreadable(msg)

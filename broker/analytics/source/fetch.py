@@ -38,7 +38,7 @@ class ReadOptions:
 def lost(piece: Piece, missing: int | None, *, refuse: bool) -> None:
     """Report that records were lost unread: refuse, or warn and go on."""
     many = "records" if missing is None else f"{missing} records"
-    what = f"journal of {piece.place}: {many} after {piece.after} were dropped before they were read"
+    what = f"journal of {piece.partition}: {many} after {piece.after} were dropped before they were read"
     if refuse:
         remedy = "read more often, raise JOURNAL_RECORDS, or go on without them (failOnDataLoss=false, report collect --lossy)"
         msg = f"{what}: {remedy}"

@@ -20,7 +20,7 @@ from broker.analytics.source.plan import begin, deal, size
 from broker.analytics.source.servers import Link, Process, Servers
 from broker.analytics.source.snapshot import Bounds, reach, snapshot
 from broker.analytics.source.tasks import STREAMS, rows, tasks
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 
 SparkOffsets = dict[str, str]
 """Offsets as Spark stores them: JSON."""
@@ -36,21 +36,21 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Unreadable(msg)
         self._options = options
         self._servers = Servers(options.url, options.read_from)
-        self._target: Mapping[Place, Bounds] | None = None
+        self._target: Mapping[JournalPartition, Bounds] | None = None
 
     def initialOffset(self) -> SparkOffsets:  # noqa: N802  (Spark's name, here and below)
         """Return where the first increment begins; a partition that is not named begins with its first record."""
         starts = self._options.starting_offsets
         if not isinstance(starts, str):
-            return {place: str(offset) for place, offset in starts.items()}
+            return {partition: str(offset) for partition, offset in starts.items()}
         if self._options.starting_timestamp is not None:
             after = Id(self._options.starting_timestamp).before()
-            return {str(place): str(Offset(after)) for place in self._snapshot()}
+            return {str(partition): str(Offset(after)) for partition in self._snapshot()}
         found = self._snapshot()
         if starts == LATEST:
             return _ends(found)
         pieces = [begin(bounds, Offset(START)) for bounds in found.values()]
-        return {str(piece.place): str(Offset(piece.after, piece.before)) for piece in pieces}
+        return {str(piece.partition): str(Offset(piece.after, piece.before)) for piece in pieces}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the size limit of an increment."""
@@ -72,11 +72,13 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._limited(start, found, limit.max_rows)
         ends = _ends(found)
         # An offset never goes back, though a restored Redis may.
-        return {place: end if _behind(start, place, end) else start[place] for place, end in ends.items()}
+        return {
+            partition: end if _behind(start, partition, end) else start[partition] for partition, end in ends.items()
+        }
 
     def partitions(self, start: SparkOffsets, end: SparkOffsets) -> Sequence[InputPartition]:
         """Split an increment into tasks."""
-        found = {str(place): bounds for place, bounds in self._snapshot().items()}
+        found = {str(partition): bounds for partition, bounds in self._snapshot().items()}
         # Losing a log with its node is no data loss. A journal may take unread records with it.
         if STREAMS[self._options.stream].watched:
             for name in sorted({*start, *end} - found.keys()):
@@ -95,20 +97,20 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read the rows of one task."""
         return rows(self._options, partition)
 
-    def _snapshot(self) -> dict[Place, Bounds]:
+    def _snapshot(self) -> dict[JournalPartition, Bounds]:
         return snapshot(self._servers, self._options)
 
     def _gone(self, name: str, start: SparkOffsets) -> None:
         """Report a stream that is gone: its node was deleted, with the entries that were not read."""
         after = _start(start, name).after
-        piece = Piece(Place.parse(name), "", after, after, None)
+        piece = Piece(JournalPartition.parse(name), "", after, after, None)
         lost(piece, None, refuse=self._options.fail_on_data_loss)
 
-    def _limited(self, start: SparkOffsets, found: Mapping[Place, Bounds], most: int) -> SparkOffsets:
-        ends = {str(place): _start(start, str(place)) for place in found}
-        behind = [bounds for bounds in found.values() if ends[str(bounds.place)].after < bounds.last]
+    def _limited(self, start: SparkOffsets, found: Mapping[JournalPartition, Bounds], most: int) -> SparkOffsets:
+        ends = {str(partition): _start(start, str(partition)) for partition in found}
+        behind = [bounds for bounds in found.values() if ends[str(bounds.partition)].after < bounds.last]
         # The one that lags most is first, so that none starves when there are more partitions than rows.
-        behind.sort(key=lambda bounds: ends[str(bounds.place)].after)
+        behind.sort(key=lambda bounds: ends[str(bounds.partition)].after)
         with ExitStack() as stack:
             links: dict[Process, Link] = {}
             while most and behind:
@@ -117,12 +119,12 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     share = -(-most // (len(behind) - number))
                     if bounds.process not in links:
                         links[bounds.process] = stack.enter_context(self._servers.link(bounds.process))
-                    piece = begin(bounds, ends[str(bounds.place)])
+                    piece = begin(bounds, ends[str(bounds.partition)])
                     count, offset = reach(links[bounds.process], piece, share)
                     most -= count
                     # Once all entries are counted, even if there were none, the offset is the end of the stream.
                     whole = count < share
-                    ends[str(bounds.place)] = Offset(bounds.last, bounds.added) if whole else offset
+                    ends[str(bounds.partition)] = Offset(bounds.last, bounds.added) if whole else offset
                     further += [] if whole else [bounds]
                 behind = further
         return {name: str(offset) for name, offset in ends.items()}
@@ -136,9 +138,9 @@ def _start(start: SparkOffsets, name: str) -> Offset:
     return Offset(START, 0 if start else None)
 
 
-def _ends(found: Mapping[Place, Bounds]) -> SparkOffsets:
-    return {str(place): str(Offset(bounds.last, bounds.added)) for place, bounds in found.items()}
+def _ends(found: Mapping[JournalPartition, Bounds]) -> SparkOffsets:
+    return {str(partition): str(Offset(bounds.last, bounds.added)) for partition, bounds in found.items()}
 
 
-def _behind(start: SparkOffsets, place: str, end: str) -> bool:
-    return place not in start or Offset.parse(start[place]).after < Offset.parse(end).after
+def _behind(start: SparkOffsets, partition: str, end: str) -> bool:
+    return partition not in start or Offset.parse(start[partition]).after < Offset.parse(end).after

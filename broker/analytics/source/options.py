@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.offsets import Offset
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -55,10 +55,12 @@ class Options:
             raise Unreadable(msg)
         return cls(**values)
 
-    def wants(self, place: Place) -> bool:
+    def wants(self, partition: JournalPartition) -> bool:
         """Tell whether a partition is subscribed to."""
         return (
-            place.node in self.subscribe if self.subscribe else bool(re.fullmatch(self.subscribe_pattern, place.node))
+            partition.node in self.subscribe
+            if self.subscribe
+            else bool(re.fullmatch(self.subscribe_pattern, partition.node))
         )
 
 
@@ -108,7 +110,7 @@ def _offsets(text: str) -> str | Mapping[str, Offset]:
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
         msg = f'{text[:60]!r} is neither {EARLIEST}, {LATEST} nor JSON such as {{"jobs@8e71964d/0": "1700000000000-0"}}'
         raise ValueError(msg)
-    return {str(Place.parse(place)): Offset.parse(value) for place, value in given.items()}
+    return {str(JournalPartition.parse(partition)): Offset.parse(value) for partition, value in given.items()}
 
 
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from broker.analytics.source.offsets import MOST, Id
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 
 TASK_ROWS: Final = 250_000
 """With fewer rows, starting a task costs more than its read."""
@@ -16,7 +16,7 @@ TASK_ROWS: Final = 250_000
 class Piece(NamedTuple):
     """A range of one stream, `after` one id and up to another; `before` counts the entries up to `after` (None: unknown)."""
 
-    place: Place
+    partition: JournalPartition
     key: str
     after: Id
     upto: Id

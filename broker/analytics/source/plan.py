@@ -9,7 +9,7 @@ from broker.analytics.source.options import LATEST, Options
 from broker.analytics.source.pieces import TASK_ROWS, Piece, Sized, cut, pack
 from broker.analytics.source.servers import Process
 from broker.analytics.source.snapshot import Bounds
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 
 
 class Work(NamedTuple):
@@ -19,11 +19,11 @@ class Work(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
-def batch(found: Mapping[Place, Bounds], options: Options) -> list[Work]:
+def batch(found: Mapping[JournalPartition, Bounds], options: Options) -> list[Work]:
     """Plan a read of everything between the options' bounds."""
     starts, ends = options.starting_offsets, options.ending_offsets
     for offsets in (starts, ends):
-        missing = set() if isinstance(offsets, str) else set(offsets) - {str(place) for place in found}
+        missing = set() if isinstance(offsets, str) else set(offsets) - {str(partition) for partition in found}
         if missing:
             msg = f"there is no {options.stream} of {', '.join(sorted(missing))}: take it out of the offsets"
             raise Unreadable(msg)
@@ -31,9 +31,9 @@ def batch(found: Mapping[Place, Bounds], options: Options) -> list[Work]:
         msg = "a batch has no rows from `latest` on or up to `earliest`: name offsets, or leave the options out"
         raise Unreadable(msg)
     sized = []
-    for place, bounds in found.items():
-        offset = Offset(START) if isinstance(starts, str) else starts.get(str(place), Offset(START))
-        upto = bounds.last if isinstance(ends, str) else ends.get(str(place), Offset(bounds.last)).after
+    for partition, bounds in found.items():
+        offset = Offset(START) if isinstance(starts, str) else starts.get(str(partition), Offset(START))
+        upto = bounds.last if isinstance(ends, str) else ends.get(str(partition), Offset(bounds.last)).after
         first_ms = options.starting_timestamp or 0
         last_ms = MOST if options.ending_timestamp is None else options.ending_timestamp
         piece = begin(bounds, offset)
@@ -52,7 +52,7 @@ def begin(bounds: Bounds, offset: Offset) -> Piece:
     first = bounds.first or bounds.last.next()
     if offset == Offset(START):
         offset = Offset(first.before(), bounds.gone)
-    return Piece(bounds.place, bounds.key, offset.after, bounds.last, offset.read)
+    return Piece(bounds.partition, bounds.key, offset.after, bounds.last, offset.read)
 
 
 def size(piece: Piece, bounds: Bounds) -> Sized:

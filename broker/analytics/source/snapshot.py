@@ -13,7 +13,7 @@ from broker.analytics.source.offsets import Id, Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.pieces import Piece
 from broker.analytics.source.servers import Link, Process, Servers
-from broker.journal.schema import PARTITION_KEYS, Place, place_of
+from broker.journal.schema import PARTITION_KEYS, JournalPartition, partition_of
 from broker.keys import FORMAT, format_found, of_service, other_format
 
 # Only ids: an entry may be as large as a payload. A stream may be gone since the keys were listed.
@@ -49,7 +49,7 @@ class Bounds:
     """One stream at one instant: its first entry (None: empty), the last id it gave, and how many entries it ever had."""
 
     process: Process
-    place: Place
+    partition: JournalPartition
     key: str
     first: Id | None
     last: Id
@@ -62,20 +62,24 @@ class Bounds:
         return self.added - self.length
 
 
-def snapshot(servers: Servers, options: Options) -> dict[Place, Bounds]:
+def snapshot(servers: Servers, options: Options) -> dict[JournalPartition, Bounds]:
     """Take the bounds of all streams that the options select; refuses if a named one is missing."""
-    found: dict[Place, Bounds] = {}
+    found: dict[JournalPartition, Bounds] = {}
     for process in servers.processes():
         with servers.link(process) as link:
-            keys = {key: place for key, place in keys_of(link, options.stream).items() if options.wants(place)}
-            for (key, place), bounds in zip(keys.items(), link.ask("EVAL", _BOUNDS, 0, *keys), strict=True):
+            keys = {
+                key: partition for key, partition in keys_of(link, options.stream).items() if options.wants(partition)
+            }
+            for (key, partition), bounds in zip(keys.items(), link.ask("EVAL", _BOUNDS, 0, *keys), strict=True):
                 if bounds:
                     last, length, added, first = bounds
-                    at = Bounds(process, place, key, Id.parse(first) if first else None, Id.parse(last), length, added)
+                    at = Bounds(
+                        process, partition, key, Id.parse(first) if first else None, Id.parse(last), length, added
+                    )
                     # While a slot migrates, two processes may have one stream: the longer one is current.
-                    if place not in found or found[place].added < added:
-                        found[place] = at
-    missing = set(options.subscribe) - {place.node for place in found}
+                    if partition not in found or found[partition].added < added:
+                        found[partition] = at
+    missing = set(options.subscribe) - {partition.node for partition in found}
     if missing:
         msg = (
             f"there is no {options.stream} of {', '.join(sorted(missing))}: correct subscribe, or wait until it has one"
@@ -84,18 +88,18 @@ def snapshot(servers: Servers, options: Options) -> dict[Place, Bounds]:
     return found
 
 
-def keys_of(link: Link, name: str) -> dict[str, Place]:
+def keys_of(link: Link, name: str) -> dict[str, JournalPartition]:
     """Return the keys of one name of all partitions in a process; raises Unreadable for keys of another format version."""
     _check_format(link)
-    keys: dict[str, Place] = {}
+    keys: dict[str, JournalPartition] = {}
     cursor: Any = b"0"
     while True:
         cursor, found = link.ask("SCAN", cursor, "MATCH", PARTITION_KEYS % name, "COUNT", _SCANNED)
         for each in found:
             key = each.decode()
-            place = place_of(key)
-            if place:
-                keys[key] = place
+            partition = partition_of(key)
+            if partition:
+                keys[key] = partition
         if cursor == b"0":
             return dict(sorted(keys.items()))
 

@@ -14,7 +14,7 @@ from broker.analytics.source.fetch import ReadOptions, fetch
 from broker.analytics.source.options import Options
 from broker.analytics.source.plan import Work
 from broker.analytics.source.servers import Servers
-from broker.journal.schema import Place
+from broker.journal.schema import JournalPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Stream:
     """How to read a stream: entries a command, commands a batch of rows, and whether missing entries are a loss (`watched`)."""
 
     schema: pa.Schema
-    decode: Callable[[Place, Sequence[columns.Entry]], pa.RecordBatch]
+    decode: Callable[[JournalPartition, Sequence[columns.Entry]], pa.RecordBatch]
     count: int
     gather: int
     watched: bool
@@ -63,4 +63,4 @@ def rows(options: Options, task: InputPartition) -> Iterator[pa.RecordBatch]:
     for piece, found in groupby(fetched, itemgetter(0)):
         chunks = map(itemgetter(1), found)
         while gathered := list(chain.from_iterable(islice(chunks, stream.gather))):
-            yield stream.decode(piece.place, gathered)
+            yield stream.decode(piece.partition, gathered)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid, Partition
-from broker.model.positions import Place
+from broker.model.positions import Position
 from broker.model.progress import Progress
 from broker.model.qos import Stage
 
@@ -242,8 +242,8 @@ class Browse:
     sender: Jid
     item_ids: tuple[str, ...]
     limit: int
-    after: Place | None = None
-    before: Place | None = None
+    after: Position | None = None
+    before: Position | None = None
     backwards: bool = False
     subid: str | None = None
 

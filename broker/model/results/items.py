@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from broker.model.items import Listed, Lock
 from broker.model.names import Jid, Partition
 from broker.model.outcomes import ItemOutcome
-from broker.model.positions import Place
+from broker.model.positions import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Browsed:
     items: tuple[Listed, ...]
     more: bool
     count: int = 0
-    reached: Place | None = None
+    reached: Position | None = None
 
 
 ItemResult = (

@@ -27,7 +27,7 @@ _NOT_YOURS = Refused(Problem.FORBIDDEN, "only owners of the collection or of the
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TreePlace:
     """A node's place: below `parent` (None: the root), with the children `added` and without those `removed`."""
 
     parent: NodeRecord | None
@@ -53,7 +53,7 @@ class TreeMoves:
 
     async def check_place(
         self, sender: Jid, node: str, record: NodeRecord | None, config: NodeConfig, tree: TreeRequest
-    ) -> Place | Refused:
+    ) -> TreePlace | Refused:
         """Check a node's new place before anything is changed."""
         parent = None if record is None else await self.parent(record)
         if tree.parent is not None:
@@ -62,7 +62,7 @@ class TreeMoves:
             if refused is not None:
                 return refused
         if tree.children is None or (not tree.children and not config.collects):
-            return Place(parent)
+            return TreePlace(parent)
         if not config.collects:
             return _LEAF
         if len(tree.children) > config.children_max:
@@ -73,7 +73,7 @@ class TreeMoves:
         had = () if record is None else await self._tree.children(record)
         added = tuple(child for child in tree.children if child not in had)
         refused = await self._check_children(sender, added, here)
-        return refused or Place(parent, added, tuple(child for child in had if child not in tree.children))
+        return refused or TreePlace(parent, added, tuple(child for child in had if child not in tree.children))
 
     async def _check_children(self, sender: Jid, names: Sequence[str], parent: NodeRecord) -> Refused | None:
         """Refuse children that the sender may not move or that cannot be below the collection."""
@@ -115,7 +115,7 @@ class TreeMoves:
             return _CROSSED
         return renewed
 
-    async def place_children(self, sender: Jid, node: str, place: Place) -> Refused | None:
+    async def place_children(self, sender: Jid, node: str, place: TreePlace) -> Refused | None:
         """Add and remove the children of a place, one by one."""
         for name in (*place.removed, *place.added):
             command = (Dissociate if name in place.removed else Associate)(node, sender, name)

@@ -23,7 +23,7 @@ from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, PublishModel
 from broker.model.outcomes import ItemOutcome, ReplyMode
-from broker.model.positions import Place
+from broker.model.positions import Position
 from broker.model.problems import Problem
 from broker.model.progress import Progress
 from broker.model.results import (
@@ -336,13 +336,13 @@ def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
         return refused(b"subid-invalid", WHICH[b"subid-invalid"])
     items = tuple(
         Listed(
-            Place.parse(place.decode()),
+            Position.parse(place.decode()),
             *(item.decode(), state.decode(), Jid(by.decode()), published, body),
             Progress.read(progress.decode()),
         )
         for item, state, by, published, body, place, progress in rows
     )
-    return Browsed(items, reply.more, count, Place.parse(reached.decode()) if reached else None)
+    return Browsed(items, reply.more, count, Position.parse(reached.decode()) if reached else None)
 
 
 publish = Call("publish", published, _publish_intake, publish_row)

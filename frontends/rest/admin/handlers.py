@@ -42,12 +42,12 @@ async def show_survey(core: Core, request: Request) -> Response:
 
 async def list_subscribers(core: Core, request: Request) -> Response:
     """List a queue's subscribers."""
-    return views.subscribers(await result(core, ListSubscribers(request.place.node, request.sender), SubscriptionList))
+    return views.subscribers(await result(core, ListSubscribers(request.path.node, request.sender), SubscriptionList))
 
 
 async def show_history(core: Core, request: Request) -> Response:
     """Return the samples of a queue's last hour."""
-    return views.history(await result(core, ShowHistory(request.place.node, request.sender), History))
+    return views.history(await result(core, ShowHistory(request.path.node, request.sender), History))
 
 
 async def list_frontends(core: Core, request: Request) -> Response:
@@ -68,7 +68,7 @@ async def put_quota(core: Core, request: Request) -> Response:
 
 async def delete_quota(core: Core, request: Request) -> Response:
     """Clear a quota."""
-    await result(core, SetQuota(request.sender, request.place.item, None), Done)
+    await result(core, SetQuota(request.sender, request.path.item, None), Done)
     return Response(HTTPStatus.NO_CONTENT)
 
 
@@ -93,7 +93,7 @@ async def cancel(core: Core, request: Request) -> Response:
 
 async def purge(core: Core, request: Request) -> Response:
     """Delete all waiting messages (P25)."""
-    return views.purged(await result(core, Purge(request.place.node, request.sender), Purged))
+    return views.purged(await result(core, Purge(request.path.node, request.sender), Purged))
 
 
 async def _letters(core: Core, order: requests.Redrive) -> str:

@@ -45,7 +45,7 @@ def quota(request: Request) -> SetQuota:
     )
     if wrong:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{wrong}: a number, or a text")
-    return SetQuota(request.sender, request.place.item, Quota.read({name: str(value) for name, value in said.items()}))
+    return SetQuota(request.sender, request.path.item, Quota.read({name: str(value) for name, value in said.items()}))
 
 
 def survey(request: Request) -> InspectItems:
@@ -53,7 +53,7 @@ def survey(request: Request) -> InspectItems:
     wanted, scan = request.query.get("item"), _scan(request.query.get("scan", ""))
     items = () if wanted is None else (paths.item_id(wanted, "item"),)
     # A named item is looked up in all partitions at once.
-    return InspectItems(request.place.node, request.sender, items, fields.page(request), "" if items else scan)
+    return InspectItems(request.path.node, request.sender, items, fields.page(request), "" if items else scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def redrive(request: Request) -> Redrive:
     if items and "scan" in said:
         raise MalformedRequest(Problem.BAD_REQUEST, "scan: named items take one step")
     place = scan.removeprefix(ELSEWHERE)
-    return Redrive(request.place.node, request.sender, items, reason, headers, place, elsewhere=place != scan)
+    return Redrive(request.path.node, request.sender, items, reason, headers, place, elsewhere=place != scan)
 
 
 def release(request: Request) -> Release:
@@ -100,7 +100,7 @@ def release(request: Request) -> Release:
     items, holder = _items(said, RELEASED_MOST), _text(said, "holder", JID_MOST)
     if len(said) != 1 or not (items or holder):
         raise MalformedRequest(Problem.BAD_REQUEST, "name either items or a holder")
-    return Release(request.place.node, request.sender, items, _jid(holder, "holder") if holder else None)
+    return Release(request.path.node, request.sender, items, _jid(holder, "holder") if holder else None)
 
 
 def cancel(request: Request) -> list[Cancel]:
@@ -108,7 +108,7 @@ def cancel(request: Request) -> list[Cancel]:
     items = _items(_said(request, {"items"}), CANCELLED_MOST)
     if not items:
         raise MalformedRequest(Problem.BAD_REQUEST, "name items")
-    return [Cancel(request.place.node, request.sender, item) for item in items]
+    return [Cancel(request.path.node, request.sender, item) for item in items]
 
 
 def _jid(text: str, where: str) -> Jid:

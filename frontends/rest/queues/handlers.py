@@ -43,7 +43,7 @@ _CHILDREN: Final = 100
 async def list_queues(core: Core, request: Request) -> Response:
     """Show the root of the tree."""
     found, below = await _children(core, request)
-    following = views.following(request.place, None, "", below) if below else ""
+    following = views.following(request.path, None, "", below) if below else ""
     page = Page("", "", is_queue=False, children=found, messages=(), counted=None, options=None, following=following)
     return replies.page(page, request.wants)
 
@@ -56,7 +56,7 @@ async def create_queue(core: Core, request: Request) -> Response:
 
 async def show_queue(core: Core, request: Request) -> Response:
     """Show the messages of a queue and the tree below it."""
-    node, sender = request.place.node, request.sender
+    node, sender = request.path.node, request.sender
     fields.page(request)
     record = await core.ask(Describe(node, sender, as_owner=False))
     browse = requests.browse(request)
@@ -65,7 +65,7 @@ async def show_queue(core: Core, request: Request) -> Response:
         # A part of the tree exists while anything is below it, which may be late in the list.
         raise replies.of(record)
     if not isinstance(record, Described) or record.record.config.collects:
-        following = views.following(request.place, None, "", below) if below else ""
+        following = views.following(request.path, None, "", below) if below else ""
         title, options = "", None
         if isinstance(record, Described):
             found = await _collected(core, request, found)
@@ -87,7 +87,7 @@ async def show_queue(core: Core, request: Request) -> Response:
     following = ""
     if after or below:
         limit = request.query.get("limit")
-        following = views.following(request.place, limit, after or requests.ENDED, below or requests.ENDED)
+        following = views.following(request.path, limit, after or requests.ENDED, below or requests.ENDED)
     return replies.page(
         Page(
             node,
@@ -111,17 +111,17 @@ async def put_queue(core: Core, request: Request) -> Response:
         if conditions.creates(request.headers):
             # It was created between the check and this command.
             raise fault(conditions.unmet())
-        known = await core.ask(Describe(request.place.node, request.sender, as_owner=True))
+        known = await core.ask(Describe(request.path.node, request.sender, as_owner=True))
         if isinstance(known, Described):
             config, (options, tree) = known.record.config, tree_request(command.options)
             if configured(config, options) == config and tree.parent in {None, known.record.parent}:
-                return replies.declared(request.place.node, made=False)
+                return replies.declared(request.path.node, made=False)
             raise fault(
                 MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")
             )
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
-    return replies.declared(request.place.node, made=True)
+    return replies.declared(request.path.node, made=True)
 
 
 async def configure_queue(core: Core, request: Request) -> Response:
@@ -132,13 +132,13 @@ async def configure_queue(core: Core, request: Request) -> Response:
 
 async def delete_queue(core: Core, request: Request) -> Response:
     """Delete a queue with everything in it."""
-    await result(core, Delete(request.place.node, request.sender), Done)
+    await result(core, Delete(request.path.node, request.sender), Done)
     return replies.done()
 
 
 async def send_message(core: Core, request: Request) -> Response:
     """Publish a message; without a body and a client's id, reserve one (RX1)."""
-    node, guid = request.place.node, requests.guid(request)
+    node, guid = request.path.node, requests.guid(request)
     if guid:
         return replies.published(node, await _published(core, requests.once(request, guid)), HTTPStatus.OK)
     if not request.body:
@@ -151,30 +151,30 @@ async def send_batch(core: Core, request: Request) -> Response:
     """Publish several messages, each with its own result."""
     commands = [_command(request, part) for part in batches.read(request)]
     outcomes = await asyncio.gather(*(_outcome(core, each) for each in commands))
-    return replies.batch(request.place.node, outcomes)
+    return replies.batch(request.path.node, outcomes)
 
 
 async def redeem_message(core: Core, request: Request) -> Response:
     """Send the body of a reserved message."""
-    return replies.published(request.place.node, await result(core, requests.redeem(request), Published), HTTPStatus.OK)
+    return replies.published(request.path.node, await result(core, requests.redeem(request), Published), HTTPStatus.OK)
 
 
 async def delete_message(core: Core, request: Request) -> Response:
     """Delete a message that nobody holds, as its publisher or the queue's owner (§1.7, row 10)."""
-    await result(core, Retract(request.place.node, request.sender, request.place.item), Retracted)
+    await result(core, Retract(request.path.node, request.sender, request.path.item), Retracted)
     return replies.done()
 
 
 async def show_message(core: Core, request: Request) -> Response:
     """Show a message; with `wait` its end, as soon as it has ended."""
     seconds = requests.wait(request)
-    shown = await core.ask(Browse(request.place.node, request.sender, (request.place.item,), 1))
+    shown = await core.ask(Browse(request.path.node, request.sender, (request.path.item,), 1))
     present = isinstance(shown, Browsed) and bool(shown.items)
     if seconds or not present:
-        asked = ReadOutcome(request.place.node, request.sender, request.place.item, seconds)
+        asked = ReadOutcome(request.path.node, request.sender, request.path.item, seconds)
         ended = await core.ask(asked)
         if isinstance(ended, Ended) and ended.outcome:
-            return replies.outcome(request.place.node, ended.outcome)
+            return replies.outcome(request.path.node, ended.outcome)
     return replies.message(await _message(core, request), request.wants)
 
 
@@ -195,7 +195,7 @@ async def _children(core: Core, request: Request) -> tuple[list[Child], str]:
         listing = await result(core, looked, Listing)
         names += listing.nodes
         collections |= listing.collections
-        found = views.children(names, request.place.node, collections)
+        found = views.children(names, request.path.node, collections)
         if not listing.more or not listing.nodes:
             return found, ""
         if len(found) >= _CHILDREN:
@@ -208,7 +208,7 @@ async def _collected(core: Core, request: Request, found: list[Child]) -> list[C
     """Add a collection's children on the first page (RX4): they always fit one page."""
     if "below" in request.query:
         return found
-    listing = await result(core, Children(request.place.node, request.sender), Listing)
+    listing = await result(core, Children(request.path.node, request.sender), Listing)
     inside = [Child(name, name not in listing.collections) for name in listing.nodes]
     known = {child.name for child in inside}
     return [*inside, *(child for child in found if child.name not in known)]
@@ -221,11 +221,11 @@ def _options(record: NodeRecord, request: Request) -> dict[str, str] | None:
 
 
 async def _message(core: Core, request: Request) -> Message:
-    place = request.place
-    looked = await result(core, Browse(place.node, request.sender, (place.item,), 1), Browsed)
+    path = request.path
+    looked = await result(core, Browse(path.node, request.sender, (path.item,), 1), Browsed)
     if not looked.items:
         raise fault(MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such message, or not any more"))
-    return views.message(place.node, looked.items[0])
+    return views.message(path.node, looked.items[0])
 
 
 def _command(request: Request, part: requests.Message | Fault) -> Publish | Fault:

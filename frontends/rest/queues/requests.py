@@ -16,7 +16,7 @@ from broker.model.names import ITEM_ID_BYTES, is_printable
 from broker.model.nodes import configured
 from broker.model.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
 from broker.model.outcomes import ReplyMode
-from broker.model.positions import Place as Position
+from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import tree_request
 from frontends.rest import fields as request_fields
@@ -94,12 +94,12 @@ def declare(request: Request) -> Declare:
     wanted = options(request)
     # Validate first, so that a client learns about wrong options even if the queue exists.
     configured(NodeConfig(), tree_request(wanted)[0])
-    return Declare(request.place.node or None, request.sender, wanted)
+    return Declare(request.path.node or None, request.sender, wanted)
 
 
 def configure(request: Request) -> Configure:
     """Change options of a queue."""
-    return Configure(request.place.node, request.sender, options(request))
+    return Configure(request.path.node, request.sender, options(request))
 
 
 def publish(request: Request, item_id: str | None, ticket: str = "") -> Publish:
@@ -126,7 +126,7 @@ def message(request: Request, sent: Message, item_id: str | None, ticket: str) -
     size = len(sent.body) + (headers.size(said) if said else 0)
     asked_hints, digest = hints(sent.asks), _digest(sent, said) if sent.exact else ""
     return Publish(
-        request.place.node,
+        request.path.node,
         request.sender,
         item_id,
         envelope,
@@ -226,10 +226,8 @@ def guid(request: Request) -> str:
 
 def redeem(request: Request) -> Redeem:
     """Send the body of a reserved message."""
-    whole = publish(request, request.place.item)
-    return Redeem(
-        whole.node, whole.sender, request.place.item, whole.envelope, whole.body_bytes, whole.key, whole.hints
-    )
+    whole = publish(request, request.path.item)
+    return Redeem(whole.node, whole.sender, request.path.item, whole.envelope, whole.body_bytes, whole.key, whole.hints)
 
 
 def browse(request: Request) -> Browse | None:
@@ -241,7 +239,7 @@ def browse(request: Request) -> Browse | None:
         begin = Position.parse(after) if after else None
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, "after: use the value from the link to the next page") from None
-    return Browse(request.place.node, request.sender, (), request_fields.page(request), begin)
+    return Browse(request.path.node, request.sender, (), request_fields.page(request), begin)
 
 
 def wait(request: Request) -> int:

@@ -7,7 +7,7 @@ from broker import codec, payloads
 from broker.model.items import Listed
 from frontends.rest import paths
 from frontends.rest.formats.views import Child, Message
-from frontends.rest.paths import Place
+from frontends.rest.paths import ResourcePath
 
 
 def message(node: str, item: Listed) -> Message:
@@ -41,8 +41,8 @@ def children(names: Sequence[str], above: str, collections: Collection[str] = ()
     return [Child(name, is_queue) for name, is_queue in found.items()]
 
 
-def following(place: Place, limit: str | None, after: str, below: str) -> str:
+def following(path: ResourcePath, limit: str | None, after: str, below: str) -> str:
     """Return the link to the next page, with the cursors of its two lists."""
     given = {"after": after, "below": below} | ({"limit": limit} if limit else {})
-    path = paths.queue(place.node) if place.node else paths.QUEUES
-    return f"{path}?{urlencode({name: value for name, value in given.items() if value})}"
+    address = paths.queue(path.node) if path.node else paths.QUEUES
+    return f"{address}?{urlencode({name: value for name, value in given.items() if value})}"

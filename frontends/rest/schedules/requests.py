@@ -35,7 +35,7 @@ def put(request: Request) -> PutSchedule:
     own = replace(request, headers={name: value for name, value in request.headers.items() if name not in _TRACE})
     made = requests.message(own, sent, None, "")
     return PutSchedule(
-        request.place.node, request.sender, schedule, made.envelope, made.body_bytes, made.key, made.hints
+        request.path.node, request.sender, schedule, made.envelope, made.body_bytes, made.key, made.hints
     )
 
 
@@ -44,26 +44,26 @@ def switch(request: Request) -> PauseSchedule:
     said = _object(request)
     if said.keys() != {"paused"} or not isinstance(said["paused"], bool):
         raise MalformedRequest(Problem.BAD_REQUEST, 'the body must be {"paused": true} or {"paused": false}')
-    return PauseSchedule(request.place.node, request.sender, _id(request), said["paused"])
+    return PauseSchedule(request.path.node, request.sender, _id(request), said["paused"])
 
 
 def remove(request: Request) -> RemoveSchedule:
     """Delete a schedule."""
-    return RemoveSchedule(request.place.node, request.sender, _id(request))
+    return RemoveSchedule(request.path.node, request.sender, _id(request))
 
 
 def one(request: Request) -> ListSchedules:
     """Show one schedule."""
-    return ListSchedules(request.place.node, request.sender, 1, id=_id(request))
+    return ListSchedules(request.path.node, request.sender, 1, id=_id(request))
 
 
 def page(request: Request) -> ListSchedules:
     """List a page of schedules."""
-    return ListSchedules(request.place.node, request.sender, fields.page(request), request.query.get("past", ""))
+    return ListSchedules(request.path.node, request.sender, fields.page(request), request.query.get("past", ""))
 
 
 def _id(request: Request) -> str:
-    return check_id(request.place.item)
+    return check_id(request.path.item)
 
 
 def _object(request: Request) -> dict[str, Any]:

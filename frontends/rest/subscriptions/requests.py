@@ -166,7 +166,7 @@ def known(owner: Jid, node: str, jid: Jid) -> Lease:
 
 def of(request: Request) -> Lease:
     """Return the subscription in the path; raises Fault for an impossible id."""
-    lease = _read(request.place.lease)
+    lease = _read(request.path.lease)
     if lease is None:
         raise fault(MalformedRequest(Problem.NOT_SUBSCRIBED, "there is no such subscription"))
     return lease
@@ -194,7 +194,7 @@ def lock_ref(request: Request) -> LockRef:
     if not lock:
         raise MalformedRequest(Problem.BAD_REQUEST, "lock: take the message's address from its subscription")
     node = paths.node([request.query["queue"]], "queue") if "queue" in request.query else lease.node
-    item = request.place.item
+    item = request.path.item
     return LockRef(lease, node, item, int(lock[2]), int(lock[3]), lock[1], lock[4] == lease.seal(item, lock[1]))
 
 
@@ -222,11 +222,11 @@ def lock_ref_at(request: Request, address: str) -> LockRef | Fault:
 
 
 def _request(request: Request, address: str) -> Request:
-    path, _, query = address.partition("?")
-    place = paths.read(path.encode(errors="replace"))
-    if place is None or place.pattern != paths.HELD or place.lease != request.place.lease:
+    raw, _, query = address.partition("?")
+    path = paths.read(raw.encode(errors="replace"))
+    if path is None or path.pattern != paths.HELD or path.lease != request.path.lease:
         raise MalformedRequest(Problem.BAD_REQUEST, "this is not the address of a message of the subscription")
-    return replace(request, place=place, query=_form(query.encode(errors="replace")))
+    return replace(request, path=path, query=_form(query.encode(errors="replace")))
 
 
 def lease_request(request: Request) -> LeaseRequest:

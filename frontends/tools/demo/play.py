@@ -34,7 +34,7 @@ _COUNTS: Final = ("stanzaq#waiting", "stanzaq#in_flight", "stanzaq#dying")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServiceAddress:
     """Where the queue is: the service's domain, and the XMPP server with its anonymous accounts."""
 
     service: str
@@ -56,7 +56,11 @@ class Play:
     """One run; `step` is called often, with the tally, and `done` before the workers leave."""
 
     def __init__(
-        self, place: Place, workload: Workload, step: Callable[[Tally], None], done: Callable[[], Awaitable[None]]
+        self,
+        place: ServiceAddress,
+        workload: Workload,
+        step: Callable[[Tally], None],
+        done: Callable[[], Awaitable[None]],
     ) -> None:
         """Prepare a run; must run inside the event loop."""
         self._place = place

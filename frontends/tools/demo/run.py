@@ -15,7 +15,7 @@ from rich.table import Table
 
 from frontends.tools.demo.client import Unanswered
 from frontends.tools.demo.frontend import Frontend
-from frontends.tools.demo.play import Place, Play, Workload
+from frontends.tools.demo.play import Play, ServiceAddress, Workload
 from frontends.tools.demo.tally import Summary, Tally
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import ServerError
@@ -62,18 +62,18 @@ def main(  # noqa: PLR0913
 
 
 @contextmanager
-def _servers(frontends: int) -> Iterator[tuple[Place, str, list[Frontend]]]:
+def _servers(frontends: int) -> Iterator[tuple[ServiceAddress, str, list[Frontend]]]:
     """Run all servers; they end in reverse order, or with this process if it is killed. Yields the URL of the Redis too."""
     with ExitStack() as stack:
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
         settings = ejabberd.settings(redis.url)
         running = [stack.enter_context(Frontend(settings)) for _ in range(frontends)]
-        yield Place(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), redis.url, running
+        yield ServiceAddress(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), redis.url, running
 
 
 async def _played(  # noqa: PLR0913
-    place: Place,
+    place: ServiceAddress,
     workload: Workload,
     running: Sequence[Frontend],
     console: Console,

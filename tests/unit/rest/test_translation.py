@@ -97,5 +97,5 @@ def test_traces() -> None:
     """Issue 8: a message belongs to the trace of its request; without a valid one, to none."""
     parent = f"00-{'1' * 32}-{'2' * 16}-01"
     for given, found in (({"traceparent": parent}, {"traceparent": parent}), ({"traceparent": "x"}, {}), ({}, {})):
-        request = Request(paths.Place(paths.QUEUE, "jobs"), ALICE, {}, given, b"x")
+        request = Request(paths.ResourcePath(paths.QUEUE, "jobs"), ALICE, {}, given, b"x")
         assert dict(codec.unpack(requests.publish(request, None).envelope).headers) == found

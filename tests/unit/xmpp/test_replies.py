@@ -14,7 +14,7 @@ from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.outcomes import End, ItemOutcome
-from broker.model.positions import Place
+from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import (
@@ -321,14 +321,14 @@ def test_pages_of_items(make_iq: MakeIq) -> None:
         first, last, count = _content(make_iq(inside), browse, Browsed(found, more, 9))[1]
         assert (first.text, first.get("index"), last.text, count.text) == ("0-1-0", "0", "0-1-2", "9")
     assert len(_content(make_iq(""), browse, Browsed(found, more=False, count=3))) == 1
-    later = Browse("jobs", _ME, (), 3, after=Place(0, 0, 0))
+    later = Browse("jobs", _ME, (), 3, after=Position(0, 0, 0))
     assert _content(make_iq(asked), later, Browsed(found, more=True, count=9))[1][0].get("index") is None
     (count,) = _content(make_iq(asked), later, Browsed((), more=False, count=9))[1]
     assert count.text == "9"
 
 
 def _listed(item_id: str, record: bytes) -> Listed:
-    place = Place(1, int(item_id) if item_id.isdigit() else 0, 0)
+    place = Position(1, int(item_id) if item_id.isdigit() else 0, 0)
     return Listed(place, item_id, "waiting", Jid("p@x"), 1, record)
 
 

@@ -12,7 +12,7 @@ from broker.model.commands import Browse, Complete, Locks, Publish, Renew, Renew
 from broker.model.dependencies import Dependencies, Parent
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
-from broker.model.positions import Place
+from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors, requests, stanzas
 from frontends.xmpp import namespaces as ns
@@ -210,8 +210,8 @@ def test_browse(read: Read, inside: str, about: str, asked: Browse) -> None:
         ("<max>5</max>", {"limit": 5}),
         ("<max>5</max><after/>", {"limit": 5}),
         ("<max>0</max>", {"limit": 0}),
-        ("<after>0-17-3</after>", {"limit": 50, "after": Place(17, 3, 0)}),
-        ("<max>900</max><before>2-17-3</before>", {"limit": 50, "before": Place(17, 3, 2), "backwards": True}),
+        ("<after>0-17-3</after>", {"limit": 50, "after": Position(17, 3, 0)}),
+        ("<max>900</max><before>2-17-3</before>", {"limit": 50, "before": Position(17, 3, 2), "backwards": True}),
         ("<before/>", {"limit": 50, "backwards": True}),
     ],
 )
