@@ -56,7 +56,7 @@ def asked(node: RedisServer) -> int:
 @pytest.fixture
 def on_cluster(redis_cluster: RedisCluster) -> Iterator[Journals]:
     """Provide journals on all masters of a cluster."""
-    redis_cluster.settle()
+    redis_cluster.wait_until_well()
     with redis.RedisCluster("127.0.0.1", redis_cluster.running()[0].port) as client:
         client.flushall()
         yield written(Journals(redis_cluster.url, client))

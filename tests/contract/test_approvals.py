@@ -264,7 +264,7 @@ async def test_pending_nodes(make_core: MakeCore, node: str) -> None:
 
 
 async def test_several_frontends(make_core: MakeCore, node: str) -> None:
-    """Exactly one answer: frontends that settle at the same time create one subscription and notify once."""
+    """Exactly one answer: frontends that decide at the same time create one subscription and notify once."""
     cores = [await make_core() for _ in range(3)]
     (first, _), *_ = cores
     await closed(first, node)
@@ -274,7 +274,7 @@ async def test_several_frontends(make_core: MakeCore, node: str) -> None:
     # All are of one bare JID, so any of the answers admits all of them.
     await asyncio.gather(*(core.ask(yes(node, Jid(f"w@x/{number}"))) for number, (core, _) in enumerate(cores)))
     for core, _ in cores:
-        await core.approvals.settle(node)
+        await core.approvals.decide_pending(node)
     everything = [entry for _, door in cores for entry in told(door)]
     assert len(everything) == 5 and set(everything) == {(Jid(f"w@x/{number}"), State.SUBSCRIBED) for number in range(5)}
     assert [state for *_, state in await mine(first, Jid("w@x/0"))] == [State.SUBSCRIBED] * 5
@@ -293,11 +293,11 @@ async def test_a_frontend_that_died(
     await core._store.affiliate(record, {bare(W1): "member"})
     assert await core.approvals._pending.claim(node, W1) is not None
     core.forget(node)
-    await core.approvals.settle(node)
+    await core.approvals.decide_pending(node)
     assert told(door) == []
     monkeypatch.setattr(pending_requests, "LATE_MS", 0)
     other, heard = await make_core()
-    await other.approvals.settle(node)
+    await other.approvals.decide_pending(node)
     assert told(heard) == [(W1, State.SUBSCRIBED)]
     assert await mine(core, W1) == [(node, W1, State.SUBSCRIBED)]
 

@@ -149,7 +149,7 @@ async def test_a_promoted_replica(make_core: MakeCore, redis_cluster: RedisClust
     # The reply lost when the master hung up may have been a publish's.
     assert len(answered) <= counted.waiting <= len(results)
     assert isinstance(results[-1], Published)
-    await away(redis_cluster.settle)
+    await away(redis_cluster.wait_until_well)
 
 
 async def test_memory_of_every_master(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
@@ -185,7 +185,7 @@ async def test_a_killed_master(make_core: MakeCore, redis_cluster: RedisCluster,
     assert isinstance(await core.ask(Retract(node, W1, "before", first.token)), Retracted)
     await door.until(lambda: len(door.deliveries) == 2)
     master.start()
-    await away(redis_cluster.settle)
+    await away(redis_cluster.wait_until_well)
 
 
 async def test_too_few_replicas(make_core: MakeCore, redis_cluster: RedisCluster) -> None:

@@ -68,7 +68,7 @@ async def test_a_killed_master(make_core: MakeCore, redis_sentinels: RedisSentin
     counted = await core.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight) == (1, 1)
     assert redis_sentinels.ask(old, "ROLE")[0] == "master" and redis_sentinels.ask(old, "DBSIZE") == 0
-    await asyncio.to_thread(redis_sentinels.settle)
+    await asyncio.to_thread(redis_sentinels.wait_until_well)
 
 
 async def test_a_demoted_master(make_core: MakeCore, redis_sentinels: RedisSentinels, node: str) -> None:
@@ -84,7 +84,7 @@ async def test_a_demoted_master(make_core: MakeCore, redis_sentinels: RedisSenti
     assert record
     log = keys.of_partition("log", Partition(node, record.incarnation))
     assert redis_sentinels.ask(new, "XLEN", log) == 1
-    await asyncio.to_thread(redis_sentinels.settle)
+    await asyncio.to_thread(redis_sentinels.wait_until_well)
 
 
 async def test_unknown_service(store: Store) -> None:

@@ -39,7 +39,7 @@ def replica_promoted(stage: Stage) -> None:
         master = _master(stage)
         cluster.ask(cluster.replica(master), "CLUSTER FAILOVER")
         stage.until(partial(_still, stage, master), _TAKEOVER_SECONDS, "the replica does not take over")
-        cluster.settle()
+        cluster.wait_until_well()
         stage.pause(0.5, 1)
     stage.heal()
 
@@ -54,7 +54,7 @@ def master_killed(stage: Stage) -> None:
     stage.heal()
     stage.pause(0, 1)
     master.start()
-    cluster.settle()
+    cluster.wait_until_well()
 
 
 def watched_master_killed(stage: Stage) -> None:
@@ -70,7 +70,7 @@ def watched_master_killed(stage: Stage) -> None:
     stage.pause(1, 2)
     # Nobody wrote to it before it was told.
     assert sentinels.ask(master, "DBSIZE") == 0 or sentinels.ask(master, "ROLE")[0] == "slave"
-    sentinels.settle()
+    sentinels.wait_until_well()
 
 
 SHIFTS: Final = (

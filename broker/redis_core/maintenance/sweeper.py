@@ -202,7 +202,7 @@ class Sweeper:
         if partition.number == 0:
             self._core.background(partial(self._core.owners.rebalance, partition.node))
             # A frontend may have died between an owner's approval and the subscription.
-            self._core.background(partial(self._core.approvals.settle, partition.node))
+            self._core.background(partial(self._core.approvals.decide_pending, partition.node))
             # A crash may have lost credit between two partitions, and a failover may have brought some back.
             self._core.background(self._core.router(partition.node).audit)
 

@@ -42,7 +42,7 @@ class Subscribers(Protocol):
     async def remove(self, node: str, jid: Jid) -> tuple[str, ...]:
         """End a JID's subscriptions, notify it of each lock that ends, and return their subids."""
 
-    async def settle(self, node: str) -> None:
+    async def decide_pending(self, node: str) -> None:
         """Decide pending subscriptions that the node's record now admits or forbids."""
 
     async def end_all(self, node: str) -> list[Jid]:
@@ -212,7 +212,7 @@ class NodeService:
             await self._end_forbidden(record, await self._subscribers(record.name))
         if config.notify_config and config != before:
             await self._notify_all(record.name, partial(NodeConfigured, record=record))
-        await self._subscriptions.settle(record.name)
+        await self._subscriptions.decide_pending(record.name)
 
     async def _sweep(self, record: NodeRecord) -> None:
         """Sweep all partitions of a node, which hands out its waiting items."""
@@ -250,7 +250,7 @@ class NodeService:
             jids = [each for jid in changes for each in await self._store.subscribed_jids(jid, node)]
             await self._end_forbidden(renewed, jids)
             await self._tree_events.register_above(renewed)
-            await self._subscriptions.settle(node)
+            await self._subscriptions.decide_pending(node)
         return None
 
     async def _end_forbidden(self, record: NodeRecord, jids: list[Jid]) -> None:

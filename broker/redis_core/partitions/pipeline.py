@@ -216,7 +216,7 @@ class PartitionPipeline:
             self._answer([*tickets, *self._take_waiting()], Refused(error.problem, error.detail))
             batch.tickets = []
             return
-        batch.tickets = self._settle(record, batch, reply)
+        batch.tickets = self._take_reply(record, batch, reply)
         refusal_of_all = await self._renewed(record) if batch.tickets else None
         if refusal_of_all is not None or last:
             self._answer(batch.tickets, refusal_of_all or _CHANGING)
@@ -316,7 +316,7 @@ class PartitionPipeline:
             self._marks.flushed(time.monotonic(), closing=self._closing)
         return flushed
 
-    def _settle(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
+    def _take_reply(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
         """Answer a batch and hand out its deliveries; returns its tickets when the record was old."""
         if isinstance(reply, Exception):
             problem = reply.problem if isinstance(reply, CoreUnavailable) else Problem.UNAVAILABLE

@@ -1,6 +1,6 @@
 """Indexes from a bare JID to its nodes. They may have outdated entries and are checked against the nodes' own records.
 
-An entry is noted before the change that it stands for, and settled after it. A change that happens elsewhere may leave an
+An entry is noted before the change that it stands for, and again when it is done. A change that happens elsewhere may leave an
 outdated entry: before a JID is refused for lack of room, such entries are removed. Must not know what any entry means.
 """
 
@@ -66,7 +66,7 @@ class Index:
                 noted[place] = (await self._note([entry], "evict" if self._evicts else "coming", most))[0]
         return noted
 
-    async def settle(self, entries: Sequence[Entry]) -> None:
+    async def note_done(self, entries: Sequence[Entry]) -> None:
         """Note that a change is done, even if its entry was removed meanwhile."""
         await self._note(entries, "settled")
 

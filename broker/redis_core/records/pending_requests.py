@@ -118,12 +118,12 @@ class PendingList:
         )
         if code == b"ok":
             waited, evicted = found
-            await self._index.settle([entry])
+            await self._index.note_done([entry])
             if evicted:
                 await self._index.remove([SubscriptionRef(record.name, Jid(evicted.decode())).entry])
             return not waited
         if code == b"pending-subscription":
-            await self._index.settle([entry])
+            await self._index.note_done([entry])
             return _WAITS
         await self._index.remove([entry], noted.at_ms)
         return _TOO_MANY if code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)

@@ -159,7 +159,7 @@ class NodeStore:
         if reply[0] != b"ok":
             await self._remove_noted([(owner, node)], noted)
             return None
-        await self.affiliated.settle([(owner, node)])
+        await self.affiliated.note_done([(owner, node)])
         return NodeRecord(node, incarnation, 1, config, {owner: Affiliation.OWNER}, created, owner, name, life)
 
     async def configure(self, record: NodeRecord, renewed: NodeRecord) -> int | None:
@@ -180,7 +180,7 @@ class NodeStore:
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "most": MAX_AFFILIATIONS}
         code = (await self._server.run(self._call("set_affiliations", record.name, fixed, rows)))[0]
         if code == b"ok":
-            await self.affiliated.settle(gained)
+            await self.affiliated.note_done(gained)
             return None
         await self._remove_noted(gained, noted)
         match code:

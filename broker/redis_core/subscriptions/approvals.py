@@ -1,8 +1,8 @@
 """Subscriptions that need an owner's approval (XEP-0060 §8.6): they are stored, owners decide, and they are made or refused.
 
-An approval makes the subscriber a member, so that it may subscribe again without a new approval. `settle` does what follows from
-the node's record and is idempotent: if a frontend dies after the affiliation is stored, the next background scan continues. Must
-not know how a subscription is made, or any door.
+An approval makes the subscriber a member, so that it may subscribe again without a new approval. `decide_pending` does what
+follows from the node's record and is idempotent: if a frontend dies after the affiliation is stored, the next background scan
+continues. Must not know how a subscription is made, or any door.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -81,7 +81,7 @@ class Approvals:
             for owner in owners[:_ASKED_MOST]:
                 self._notify(ApprovalAsked(owner, asked))
         # An owner may have decided before the request was stored.
-        await self.settle(command.node)
+        await self.decide_pending(command.node)
         if not await self._pending.waits(command.node, command.jid):
             return await self._subscribers.make(replace(command, again=True))
         asks = (command.jid, asked.subid, command.credit or 0, command.qos)
@@ -165,7 +165,7 @@ class Approvals:
             self._notify(ApprovalAsked(command.sender, _subscription(command.node, jid, State.PENDING)))
         return Done()
 
-    async def settle(self, node: str) -> None:
+    async def decide_pending(self, node: str) -> None:
         """Make the pending subscriptions that the node's record now admits, and refuse those that it forbids."""
         waiting = await self._pending.all(node)
         record = await self._store.read_with_admins(node) if waiting else None
@@ -183,12 +183,12 @@ class Approvals:
         return [jid for jid in await self._pending.all(node) if await self._pending.remove(node, jid)]
 
     async def _admit(self, record: NodeRecord, jids: list[Jid]) -> Refused | None:
-        """Make JIDs without an affiliation members; that settles their requests too."""
+        """Make JIDs without an affiliation members; that decides their requests too."""
         strangers = {bare(jid): Affiliation.MEMBER.value for jid in jids}
         new = {jid: member for jid, member in strangers.items() if record.affiliation(jid) is Affiliation.NONE}
         if new:
             return await self._subscribers.assign(record, new)
-        await self.settle(record.name)
+        await self.decide_pending(record.name)
         return None
 
     async def _make(self, node: str, jid: Jid) -> None:

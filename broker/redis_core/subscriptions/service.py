@@ -148,7 +148,7 @@ class SubscriptionService:
 
     async def _settle_entry(self, entry: Entry) -> None:
         async with self._queue(entry[0]):
-            await self._index.settle([entry])
+            await self._index.note_done([entry])
 
     async def _remove_entry(self, node: str, jid: Jid) -> None:
         async with self._queue(jid):

@@ -81,10 +81,10 @@ class Loop:
         await asyncio.sleep(seconds)
         self._running = False
         measured = (self._done - done) / (time.perf_counter() - began)
-        await self.settle()
+        await self.wait_until_done()
         return self._done - done, measured
 
-    async def settle(self) -> None:
+    async def wait_until_done(self) -> None:
         """Wait until none is open."""
         while self._open and not self.failure:
             self._idle.clear()
@@ -161,7 +161,7 @@ class Jobs:
         for number in range(int(per_second * seconds)):
             await asyncio.sleep(began + number / per_second - time.perf_counter())
             self.loop.next()
-        await self.loop.settle()
+        await self.loop.wait_until_done()
 
     def _begin(self, number: int) -> None:
         self._sent[number] = time.perf_counter()

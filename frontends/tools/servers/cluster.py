@@ -127,7 +127,7 @@ class RedisCluster:
         replica, wanted = self.replica(master), self.ask(master, "ROLE")[1]
         self._until(lambda: self.ask(replica, "ROLE")[4] >= wanted, "the replica does not catch up")
 
-    def settle(self) -> None:
+    def wait_until_well(self) -> None:
         """Wait until every running node reports a healthy cluster and every replica has caught up."""
         self._until(self._well, "the cluster is not well")
 
@@ -143,7 +143,7 @@ class RedisCluster:
         self._until(lambda: all(self._knows_all(node) for node in self.nodes), "the nodes do not find each other")
         for number, node in enumerate(replicas):
             self.ask(node, "CLUSTER REPLICATE", self.ask(masters[number % len(masters)], "CLUSTER MYID"))
-        self.settle()
+        self.wait_until_well()
 
     def _knows_all(self, node: RedisServer) -> bool:
         known = self.ask(node, "CLUSTER NODES")

@@ -69,7 +69,7 @@ class RedisSentinels:
                     self.ask(node, "REPLICAOF", "127.0.0.1", self.nodes[0].port)
             for sentinel in self.sentinels:
                 stack.enter_context(sentinel)
-            self.settle()
+            self.wait_until_well()
             self._stack = stack.pop_all()
         return self
 
@@ -112,7 +112,7 @@ class RedisSentinels:
         others = [node for node in self.nodes if node.running and node is not master]
         self._until(lambda: all(self.ask(node, "ROLE")[4] >= wanted for node in others), "the replicas do not catch up")
 
-    def settle(self) -> None:
+    def wait_until_well(self) -> None:
         """Wait until every other running node follows the master, and every sentinel knows all nodes and sentinels."""
         self._until(lambda: self._settled(self.master()), "the replicas or sentinels are not ready")
 
