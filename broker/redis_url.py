@@ -28,7 +28,7 @@ _CERTIFICATES: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
 _SEVERAL: Final = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^@/?]*)@)?([^@/?]*)(?:/([^?]*))?(?:\?(.*))?")
 
 
-class Kind(Enum):
+class Topology(Enum):
     """How the server of a key is found."""
 
     SERVER = "server"
@@ -51,7 +51,7 @@ class Address(NamedTuple):
 class RedisUrl:
     """The content of a URL: `seeds` are the nodes or sentinels to ask, `options` the arguments of redis-py's connections."""
 
-    kind: Kind
+    kind: Topology
     options: dict[str, Any]
     seeds: tuple[Address, ...] = ()
     service: str = ""
@@ -61,19 +61,19 @@ def read_url(url: str) -> RedisUrl:
     """Read a URL; a ValueError says what is wrong and repeats nothing that may be a password."""
     several = _SEVERAL.fullmatch(url)
     if several is None:
-        return RedisUrl(Kind.SERVER, _options(url))
+        return RedisUrl(Topology.SERVER, _options(url))
     scheme, kind, user, hosts, path, query = several.groups(default="")
-    of = Kind(kind)
-    seeds = tuple(_address(host, 26379 if of is Kind.SENTINEL else 6379) for host in hosts.split(","))
-    service, _, database = path.partition("/") if of is Kind.SENTINEL else ("", "", path)
-    if of is Kind.SENTINEL and not service:
+    of = Topology(kind)
+    seeds = tuple(_address(host, 26379 if of is Topology.SENTINEL else 6379) for host in hosts.split(","))
+    service, _, database = path.partition("/") if of is Topology.SENTINEL else ("", "", path)
+    if of is Topology.SENTINEL and not service:
         msg = "it does not name the service that the sentinels watch: write /SERVICE after them"
         raise ValueError(msg)
     if not (database or "0").isdecimal():
         msg = "the host, port or database in it cannot be read"
         raise ValueError(msg)
     options = _options(f"{scheme}://{user}@localhost/{database or 0}?{query}")
-    if of is Kind.CLUSTER and options["db"] != 0:
+    if of is Topology.CLUSTER and options["db"] != 0:
         msg = "a cluster has only database 0"
         raise ValueError(msg)
     del options["host"]

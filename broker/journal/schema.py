@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 from urllib.parse import unquote
 
 
-class Kind(Enum):
+class AttemptEnd(Enum):
     """How a delivery attempt ended."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -36,7 +36,7 @@ class Field:
 
 
 FIELDS: Final = (
-    Field("type", "text", "", "how the attempt ended: a `Kind`"),
+    Field("type", "text", "", "how the attempt ended: a `AttemptEnd`"),
     Field("item", "text", "", "the item's id, as its worker saw it"),
     Field("published", "integer", "ms since 1970", "when the payload that was delivered was published"),
     Field("delivered", "integer", "ms since 1970", "when the lock began"),

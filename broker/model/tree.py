@@ -24,7 +24,7 @@ class NodeType(Enum):
     COLLECTION = "collection"
 
 
-class Kind(Enum):
+class SubscriptionType(Enum):
     """What a subscription to a collection is for (XEP-0248 §5.1)."""
 
     ITEMS = "items"
@@ -36,7 +36,7 @@ class Kind(Enum):
 class Scope:
     """What a subscription to a collection is for, and how many levels below it; `depth` None: all of them."""
 
-    kind: Kind
+    kind: SubscriptionType
     depth: int | None
 
     def __str__(self) -> str:
@@ -47,12 +47,12 @@ class Scope:
     def parse(text: str) -> "Scope":
         """Read what `str` wrote."""
         kind, depth = text.split(" ")
-        return Scope(Kind(kind), None if depth == "all" else int(depth))
+        return Scope(SubscriptionType(kind), None if depth == "all" else int(depth))
 
     @property
     def works(self) -> bool:
         """Whether it is for items, each of which goes to one subscriber."""
-        return self.kind is not Kind.NODES
+        return self.kind is not SubscriptionType.NODES
 
     def reaches(self, level: int) -> bool:
         """Return whether it includes nodes so many levels below the collection."""

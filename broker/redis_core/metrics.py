@@ -182,7 +182,7 @@ def _buckets(names: Iterable[str], numbers: Iterable[int]) -> list[tuple[str, in
     return list(zip(names, accumulate(numbers), strict=True))
 
 
-class Nodes(Collector):
+class NodeGauges(Collector):
     """What each node held when it was measured last, and its totals; at most `MOST_NODES`, those that hold most."""
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ class Nodes(Collector):
             yield _family(CounterMetricFamily, name, text, shown)
 
 
-class Quotas(Collector):
+class QuotaGauges(Collector):
     """What is used of the quotas of single subjects when it was measured last."""
 
     def __init__(self) -> None:
@@ -250,10 +250,10 @@ class Metrics:
         """Start all at zero."""
         # It asks each collector for its names, and refuses one that another has.
         self.registry = CollectorRegistry(auto_describe=True)
-        self.tally, self._nodes = Tally(), Nodes()
+        self.tally, self._nodes = Tally(), NodeGauges()
         self.registry.register(self.tally)
         self.registry.register(self._nodes)
-        self.quotas = Quotas()
+        self.quotas = QuotaGauges()
         self.registry.register(self.quotas)
         self._memory = {
             name: Gauge(f"stanzaq_redis_{name}_bytes", text, registry=self.registry) for name, text in _MEMORY.items()

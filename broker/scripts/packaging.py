@@ -70,7 +70,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class InspectLibrary:
     """The library for redis-cli. All versions use one name, and the newest one stays."""
 
     name: str
@@ -169,11 +169,11 @@ def library(folder: Path) -> Library:
 
 
 @cache
-def inspection(folder: Path, version: str) -> Inspection:
+def inspection(folder: Path, version: str) -> InspectLibrary:
     """Package the functions for redis-cli, marked with this program's version."""
     (path,) = (folder / "inspect").glob("*.lua")
     first, _, rest = path.read_text("utf-8").partition("\n")
-    return Inspection(path.stem, _numbers(version), f"{first}\n-- version {version}\n{rest}")
+    return InspectLibrary(path.stem, _numbers(version), f"{first}\n-- version {version}\n{rest}")
 
 
 def _function(found: Operation, known: Mapping[str, Module]) -> str:

@@ -98,7 +98,7 @@ _SECTIONS: Final = {
 }
 
 
-class Unreadable(ValueError):  # noqa: N818  (it says what the text is)
+class UnreadableSelector(ValueError):  # noqa: N818  (it says what the text is)
     """A text is not a selector: `position` is that of the first wrong character, from 1."""
 
     def __init__(self, why: str, text: str, position: int) -> None:
@@ -245,10 +245,10 @@ def _parser() -> Lark:
 
 @lru_cache(maxsize=1_000)
 def read(text: str) -> Predicate:
-    """Parse a selector; raises Unreadable, which names the position and what was expected."""
+    """Parse a selector; raises UnreadableSelector, which names the position and what was expected."""
     if len(text) > MOST_CHARACTERS:
         why = f"a selector has at most {MOST_CHARACTERS} characters"
-        raise Unreadable(why, text, MOST_CHARACTERS + 1)
+        raise UnreadableSelector(why, text, MOST_CHARACTERS + 1)
     _BUILDER.parts = 0
     try:
         tree: Predicate = _parser().parse(text)  # type: ignore[assignment]  # the builder makes it, not lark's tree
@@ -257,16 +257,16 @@ def read(text: str) -> Predicate:
         ended = token.type == "$END"
         found = "the text ends" if ended else f"{token[:40]!r} cannot stand here"
         why, position = f"{found}; expected {_expected(wrong)}", len(text) if ended else token.start_pos or 0
-        raise Unreadable(why, text, position + 1) from None
+        raise UnreadableSelector(why, text, position + 1) from None
     except UnexpectedCharacters as wrong:
         at: int = wrong.pos_in_stream  # type: ignore[assignment]  # lark says so of its base class alone
         why = "the quote has no end" if text[at] in "'\"" else f"{text[at]!r} cannot stand here"
-        raise Unreadable(why, text, at + 1) from None
+        raise UnreadableSelector(why, text, at + 1) from None
     except _TooMany:
         why = f"a selector has at most {MOST_PARTS} fields, constants and operators"
-        raise Unreadable(why, text, len(text)) from None
+        raise UnreadableSelector(why, text, len(text)) from None
     except _Wrong as wrong:
-        raise Unreadable(str(wrong), text, wrong.position) from None
+        raise UnreadableSelector(str(wrong), text, wrong.position) from None
     return tree
 
 

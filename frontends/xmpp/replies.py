@@ -89,7 +89,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.subscriptions import State
-from broker.model.tree import Kind
+from broker.model.tree import SubscriptionType
 from frontends.xmpp import disco, errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import admin, moves, pending
@@ -326,7 +326,7 @@ def _scope(granted: Subscribed) -> tuple[forms.Field, ...]:
     if granted.scope is None:
         return ()
     kind, depth = str(granted.scope).split(" ")
-    kinds = tuple(member.value for member in Kind)
+    kinds = tuple(member.value for member in SubscriptionType)
     return (forms.Field(KIND, (kind,), "list-single", choices=kinds), forms.Field(DEPTH_FIELD, (depth,), "text-single"))
 
 

@@ -14,7 +14,7 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from broker.journal.schema import Kind
+from broker.journal.schema import AttemptEnd
 
 Law = Callable[[Random], float]
 """Draws one duration in ms."""
@@ -203,21 +203,27 @@ class Queue:
             times = (item.published, began + int(ready), began + int(now), began + int(closed))
             record = Attempt(
                 *(item.node, item.incarnation, item.partition, item.position, kind.value, item.name, *times, attempt),
-                *(who, "f1", item.bytes, self._tokens[item.partition], "" if kind is Kind.ACKNOWLEDGED else "told so"),
+                *(
+                    who,
+                    "f1",
+                    item.bytes,
+                    self._tokens[item.partition],
+                    "" if kind is AttemptEnd.ACKNOWLEDGED else "told so",
+                ),
             )
             self._at(closed, partial(self._close, record, item, worker))
 
-    def _fate(self, attempt: int) -> tuple[Kind, float]:
+    def _fate(self, attempt: int) -> tuple[AttemptEnd, float]:
         laws, mishaps, chance = self.laws, self.laws.mishaps, self.random.random()
         held = laws.services(self.random)
         last = attempt >= mishaps.max_deliveries
         if chance < mishaps.expired:
-            return Kind.DEAD_LETTERED if last else Kind.EXPIRED, mishaps.lock_ms
+            return AttemptEnd.DEAD_LETTERED if last else AttemptEnd.EXPIRED, mishaps.lock_ms
         if chance < mishaps.expired + mishaps.released:
-            return Kind.DEAD_LETTERED if last else Kind.RELEASED, held / 2
+            return AttemptEnd.DEAD_LETTERED if last else AttemptEnd.RELEASED, held / 2
         if chance < mishaps.expired + mishaps.released + mishaps.bounced:
-            return Kind.DEAD_LETTERED if last else Kind.BOUNCED, 1.0
-        return Kind.ACKNOWLEDGED, held
+            return AttemptEnd.DEAD_LETTERED if last else AttemptEnd.BOUNCED, 1.0
+        return AttemptEnd.ACKNOWLEDGED, held
 
     def _close(self, record: Attempt, item: Item, worker: int, now: float) -> None:
         self.run.attempts.append(record)
@@ -225,7 +231,7 @@ class Queue:
         if not self._free[worker]:
             self._turns.append(worker)
         self._free[worker] += 1
-        if record.type in {Kind.EXPIRED.value, Kind.RELEASED.value, Kind.BOUNCED.value}:
+        if record.type in {AttemptEnd.EXPIRED.value, AttemptEnd.RELEASED.value, AttemptEnd.BOUNCED.value}:
             self._return(now, item, record.attempt + 1)
 
 

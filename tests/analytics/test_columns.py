@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.columns import ATTEMPTS, attempts
 from broker.analytics.source.options import Options
-from broker.journal.schema import FIELDS, STORED, JournalPartition, Kind, record
+from broker.journal.schema import FIELDS, STORED, AttemptEnd, JournalPartition, record
 
 PLACE = JournalPartition("jobs", "ab12", 3)
 NUMBERS = st.integers(0, 2**53)
@@ -25,7 +25,7 @@ def records(draw: st.DrawFn) -> dict[str, str]:
     line += [f"{at}-{draw(NUMBERS)}", str(at + draw(st.integers(0, 2**20))), str(draw(NUMBERS))]
     line += [str(len(jid.encode())), jid, item]
     closed = str(at + draw(st.integers(0, 2**21)))
-    kind = draw(st.sampled_from([kind.value for kind in Kind]))
+    kind = draw(st.sampled_from([kind.value for kind in AttemptEnd]))
     return dict(zip(STORED, (kind, closed, " ".join(line), draw(TEXTS)), strict=True))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from broker import keys
 from broker.redis_core.commands.credit import Grant
 from broker.redis_core.core import RedisCore
-from broker.redis_core.operations.operation import Reply
+from broker.redis_core.operations.operation import ScriptReply
 
 
 async def lost_grants(core: RedisCore, node: str, number: int, wanted: int) -> list[Grant]:
@@ -22,6 +22,6 @@ async def lost_grants(core: RedisCore, node: str, number: int, wanted: int) -> l
     row = {"holdings": "", "wants": f"{number} 1 {wanted} A", "registered": "", "gone": ""}
     names = [keys.of_partition(name, record.partition(0)) for name in core._server.operations["grant_credit"].keys]
     call = core._server.call("grant_credit", names, {**shared, "retry": core.retry}, [row])
-    reply = Reply.read(await core._server.run(call), record.partition(0), record.config)
+    reply = ScriptReply.read(await core._server.run(call), record.partition(0), record.config)
     assert reply is not None and reply.credit is not None
     return list(reply.credit.grants)

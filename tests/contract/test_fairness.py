@@ -13,13 +13,13 @@ from broker.model.commands import Bounce, Declare, Publish, Release, Retract, St
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.results import Counted, Declared, Done, Published, Retracted, Subscribed, Unlocked
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore
 
 ALICE = Jid("alice@x/home")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
-ALL = Scope(Kind.ITEMS, None)
+ALL = Scope(SubscriptionType.ITEMS, None)
 
 SHAPES = [(1, False), (4, False), (16, False), (1, True), (8, True)]
 """Partitions of the queue, and whether its workers come through a collection above it."""

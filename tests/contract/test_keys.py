@@ -38,7 +38,7 @@ from broker.model.qos import Qos
 from broker.model.quotas import Quota
 from broker.model.results import Refused
 from broker.model.schedules import Schedule
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import relay
 from broker.redis_core.redis_client import wakeup
@@ -152,7 +152,7 @@ async def busy(core: RedisCore, door: Door) -> None:
     )
     await done(core, Declare("uk", ALICE, {"pubsub#node_type": ("collection",)}))
     await done(core, Declare("books", ALICE, {"pubsub#collection": ("uk",)}))
-    await done(core, Subscribe("uk", WORKER, WORKER, 5, scope=Scope(Kind.ITEMS, None)))
+    await done(core, Subscribe("uk", WORKER, WORKER, 5, scope=Scope(SubscriptionType.ITEMS, None)))
     ends = int(time.time() * 1000) + 3_600_000
     await done(core, Declare("leased", ALICE, {}), Subscribe("leased", WORKER, WORKER, 5, until_ms=ends))
     await done(core, Declare("chosen", ALICE, {}), item("chosen", None))

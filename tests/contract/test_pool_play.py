@@ -23,13 +23,13 @@ from broker.model.commands import (
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.results import Counted, Declared, HeldLocks, Published, Retracted, Subscribed
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 from tests.redis_latency import late
 
 ALICE = Jid("alice@x/home")
-ALL = Scope(Kind.ITEMS, None)
+ALL = Scope(SubscriptionType.ITEMS, None)
 MOST = 5
 
 

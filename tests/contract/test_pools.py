@@ -43,7 +43,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.credit import Demand, Holding, Holdings, ListHoldings
 from broker.redis_core.commands.internal import Outcome, Sweep
 from broker.redis_core.core import RedisCore
@@ -55,7 +55,7 @@ from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 
 ALICE = Jid("alice@x/home")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
-ALL = Scope(Kind.ITEMS, None)
+ALL = Scope(SubscriptionType.ITEMS, None)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ async def test_depth_and_access(core: RedisCore, door: Door, tag: str) -> None:
     top = await made(core, f"all{tag}", type="collection")
     sub = await made(core, f"sub{tag}", top, type="collection")
     near, far = await made(core, f"near{tag}", top), await made(core, f"far{tag}", sub)
-    await core.ask(Subscribe(top, W1, W1, 5, scope=Scope(Kind.ITEMS, 1)))
+    await core.ask(Subscribe(top, W1, W1, 5, scope=Scope(SubscriptionType.ITEMS, 1)))
     await core.ask(item(far))
     await core.ask(item(near))
     await door.until(lambda: len(door.deliveries) == 1)
@@ -402,8 +402,8 @@ async def test_news_of_nodes(core: RedisCore, door: Door, tag: str) -> None:
     top = await made(core, f"all{tag}", type="collection")
     sub = await made(core, f"sub{tag}", top, type="collection")
     granted = await core.ask(Subscribe(top, W1, W1, None))
-    assert isinstance(granted, Subscribed) and granted.scope == Scope(Kind.NODES, 1)
-    await core.ask(Subscribe(top, W2, W2, 1, scope=Scope(Kind.ALL, None)))
+    assert isinstance(granted, Subscribed) and granted.scope == Scope(SubscriptionType.NODES, 1)
+    await core.ask(Subscribe(top, W2, W2, 1, scope=Scope(SubscriptionType.ALL, None)))
     deep = await made(core, f"deep{tag}", sub)
     near = await made(core, f"near{tag}", top)
     await core.ask(Associate(sub, ALICE, near))

@@ -28,7 +28,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import NO_FRONTEND, RedisCore
 from broker.redis_core.subscriptions import long_poll
 from broker.settings import CommandSettings
@@ -273,7 +273,7 @@ async def test_collection(make_nameless: MakeNameless, node: str) -> None:
     await declared(one, node, pubsub__node_type="collection")
     for leaf in ("a", "b"):
         await declared(one, f"{node}/{leaf}", pubsub__collection=node)
-    jid = await leased(one, node, 3, scope=Scope(Kind.ITEMS, None))
+    jid = await leased(one, node, 3, scope=Scope(SubscriptionType.ITEMS, None))
     for leaf in ("a", "b"):
         await published(one, f"{node}/{leaf}", 10)
     done = await all_worked(two, node, jid, 20, 3)
@@ -390,7 +390,7 @@ async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
     wanted = (f"{node}/*/x", f"{node}/c")
     fields = {"pubsub#node_type": ("collection",), "stanzaq#destinations": wanted}
     assert isinstance(await one.ask(Declare(view, ALICE, fields)), Declared)
-    scope = Scope(Kind.ITEMS, None)
+    scope = Scope(SubscriptionType.ITEMS, None)
     asked = Subscribe(view, ALICE, jid, 2, Qos.PULLED, scope=scope, lease_ms=60_000)
     assert isinstance(await one.ask(asked), Subscribed)
     for leaf in ("a/x", "b/x", "b/y", "c"):

@@ -22,7 +22,7 @@ from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked, Unsubscribed
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from broker.selectors.text import read
 from broker.selectors.values import selects
@@ -96,7 +96,7 @@ async def test_refusals(core: RedisCore, node: str) -> None:
     assert "partition owners receive everything" in refused(await core.ask(owner))
     top = f"{node}-all"
     assert await core.ask(Declare(top, ALICE, {"pubsub#node_type": ("collection",)})) == Declared(top)
-    news = Subscribe(top, W2, W2, None, scope=Scope(Kind.NODES, 1), selector=IS_RED)
+    news = Subscribe(top, W2, W2, None, scope=Scope(SubscriptionType.NODES, 1), selector=IS_RED)
     assert "news" in refused(await core.ask(news))
 
 
@@ -106,7 +106,7 @@ async def test_below_a_collection(core: RedisCore, door: Door, node: str) -> Non
     assert await core.ask(Declare(top, ALICE, {"pubsub#node_type": ("collection",)})) == Declared(top)
     for leaf in leaves:
         assert await core.ask(Declare(leaf, ALICE, {"pubsub#collection": (top,)})) == Declared(leaf)
-    everything = Scope(Kind.ITEMS, None)
+    everything = Scope(SubscriptionType.ITEMS, None)
     granted = await core.ask(subscribe(top, W1, 1, IS_RED, everything))
     assert isinstance(granted, Subscribed) and granted.selector == IS_RED
     assert isinstance(await core.ask(subscribe(leaves[0], W2, 5, IS_BLUE)), Subscribed)

@@ -297,12 +297,12 @@ def test_prosody_standby(everything: Everything) -> None:
 
 def test_redis_over_tls(everything: Everything) -> None:
     """The URL names the certificates at their place in the pod, and redis-py knows every option of it."""
-    from broker.redis_url import Kind, read_url  # noqa: PLC0415
+    from broker.redis_url import Topology, read_url  # noqa: PLC0415
 
     objects = everything["helm4", "cluster-tls"]
     url = base64.b64decode(the(objects, "Secret")["data"]["redis-url"]).decode()
     read = read_url(url)
-    assert read.kind is Kind.CLUSTER
+    assert read.kind is Topology.CLUSTER
     spec = the(objects, "Deployment")["spec"]["template"]["spec"]
     place = next(each["mountPath"] for each in spec["containers"][0]["volumeMounts"] if each["name"] == "redis-tls")
     files = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "tls.crt", "ssl_keyfile": "tls.key"}

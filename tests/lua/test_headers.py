@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from broker import keys
-from broker.journal.schema import STORED, Kind
+from broker.journal.schema import STORED, AttemptEnd
 from broker.model.problems import Problem
 from broker.redis_core.registry.rows import ROWS
 from broker.scripts.packaging import library
@@ -268,4 +268,4 @@ def test_journal() -> None:
     kinds |= set(re.findall(r"lock_end\.release\([\w.]+, '([a-z-]+)'", closings))
     kinds |= set(re.findall(r"unsubscribing\.release\([\w.]+, '([a-z-]+)'", closings))
     kinds |= set(re.findall(r"kind, reason = '([a-z-]+)'", closings))
-    assert kinds == {kind.value for kind in Kind}
+    assert kinds == {kind.value for kind in AttemptEnd}

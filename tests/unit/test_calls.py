@@ -74,7 +74,7 @@ from broker.redis_core.operations.operation import (
     LeaseFilled,
     LeaseOver,
     LockOver,
-    Reply,
+    ScriptReply,
     SubscriptionOver,
     ToCount,
     answered,
@@ -201,8 +201,8 @@ def test_results() -> None:
         refused(b"nonsense")
 
 
-def _read(*reply: Any) -> Reply:
-    read = Reply.read([b"ok", *reply], RECORD.partition(0), RECORD.config)
+def _read(*reply: Any) -> ScriptReply:
+    read = ScriptReply.read([b"ok", *reply], RECORD.partition(0), RECORD.config)
     assert read is not None
     return read
 
@@ -216,7 +216,7 @@ def test_reply() -> None:
     assert _read([], [], [], [], 0, 0, 9, told).credit == CreditReport(
         5, 2, "5", "A", (HeldCredit("1", 2, 7, "5:all", 1),), ("5:all", "6:some"), (Grant(3, "1", 7, 4),)
     )
-    assert Reply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
+    assert ScriptReply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
     assert _read(None, None, None, None, 0, 0, 9, None) == _read([], [], [], [], 0, 0, 9)
     assert [answered(part) for part in (b"i", [b"duplicate", b"i"])] == [[b"ok", b"i"], [b"duplicate", b"i"]]
 
@@ -243,7 +243,7 @@ def test_what_a_script_tells() -> None:
         [b"fetched", 3, [20, 0]],
     ]
     ended = LockEnded(partition.node, ME, "i", 5)
-    assert _read([], [], told, [[b"1-0", b"m", b"1 n"]], 0, 0, 9) == Reply(
+    assert _read([], [], told, [[b"1-0", b"m", b"1 n"]], 0, 0, 9) == ScriptReply(
         [],
         (),
         (

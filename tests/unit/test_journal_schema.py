@@ -13,8 +13,8 @@ from broker.journal.schema import (
     PARTITION_KEYS,
     STORED,
     VERSION,
+    AttemptEnd,
     JournalPartition,
-    Kind,
     partition_of,
     record,
 )
@@ -31,7 +31,7 @@ def test_fields_are_distinct_and_told() -> None:
 
 def test_kinds() -> None:
     """Design §5: an attempt ends in one of six ways; an item without one expires."""
-    assert [kind.value for kind in Kind] == [
+    assert [kind.value for kind in AttemptEnd] == [
         "acknowledged",
         "released",
         "expired",

@@ -7,7 +7,7 @@ import pytest
 from broker.model.commands import Subscribe
 from broker.model.names import Jid
 from broker.model.qos import Qos
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.records.pending_requests import decode, encode
 
 _ME = Jid("worker@example.org/a")
@@ -19,7 +19,14 @@ _ME = Jid("worker@example.org/a")
         Subscribe("jobs", _ME, _ME, 5),
         Subscribe("jobs", _ME, _ME, None, start="@earliest", partitions=(0, 2)),
         Subscribe("jobs", _ME, _ME, 5, Qos.ASSURED, group="g", epoch=3, until_ms=7),
-        Subscribe("uk", _ME, _ME, 5, scope=Scope(Kind.ITEMS, None), selector="color = 'red'\n OR \"a-b\" LIKE '- %'"),
+        Subscribe(
+            "uk",
+            _ME,
+            _ME,
+            5,
+            scope=Scope(SubscriptionType.ITEMS, None),
+            selector="color = 'red'\n OR \"a-b\" LIKE '- %'",
+        ),
     ],
 )
 def test_reads_back(asked: Subscribe) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from broker.selectors.conditions import groups
 from broker.selectors.program import conditions, program
-from broker.selectors.text import MOST_CHARACTERS, Unreadable, read
+from broker.selectors.text import MOST_CHARACTERS, UnreadableSelector, read
 from broker.selectors.tree import (
     Among,
     Both,
@@ -104,7 +104,7 @@ def test_what_they_say(text: str, found: bool | None) -> None:  # noqa: FBT001  
 )
 def test_what_does_not_read(text: str, position: int, words: str) -> None:
     """Bad input is a clear error for its sender: the place, and what could be there."""
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(UnreadableSelector) as refused:
         read(text)
     assert refused.value.position == position
     assert words in str(refused.value)
@@ -129,7 +129,7 @@ def test_bombs(bomb: str) -> None:
     began = time.process_time()
     for _ in range(20):
         read.cache_clear()
-        with suppress(Unreadable):
+        with suppress(UnreadableSelector):
             judge(read(bomb))({})
     assert time.process_time() - began < 10
 

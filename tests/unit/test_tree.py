@@ -7,17 +7,19 @@ from hypothesis import strategies as st
 from broker.model import leases
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.tree import Kind, Scope, TreeRequest, tree_request
+from broker.model.tree import Scope, SubscriptionType, TreeRequest, tree_request
 
 TITLE = {"pubsub#title": ("t",)}
 
 
-@given(st.sampled_from(Kind), st.none() | st.integers(1, 10), st.integers(1, 12))
-def test_scopes(kind: Kind, depth: int | None, level: int) -> None:
+@given(st.sampled_from(SubscriptionType), st.none() | st.integers(1, 10), st.integers(1, 12))
+def test_scopes(kind: SubscriptionType, depth: int | None, level: int) -> None:
     """H5: a scope is read back as it was written; it reaches so many levels, or all."""
     scope = Scope(kind, depth)
     assert Scope.parse(str(scope)) == scope and str(scope) == f"{kind.value} {depth or 'all'}"
-    assert scope.reaches(level) is (depth is None or level <= depth) and scope.works is (kind is not Kind.NODES)
+    assert scope.reaches(level) is (depth is None or level <= depth) and scope.works is (
+        kind is not SubscriptionType.NODES
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 from pyspark.storagelevel import StorageLevel
 
 from broker.analytics.span import Span
-from broker.journal.schema import Kind
+from broker.journal.schema import AttemptEnd
 
-AGAIN: Final = (Kind.RELEASED.value, Kind.EXPIRED.value, Kind.BOUNCED.value)
+AGAIN: Final = (AttemptEnd.RELEASED.value, AttemptEnd.EXPIRED.value, AttemptEnd.BOUNCED.value)
 """The ends of an attempt after which the item waits again."""
 
 _ITEM: Final = ("node", "incarnation", "partition", "position")
@@ -57,12 +57,14 @@ def closed_in(attempts: DataFrame, span: Span) -> DataFrame:
 
 def made(attempts: DataFrame) -> DataFrame:
     """Leave out items that expired before anybody got them (`perished`)."""
-    return attempts.where(F.col("type") != Kind.PERISHED.value)
+    return attempts.where(F.col("type") != AttemptEnd.PERISHED.value)
 
 
 def perished(attempts: DataFrame) -> DataFrame:
     """Count the items of a node that expired before anybody got them."""
-    return attempts.where(F.col("type") == Kind.PERISHED.value).groupBy("node").agg(F.count("*").alias("perished"))
+    return (
+        attempts.where(F.col("type") == AttemptEnd.PERISHED.value).groupBy("node").agg(F.count("*").alias("perished"))
+    )
 
 
 def waiting_since(waiting: DataFrame, attempts: DataFrame, since: datetime | None) -> DataFrame:
@@ -90,4 +92,4 @@ def waiting_since(waiting: DataFrame, attempts: DataFrame, since: datetime | Non
 
 def acknowledged(value: Column) -> Column:
     """Keep a value for acknowledged attempts; null for the others, which aggregates ignore."""
-    return F.when(F.col("type") == Kind.ACKNOWLEDGED.value, value)
+    return F.when(F.col("type") == AttemptEnd.ACKNOWLEDGED.value, value)

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from broker.analytics.span import Span
-from broker.journal.schema import Kind
+from broker.journal.schema import AttemptEnd
 
 _COUNTS: Final = ("arrived", "delivered", "closed", "acknowledged")
 _LEVELS: Final = ("waiting", "in_flight")
@@ -22,9 +22,9 @@ def timeline(attempts: DataFrame, waiting: DataFrame, span: Span) -> DataFrame:
     come, gone = F.lit(1), F.lit(-1)
     waited = F.col("ready").isNotNull().cast("int")
     first = (F.col("attempt") == 1).cast("int")
-    well = (F.col("type") == Kind.ACKNOWLEDGED.value).cast("int")
+    well = (F.col("type") == AttemptEnd.ACKNOWLEDGED.value).cast("int")
     # An item that expired undelivered (`perished`) arrived and waited; its record has no time in flight.
-    made = (F.col("type") != Kind.PERISHED.value).cast("int")
+    made = (F.col("type") != AttemptEnd.PERISHED.value).cast("int")
     events = (
         _events(attempts, span, "ready", arrived=first, waiting=come),
         _events(attempts, span, "delivered", delivered=made, waiting=-waited, in_flight=come),

@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from broker.analytics.measures.attempts import acknowledged
-from broker.journal.schema import Kind
+from broker.journal.schema import AttemptEnd
 
-_ENDS: Final = {kind.value: kind.value.replace("-", "_") for kind in Kind if kind is not Kind.PERISHED}
+_ENDS: Final = {kind.value: kind.value.replace("-", "_") for kind in AttemptEnd if kind is not AttemptEnd.PERISHED}
 _SUMS: Final = ("attempts", "items", "bytes", *_ENDS.values(), "waits", "wait_ms", "held_s", "useful_s", "squares")
 
 _SHOWN: Final = 100

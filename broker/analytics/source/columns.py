@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.analytics.faults import Unreadable
-from broker.journal.schema import FIELDS, LOGGED, STORED, VERSION, JournalPartition, Kind, record
+from broker.journal.schema import FIELDS, LOGGED, STORED, VERSION, AttemptEnd, JournalPartition, record
 
 Entry = tuple[bytes, Sequence[bytes]]
 """An id, and names and values in turn, as Redis gives them."""
@@ -58,7 +58,7 @@ LOG: Final = pa.schema(
 """An entry of the log: a payload that waits, is in flight, or is kept."""
 
 _STORED: Final = tuple(name.encode() for name in STORED)
-_KINDS: Final = frozenset(kind.value.encode() for kind in Kind)
+_KINDS: Final = frozenset(kind.value.encode() for kind in AttemptEnd)
 _LOGGED: Final = tuple(name.encode() for name in LOGGED)
 _LATEST_MS: Final = 253_402_300_800_000
 """The year 10,000, where Python's calendar ends."""

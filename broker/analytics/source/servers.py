@@ -19,7 +19,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from broker.analytics.faults import Unreadable
-from broker.redis_url import Kind, RedisUrl, read_url
+from broker.redis_url import RedisUrl, Topology, read_url
 
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 30.0
@@ -98,12 +98,12 @@ class Servers:
 
     def _masters(self) -> list[Process]:
         match self._url.kind:
-            case Kind.SERVER:
+            case Topology.SERVER:
                 options = self._url.options
                 return [Process(options.get("host", "localhost"), options.get("port", 6379), options.get("path", ""))]
-            case Kind.SENTINEL:
+            case Topology.SENTINEL:
                 return [self._named_by_sentinels()]
-            case Kind.CLUSTER:
+            case Topology.CLUSTER:
                 return self._named_by_cluster()
 
     def _named_by_sentinels(self) -> Process:
@@ -144,7 +144,7 @@ class Servers:
 
     def _replica_of(self, master: Process) -> Process:
         role, *more = self._asked(master, self._url.options, "ROLE")
-        clustered = self._url.kind is Kind.CLUSTER
+        clustered = self._url.kind is Topology.CLUSTER
         if role == b"slave":
             # The URL itself names a replica.
             if more[2] == b"connected":

@@ -10,7 +10,7 @@ from typing import Any
 from broker.model.items import Notice, TreeEvent
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import Scanned
 from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.records.tree import Tree
@@ -50,7 +50,7 @@ class TreeEvents:
             scopes = await self.scopes(collection.name)
             many = Counter(jid for jid, _whose in scopes)
             for (jid, whose), scope in scopes.items():
-                if scope and scope.kind is not Kind.ITEMS and scope.reaches(level):
+                if scope and scope.kind is not SubscriptionType.ITEMS and scope.reaches(level):
                     told = whose if many[jid] > 1 else ""
                     self._notify(TreeEvent(collection.name, jid, record.parent, record.name, came, told))
 

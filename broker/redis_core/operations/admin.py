@@ -22,7 +22,7 @@ from broker.redis_core.commands.admin_parts import (
     Remaining,
 )
 from broker.redis_core.operations.items import BROWSE_BYTES, intake, published
-from broker.redis_core.operations.operation import Call, Reply, Values, subid
+from broker.redis_core.operations.operation import Call, ScriptReply, Values, subid
 
 TICKET_MS = 365 * 24 * 3_600_000
 """How long an arrived item's ticket is remembered, unless the old node has confirmed the arrival."""
@@ -78,7 +78,7 @@ def _item_details(row: list[Any], partition: int) -> ItemDetails:
     )
 
 
-def _inspected(command: InspectPartition, reply: Reply, _record: NodeRecord) -> InspectedPartition:
+def _inspected(command: InspectPartition, reply: ScriptReply, _record: NodeRecord) -> InspectedPartition:
     come, found = reply.rows
     return InspectedPartition(tuple(_item_details(row, command.partition) for row in found), come.decode())
 
@@ -87,7 +87,7 @@ def _transfer_rows(command: MoveFromPartition, _record: NodeRecord) -> list[Valu
     return [{"position": position, "item": item, "to": to} for position, item, to in command.departures]
 
 
-def _transferred(_command: MoveFromPartition, reply: Reply, _record: NodeRecord) -> MovedFromPartition:
+def _transferred(_command: MoveFromPartition, reply: ScriptReply, _record: NodeRecord) -> MovedFromPartition:
     return MovedFromPartition(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
 
 
@@ -111,7 +111,7 @@ def _letters_arguments(command: ReadHandovers, _record: NodeRecord) -> Values:
     return {"note": command.note, "max_bytes": command.max_bytes}
 
 
-def _read(_command: ReadHandovers, reply: Reply, _record: NodeRecord) -> tuple[HandoverItem, ...]:
+def _read(_command: ReadHandovers, reply: ScriptReply, _record: NodeRecord) -> tuple[HandoverItem, ...]:
     return tuple(
         HandoverItem(
             position.decode(),
@@ -137,7 +137,7 @@ def _release_rows(command: Release, _record: NodeRecord) -> list[Values]:
     return [{"item": item_id} for item_id in command.item_ids]
 
 
-def _released(_command: Release, reply: Reply, _record: NodeRecord) -> Released:
+def _released(_command: Release, reply: ScriptReply, _record: NodeRecord) -> Released:
     return Released(*reply.rows)
 
 

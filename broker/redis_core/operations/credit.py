@@ -15,7 +15,7 @@ from broker.redis_core.commands.credit import (
     ListUsage,
     Usage,
 )
-from broker.redis_core.operations.operation import Call, Reply, Values, refused
+from broker.redis_core.operations.operation import Call, ScriptReply, Values, refused
 
 
 def _holding(each: Holding) -> str:
@@ -49,13 +49,13 @@ def _holdings_rows(command: ListHoldings, _record: NodeRecord) -> list[Values]:
     return [{"subid": subid} for subid in command.subids]
 
 
-def _holdings(_command: ListHoldings, reply: Reply, _record: NodeRecord) -> Holdings:
+def _holdings(_command: ListHoldings, reply: ScriptReply, _record: NodeRecord) -> Holdings:
     rows, past, version = reply.rows
     found = tuple(HeldCredit(subid.decode(), held, last, pool.decode()) for subid, held, last, pool in rows)
     return Holdings(found, past.decode(), version)
 
 
-def _usage(_command: ListUsage, reply: Reply, _record: NodeRecord) -> Usage:
+def _usage(_command: ListUsage, reply: ScriptReply, _record: NodeRecord) -> Usage:
     scan, pairs = reply.rows
     return Usage(scan.decode(), tuple((subid.decode(), number, bool(shut)) for subid, number, shut in pairs))
 

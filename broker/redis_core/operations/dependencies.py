@@ -22,7 +22,7 @@ from broker.redis_core.commands.dependency_parts import (
     WhoAwaits,
 )
 from broker.redis_core.operations.items import in_former, publish, publish_row, published, reply_to
-from broker.redis_core.operations.operation import Call, Reply, Values
+from broker.redis_core.operations.operation import Call, ScriptReply, Values
 
 
 def _publish_row(command: PublishDependent, node: NodeRecord) -> Values:
@@ -88,7 +88,7 @@ def _read_arguments(command: ReadAwaited, _record: NodeRecord) -> Values:
     return {"token": command.token, "after": command.after, "limit": command.limit}
 
 
-def _who_awaits(_command: ReadAwaited, reply: Reply, _record: NodeRecord) -> WhoAwaits:
+def _who_awaits(_command: ReadAwaited, reply: ScriptReply, _record: NodeRecord) -> WhoAwaits:
     if not reply.rows:
         return WhoAwaits()
     line, references = reply.rows
@@ -99,7 +99,7 @@ def _list_arguments(command: ListAwaited, _record: NodeRecord) -> Values:
     return {"after": command.after, "limit": command.limit}
 
 
-def _all_awaited(_command: ListAwaited, reply: Reply, _record: NodeRecord) -> AllAwaited:
+def _all_awaited(_command: ListAwaited, reply: ScriptReply, _record: NodeRecord) -> AllAwaited:
     found = [each.decode() for each in reply.rows]
     split = (each.rpartition("\0") for each in found)
     return AllAwaited(tuple((reference, token) for reference, _, token in split), found[-1] if found else "")

@@ -43,7 +43,7 @@ from broker.redis_core.commands.dependency_parts import DependentStored
 from broker.redis_core.commands.internal import FindItem, FindRepeat, Found, MeterPublish, Outcome, Unknown
 from broker.redis_core.operations.operation import (
     Call,
-    Reply,
+    ScriptReply,
     Values,
     answered,
     refused,
@@ -239,7 +239,7 @@ def _retract_rows(command: RetractBatch, record: NodeRecord) -> list[Values]:
     return [_request_row(each, record) for each in command.items]
 
 
-def _retracted_batch(command: RetractBatch, reply: Reply, record: NodeRecord) -> Result:
+def _retracted_batch(command: RetractBatch, reply: ScriptReply, record: NodeRecord) -> Result:
     parts = list(map(answered, reply.rows))
     if parts[0][0] in _GONE:
         return RetractedBatch(tuple(map(_gone, parts)))
@@ -326,7 +326,7 @@ def _browse_page(command: Browse, _record: NodeRecord) -> Values:
     }
 
 
-def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
+def _browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> Result:
     count, reached, rows, *theirs = reply.rows
     # Subids are only told where some JID has more than one.
     names = {name.decode() for each in theirs for name in each}

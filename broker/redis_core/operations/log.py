@@ -9,7 +9,7 @@ from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Bound, Done, Event, Refused, Replay, Result, Stream, Subscribed
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
-from broker.redis_core.operations.operation import Call, Reply, Values, refused, subid, subids
+from broker.redis_core.operations.operation import Call, ScriptReply, Values, refused, subid, subids
 from broker.redis_core.operations.subscriptions import LEASE_OVER
 
 READ_BYTES = 262_144
@@ -99,7 +99,7 @@ def _unbind_row(command: Unbind, _record: NodeRecord) -> Values:
     return {"group": command.group, "fence": command.fence, "kept": "1" if command.kept else ""}
 
 
-def _replayed(command: Read | LogExtent, reply: Reply, record: NodeRecord) -> Result:
+def _replayed(command: Read | LogExtent, reply: ScriptReply, record: NodeRecord) -> Result:
     if not reply.rows:
         return _refused(b"offset-not-found")
     if reply.rows == [b""]:

@@ -6,10 +6,10 @@ from broker.model.results import Counted, Done, Purged
 from broker.model.tree import Scope
 from broker.redis_core.commands.internal import Scanned, ScanSubscribers, Sweep, TakeOver
 from broker.redis_core.operations.items import MAX_BOUNCES
-from broker.redis_core.operations.operation import Call, Reply, Values
+from broker.redis_core.operations.operation import Call, ScriptReply, Values
 
 
-def _expired(_command: object, _reply: Reply, _record: NodeRecord) -> Done:
+def _expired(_command: object, _reply: ScriptReply, _record: NodeRecord) -> Done:
     return Done()
 
 
@@ -26,19 +26,19 @@ def _resend_arguments(command: TakeOver, _record: NodeRecord) -> Values:
     }
 
 
-def _resent(_command: TakeOver, reply: Reply, _record: NodeRecord) -> Scanned:
+def _resent(_command: TakeOver, reply: ScriptReply, _record: NodeRecord) -> Scanned:
     return Scanned(reply.rows[0].decode(), reply.rows[1])
 
 
-def _purged(_command: object, reply: Reply, _record: NodeRecord) -> Purged:
+def _purged(_command: object, reply: ScriptReply, _record: NodeRecord) -> Purged:
     return Purged(reply.rows[0], more=reply.more)
 
 
-def _counted(_command: object, reply: Reply, _record: NodeRecord) -> Counted:
+def _counted(_command: object, reply: ScriptReply, _record: NodeRecord) -> Counted:
     return Counted(*reply.rows)
 
 
-def _listed(_command: ScanSubscribers, reply: Reply, _record: NodeRecord) -> Scanned:
+def _listed(_command: ScanSubscribers, reply: ScriptReply, _record: NodeRecord) -> Scanned:
     scan, jids, scopes, subids, limits, holdings = reply.rows
     return Scanned(
         scan.decode(),

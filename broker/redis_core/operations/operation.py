@@ -32,7 +32,7 @@ class Call:
 
     `fixed` returns the arguments of the whole call by their header names, `row` those of one command. A call with `row` is
     shared by the commands of a batch, and `result` reads one command's part of the reply; a call without serves one
-    command, may have `rows`, and its `result` reads the whole `Reply`.
+    command, may have `rows`, and its `result` reads the whole `ScriptReply`.
     """
 
     script: str
@@ -117,7 +117,7 @@ ScriptNotice = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ScriptReply:
     """What every partition script returns after `ok`; `due_ms` 0 means that nothing is due; times are Redis's ms.
 
     What a script has none of is None in its answer. The command's own call reads `rows`. `credit` is the report on shared credit
@@ -134,12 +134,12 @@ class Reply:
     credit: CreditReport | None
 
     @staticmethod
-    def read(reply: list[Any], partition: Partition, config: NodeConfig) -> "Reply | None":
+    def read(reply: list[Any], partition: Partition, config: NodeConfig) -> "ScriptReply | None":
         """Read a reply; None when the script did nothing because the record was old."""
         if reply[0] != b"ok":
             return None
         _code, rows, deliveries, notices, handovers, due_ms, more, token, *told = reply
-        return Reply(
+        return ScriptReply(
             rows or [],
             tuple(map(_delivery, delivery_rows(deliveries), repeat(partition), repeat(config))),
             tuple(map(_notice, notices or (), repeat(partition))),

@@ -13,7 +13,7 @@ from broker.redis_core.commands.schedule_parts import (
     ScheduleStored,
     StoreSchedule,
 )
-from broker.redis_core.operations.operation import Call, Reply, Values
+from broker.redis_core.operations.operation import Call, ScriptReply, Values
 
 _MAX_BYTES: Final = 1_048_576
 """Payload that is read at once; a larger item is read alone."""
@@ -30,7 +30,7 @@ def _read_arguments(command: ReadSchedules, _record: NodeRecord) -> Values:
     }
 
 
-def _found(_command: ReadSchedules, reply: Reply, _record: NodeRecord) -> FoundSchedules:
+def _found(_command: ReadSchedules, reply: ScriptReply, _record: NodeRecord) -> FoundSchedules:
     now, *found = reply.rows
     return FoundSchedules(now, tuple(FoundSchedule(name.decode(), record, item) for name, record, item in found))
 

@@ -8,7 +8,7 @@ from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Sending
 from broker.model.results import Fetched, HeldItem, HeldLocks, Refused, Result, Subscribed
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.credit import (
     PoolPartitions,
     Registered,
@@ -22,7 +22,7 @@ from broker.redis_core.operations.items import WHICH
 from broker.redis_core.operations.operation import (
     MOST_OF_ONE,
     Call,
-    Reply,
+    ScriptReply,
     Values,
     below,
     family,
@@ -39,8 +39,8 @@ MOST_REACHED = 1_024
 MOST_FETCHED, FETCHED_BYTES = 200, 1_048_576
 """Items of one partition that a pull subscription reads at once, and about so many bytes of all that are read together."""
 
-WORK = Scope(Kind.ITEMS, 1)
-NEWS = Scope(Kind.NODES, 1)
+WORK = Scope(SubscriptionType.ITEMS, 1)
+NEWS = Scope(SubscriptionType.NODES, 1)
 
 UNSELECTED = "a selector applies to shared work: log readers and partition owners receive everything"
 
@@ -235,7 +235,7 @@ def _reach_rows(command: RegisterPoolPartitions, _record: NodeRecord) -> list[Va
     return [*gone, *({"partition": str(each), "gone": ""} for each in command.partitions)]
 
 
-def _reached(_command: RegisterPoolPartitions, reply: Reply, _record: NodeRecord) -> PoolPartitions:
+def _reached(_command: RegisterPoolPartitions, reply: ScriptReply, _record: NodeRecord) -> PoolPartitions:
     found = zip(reply.rows[::2], reply.rows[1::2], strict=True)
     return PoolPartitions({int(number): Partition.parse(partition.decode()) for partition, number in found})
 

@@ -29,9 +29,9 @@ from broker.redis_core.operations.operation import (
     LeaseFilled,
     LeaseOver,
     LockOver,
-    Reply,
     SchedulesDue,
     ScriptNotice,
+    ScriptReply,
     SubscriptionOver,
     ToCount,
     Values,
@@ -325,7 +325,7 @@ class PartitionPipeline:
             self._answer(batch.tickets, Refused(problem, str(reply) if isinstance(reply, CoreUnavailable) else ""))
             return []
         call = batch.call
-        read = Reply.read(reply, self._partition, record.config)
+        read = ScriptReply.read(reply, self._partition, record.config)
         if read is None:
             return batch.tickets
         parts = [read] if call.row is None else list(map(answered, read.rows))
@@ -389,7 +389,7 @@ class PartitionPipeline:
             case _:
                 assert_never(notice)
 
-    def _hand_out(self, record: NodeRecord, read: Reply) -> None:
+    def _hand_out(self, record: NodeRecord, read: ScriptReply) -> None:
         partition = self._partition
         for notice in read.notices:
             self._handle_notice(notice)
@@ -414,7 +414,7 @@ class PartitionPipeline:
             ticket(result)
 
 
-def _changed_nothing(tickets: list[Ticket], read: Reply) -> bool:
+def _changed_nothing(tickets: list[Ticket], read: ScriptReply) -> bool:
     """Return whether a writing script has certainly changed nothing that is measured."""
     command = tickets[0].command
     quiet = isinstance(command, PullItems) or (isinstance(command, Sweep) and command.passing)

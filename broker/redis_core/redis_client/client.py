@@ -16,7 +16,7 @@ from broker.redis_core.redis_client.connections import Line, Value
 from broker.redis_core.redis_client.node import CALL, ERRORS, PATIENCE, RedisNode, fault
 from broker.redis_core.redis_client.packages import Packages
 from broker.redis_core.redis_client.sentinel import Sentinels
-from broker.redis_url import Kind, read_url
+from broker.redis_url import Topology, read_url
 from broker.scripts.packaging import library
 from broker.scripts.source import Operation, operation, operations
 from broker.settings import Packaging
@@ -174,11 +174,11 @@ def server_of(url: str, timeout: float, packages: Packages | None = None) -> Red
     read = read_url(url)
     make_node = partial(RedisNode, read.options, timeout, packages)
     match read.kind:
-        case Kind.SERVER:
+        case Topology.SERVER:
             return make_node()
-        case Kind.CLUSTER:
+        case Topology.CLUSTER:
             return Cluster(read.seeds, make_node)
-        case Kind.SENTINEL:
+        case Topology.SENTINEL:
             # User, password and database are those of Redis; all other options hold for sentinels too.
             plain = {name: value for name, value in read.options.items() if name not in {"username", "password", "db"}}
             sentinels = [RedisNode(plain, timeout, None, seed) for seed in read.seeds]

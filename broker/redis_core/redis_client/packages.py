@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
-from broker.scripts.packaging import Inspection, Library, Script, inspection, library, script
+from broker.scripts.packaging import InspectLibrary, Library, Script, inspection, library, script
 from broker.scripts.source import operations
 from broker.settings import Packaging
 
@@ -51,7 +51,7 @@ class Functions:
     """The library of operations, and the one for redis-cli."""
 
     library: Library
-    inspection: Inspection
+    inspection: InspectLibrary
     commands: Mapping[str, Words]
 
     @property

@@ -34,7 +34,7 @@ from broker.model.schedules import Overlap
 from broker.redis_core.commands.credit import RegisterPoolSubscription
 from broker.redis_core.commands.internal import AcquirePartition, PullItems, SubscribeLog
 from broker.redis_core.operations.subscriptions import subid_refusal
-from broker.selectors.text import Unreadable, read
+from broker.selectors.text import UnreadableSelector, read
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 _READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
@@ -285,7 +285,7 @@ def _selecting(command: Subscribe | SetSubscriptionOptions) -> Refused | None:
     try:
         if command.selector:
             read(command.selector)
-    except Unreadable as wrong:
+    except UnreadableSelector as wrong:
         return Refused(Problem.OPTIONS_INVALID, f"the selector cannot be read: {wrong}")
     return None
 

@@ -26,7 +26,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SchedulePage:
     """Schedules, and Redis's time when they were read."""
 
     now_ms: int
@@ -47,20 +47,20 @@ class ScheduleStorage:
             return page
         return page.now_ms, next(iter(page.schedules), Stored(name, None, b"", b""))
 
-    async def due(self, node: NodeRecord, skip: int, limit: int) -> Page | Refused:
+    async def due(self, node: NodeRecord, skip: int, limit: int) -> SchedulePage | Refused:
         """Read schedules that are due, with their items."""
         return await self._read(ReadSchedules(node.name, node.incarnation, due=True, skip=skip, limit=limit))
 
-    async def page(self, node: NodeRecord, after: str, limit: int) -> Page | Refused:
+    async def page(self, node: NodeRecord, after: str, limit: int) -> SchedulePage | Refused:
         """Read a page of schedules by id."""
         return await self._read(ReadSchedules(node.name, node.incarnation, after=after, limit=limit))
 
-    async def _read(self, command: ReadSchedules) -> Page | Refused:
+    async def _read(self, command: ReadSchedules) -> SchedulePage | Refused:
         found = await self._ask(command)
         if isinstance(found, Refused):
             return found
         assert isinstance(found, FoundSchedules)
-        return Page(
+        return SchedulePage(
             found.now_ms,
             [
                 Stored(each.id, _parsed(command.node, each.id, each.record), each.record, each.item)

@@ -31,7 +31,7 @@ def path(text: str | None) -> str:
     return _WORD.sub(lambda word: _WORDS[word[1].lower()], _URL.sub("", text or "", count=1).strip("/"))
 
 
-class Untrusted(Exception):  # noqa: N818  (named after the state of a token)
+class UntrustedToken(Exception):  # noqa: N818  (named after the state of a token)
     """A token is refused; the message says why."""
 
 
@@ -62,17 +62,17 @@ class Keys:
         return bool(self._known)
 
     def grant(self, token: str, now: float) -> Grant:
-        """Return what a token opens; raises Untrusted."""
+        """Return what a token opens; raises UntrustedToken."""
         said = _fields(token)
         jid, key = self._known.get(_name(said["skn"]), (None, self._nobody))
         # The signature covers path and expiry exactly as they stand in the token.
         right = b64encode(hmac.digest(key, f"{said['sr']}\n{said['se']}".encode(), "sha256"))
         if not hmac.compare_digest(right, unquote_plus(said["sig"]).encode()) or jid is None:
             msg = "the token is not signed with a known key"
-            raise Untrusted(msg)
+            raise UntrustedToken(msg)
         if not _MOMENT.fullmatch(said["se"]) or int(said["se"]) <= now:
             msg = "the token has expired"
-            raise Untrusted(msg)
+            raise UntrustedToken(msg)
         return Grant(jid, path(unquote_plus(said["sr"])), float(said["se"]))
 
 
@@ -84,13 +84,13 @@ class Grants:
     _by_path: dict[str, Grant] = field(default_factory=dict)
 
     def add(self, grant: Grant) -> None:
-        """Add a grant, or renew one of the same path; raises Untrusted."""
+        """Add a grant, or renew one of the same path; raises UntrustedToken."""
         if self.jid not in {None, grant.jid}:
             msg = "the connection belongs to another JID"
-            raise Untrusted(msg)
+            raise UntrustedToken(msg)
         if grant.path not in self._by_path and len(self._by_path) >= _GRANTS_MOST:
             msg = "the connection has opened too many paths"
-            raise Untrusted(msg)
+            raise UntrustedToken(msg)
         self.jid = grant.jid
         self._by_path[grant.path] = grant
 
@@ -107,12 +107,12 @@ class Grants:
 def _fields(token: str) -> Mapping[str, str]:
     if len(token) > _TOKEN_CHARS or not token.startswith(_SCHEME):
         msg = "the token is not a shared access signature"
-        raise Untrusted(msg)
+        raise UntrustedToken(msg)
     pairs = [part.partition("=") for part in token.removeprefix(_SCHEME).strip().split("&")]
     said = {name: value for name, _, value in pairs}
     if said.keys() != _FIELDS or len(pairs) != len(_FIELDS):
         msg = "a token has sr, sig, se and skn"
-        raise Untrusted(msg)
+        raise UntrustedToken(msg)
     return said
 
 

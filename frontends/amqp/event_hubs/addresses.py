@@ -16,7 +16,7 @@ _DEFAULT: Final = "$default"
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class HubAddress:
     """A node, possibly a partition and a consumer group; `path` is the whole address."""
 
     path: str
@@ -25,17 +25,17 @@ class Address:
     group: str = ""
 
 
-def target(text: str | None) -> Address:
+def target(text: str | None) -> HubAddress:
     """Parse a producer's address: a hub, or `HUB/Partitions/N`; raises MalformedRequest."""
     return _read(_TARGET, path(text), "the address is HUB or HUB/Partitions/N")
 
 
-def source(text: str | None) -> Address:
+def source(text: str | None) -> HubAddress:
     """Parse a consumer's address: `HUB/ConsumerGroups/GROUP/Partitions/N`; raises MalformedRequest."""
     return _read(_SOURCE, path(text), "the address is HUB/ConsumerGroups/GROUP/Partitions/N")
 
 
-def _read(pattern: re.Pattern[str], text: str, forms: str) -> Address:
+def _read(pattern: re.Pattern[str], text: str, forms: str) -> HubAddress:
     found = pattern.fullmatch(text)
     if found is None or len(found["node"].encode()) > NODE_NAME_BYTES:
         raise MalformedRequest(Problem.NODE_REQUIRED, forms)
@@ -44,7 +44,7 @@ def _read(pattern: re.Pattern[str], text: str, forms: str) -> Address:
     group = parts.get("group") or ""
     if group and not is_name(group):
         raise MalformedRequest(Problem.OPTIONS_INVALID, "the name of a consumer group has no blanks")
-    return Address(
+    return HubAddress(
         text,
         found["node"],
         None if partition is None else attach_options.partition(partition),

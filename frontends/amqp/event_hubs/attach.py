@@ -10,7 +10,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Bound, Refused, Replay
 from frontends.amqp.auth import shared_keys
-from frontends.amqp.auth.shared_keys import Grants, Keys, Untrusted
+from frontends.amqp.auth.shared_keys import Grants, Keys, UntrustedToken
 from frontends.amqp.errors import LOCKED, STOLEN, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs import addresses, filters, management
 from frontends.amqp.event_hubs.constants import EPOCH, HUB, MANAGEMENT, PARTITION, TOKEN_TYPE, TOKENS
@@ -105,7 +105,7 @@ class HubLinkAttacher(LinkAttacher):
         read = LogRead(where.node, number, found.after, start.first, where.group, bound)
         return LogConsumer(link, self.context, read, Writer)
 
-    async def _owned(self, where: addresses.Address, number: int, epoch: int) -> Bound:
+    async def _owned(self, where: addresses.HubAddress, number: int, epoch: int) -> Bound:
         try:
             return await self._asked(
                 Bind(where.node, self.context.sender, number, where.group, epoch, equal=True), Bound
@@ -141,7 +141,7 @@ class HubLinkAttacher(LinkAttacher):
             return WRONG, f"only put-token of {TOKEN_TYPE} is supported"
         try:
             self._grants.add(self._keys.grant(asked.value, time.time()))
-        except Untrusted as wrong:
+        except UntrustedToken as wrong:
             return UNKNOWN_WHO, str(wrong)
         assert self._grants.jid, "a grant is somebody's"
         self.context.sender = self._grants.jid

@@ -12,7 +12,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import Bound, Described, Refused, Replay, Result, Subscribed
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
 from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.links import attach_options, filters
@@ -20,7 +20,7 @@ from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.lock_keeper import LEASE_MS
 from frontends.amqp.links.log_consumer import LogConsumer, LogRead
 from frontends.amqp.links.producer import MESSAGE_BYTES, Producer
-from frontends.amqp.links.queue_consumer import Lease, QueueConsumer
+from frontends.amqp.links.queue_consumer import LinkLease, QueueConsumer
 from frontends.amqp.links.replies import Replies
 from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProducer, RequestReceiver, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink, symbol
@@ -146,12 +146,14 @@ class LinkAttacher:
                 )
             )
         jid, collects = lease_jid(self.context.sender, secrets.token_hex(8)), record.config.collects
-        scope = Scope(Kind.ITEMS, None) if collects else None
+        scope = Scope(SubscriptionType.ITEMS, None) if collects else None
         command = Subscribe(
             record.name, self.context.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
         )
         subscribed = await self._asked(command, Subscribed)
-        lease = Lease(record.name, collects or record.config.partitions > 1, self.context.sender, jid, subscribed.subid)
+        lease = LinkLease(
+            record.name, collects or record.config.partitions > 1, self.context.sender, jid, subscribed.subid
+        )
         if not link.alive:
             self.context.core.submit(
                 Unsubscribe(lease.node, self.context.sender, jid, "", release=True), lambda _result: None

@@ -17,7 +17,7 @@ _EPOCH_MOST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class NodeAddress:
     """A node, or its runtime information."""
 
     node: str
@@ -33,14 +33,14 @@ class LinkOptions:
     epoch: int | None
 
 
-def address(text: str | None) -> Address:
+def address(text: str | None) -> NodeAddress:
     """Parse an address: a node's name, or a URL with one; raises MalformedRequest."""
     said = _URL.sub("", text or "", count=1).lstrip("/")
     info = said.endswith(INFO)
     node = said.removesuffix(INFO) if info else said
     if not node or len(node.encode()) > NODE_NAME_BYTES:
         raise MalformedRequest(Problem.NODE_REQUIRED, "the address must be the name of a node")
-    return Address(node, info)
+    return NodeAddress(node, info)
 
 
 def wanted(properties: Mapping[str, Any]) -> LinkOptions:

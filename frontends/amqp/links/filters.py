@@ -10,7 +10,7 @@ from typing import Final
 from broker.model import offsets
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
-from broker.selectors.text import Unreadable, read
+from broker.selectors.text import UnreadableSelector, read
 from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predicate, Section
 from broker.selectors.values import judge
 from frontends.amqp.constants import ANNOTATIONS_FILTER, KEYS, OFFSET, SELECTOR_FILTER, SQL_FILTER, TIMESTAMP
@@ -106,7 +106,7 @@ def _sql(value: object) -> Start:
         raise MalformedRequest(Problem.OFFSET_INVALID, "the filter must be a string")
     try:
         tree = read(value)
-    except Unreadable as wrong:
+    except UnreadableSelector as wrong:
         raise MalformedRequest(Problem.OFFSET_INVALID, str(wrong)) from None
     for field in _fields(tree):
         # E24: offset and time are delivery annotations; only `m` names a message's own.

@@ -51,7 +51,7 @@ _log = structlog.get_logger("stanzaq.amqp")
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class LinkLease:
     """The pull subscription of a link: its node (`several`: with several partitions), its owner, and the JID generated for it."""
 
     node: str
@@ -64,7 +64,7 @@ class Lease:
 class QueueConsumer:
     """One consumer's link."""
 
-    def __init__(self, link: Outgoing, context: LinkContext, lease: Lease) -> None:
+    def __init__(self, link: Outgoing, context: LinkContext, lease: LinkLease) -> None:
         """Start without credit; nothing runs before `start`."""
         self.link = link
         self._lease = lease

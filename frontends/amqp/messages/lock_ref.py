@@ -6,7 +6,7 @@ from typing import Final
 from broker.model.commands import Renew, Retract, Unlock
 from broker.model.names import Jid, Partition
 from broker.model.results import HeldItem
-from frontends.amqp.protocol.outcomes import Kind, Outcome
+from frontends.amqp.protocol.outcomes import Outcome, OutcomeKind
 
 _REASON_CHARS: Final = 200
 
@@ -27,9 +27,9 @@ class LockRef:
 
     def end(self, outcome: Outcome) -> Retract | Unlock:
         """Return the command for the consumer's outcome: acknowledged, dead letter, failed or untried."""
-        if outcome.kind is Kind.ACCEPTED:
+        if outcome.kind is OutcomeKind.ACCEPTED:
             return self.acknowledge()
-        if outcome.kind is Kind.REJECTED:
+        if outcome.kind is OutcomeKind.REJECTED:
             return Unlock(
                 self.partition.node,
                 self.jid,

@@ -13,7 +13,7 @@ from proton import symbol as symbol  # noqa: PLC0414  (re-exported for names of 
 
 from frontends.amqp.errors import LIMIT, TOO_BIG, TRANSFER_LIMIT, Fault
 from frontends.amqp.protocol.filters import Filter
-from frontends.amqp.protocol.outcomes import Kind, Outcome
+from frontends.amqp.protocol.outcomes import Outcome, OutcomeKind
 
 _SETTLED: Final = 1
 _RECEIVED, _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = range(0x23, 0x28)
@@ -333,15 +333,17 @@ def _outcome(delivery: Any) -> Outcome:  # noqa: ANN401  (a pointer)
     """Read the peer's outcome; a delivery settled without a state counts as released."""
     said, state = lib.pn_delivery_remote(delivery), lib.pn_delivery_remote_state(delivery)
     if state == _ACCEPTED:
-        return Outcome(Kind.ACCEPTED)
+        return Outcome(OutcomeKind.ACCEPTED)
     if state == _REJECTED:
         condition = lib.pn_disposition_condition(said)
         texts = lib.pn_condition_get_description(condition), lib.pn_condition_get_name(condition)
-        return Outcome(Kind.REJECTED, next((ffi.string(each).decode(errors="replace") for each in texts if each), ""))
+        return Outcome(
+            OutcomeKind.REJECTED, next((ffi.string(each).decode(errors="replace") for each in texts if each), "")
+        )
     if state == _MODIFIED:
         failed, elsewhere = lib.pn_disposition_is_failed(said), lib.pn_disposition_is_undeliverable(said)
-        return Outcome(Kind.MODIFIED, failed=bool(failed), elsewhere=bool(elsewhere))
-    return Outcome(Kind.RELEASED)
+        return Outcome(OutcomeKind.MODIFIED, failed=bool(failed), elsewhere=bool(elsewhere))
+    return Outcome(OutcomeKind.RELEASED)
 
 
 def _mapping(said: Any) -> Mapping[Any, Any]:  # noqa: ANN401  (of any AMQP type)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 
-class Kind(Enum):
+class OutcomeKind(Enum):
     """The terminal states."""
 
     ACCEPTED = auto()
@@ -17,7 +17,7 @@ class Kind(Enum):
 class Outcome:
     """A terminal state. A modified delivery may have `failed`, and may be for other consumers only (`elsewhere`)."""
 
-    kind: Kind
+    kind: OutcomeKind
     reason: str = ""
     failed: bool = False
     elsewhere: bool = False

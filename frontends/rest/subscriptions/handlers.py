@@ -41,7 +41,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.tasks import start
 from frontends.rest import fields, negotiation, replies
 from frontends.rest.core_client import result
@@ -70,7 +70,7 @@ async def create_subscription(core: Core, request: Request) -> Response:
     lease = Lease(request.sender, node, name, lease_request.seconds)
     if not lease.has_view:
         await _room(core, request, node)
-    scope = None if collects == [False] else Scope(Kind.ITEMS, None)
+    scope = None if collects == [False] else Scope(SubscriptionType.ITEMS, None)
     command = Subscribe(
         node,
         request.sender,

@@ -9,7 +9,7 @@ from broker import codec, keys
 from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.operations.operation import subid
 from frontends.tools.bench.scene import OWNER, Scene
 
@@ -65,7 +65,7 @@ async def put_below(scene: Scene, leaf: str, collections: int, credit: int) -> N
         top, jid = f"{leaf}-{number}", Jid(f"above{number}@{leaf}.example/1")
         options = {"pubsub#node_type": ("collection",), "stanzaq#destinations": (leaf,)}
         await scene.ask(Declare(top, OWNER, options))
-        await scene.ask(Subscribe(top, jid, jid, credit, scope=Scope(Kind.ITEMS, None)))
+        await scene.ask(Subscribe(top, jid, jid, credit, scope=Scope(SubscriptionType.ITEMS, None)))
 
     for first in range(0, collections, _AT_ONCE):
         await asyncio.gather(*map(made, range(first, min(first + _AT_ONCE, collections))))

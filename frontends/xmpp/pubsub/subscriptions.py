@@ -16,7 +16,7 @@ from broker.model.names import Jid, resource
 from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import MAX_BATCH, SENT, Qos
-from broker.model.tree import DEPTH, Kind, Scope
+from broker.model.tree import DEPTH, Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, log_options, partition_options, selectors
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only
@@ -180,13 +180,13 @@ def _scope(fields: Mapping[str, tuple[str, ...]], credit: int | None) -> Scope |
     """Read what to receive of a collection: news of its nodes, or items if there is credit; by default one level deep (H5)."""
     if KIND not in fields and DEPTH_FIELD not in fields:
         return None
-    kinds = fields.get(KIND, (Kind.NODES.value if credit is None else Kind.ITEMS.value,))
+    kinds = fields.get(KIND, (SubscriptionType.NODES.value if credit is None else SubscriptionType.ITEMS.value,))
     depths = fields.get(DEPTH_FIELD, ("1",))
     try:
         (kind,), (depth,) = kinds, depths
-        wanted = Kind(kind)
+        wanted = SubscriptionType(kind)
     except ValueError:
-        known = ", ".join(member.value for member in Kind)
+        known = ", ".join(member.value for member in SubscriptionType)
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{KIND} is one of {known}, {DEPTH_FIELD} one value") from None
     if depth == "all":
         return Scope(wanted, None)

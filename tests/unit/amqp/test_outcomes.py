@@ -16,7 +16,7 @@ from frontends.amqp.links.lock_keeper import LockKeeper
 from frontends.amqp.messages import deliveries, message
 from frontends.amqp.messages.lock_ref import LockRef
 from frontends.amqp.protocol import types
-from frontends.amqp.protocol.outcomes import Kind, Outcome
+from frontends.amqp.protocol.outcomes import Outcome, OutcomeKind
 
 WORKER = Jid("me@x/lease-0")
 GRIP = LockRef(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)
@@ -44,12 +44,12 @@ class Core:
 @pytest.mark.parametrize(
     ("outcome", "command"),
     [
-        (Outcome(Kind.ACCEPTED), Retract("jobs", WORKER, "i", 7, partition=3)),
-        (Outcome(Kind.RELEASED), Unlock("jobs", WORKER, "i", 7, partition=3, untried=True)),
-        (Outcome(Kind.MODIFIED), Unlock("jobs", WORKER, "i", 7, partition=3, untried=True)),
-        (Outcome(Kind.MODIFIED, failed=True), Unlock("jobs", WORKER, "i", 7, partition=3)),
+        (Outcome(OutcomeKind.ACCEPTED), Retract("jobs", WORKER, "i", 7, partition=3)),
+        (Outcome(OutcomeKind.RELEASED), Unlock("jobs", WORKER, "i", 7, partition=3, untried=True)),
+        (Outcome(OutcomeKind.MODIFIED), Unlock("jobs", WORKER, "i", 7, partition=3, untried=True)),
+        (Outcome(OutcomeKind.MODIFIED, failed=True), Unlock("jobs", WORKER, "i", 7, partition=3)),
         (
-            Outcome(Kind.REJECTED, "a\x00b\n" + "c" * 300),
+            Outcome(OutcomeKind.REJECTED, "a\x00b\n" + "c" * 300),
             Unlock("jobs", WORKER, "i", 7, reason="a b " + "c" * 196, dead_letter=True, partition=3),
         ),
     ],

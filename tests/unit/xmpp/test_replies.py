@@ -49,7 +49,7 @@ from broker.model.results import (
 from broker.model.results.log import Stream
 from broker.model.schedules import Schedule, ScheduleState, ScheduleStatus
 from broker.model.subscriptions import State, Subscription
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests
 from frontends.xmpp.pubsub import paging
@@ -190,7 +190,7 @@ _KINDS = ("items", "nodes", "all")
         (None, []),
         *[
             (
-                Scope(Kind.ALL, depth),
+                Scope(SubscriptionType.ALL, depth),
                 [
                     ("pubsub#subscription_type", "list-single", ("all",), _KINDS, False),
                     ("pubsub#subscription_depth", "text-single", (words,), (), False),

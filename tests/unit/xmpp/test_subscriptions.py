@@ -10,7 +10,7 @@ from broker.model.names import Jid
 from broker.model.options import MAX_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import SENT, Qos
-from broker.model.tree import Kind, Scope
+from broker.model.tree import Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import subscriptions
 from frontends.xmpp.stanzas import Answer, Question, View
@@ -293,11 +293,11 @@ _TYPE, _DEPTH, _REQUESTS = "pubsub#subscription_type", "pubsub#subscription_dept
 @pytest.mark.parametrize(
     ("fields", "credit", "scope"),
     [
-        ([(_TYPE, "items"), (_DEPTH, "all"), (_REQUESTS, "3")], 3, Scope(Kind.ITEMS, None)),
-        ([(_TYPE, "nodes")], None, Scope(Kind.NODES, 1)),
-        ([(_DEPTH, "2")], None, Scope(Kind.NODES, 2)),
-        ([(_DEPTH, "8"), (_REQUESTS, "3")], 3, Scope(Kind.ITEMS, 8)),
-        ([(_TYPE, "all"), (_REQUESTS, "3")], 3, Scope(Kind.ALL, 1)),
+        ([(_TYPE, "items"), (_DEPTH, "all"), (_REQUESTS, "3")], 3, Scope(SubscriptionType.ITEMS, None)),
+        ([(_TYPE, "nodes")], None, Scope(SubscriptionType.NODES, 1)),
+        ([(_DEPTH, "2")], None, Scope(SubscriptionType.NODES, 2)),
+        ([(_DEPTH, "8"), (_REQUESTS, "3")], 3, Scope(SubscriptionType.ITEMS, 8)),
+        ([(_TYPE, "all"), (_REQUESTS, "3")], 3, Scope(SubscriptionType.ALL, 1)),
         ([(_REQUESTS, "3")], 3, None),
     ],
 )

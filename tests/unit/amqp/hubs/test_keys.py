@@ -7,7 +7,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from broker.model.names import Jid
-from frontends.amqp.auth.shared_keys import Grant, Grants, Keys, Untrusted
+from frontends.amqp.auth.shared_keys import Grant, Grants, Keys, UntrustedToken
 
 KEY = "a-key-of-forty-characters-or-a-few-more+="
 KEYS = Keys(f"one Alice@example.org {KEY}\n\n  two  bob@example.org  {KEY[::-1]}\n")
@@ -69,7 +69,7 @@ def test_believed(said: str, path: str) -> None:
 )
 def test_not_believed(said: str, why: str) -> None:
     """P1, Guarantee 7: an unsigned, expired or malformed token grants nothing."""
-    with pytest.raises(Untrusted, match=why):
+    with pytest.raises(UntrustedToken, match=why):
         KEYS.grant(said, 99.0)
 
 
@@ -96,10 +96,10 @@ def test_one_peer() -> None:
     """P1, Guarantee 6: a connection has one JID and a bounded number of paths."""
     grants = Grants()
     grants.add(KEYS.grant(token(), 0))
-    with pytest.raises(Untrusted, match="another JID"):
+    with pytest.raises(UntrustedToken, match="another JID"):
         grants.add(KEYS.grant(token(name="two", key=KEY[::-1]), 0))
     for number in range(99):
         grants.add(Grant(Jid("alice@example.org"), str(number), 100))
-    with pytest.raises(Untrusted, match="too many"):
+    with pytest.raises(UntrustedToken, match="too many"):
         grants.add(Grant(Jid("alice@example.org"), "more", 100))
     assert not Keys("") and KEYS

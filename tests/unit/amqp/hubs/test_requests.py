@@ -11,7 +11,7 @@ from broker.model.problems import MalformedRequest
 from broker.model.results import Replay
 from frontends.amqp.auth.shared_keys import path
 from frontends.amqp.event_hubs import management, numbers
-from frontends.amqp.event_hubs.addresses import Address, source, target
+from frontends.amqp.event_hubs.addresses import HubAddress, source, target
 from frontends.amqp.protocol import types
 
 
@@ -84,9 +84,9 @@ def test_partition(earliest: str, latest: str, expected: Any) -> None:  # noqa: 
 def test_addresses() -> None:
     """E6: hubs by their names, which may have slashes, with a host or without; words in any case; `$Default` is ours."""
     assert path("amqps://127.0.0.1:5671/log/") == path("log") == "log"
-    assert target("sb://host/a/b/partitions/7") == Address("a/b/Partitions/7", "a/b", 7)
-    assert target("a/b") == Address("a/b", "a/b", None)
-    assert source("a/b/consumergroups/$Default/Partitions/0") == Address(
+    assert target("sb://host/a/b/partitions/7") == HubAddress("a/b/Partitions/7", "a/b", 7)
+    assert target("a/b") == HubAddress("a/b", "a/b", None)
+    assert source("a/b/consumergroups/$Default/Partitions/0") == HubAddress(
         "a/b/ConsumerGroups/$Default/Partitions/0", "a/b", 0, "$default"
     )
     assert source("log/ConsumerGroups/G/Partitions/1023").group == "G"
