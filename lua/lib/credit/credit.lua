@@ -2,7 +2,7 @@
 -- token of its last delivery. Used credit is counted from the locks and never stored (guarantee 3). In a node of several partitions the
 -- first one has the credit and turns of all subscribers that share it (`coordinator`); an owner's credit is in its own partition.
 -- CALL: known = {}
--- `known` has subscribers with counted locks, until a lock ends in this call; each item handed out adds one.
+-- `known` has subscribers, with their locks once these are counted, until a lock ends in this call; each item handed out adds one.
 local credit = {}
 
 function credit.lock_count(subid)
@@ -30,9 +30,12 @@ function credit.update_turn(subid, reached)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return nil end
   if reached and not subscriptions.pulls(subscriber) then subscriptions.reached(subscriber) end
+  local idle = redis.call('ZSCORE', key.idle_subscribers, subid)
+  -- An acknowledgement takes no credit, so a ready subscriber stays ready.
+  if reached and not idle then return subscriber end
   local free = credit.room(subscriber) > 0 and not subscriptions.absent(subscriber)
   local from, to = free and key.idle_subscribers or key.ready_subscribers, free and key.ready_subscribers or key.idle_subscribers
-  local served = redis.call('ZSCORE', from, subid)
+  local served = free and idle or not free and redis.call('ZSCORE', from, subid)
   if served then
     redis.call('ZREM', from, subid)
     redis.call('ZADD', to, served, subid)
@@ -56,12 +59,11 @@ local function examined(subids)
   end
   local lines = #lacking > 0 and redis.call('HMGET', key.subscribers, unpack(lacking)) or lacking
   for i = 1, #lacking do
-    local subscriber = subscriptions.read(lacking[i], lines[i])
-    subscriber.held = credit.lock_count(lacking[i])
-    known[lacking[i]] = subscriber
+    known[lacking[i]] = subscriptions.read(lacking[i], lines[i])
   end
   for i = 1, #subids do
     local subscriber = known[subids[i]]
+    subscriber.held = subscriber.held or credit.lock_count(subids[i])
     room = room + (call.partition_several and credit.room(subscriber) or subscriber.limit - subscriber.held)
     found[i] = subscriber
   end

@@ -108,6 +108,13 @@ local function take(want)
   return ready_queue.take(math.min(want, room)), queue, call.caller_sends and #queue <= want and room
 end
 
+-- Whether one command shows that nothing waits.
+local function is_empty()
+  local before = call.partition_before
+  local elsewhere = call.partition_selects or call.partition_hinted or before.fair or call.partition_cursor ~= call.partition_tail
+  return not elsewhere and redis.call('EXISTS', key.ready) == 0
+end
+
 -- Returns the deliveries made, and whether more could be made at once: then the caller runs `sweep`. `hint` is the expected number of
 -- items, and bounds the subscribers read in the first round.
 function dispatch.run(hint)
@@ -121,7 +128,7 @@ function dispatch.run(hint)
   while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
     local want = math.min(math.max(hint, 1), most(made, bytes))
     if limited then want = math.min(want, hand_out_limits.left(0)) end
-    if want == 0 then return deliveries, 0 end
+    if want == 0 or is_empty() then return deliveries, 0 end
     local items, queue, room = take(want)
     if not items then return deliveries, 0 end
     if #items == 0 then
@@ -135,8 +142,6 @@ function dispatch.run(hint)
     if found < #items then return deliveries, 0 end
     made = made + #items
     if room == #items then return deliveries, 0 end
-    local elsewhere = call.partition_selects or call.partition_hinted or call.partition_cursor ~= call.partition_tail
-    if not elsewhere and redis.call('EXISTS', key.ready) == 0 then return deliveries, 0 end
     hint = hint * 2
   end
   return deliveries, 1
