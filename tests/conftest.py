@@ -15,6 +15,7 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.failure_report import FailureReport
+from tests.forks import Forks
 from tests.redis_latency import SEED, late
 
 # To collect the tests makes millions of objects and hardly any garbage.
@@ -37,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Keep all modules and tests, which last as long as the process, out of garbage collections."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks() -> Iterator[Forks]:
+    """Fork programs, which starts each a second sooner; `forks.suspended()` starts them as users do."""
+    with Forks() as forks:
+        yield forks
 
 
 @pytest.fixture(scope="session", autouse=True)

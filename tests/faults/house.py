@@ -72,14 +72,12 @@ class Player(Server):
         """Choose its part; `directory` is for its facts."""
         super().__init__(directory, part)
         words = (word for key, value in options.items() for word in (f"--{key}", value))
-        self._command = [sys.executable, "-m", "tests.faults.player", part, "--name", name, *words]
+        own = ("--directory", str(self.directory), "--name", name)
+        self._command = [sys.executable, "-m", "tests.faults.player", part, *own, *words]
         self.name = name
 
     def _launch(self) -> Process:
-        log = self.directory / f"{self.name}.log"
-        return Process(
-            self._command, directory=self.directory, log=log, environment={**os.environ, "PYTHONPATH": str(ROOT)}
-        )
+        return Process(self._command, directory=ROOT, log=self.directory / f"{self.name}.log")
 
     def _ready(self) -> bool:
         # The load is complete when items flow.

@@ -275,10 +275,10 @@ def main() -> None:
     """Run as the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("part", choices=["publisher", "worker"])
-    for name in ("name", "port", "service", "accounts", "node", "queues", "lock_seconds", "seed"):
+    for name in ("directory", "name", "port", "service", "accounts", "node", "queues", "lock_seconds", "seed"):
         parser.add_argument(f"--{name}", required=True)
     chosen = parser.parse_args()
-    notebook = Notebook(Path(f"{chosen.name}.facts"))
+    notebook = Notebook(Path(chosen.directory) / f"{chosen.name}.facts")
     queues = chosen.queues.split(",")
     where = (int(chosen.port), chosen.service, chosen.accounts, notebook)
     if chosen.part == "publisher":

@@ -19,6 +19,7 @@ import yaml
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import free_port
 from tests.certificates import Authority
+from tests.forks import Forks
 
 ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_SECONDS = 60.0
@@ -92,10 +93,10 @@ def _as_documented(metrics: str) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_comes_and_goes(ejabberd: Ejabberd) -> None:
+def test_comes_and_goes(ejabberd: Ejabberd, forks: Forks) -> None:
     """With a Redis of its own a frontend is soon ready; SIGTERM ends it in order, with nothing but JSON in its log."""
     port = free_port()
-    with _frontend(ejabberd, port, REDIS_URL="embedded://") as frontend:
+    with forks.suspended(), _frontend(ejabberd, port, REDIS_URL="embedded://") as frontend:
         assert _eventually(port, "/readyz", 200) == "ok\n"
         metrics = _eventually(port, "/metrics", 200)
         assert "\nstanzaq_ready 1.0\n" in metrics
@@ -174,12 +175,12 @@ def test_without_redis(ejabberd: Ejabberd) -> None:
         assert frontend.wait(_PATIENCE_SECONDS) == 0
 
 
-def test_hung(ejabberd: Ejabberd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hung(ejabberd: Ejabberd, forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frontend under SIGSTOP is killed by its watchdog, so that the others get its share."""
     port = free_port()
     # A killed process cannot remove its temporary directory.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with _frontend(ejabberd, port, REDIS_URL="embedded://", WATCHDOG_SECONDS="1") as frontend:
+    with forks.suspended(), _frontend(ejabberd, port, REDIS_URL="embedded://", WATCHDOG_SECONDS="1") as frontend:
         _eventually(port, "/readyz", 200)
         frontend.send_signal(signal.SIGSTOP)
         assert frontend.wait(_PATIENCE_SECONDS) == -signal.SIGKILL

@@ -29,12 +29,13 @@ from tests.doors.amqp.served import (
     send,
 )
 from tests.doors.frontend import ALICE, BOB, PASSWORD
+from tests.forks import Forks
 
 
-def test_goes_in_order(redis: RedisServer, new_log: NewLog) -> None:
+def test_goes_in_order(redis: RedisServer, forks: Forks, new_log: NewLog) -> None:
     """SIGTERM tells all clients by a condition to go elsewhere, and ends the process; accepted messages are there."""
     log = new_log()
-    with AmqpFrontend(redis.url) as frontend:
+    with forks.suspended(), AmqpFrontend(redis.url) as frontend:
         connection = frontend.connect()
         send(producer(connection, log), "a")
         os.kill(frontend.process.pid, signal.SIGTERM)

@@ -16,6 +16,7 @@ from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.doors.frontend import ALICE, HASH
 from tests.doors.rest.raw import Line
 from tests.doors.rest.served import RestFrontend, basic_words, client, problem
+from tests.forks import Forks
 
 PATIENCE_SECONDS = 20.0
 
@@ -70,9 +71,9 @@ def _takes(frontend: RestFrontend) -> bool:
     return True
 
 
-def test_goes_in_order(redis: RedisServer) -> None:
+def test_goes_in_order(redis: RedisServer, forks: Forks) -> None:
     """SIGTERM lets a request under way be answered, accepts no other, and leaves only JSON in the log."""
-    with RestFrontend(redis.url) as frontend:
+    with forks.suspended(), RestFrontend(redis.url) as frontend:
         line = Line(frontend)
         head = f"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nAuthorization: {basic_words()}\r\n"
         line.say(f"{head}Content-Type: application/json\r\n\r\n".encode())
