@@ -17,6 +17,7 @@ from broker.model.items import Delivery, Notice
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from tests.operations import as_user, make_user
+from tests.waiting import PATIENCE_SECONDS
 
 
 class Door:
@@ -52,7 +53,7 @@ class Door:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until what was recorded makes this true."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()
@@ -75,7 +76,7 @@ class Asked:
 
     async def settled(self) -> list[Any]:
         """Wait until all are answered; return the answers, and check that each came once."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(self.results):  # noqa: ASYNC110  (whoever answers knows no event of ours)
                 await asyncio.sleep(0.005)
         # Wait a little, so that a second answer would be seen.

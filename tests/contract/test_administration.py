@@ -41,6 +41,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.registry.partitioner import hashed
 from frontends.commands import fields
 from tests.contract.conftest import Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1, W2 = Jid("alice@x/home"), Jid("w1@x/a"), Jid("w2@x/a")
 
@@ -255,7 +256,7 @@ async def test_frontends(shell: Shell, core: RedisCore) -> None:
     assert lapsed.code == 1 and "00000000 is not in the list" in lapsed.err
     assert told.json == {"frontend": core.frontend, "listed": True}
     assert again.out.splitlines()[1].split("\t")[:5:2] == [core.frontend, "stanzaq", socket.gethostname()]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await core.ending.wait()
     assert core.ended_by == "stanzaq"
 
@@ -271,7 +272,7 @@ async def test_frontends_that_are_gone(core: RedisCore, make_core: MakeCore, sto
     async with store.client() as client:
         await client.hset(key, "00000000", "{}")
     other, _ = await make_core()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await known() != {core.name, other.name}:  # noqa: ASYNC110  (another process's doing)
             await asyncio.sleep(0.05)
     await other.drain(5)
@@ -344,7 +345,7 @@ async def test_top_refreshes(shell: Shell, core: RedisCore, node: str) -> None:
     os.close(theirs)
     try:
         shown = b""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             for waiting in ("1", "2"):
                 await published(core, node, f"item-{waiting}")
                 row = rf"{node} +running +[\d.]+ +[\d.]+ +{waiting} ".encode()
@@ -354,7 +355,7 @@ async def test_top_refreshes(shell: Shell, core: RedisCore, node: str) -> None:
         # It began each time where the last table did.
         assert b"\x1b[1A" in shown and shown.count(b"published/s") > 1
         os.write(ours, b"\x03")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             with contextlib.suppress(OSError):
                 # An ended process's terminal gives an error.
                 while True:
@@ -563,7 +564,7 @@ async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> 
     await died(core, node, "a", "b", "c", reason="no-disk")
     await died(core, node, "d", reason="other")
     dead = f"{node}/dead"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         counted = await core.ask(Stats(node, ALICE))
         while not isinstance(counted, Counted) or counted.dying:
             await asyncio.sleep(0.02)

@@ -25,6 +25,7 @@ from broker.redis_core.delivery import exactly_once
 from broker.redis_core.maintenance import heartbeat, sweeper
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@localhost/home")
 
@@ -163,7 +164,7 @@ async def test_death_in_the_middle(
     for item in (await browse(dying, node)).items:
         assert isinstance(await dying.ask(Retract(node, ALICE, item.item_id)), Retracted)
     other, _ = await make_core()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while kept(valkey) != {"delivered"}:  # noqa: ASYNC110  (whoever finishes it knows no event of ours)
             await asyncio.sleep(0.02)
     assert await items(other, node) == ([] if published else [("m1", b"payload")])

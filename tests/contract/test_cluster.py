@@ -31,6 +31,7 @@ from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore, Store
 from tests.contract.proxy import LossyNetwork
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.parametrize("store", ["cluster"], indirect=True)
 
@@ -139,7 +140,7 @@ async def test_a_promoted_replica(make_core: MakeCore, redis_cluster: RedisClust
     replica = redis_cluster.replica(master)
     async with load(core, node) as results:
         await away(redis_cluster.ask, replica, "CLUSTER FAILOVER")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while redis_cluster.ask(replica, "ROLE")[0] != "master":  # noqa: ASYNC110  (Redis tells nobody)
                 await asyncio.sleep(0.05)
         await asyncio.sleep(0.3)
@@ -318,7 +319,7 @@ async def test_dead_letters_between_masters(
     await core.ask(Subscribe(name, W1, W1, 1))
     await core.ask(item(name, "a"))
     await core.ask(Unlock(name, W1, "a"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while "died" not in taken or core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
             await asyncio.sleep(0.005)
     record = await core._store.read(name)
@@ -328,7 +329,7 @@ async def test_dead_letters_between_masters(
     for position in redis_cluster.ask(here, "ZRANGE", tried, 0, -1):
         redis_cluster.ask(here, "ZINCRBY", tried, -5_000, position)
     core.router(name).pipeline().sweep()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             counted = await core.ask(Stats(name, ALICE))
             if isinstance(counted, Counted) and counted.dying == 0:

@@ -27,6 +27,7 @@ from broker.redis_core.partitions import send_marks
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore
 from tests.contract.proxy import LossyNetwork
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/two words")
@@ -120,7 +121,7 @@ async def test_silence(quick: None, make_core: MakeCore, node: str, qos: Qos) ->
     await one.ask(item(node, "a"))
     await one.ask(Subscribe(node, W2, W2, 1))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not any(d.subscriber == W2 for d in [*first.deliveries, *second.deliveries]):  # noqa: ASYNC110  (two doors)
             await asyncio.sleep(0.01)
     sent = [d for d in [*first.deliveries, *second.deliveries] if d.subscriber == W1]

@@ -55,6 +55,7 @@ from broker.model.results import (
 )
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = EVERYWHERE
 
@@ -411,7 +412,7 @@ async def letters_of(core: RedisCore, node: str) -> list[dict[str, str]]:
 
 async def empty(core: RedisCore, node: str) -> None:
     """Wait until no hand-over of a node is under way."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             counted = await core.ask(Stats(node, ALICE))
             if isinstance(counted, Counted) and counted.dying == 0:
@@ -475,7 +476,7 @@ async def test_crash_between_the_steps(
     assert record
     async with store.client() as client:
         key = f"sq:{{{node}@{record.incarnation}/0}}:handovers_told"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while failing["left"] or core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
                 await asyncio.sleep(0.005)
         await later(client, key)
@@ -514,7 +515,7 @@ async def test_purge_comes_to_an_end(core: RedisCore, node: str) -> None:
     purged = await core.ask(Purge(node, ALICE))
     assert isinstance(purged, Purged) and purged.count < 100
     purging = False
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await ended.wait()
 
 

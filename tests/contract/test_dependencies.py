@@ -50,6 +50,7 @@ from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import dependencies
 from tests.contract.conftest import Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB, W1 = Jid("alice@x/home"), Jid("bob@x/b"), Jid("w1@x/a")
 
@@ -139,7 +140,7 @@ async def age(store: Store, node: str, core: RedisCore, seconds: float, partitio
 async def until_clean(store: Store, node: str) -> None:
     """Wait until nobody waits for anything any more, and nothing is left of it."""
     names = ("awaited", "dependents", "outcomes", "replies", "handovers_told")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await keys_of(store, node, *names):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -165,7 +166,7 @@ async def test_fan_in(make_core: MakeCore, store: Store, node: str, partitions: 
         {"item": "x y", "state": "awaited", "node": f"{node}/b c"},
     ]
     assert isinstance(await two.ask(completion(node, "a", b"1")), Retracted)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await inspected(one, node, "child")).items[0].parents[0].state != "acknowledged":  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert await state(one, node, "child") == "dependent"
@@ -288,7 +289,7 @@ async def test_dead_and_regardless(make_core: MakeCore, store: Store, node: str)
         "b": (End.DEAD, "parent-dead"),
         "c": (End.DEAD, "parent-dead"),
     }
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await dead(core, node)) != {"a": "bad", "b": "parent-dead", "c": "parent-dead"}:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -375,11 +376,11 @@ async def test_parents_that_are_lost(make_core: MakeCore, store: Store, node: st
                 await client.delete(key)
     assert isinstance(await core.ask(Retract(f"{node}-lost", W1, "p")), Retracted)
     await age(store, node, core, 3_600)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await dead(core, node)) != dict.fromkeys(("gone", "lost"), "parent-lost"):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert await state(core, node, "kept") == "dependent"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await keys_of(store, node, "awaited"):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert isinstance(await core.ask(Retract(node, W1, "a")), Retracted)
@@ -414,22 +415,22 @@ async def test_crash_between_steps(make_core: MakeCore, store: Store, node: str,
         if step in {"ReadAwaited", "EndAwaited"}:
             assert await publishing == Published("c")
         else:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not await keys_of(store, name, "dependents"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             await age(store, name, two, 5, 2)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not await keys_of(store, name, "awaited"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert await state(two, name, "c") == "dependent"
         await door.until(lambda got=got: got("a") is not None)  # type: ignore[misc]
         assert isinstance(await one.ask(Retract(name, W1, "a")), Retracted)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while got("c") is None:
                 await age(store, name, two, 5, 2)
                 await asyncio.sleep(0.02)
         assert isinstance(await two.ask(Retract(name, W1, "c")), Retracted)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await keys_of(store, name, "awaited", "dependents", "outcomes", "replies"):
                 await age(store, name, two, 5, 2)
                 await asyncio.sleep(0.02)
@@ -473,13 +474,13 @@ async def test_children_that_leave(make_core: MakeCore, store: Store, node: str,
         names = {f"c{turn}-{number}": f"{node}#{'a' if number else 'b'}" for number in range(40)}
         await asyncio.gather(*(publish(core, children, *each, ttl_ms=3_600_000) for each in names.items()))
         await leave(core, store, children, list(names), how)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while checks:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         most = max(most, len((await keys_of(store, node, "awaited"))["awaited"]))
     assert most <= MOST_AWAITED
     await age(store, node, core, 3_600)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len((await keys_of(store, node, "awaited"))["awaited"]) > 2:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     for name in "ab":
@@ -515,7 +516,7 @@ async def test_crash_while_children_are_checked(
     await leave(two, store, node, names[1:-1], "cancelled")
     # The last one makes it check.
     await publish(one, node, names[-1], "a")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await dead.wait()
         while len((await keys_of(store, node, "awaited"))["awaited"]) > 4:
             await age(store, node, two, 3_600)
@@ -551,7 +552,7 @@ async def test_by_chance(make_core: MakeCore, store: Store, node: str, partition
             one._handlers.dependencies.follow = lambda *_: None  # type: ignore[method-assign]
         settle(waits, ends)
         ready = [name for name in names if name not in ends and all(each in ends for each in waits[name][0])]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(delivery(lost, name) or delivery(door, name) for name in ready):
                 await age(store, node, two, 5, int(partitions))
                 await asyncio.sleep(0.01)
@@ -571,7 +572,7 @@ async def test_by_chance(make_core: MakeCore, store: Store, node: str, partition
         command, ends[name] = chance.choice(ways)
         assert not isinstance(await chance.choice((one, two)).ask(command), Refused)
     assert ends.keys() == set(names)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await keys_of(store, node, "awaited", "dependents", "outcomes"):
             await age(store, node, two, 3_600, int(partitions))
             await asyncio.sleep(0.02)

@@ -16,6 +16,7 @@ from broker.model.results import Counted, Declared, Done, Published, Retracted, 
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
@@ -129,7 +130,7 @@ async def test_one_hangs(core: RedisCore, door: Door, partitions: int, *, collec
     await shop.publish(core, 6)
     done: set[str] = set()
     seen = 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(done) < 6:
             for delivery in door.deliveries[seen:]:
                 seen += 1
@@ -142,7 +143,7 @@ async def test_one_hangs(core: RedisCore, door: Door, partitions: int, *, collec
 
 async def known_idle(core: RedisCore, node: str, credit: int) -> None:
     """Wait until the coordinator knows of the acknowledgements."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             counted = await core.ask(Stats(node, ALICE))
             if isinstance(counted, Counted) and counted.credit_free == credit:
@@ -171,7 +172,7 @@ async def test_play(make_core: MakeCore, workers: int, credit: int, partitions: 
         count = chance.randint(1, len(free)) if free else 0
         await shop.publish(chance.choice(cores), count)
         got: list[Delivery] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(got) < count:
                 for number, (_core, door) in enumerate(fronts):
                     got += door.deliveries[seen[number] :]

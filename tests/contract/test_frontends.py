@@ -18,6 +18,7 @@ from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.maintenance.instances import DoorHeartbeat
 from broker.redis_core.partitions import send_marks
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ADMIN, W1 = Jid("admin@x/desk"), Jid("w1@x/a")
 _DISCONNECTED: Final = "sq:{service}:disconnected"
@@ -80,7 +81,7 @@ async def test_disconnected(patient: None, make_core: MakeCore, store: Store, no
     if hangs:
         assert not doomed.ending.is_set()
         await doomed._heartbeat.beat(doomed._sweeper.act)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await doomed.ending.wait()
     assert doomed.ended_by == "admin@x" and not other.ending.is_set()
     door.writes = True
@@ -115,7 +116,7 @@ def quick_lapse(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _scored(store: Store, frontend: str, holds: Callable[[float | None], bool]) -> None:
     """Wait until its score in the list satisfies this."""
-    async with store.client() as client, asyncio.timeout(20):
+    async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
         while not holds(await client.zscore("sq:{service}:frontends", frontend)):  # noqa: ASYNC110  (Redis tells nobody)
             await asyncio.sleep(0.01)
 

@@ -34,6 +34,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.registry.partitioner import home
 from broker.tasks import start
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 TRUSTED = Jid("alice@localhost/home")
@@ -393,7 +394,7 @@ async def test_over(make_core: MakeCore, node: str) -> None:
 
     assert await published() > 0
     assert isinstance(await core.ask(Retract(node, ALICE, "old")), Retracted)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await published():  # noqa: ASYNC110  (a window of time)
             await asyncio.sleep(0.1)
 
@@ -404,6 +405,6 @@ def _given(door: Door) -> list[str]:
 
 async def until(holds: Callable[[], object]) -> None:
     """Wait until this is true."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110  (doors of several frontends)
             await asyncio.sleep(0.02)

@@ -29,6 +29,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import handovers
 from broker.tasks import FAILED
 from tests.contract.conftest import MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1 = Jid("alice@x/home"), Jid("w1@x/a")
 
@@ -81,7 +82,7 @@ async def bodies(core: RedisCore, node: str) -> list[bytes]:
 
 async def rested(core: RedisCore) -> None:
     """Wait until no hand-over runs."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
             await asyncio.sleep(0.005)
 
@@ -103,7 +104,7 @@ async def told_again(core: RedisCore, store: Store, node: str) -> None:
                 await client.zadd(key, {position: at - 5_000 for position, at in told})
     for number in range(record.config.partitions):
         core.router(node).pipeline(number).sweep()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not all(lane.quiet for lane in core.router(node).pipelines()):  # noqa: ASYNC110  (as above)
             await asyncio.sleep(0.005)
     await rested(core)

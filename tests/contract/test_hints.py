@@ -23,6 +23,7 @@ from broker.model.problems import Problem
 from broker.model.results import Counted, Done, InspectedItems, Published, Refused, Reserved
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = EVERYWHERE
 
@@ -61,7 +62,7 @@ async def test_each_at_its_time(make_core: MakeCore, node: str) -> None:
     await door.until(lambda: "late" in handed(door))
     assert time.monotonic() - began >= 0.4
     await core.ask(Unlock(node, W1, "held", held.token))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while counter(core, "perished") + ("over" in handed(door)) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)

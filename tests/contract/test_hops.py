@@ -25,6 +25,7 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
 from tests.contract.conftest import Store
 from tests.unit.xmpp.conftest import Wire
+from tests.waiting import PATIENCE_SECONDS
 
 _ROOT: Final = Path(__file__).parents[2]
 _OURS: Final = (str(_ROOT / "broker"), str(_ROOT / "frontends"))
@@ -118,7 +119,7 @@ class Frontend:
         self.trips.clear()
         pubsub = f"<pubsub xmlns='{ns.PUBSUB}'>{inside}</pubsub>"
         self._say(f"<iq type='set' id='r' from='{sender}' to='queue.localhost'>{pubsub}</iq>")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not until(b"".join(self.wire.writes)):  # noqa: ASYNC110  (a wire tells nobody)
                 await asyncio.sleep(0.001)
         return b"".join(self.wire.writes)

@@ -29,11 +29,12 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import exactly_once
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.hostile import SERVICE, Frontend, Level, Message, Network
+from tests.waiting import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
 OWNER = Jid("owner@localhost/1")
-PATIENCE = 40
+FORGOTTEN = 40
 """Rounds of repeats after which an unfinished message must have been forgotten."""
 
 LONG = 1000
@@ -160,7 +161,7 @@ class HostileMachine(RuleBasedStateMachine):
             await asyncio.sleep(milliseconds / 1000)
 
     async def _settle(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(frontend.quiet for frontend in self.frontends):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
@@ -213,7 +214,7 @@ class HostileMachine(RuleBasedStateMachine):
 
     async def _surely(self, core: RedisCore, command: Browse | Retract, wanted: type[Result]) -> Result:
         """Repeat until it succeeds: Redis may just have come back."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not isinstance(result := await core.ask(command), wanted):
                 pass
         return result
@@ -241,7 +242,7 @@ class HostileMachine(RuleBasedStateMachine):
         self.network.to_service.clear()
         for n, stanza in enumerate(late):
             self._bring(stanza, self.frontends[n % 2])
-        for n in range(PATIENCE):
+        for n in range(FORGOTTEN):
             self.runner.run(self._settle())
             for stanza in self.network.to_sender:
                 self._hear(stanza)

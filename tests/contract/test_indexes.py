@@ -38,6 +38,7 @@ from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import Entry, Noted, TrueEntries
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB = Jid("alice@x/1"), Jid("bob@x/1")
 MOST = 3
@@ -73,7 +74,7 @@ async def entries(store: Store, index: str, jid: Jid) -> dict[str, int]:
 
 async def until_entries(store: Store, index: str, jid: Jid, count: int) -> None:
     """Wait until an index has so many."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(await entries(store, index, jid)) != count:  # noqa: ASYNC110  (Redis tells nobody)
             await asyncio.sleep(0.05)
 

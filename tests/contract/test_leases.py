@@ -17,6 +17,7 @@ from broker.redis_core.commands.internal import Leave, Left, ScanSubscribers
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1, W2 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b")
 SECOND = 1_000
@@ -59,7 +60,7 @@ async def known(core: RedisCore, node: str, partitions: int) -> list[int]:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until this is true, whichever door of several is notified."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110  (each door has an event of its own)
             await asyncio.sleep(0.02)
 
@@ -167,7 +168,7 @@ async def test_a_renewal_in_between(core: RedisCore, node: str) -> None:
     assert isinstance(outcome, Refused) and outcome.problem is Problem.SUPERSEDED
     assert await known(core, node, 3) == [1] * 3
     await published(core, node, 9)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             counted = await core.ask(Stats(node, ALICE))
             assert isinstance(counted, Counted)

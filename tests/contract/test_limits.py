@@ -13,6 +13,7 @@ from broker.model.problems import Problem
 from broker.model.results import Declared, Done, Published, Refused, Retracted
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
@@ -34,7 +35,7 @@ async def published(core: RedisCore, node: str, count: int, key: str = "") -> No
 
 async def wait(doors: Sequence[Door], count: int) -> list[Delivery]:
     """Wait until so many deliveries have been made at these doors together; return them."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(found := [each for door in doors for each in door.deliveries]) < count:  # noqa: ASYNC110  (two doors)
             await asyncio.sleep(0.005)
     return found

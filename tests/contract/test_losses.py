@@ -20,6 +20,7 @@ from broker.tasks import FAILED
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/a")
@@ -80,7 +81,7 @@ async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer
         # Only new requests are held back; the heartbeat may have been the first.
         assert isinstance(await late, Refused)
         network.holding = False
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not isinstance(await core.ask(item(node, "b")), Published):  # noqa: ASYNC110  (asked, not told)
                 await asyncio.sleep(0.05)
             # The pipeline has searched as often as it wants to.
@@ -230,7 +231,7 @@ async def test_expiry_of_itself(quick: None, make_core: MakeCore, node: str) -> 
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "a"))
     await core.ask(Subscribe(node, W2, W2, 1))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await door.until(lambda: len(door.deliveries) == 2)
     assert [d.subscriber for d in door.deliveries] == [W1, W2]
     assert len(door.notices) == 1
@@ -246,7 +247,7 @@ async def test_expiry_after_a_drain(make_core: MakeCore, node: str, monkeypatch:
     await going.ask(item(node, "a"))
     await going.drain(2)
     await going.stop()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await door.until(lambda: [each.attempt for each in door.deliveries] == [2])
 
 
@@ -277,7 +278,7 @@ async def test_expiry_after_lost_news(
 
     monkeypatch.setattr(server, "run_all", beating)
     monkeypatch.setattr(directory, "names", naming)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await door.until(lambda: [each.attempt for each in door.deliveries] == [1, 2])
     assert lost == ["heartbeat", "names"]
 

@@ -34,6 +34,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sweeper
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 W1 = Jid("w1@x/a")
@@ -41,7 +42,7 @@ W1 = Jid("w1@x/a")
 
 async def until(holds: Callable[[], object]) -> None:
     """Wait until this is true."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110  (several doors and heartbeats, of which none tells of all)
             await asyncio.sleep(0.02)
 
@@ -204,7 +205,7 @@ async def test_deletions_and_lives(
         assert again.incarnation != record.incarnation
         # The record of the earlier incarnation is back: frontends find theirs gone, and another takes the name.
         await was.lose()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await other.ask(Publish(node, ALICE, "a", b"x", 1)) != GONE:  # noqa: ASYNC110  (a look in passing)
                 await asyncio.sleep(0.02)
         assert isinstance(await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)})), Declared)
@@ -232,6 +233,6 @@ async def test_the_list_of_names(make_core: MakeCore, store: Store, node: str, m
     async with store.client() as client:
         since = await client.zscore(keys.of_service("all_nodes"), node)
         await client.zrem(keys.of_service("all_nodes"), node)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while abs((await client.zscore(keys.of_service("all_nodes"), node) or 0) - since) > 1_000:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)

@@ -29,6 +29,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.metrics import REASONS
 from broker.settings import CommandSettings
 from tests.contract.conftest import MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x")
 WORKER = Jid("worker@x/1")
@@ -52,7 +53,7 @@ def shown(core: RedisCore, node: str, name: str) -> float | None:
 
 async def measured(core: RedisCore, node: str, name: str, wanted: float) -> None:
     """Measure until a gauge has this value: the other frontend reports the change within a few seconds."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while shown(core, node, name) != wanted:
             await asyncio.sleep(0.2)
             await core.measure()
@@ -127,7 +128,7 @@ async def test_ends_by_reason(make_core: MakeCore, node: str) -> None:
     # Deleted while nobody held it.
     assert isinstance(await core.ask(Retract(node, ALICE, "e")), Retracted)
     await core.ask(Unlock(node, WORKER, "f", tokens["f"], dead_letter=True))
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not ends(core, node).get("dead_lettered"):  # noqa: ASYNC110  (a metric tells nobody)
             await asyncio.sleep(0.01)
     assert ends(core, node) == {"acknowledged": 3, "cancelled": 2, "released": 2, "dead_lettered": 1}

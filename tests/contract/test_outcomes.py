@@ -30,6 +30,7 @@ from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from tests.contract.conftest import Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB, W1 = Jid("alice@x/home"), Jid("bob@x/b"), Jid("w1@x/a")
 
@@ -75,7 +76,7 @@ async def partitions(store: Store, node: str, name: str) -> list[str]:
 
 async def until_reported(store: Store, node: str) -> None:
     """Wait until nothing is left to tell."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await partitions(store, node, "outcomes"):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert not await partitions(store, node, "handovers_told") and not await partitions(store, node, "replies")
@@ -201,7 +202,7 @@ async def test_by_chance(make_core: MakeCore, store: Store, node: str) -> None:
     await begin(one, node, partitions="3")
     items = [f"i{number}" for number in range(60)]
     await publish(one, node, *items)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(broken.deliveries) + len(door.deliveries) < len(items):  # noqa: ASYNC110  (either door may get them)
             await asyncio.sleep(0.02)
     wanted: dict[str, End] = {}

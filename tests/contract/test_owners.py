@@ -35,6 +35,7 @@ from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.group_members import Member
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Door, MakeCore
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 A, B, C = Jid("a@x/1"), Jid("b@x/1"), Jid("c@x/1")
@@ -253,7 +254,7 @@ async def test_ex16_lapsed_member(pair: Pair, node: str) -> None:
     await declared(one, node, 2, lock_seconds="1")
     await attach(one, node, A)
     await attach(two, node, B)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await numbers(one, node, B) != {0, 1}:  # noqa: ASYNC110  (B lives by these heartbeats)
             await asyncio.sleep(0.2)
     assert {(lost.subscriber, lost.reason) for lost in told(first, second)} == {(A, "moved"), (A, "lapsed")}
@@ -361,7 +362,7 @@ async def test_the_steal_under_load(pair: Pair, node: str, valkey: RedisServer) 
             await fighters[B if epoch % 2 else A].take(epoch)
             await asyncio.sleep(0.03)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await asyncio.gather(publish_all(one, node, total), fight(), work(fighters, total))
     counts = Counter(delivery.item_id for fighter in fighters.values() for delivery in fighter.acknowledged)
     assert len(counts) == total and set(counts.values()) == {1}
@@ -410,7 +411,7 @@ async def test_little_credit(pair: Pair, node: str) -> None:
 async def spread_so(core: RedisCore, node: str, **sizes: int) -> None:
     """Wait until members own as many partitions as this."""
     jids = {"a": A, "b": B}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while {name: len(await numbers(core, node, jids[name])) for name in sizes} != sizes:  # noqa: ASYNC110  (no notice is the last)
             await asyncio.sleep(0.02)
 
@@ -455,7 +456,7 @@ async def test_many_come_and_go_at_once(pair: Pair, node: str) -> None:
     jids = [Jid(f"m{number}@x/1") for number in range(8)]
     await asyncio.gather(*(attach((one, two)[at % 2], node, jid) for at, jid in enumerate(jids)))
     await asyncio.gather(*((two, one)[at % 2].ask(Unsubscribe(node, jid, jid, "")) for at, jid in enumerate(jids[:3])))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while sorted(sizes := [len(await numbers(one, node, jid)) for jid in jids[3:]]) != [3, 3, 3, 3, 4]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert sum(sizes) == 16

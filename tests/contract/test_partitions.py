@@ -50,6 +50,7 @@ from broker.redis_core.operations.operation import subid
 from broker.redis_core.registry.partitioner import hashed
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.contract.lost_credit import lost_grants
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
@@ -75,14 +76,14 @@ async def stats(core: RedisCore, node: str) -> Counted:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until something has become true."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110  (what moves credit tells nobody)
             await asyncio.sleep(0.005)
 
 
 async def free(core: RedisCore, node: str, credit: int) -> None:
     """Wait until the node is empty and all credit is free: grants under way arrive, and none is lost."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (counted := await stats(core, node)).credit_free < credit:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.01)
     assert (counted.waiting, counted.in_flight, counted.credit_free) == (0, 0, credit)
@@ -191,7 +192,7 @@ async def test_two_frontends_two_workers(make_core: MakeCore, node: str) -> None
     await two.ask(Subscribe(node, W2, W2, 3))
     await asyncio.gather(*((one, two)[n % 2].ask(item(node, key=f"k{n}")) for n in range(120)))
     seen = {id(door): 0, id(other): 0}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while sum(len(worker.done) for worker in workers.values()) < 120:
             for each in (door, other):
                 for delivery in each.deliveries[seen[id(each)] :]:
@@ -295,7 +296,7 @@ async def test_credit_lost_on_its_way_comes_back(core: RedisCore, node: str) -> 
     (grant,) = await lost_grants(core, node, 1, 2)
     assert (grant.subid, grant.amount) == (subid(W1), 2)
     assert (await stats(core, node)).credit_free == 4
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await stats(core, node)).credit_free < 6:
             await core._sweeper.sweep_all()
             await asyncio.sleep(0.1)
@@ -319,14 +320,14 @@ async def test_what_a_dead_frontend_did_not_tell(make_core: MakeCore, node: str)
     await doomed.ask(Retract(node, W1, "i"))
     await free_but(core, node, 3)
     doomed.on_stream_state(up=False)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await stats(core, node)).credit_free < 4:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.1)
 
 
 async def free_but(core: RedisCore, node: str, credit: int) -> None:
     """Wait until so much credit is free."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await stats(core, node)).credit_free != credit:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.01)
 
@@ -430,7 +431,7 @@ async def test_dead_letters_keep_their_group(core: RedisCore, door: Door, node: 
     for delivery in list(door.deliveries):
         given = Unlock(node, W1, delivery.item_id, dead_letter=True, partition=delivery.partition.number)
         assert await core.ask(given) == Unlocked(W1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not isinstance(await core.ask(Subscribe(f"{node}/dead", W2, W2, 3)), Subscribed):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await door.until(lambda: len(door.deliveries) == 6)
@@ -461,7 +462,7 @@ async def test_growth_that_another_frontend_has_not_heard_of(make_core: MakeCore
     await grown(5)
     assert isinstance(await two.ask(Subscribe(node, W1, W1, 5)), Subscribed)
     await one.ask(item(node, "farther", partition=4))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(other.deliveries) + len(door_of(one).deliveries) < 3:  # noqa: ASYNC110  (two doors)
             await asyncio.sleep(0.01)
     await grown(6)
@@ -480,7 +481,7 @@ async def test_a_first_partition_more(make_core: MakeCore, node: str) -> None:
         await one.ask(item(queue, "i", partition=2))
         if asked is Subscribe:
             assert isinstance(await two.ask(Subscribe(queue, W1, W1, 3)), Subscribed)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not (await stats(one, queue)).in_flight:  # noqa: ASYNC110  (nothing tells)
                     await asyncio.sleep(0.01)
         elif asked is Retract:

@@ -47,6 +47,7 @@ from broker.model.times import moment
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.contract.test_dependencies import age
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1, W2 = Jid("alice@x/home"), Jid("w1@x/a"), Jid("w2@x/b")
 
@@ -121,7 +122,7 @@ class Play:
 
     async def finish(self, store: Store) -> None:
         """Acknowledge until every item has ended."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not (self.accepted.keys() == self.ends.keys() >= self.ticks):
                 self.receive()
                 self.settle()
@@ -286,14 +287,14 @@ async def ended(play: Play, store: Store) -> None:
     node, (two, _) = play.node, play.fronts[0]
     wanted = {name: end for name, end in play.ends.items() if not name.startswith("tick@")}
     dead = Counter(name for name, end in play.ends.items() if end is End.DEAD)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await play.dead() != dead:
             assert await play.dead() <= dead
             await asyncio.sleep(0.05)
     for name, end in wanted.items():
         found = await two.ask(ReadOutcome(node, ALICE, name, 30))
         assert isinstance(found, Ended) and found.outcome is not None and found.outcome.state is end, name
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             play.receive()
             counted = await two.ask(Stats(node, ALICE))

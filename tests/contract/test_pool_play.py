@@ -27,6 +27,7 @@ from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 from tests.redis_latency import late
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 ALL = Scope(SubscriptionType.ITEMS, None)
@@ -163,11 +164,11 @@ async def played(play: Play, steps: int) -> None:
         await play.work()
     for leaf in play.leaves:
         await play.core.ask(Associate(play.top, ALICE, leaf))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while play.done < play.published:
             await play.work()
             await asyncio.sleep(0.01)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await play.free() != await play.granted():  # noqa: ASYNC110  (what moves credit tells nobody)
             await asyncio.sleep(0.05)
 
@@ -181,7 +182,7 @@ async def test_nothing_waits_beside_free_credit(make_core: MakeCore) -> None:
     for _number in range(20):
         began = asyncio.get_running_loop().time()
         await play.publish()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while play.done < play.published:
                 await play.work()
                 await asyncio.sleep(0.005)

@@ -52,6 +52,7 @@ from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
 from broker.tasks import FAILED
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
@@ -139,7 +140,7 @@ async def test_one_credit(core: RedisCore, door: Door, tag: str) -> None:
 async def settled(core: RedisCore, door: Door, worker: Worker, total: int) -> None:
     """Let a worker finish until so many are done."""
     taken = len(door.deliveries) - len(worker.held)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while worker.done.total() < total:
             for delivery in door.deliveries[taken:]:
                 worker.take(delivery)
@@ -330,11 +331,11 @@ async def test_nothing_reaches_it(core: RedisCore, door: Door, tag: str) -> None
     await door.until(lambda: len(door.deliveries) == 1)
     sent = door.deliveries[0]
     assert await core.ask(Bounce(W1, sent.partition, sent.position, sent.token, gone=True)) == Done()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while isinstance(await core.ask(Options(top, W1, W1, "")), Subscribed):  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.01)
     for node in (top, leaf, _other):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (await counts(core, node)) != (0, 0):  # noqa: ASYNC110  (nothing tells)
                 await asyncio.sleep(0.01)
 
@@ -491,7 +492,7 @@ async def test_a_want_of_a_partition_comes_again(
 
 async def free(core: RedisCore, node: str, credit: int) -> None:
     """Wait until so much credit of a collection is free."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             counted = await core.ask(Stats(node, ALICE))
             assert isinstance(counted, Counted)
@@ -511,7 +512,7 @@ async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:
     await core._store.delete(record)
     await asyncio.sleep(CHECK_SECONDS)
     await core.ask(item(leaf, "b"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             await core.router(leaf).ask(0, Sweep(leaf))
             counted = await core.ask(Stats(leaf, ALICE))

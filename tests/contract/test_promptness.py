@@ -16,6 +16,7 @@ from broker.redis_core.partitions import send_marks
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.redis_client.node import RedisNode
 from tests.contract.conftest import MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, WORKER = Jid("alice@x"), Jid("w@x/1")
 
@@ -48,7 +49,7 @@ async def partitions_of(core: RedisCore, *nodes: str) -> list[Partition]:
 
 async def none_due(core: RedisCore, store: Store) -> None:
     """Wait until nothing is due any more, and all sweeps are over."""
-    async with store.client() as client, asyncio.timeout(30):
+    async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
         while await client.zcard(keys.of_service("due")) or core._heartbeat.free_sweeps < heartbeat.MAX_SWEEPS:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -131,7 +132,7 @@ async def test_one_report_of_a_delivery(make_core: MakeCore, node: str, monkeypa
     await core.ask(Subscribe(node, WORKER, WORKER, 1))
     await core.ask(Publish(node, ALICE, None, b"x", 1))
     await door.until(lambda: bool(door.deliveries))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while any(each.unreported or not each.quiet for each in core.pipelines()):  # noqa: ASYNC110  (nobody is told)
             await asyncio.sleep(0.02)
     assert len(sweeps) == 1
@@ -173,7 +174,7 @@ async def test_going(make_core: MakeCore, store: Store, node: str, monkeypatch: 
 
     monkeypatch.setattr(core._store, "read_all", read_all)
     core._routers.clear()
-    async with store.client() as client, asyncio.timeout(10):
+    async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
         await client.zadd(keys.of_service("due"), {str(partition): 1})
         core._heartbeat.beat_now()
         await reading.wait()

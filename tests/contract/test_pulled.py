@@ -33,6 +33,7 @@ from broker.redis_core.core import NO_FRONTEND, RedisCore
 from broker.redis_core.subscriptions import long_poll
 from broker.settings import CommandSettings
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1 = Jid("alice@x"), Jid("w1@x/a")
 
@@ -95,7 +96,7 @@ async def acknowledge(core: RedisCore, jid: Jid, found: Fetched) -> None:
 async def all_worked(core: RedisCore, node: str, jid: Jid, count: int, credit: int) -> Counter[str]:
     """Fetch and acknowledge until so many are done; return how many were of each node."""
     done: Counter[str] = Counter()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while done.total() < count:
             found = await fetched(core, node, jid, 5)
             assert len(found.items) <= credit
@@ -125,7 +126,7 @@ async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) ->
     await published(one, node, 20)
     assert (await waiting).items and time.monotonic() - began < 10
     # Credit moves to where items are.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len((held := await fetched(two, node, first)).items) < 5:  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
     second = await leased(two, node, 20)
@@ -214,7 +215,7 @@ async def test_back_without_waiting(make_nameless: MakeNameless, node: str, part
         assert isinstance(await core.ask(asked), Published)
         # It is reserved, and expires.
         for counts in ((0, 1), (1, 0)):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while await waiting_and_held(core, name) != counts:  # noqa: ASYNC110  (nobody says so)
                     await asyncio.sleep(0.02)
         assert len((await fetched(core, name, jid)).items) == 1
@@ -229,7 +230,7 @@ async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str
     jid = await leased(nameless, node, 2)
     await published(nameless, node, 8)
     await door.until(lambda: len(door.deliveries) == 2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len((found := await fetched(nameless, node, jid)).items) < 2:  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
     assert {item.item_id for item in found.items}.isdisjoint(each.item_id for each in door.deliveries)
@@ -367,7 +368,7 @@ async def test_a_hundred_share(make_core: MakeCore, make_nameless: MakeNameless,
         assert isinstance(await sending[number % 2][0].ask(Subscribe(node, jid, jid, 2)), Subscribed)
     leases = [await leased(pulling[number % 2], node, 2) for number in range(50)]
     shift = Shift(node, 3_000)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
         for core, door in sending:
             group.create_task(shift.sent_to(core, door))
         for number, jid in enumerate(leases):
@@ -404,7 +405,7 @@ async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
     assert len((await fetched(two, view, jid, 5)).items) <= 2
     # Its owner has it for a second more, and then does not return.
     assert isinstance(await two.ask(Fetch(view, ALICE, jid, 1_000)), Fetched)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while isinstance(await one.ask(Describe(view, ALICE, as_owner=True)), Described):  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
     counted = await one.ask(Stats(f"{node}/c", ALICE))
@@ -449,7 +450,7 @@ async def test_nobody_fetches(make_core: MakeCore, make_nameless: MakeNameless, 
     # A fetch that does not wait gets what there is, at once; with several partitions another may have to grant the
     # credit first, so fetch again.
     found = await fetched(nameless, node, jid)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while partitions != "1" and not found.items:
             found = await fetched(nameless, node, jid)
     assert {(item.attempt, item.tries) for item in found.items} == {(1, 1)}
@@ -469,7 +470,7 @@ async def test_beside_a_live_worker(
     assert isinstance(await named.ask(Subscribe(node, W1, W1, 1)), Subscribed)
     await published(nameless, node, 10)
     done: set[str] = set()
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(done) < 10:
             await door.until(lambda: len(door.deliveries) > len(done))
             sent = door.deliveries[len(done)]

@@ -24,6 +24,7 @@ from broker.model.quotas import Quota, QuotaStatus
 from broker.model.results import Counted, Declared, Done, Published, Purged, QuotaList, Refused, Result
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ADMIN = Jid("root@x/home")
 ALICE, BOB, EVE = Jid("alice@x/home"), Jid("bob@x/home"), Jid("eve@y/home")
@@ -62,7 +63,7 @@ def refused(results: Sequence[Result]) -> list[Refused]:
 
 async def until_published(core: RedisCore, node: str, body: bytes = BODY) -> None:
     """Publish as soon as the use is measured anew."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not isinstance((await publish(core, node, 1, body))[0], Published):  # noqa: ASYNC110  (a pause of the quota)
             await asyncio.sleep(0.05)
 

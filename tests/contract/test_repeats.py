@@ -31,6 +31,7 @@ from broker.model.results import Counted, Declared, Done, Published, Refused, Re
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from tests.contract.conftest import MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ADMIN = Jid("root@x/home")
 ALICE, BOB = Jid("alice@localhost/home"), Jid("bob@localhost/home")
@@ -309,7 +310,7 @@ async def test_repeats_use_nothing(make_core: MakeCore, node: str) -> None:
     assert await core.ask(item(node, "a")) == Published("a")
     for _ in range(10):
         assert await core.ask(item(node, "a")) == Published("a", duplicate=True)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not isinstance(await core.ask(item(node, "b")), Published):  # noqa: ASYNC110  (a pause of the quota)
             await asyncio.sleep(0.05)
     assert await waiting(core, node) == 2

@@ -12,6 +12,7 @@ from broker.model.results import Browsed, Done, Published, Refused, Reserved, Re
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import exactly_once
 from tests.contract.conftest import EVERYWHERE, MakeCore
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = EVERYWHERE
 
@@ -108,7 +109,7 @@ async def test_dies_between_its_steps(make_core: MakeCore, node: str, monkeypatc
     monkeypatch.setattr(dying._sweeper, "_finish", lambda: asyncio.sleep(0))
     assert problem(await dying.ask(redeem(node, item))).retryable
     other, _ = await make_core()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await listed(other, node):
             await other._handlers.exactly_once.finish()
             await asyncio.sleep(0.02)

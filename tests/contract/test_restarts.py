@@ -16,6 +16,7 @@ from broker.scripts.location import lua_directory
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 W1 = Jid("w1@x/a")
@@ -115,7 +116,7 @@ async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedup
                 server.kill()
                 server.start()
             # A busy machine may need longer to connect than Redis is given here to answer.
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while core.healthy():  # noqa: ASYNC110  (the next heartbeat tells nobody)
                     await asyncio.sleep(0.05)
             published, retracted, unlocked = [await core.ask(request) for request in requests]

@@ -47,6 +47,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.schedules.record import ScheduleRecord
 from broker.settings import Settings
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB = Jid("alice@localhost/home"), Jid("bob@localhost/a")
 NOON = 1_796_126_400_000
@@ -79,7 +80,7 @@ async def test_real_time(make_core: MakeCore, node: str) -> None:
     await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("3",)}))
     made = await accepted(core, put(node, every="1s"))
     await other.ask(Subscribe(node, BOB, BOB, 100))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         # Polled: nothing tells of a schedule's record.
         while (status := (await listed(core, node))["s"]).published < 2 or len(door.deliveries + second.deliveries) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.1)

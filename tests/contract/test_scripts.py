@@ -28,6 +28,7 @@ from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 from tests.operations import as_user, make_user
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 TIMEOUT = 10.0
@@ -148,7 +149,7 @@ async def not_ready(url: str, packaging: Packaging = Packaging.AUTO) -> tuple[Re
     core = RedisCore(Settings(**given, redis_packaging=packaging), Door())
     with capture_logs() as logs:
         start = asyncio.create_task(core.start())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not core.healthy():  # noqa: ASYNC110  (nobody tells)
                 await asyncio.sleep(0.01)
     (reason,) = core.healthy()

@@ -27,6 +27,7 @@ from broker.redis_core.core import RedisCore
 from broker.selectors.text import read
 from broker.selectors.values import selects
 from tests.contract.conftest import Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
 W1, W2, W3 = Jid("w1@x/a"), Jid("w2@x/b"), Jid("w3@x/c")
@@ -116,7 +117,7 @@ async def test_below_a_collection(core: RedisCore, door: Door, node: str) -> Non
             assert isinstance(await core.ask(item(leaf, color, f"{color}-{leaf[-1]}")), Published)
     finished = 0
     wanted = {(W1, "red-0"), (W1, "red-1"), (W2, "blue-0"), (W3, "white-0"), (W3, "white-1")}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while {(each.subscriber, each.item_id) for each in door.deliveries} != wanted:
             for each in door.deliveries[finished:]:
                 await core.ask(Retract(each.partition.node, each.subscriber, each.item_id, each.token))
@@ -176,7 +177,7 @@ async def test_play(make_core: MakeCore, node: str, seed: int, partitions: int) 
     seen = [0, 0]
 
     async def play(until: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(workers.done) < until:
                 for number, (_core, door) in enumerate(fronts):
                     for delivery in door.deliveries[seen[number] :]:

@@ -50,6 +50,7 @@ from broker.model.subscriptions import Change
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import MOST_OF_ONE, family, subid
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1, W2 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b")
 SEVERAL = {"stanzaq#multi_subscribe": ("1",)}
@@ -91,7 +92,7 @@ async def problem(core: RedisCore, command: object) -> Problem | None:
 
 async def settled(holds: Callable[[], bool]) -> None:
     """Wait until this is true."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110  (several doors have an event each)
             await asyncio.sleep(0.02)
 
@@ -346,7 +347,7 @@ async def test_play(make_core: MakeCore, node: str, shape: str, seed: int) -> No
         await play.chance.choice(acts)()
         await play.judge()
     await play.begin(W1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while play.done < play.published:
             await play.work()
             await asyncio.sleep(0.02)
@@ -354,7 +355,7 @@ async def test_play(make_core: MakeCore, node: str, shape: str, seed: int) -> No
     assert len(given) == len(set(given))
     # With nothing under way, each has exactly the credit that it requested.
     await published(play.core, play.leaf, sum(play.credit.values()) + 5)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(play.held) < sum(play.credit.values()):
             await asyncio.sleep(0.02)
             await play.take()

@@ -66,6 +66,7 @@ from tests.contract.conftest import Door
 from tests.contract.ledger import MEMBER, SHARED, Ledger, Step, granted_epoch, hashed
 from tests.contract.lost_credit import lost_grants
 from tests.contract.snapshot import OWNER, look
+from tests.waiting import PATIENCE_SECONDS
 
 JIDS = tuple(Jid(f"{name}@x/1") for name in "pqrs")
 IDS = {"a": "", "b": "g", "c": "h", "d": ""}
@@ -573,7 +574,7 @@ class SpreadMachine(RuleBasedStateMachine):
                 core.router(self.node).submit(command, partial(reply, place, command, at))
             else:
                 core.submit(command, partial(reply, place, command, at))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(answers) < len(commands):  # noqa: ASYNC110  (whoever answers knows no event of ours)
                 await asyncio.sleep(0.001)
         return [answers[place] for place in range(len(commands))]
@@ -587,7 +588,7 @@ class SpreadMachine(RuleBasedStateMachine):
         return result
 
     async def _judged(self, work: Any) -> Any:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             result = await work
         await self._rest()
         before = self.seen
@@ -607,7 +608,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
     async def _rest(self) -> None:
         try:
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not all(core._is_idle() for core, _ in self.cores):  # noqa: ASYNC110  (many small things of others)
                     await asyncio.sleep(0.001)
         except TimeoutError:

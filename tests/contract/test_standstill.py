@@ -19,6 +19,7 @@ from broker.model.results import Declared, Fetched, Published, Refused, Result, 
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x")
 TIMEOUT = 0.5
@@ -90,7 +91,7 @@ async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: 
         outcomes = await asyncio.gather(*asked)
         assert isinstance(await waiting, Fetched | Refused)
     assert {type(outcome) for outcome in outcomes} <= {Published, Refused}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         # Those that were refused may all be missing.
         for _ in range(2):
             while not isinstance(await core.ask(item(node)), Published):  # noqa: ASYNC110  (it is asked, not told)
@@ -128,7 +129,7 @@ async def test_bounded_by_bytes(server: RedisServer, core: RedisCore, node: str)
             await asyncio.sleep(0.05)
     server.process.resume()
     # All have been answered, so there is room again.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not isinstance(await core.ask(Publish(node, ALICE, None, envelope, 100_000)), Published):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert core._waiting_bytes == 0

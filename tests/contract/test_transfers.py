@@ -51,6 +51,7 @@ from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from broker.tasks import FAILED
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = EVERYWHERE
 
@@ -90,7 +91,7 @@ async def counted(core: RedisCore, node: str) -> Counted:
 
 async def arrived(core: RedisCore, node: str) -> None:
     """Wait until no hand-over of a node is under way."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await counted(core, node)).dying:  # noqa: ASYNC110  (only Redis knows)
             await asyncio.sleep(0.02)
 

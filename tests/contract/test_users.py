@@ -51,6 +51,7 @@ from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.contract.conftest import Door, MakeCore
 from tests.operations import PAGE, USERS, as_user, make_user
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, WORKER = Jid("alice@x/home"), Jid("worker@x/a")
 BROKER: Final = Path(__file__).parents[2] / "broker"
@@ -223,7 +224,7 @@ async def test_without_rights(server: RedisServer) -> None:
     core = RedisCore(CommandSettings(redis_url=as_user(server.url, "stanzaq")), Door())
     with capture_logs() as lines:
         starting = asyncio.create_task(core.start())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(lines) < 2:  # noqa: ASYNC110  (a log tells nobody)
                 await asyncio.sleep(0.05)
         # Some more heartbeats.
@@ -249,7 +250,7 @@ async def test_without_the_bell(make_core: MakeCore, server: RedisServer) -> Non
     make_user(server.url, "stanzaq", "-blpop")
     with capture_logs() as lines:
         core, door = await make_core(as_user(server.url, "stanzaq"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not lines:  # noqa: ASYNC110  (a log tells nobody)
                 await asyncio.sleep(0.05)
         await asyncio.sleep(1.5)

@@ -14,6 +14,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
 from broker.settings import CommandSettings
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = EVERYWHERE
 
@@ -57,7 +58,7 @@ async def test_the_bell(make_core: MakeCore, store: Store, node: str, monkeypatc
     quiet = silent(store)
     for number in range(20):
         assert await quiet.ask(item(node, str(number))) == Published(str(number))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while sum(len(door.deliveries) for _core, door in cores) <= number:  # noqa: ASYNC110  (either may get it)
                 await asyncio.sleep(0.01)
     assert all(door.deliveries for _core, door in cores), "both listen"
@@ -98,7 +99,7 @@ async def test_resumed_from_elsewhere(make_core: MakeCore, store: Store, node: s
     began = time.monotonic()
     assert await command.ask(Configure(node, ALICE, {"stanzaq#state": ("running",)})) == Done()
     await quit_silently(command)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(door.deliveries + other.deliveries + third.deliveries) < 12:  # noqa: ASYNC110  (three doors)
             await asyncio.sleep(0.01)
     assert time.monotonic() - began < PROMPT_SECONDS

@@ -24,6 +24,7 @@ from tests.faults.house import House, Player
 from tests.faults.player import CREDIT, POISON, RATE, passing
 from tests.journeys import service
 from tests.journeys.client import Client
+from tests.waiting import PATIENCE_SECONDS
 
 RECOVERY_SECONDS: Final = 8.0
 """How soon the service works after a fault: five seconds for a takeover (guarantee 4), and some for a machine that
@@ -63,7 +64,7 @@ class Stage:
         """Create the queue, start the load, and wait until it flows."""
         self.evidence = Evidence(self.directory)
         self._logged = [len(frontend.log) for frontend in self.house.frontends]
-        self.until(self.house.ailing, service.PATIENCE_SECONDS, "the service is not whole")
+        self.until(self.house.ailing, PATIENCE_SECONDS, "the service is not whole")
         asyncio.run(self._make())
         options = {
             "accounts": self.house.ejabberd.anonymous,
@@ -141,7 +142,7 @@ class Stage:
         for publisher in self.publishers:
             publisher.process._child.send_signal(signal.SIGTERM)
         for publisher in self.publishers:
-            self.until(publisher.unfinished, service.PATIENCE_SECONDS, "a publish is not answered")
+            self.until(publisher.unfinished, PATIENCE_SECONDS, "a publish is not answered")
         # With short locks some expire, which takes their time.
         short = self.lock_seconds if self.lock_seconds <= RECOVERY_SECONDS else 0
         self.until(self._under_way, 2 * short + RECOVERY_SECONDS, "the queue is not worked off")

@@ -23,8 +23,9 @@ from tests.federation import pages
 from tests.federation.forger import Forger
 from tests.federation.names import Names
 from tests.federation.servers import SECRET, PageEjabberd, PageProsody, PageServer
-from tests.journeys.service import PATIENCE_SECONDS, Frontend, eventually
+from tests.journeys.service import Frontend, eventually
 from tests.network import Link, network
+from tests.waiting import PATIENCE_SECONDS
 
 SERVICE = "queue.example.org"
 LOCK_SECONDS = 3

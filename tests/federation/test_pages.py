@@ -15,7 +15,8 @@ from stanzaq import Job, Publisher, StanzaqError, Worker
 from tests.certificates import Authority
 from tests.federation import pages
 from tests.federation.servers import SECRET, PageEjabberd, PageProsody, PageServer
-from tests.journeys.service import PATIENCE_SECONDS, Frontend, eventually
+from tests.journeys.service import Frontend, eventually
+from tests.waiting import PATIENCE_SECONDS
 
 SESSIONS = 12
 """More of one account than servers allow by default."""

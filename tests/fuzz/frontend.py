@@ -21,10 +21,10 @@ from broker.settings import Settings
 from frontends.xmpp.component import Component
 from tests.fuzz.oracle import Request, told
 from tests.fuzz.server import Server
+from tests.waiting import PATIENCE_SECONDS
 
 DOMAIN: Final = "workflows.shakespeare.lit"
 ADMIN: Final = "admin@shakespeare.lit"
-_PATIENCE_SECONDS: Final = 20
 _LOOK_SECONDS: Final = 0.0005
 _IQ: Final = "{jabber:component:accept}iq"
 _ERROR: Final = "{jabber:component:accept}error"
@@ -74,7 +74,7 @@ class Frontend:
         story = told(data)
         self.worst_seconds = 0.0
         with capture_logs() as logs, self._watched():
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 self.server.send(data)
                 if not story.whole:
                     if story.well_formed:

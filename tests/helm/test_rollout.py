@@ -17,8 +17,8 @@ from frontends.tools.servers.redis import RedisServer
 from stanzaq import Job, Publisher, StanzaqError, Worker
 from tests.helm.charts import Object, having, rendered, the
 from tests.helm.pods import Deployment
+from tests.waiting import PATIENCE_SECONDS
 
-_PATIENCE_SECONDS = 120
 _AT_ONCE = 20
 """Items that are published and worked on at once."""
 
@@ -84,7 +84,7 @@ async def test_upgrade_under_load(ejabberd: Ejabberd, valkey: RedisServer, tmp_p
             await asyncio.sleep(_PAUSE_SECONDS)
 
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await deployment.roll_out(_release(ejabberd, valkey, domain, "5"))
             serving = asyncio.create_task(worker.serve())
             async with Publisher(**user) as publisher, asyncio.TaskGroup() as group:

@@ -13,10 +13,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
+from tests.waiting import PATIENCE_SECONDS
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 AXE: Final = ROOT / ".venv" / "tools" / "node_modules" / "axe-core" / "axe.min.js"
 PICTURES: Final = ROOT / "build"
-PATIENCE_SECONDS: Final = 20.0
 _TABS: Final = 60
 
 _SPOKEN: Final = (

@@ -17,7 +17,7 @@ from xml.sax.saxutils import quoteattr
 from slixmpp import ClientXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-PATIENCE_SECONDS: Final = 20.0
+from tests.waiting import PATIENCE_SECONDS
 
 CLIENT: Final = "jabber:client"
 PUBSUB: Final = "http://jabber.org/protocol/pubsub"

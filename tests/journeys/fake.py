@@ -9,7 +9,8 @@ from typing import Final, Self, cast
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
-_PATIENCE_SECONDS: Final = 20.0
+from tests.waiting import PATIENCE_SECONDS
+
 _SECRET: Final = "fake"
 _PLAIN: Final = (
     "<?xml version='1.0'?><stream:stream xmlns='jabber:component:accept'"
@@ -25,7 +26,7 @@ class FakeServer:
     def __init__(self) -> None:
         """Listen."""
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(_PATIENCE_SECONDS)
+        self._listener.settimeout(PATIENCE_SECONDS)
         self._peer = self._listener
         self._parser = _parser()
         self._depth = 0
@@ -40,7 +41,7 @@ class FakeServer:
     def greet(self, header: str = _PLAIN) -> None:
         """Accept the next connection and begin its stream, with this header instead of the usual one."""
         self._peer, _ = self._listener.accept()
-        self._peer.settimeout(_PATIENCE_SECONDS)
+        self._peer.settimeout(PATIENCE_SECONDS)
         self._parser, self._depth = _parser(), 0
         self.heard = []
         self.send(header)
@@ -89,7 +90,7 @@ class FakeServer:
         self._listener.close()
 
     def _until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not holds():
             data = self._peer.recv(65_536)
             assert data, "the frontend hung up"

@@ -8,7 +8,8 @@ from xml.sax.saxutils import quoteattr
 
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from tests.journeys.client import CLIENT, PATIENCE_SECONDS, PUBSUB, STANZAS, Answer, Client, Delivery, _news, submitted
+from tests.journeys.client import CLIENT, PUBSUB, STANZAS, Answer, Client, Delivery, _news, submitted
+from tests.waiting import PATIENCE_SECONDS
 
 QOS: Final = "urn:xmpp:qos"
 

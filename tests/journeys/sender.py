@@ -6,7 +6,7 @@ from typing import Final
 from slixmpp import ClientXMPP
 
 from frontends.xep_qos import Outbox, XepQos
-from tests.journeys.service import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS
 
 FIRST_SECONDS: Final = 0.5
 """How soon it sends again: a journey has no time for 5 s."""

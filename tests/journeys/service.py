@@ -16,10 +16,9 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import Process, Server, free_port
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.redis_latency import FRONTEND
+from tests.waiting import PATIENCE_SECONDS
 
 DOMAIN: Final = "journeys.localhost"
-PATIENCE_SECONDS: Final = 20.0
-"""How long a journey waits for anything; whatever takes longer has failed."""
 
 
 class Frontend(Server):

@@ -10,7 +10,6 @@ from tests.journeys.client import (
     EVENT,
     FORM,
     OWNER,
-    PATIENCE_SECONDS,
     PUBSUB,
     Answer,
     Client,
@@ -20,6 +19,7 @@ from tests.journeys.client import (
 )
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN
+from tests.waiting import PATIENCE_SECONDS
 
 RSM: Final = "http://jabber.org/protocol/rsm"
 

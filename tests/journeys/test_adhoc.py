@@ -14,7 +14,8 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import COMMANDS, DISCO_ITEMS, FORM, STANZAQ, Answer, Client, Delivery, submitted
 from tests.journeys.conftest import Join
-from tests.journeys.service import PATIENCE_SECONDS, Frontend, Service
+from tests.journeys.service import Frontend, Service
+from tests.waiting import PATIENCE_SECONDS
 
 _ITEMS: Final = 90
 

@@ -5,7 +5,6 @@ from xml.etree.ElementTree import Element
 
 from tests.journeys.client import (
     EVENT,
-    PATIENCE_SECONDS,
     RETRACTED,
     STANZAQ,
     STANZAS,
@@ -16,6 +15,7 @@ from tests.journeys.client import (
     Ended,
 )
 from tests.journeys.conftest import Join
+from tests.waiting import PATIENCE_SECONDS
 
 JOB = "<job xmlns='urn:x'/>"
 

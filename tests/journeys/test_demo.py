@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-_PATIENCE_SECONDS = 60.0
+from tests.waiting import PATIENCE_SECONDS
+
 _KEYS = {
     "published",
     "delivered",
@@ -46,7 +47,7 @@ def _demo(place: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 def _summary(place: Path, *options: str) -> dict[str, Any]:
     with _demo(place, *options) as demo:
-        shown, told = demo.communicate(timeout=_PATIENCE_SECONDS)
+        shown, told = demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 0, told
     # With --json nothing else is on stdout.
     summary: dict[str, Any] = json.loads(shown)
@@ -75,7 +76,7 @@ def _is_frontend(directory: Path) -> bool:
 
 
 def _eventually(happens: Callable[[], object]) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not happens():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -106,7 +107,7 @@ def test_killed_frontend(tmp_path: Path) -> None:
 def test_kill_needs_two(tmp_path: Path) -> None:
     """Killing the only frontend is refused."""
     with _demo(tmp_path, "--kill", "--frontends", "1") as demo:
-        shown, told = demo.communicate(timeout=_PATIENCE_SECONDS)
+        shown, told = demo.communicate(timeout=PATIENCE_SECONDS)
     assert (demo.returncode, shown) == (2, "")
     assert "--frontends 2" in told
 
@@ -118,7 +119,7 @@ def test_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
         # Each frontend has a watchdog; the second one starts last of all.
         _eventually(lambda: len(_frontends(tmp_path)) == 4)
         demo.send_signal(number)
-        demo.communicate(timeout=_PATIENCE_SECONDS)
+        demo.communicate(timeout=PATIENCE_SECONDS)
     _eventually(lambda: not _living(tmp_path))
     if number is signal.SIGINT:
         assert demo.returncode == 130
@@ -136,7 +137,7 @@ def test_dead_frontend_is_told(tmp_path: Path) -> None:
         for pid, place in _living(tmp_path):
             if place == first:
                 os.kill(pid, signal.SIGTERM)
-        _, told = demo.communicate(timeout=_PATIENCE_SECONDS)
+        _, told = demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 2
     assert "a frontend ended by itself" in told
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from tests.journeys.service import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS
 
 _NO_EJABBERD = "from frontends.tools.servers import ejabberd; ejabberd._LIBRARIES = (); "
 

@@ -17,7 +17,7 @@ import pytest
 
 from frontends.tools.dev import Service
 from frontends.tools.pytest_plugin import stanzaq_service
-from tests.journeys.service import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["stanzaq_service"]
 

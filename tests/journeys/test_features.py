@@ -12,7 +12,6 @@ from tests.journeys.client import (
     DISCO_ITEMS,
     FORM,
     OWNER,
-    PATIENCE_SECONDS,
     PUBSUB,
     QUEUEING,
     STANZAQ,
@@ -25,6 +24,7 @@ from tests.journeys.client import (
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN
 from tests.journeys.test_access import command, own, told, waiting_node
+from tests.waiting import PATIENCE_SECONDS
 
 Exercise = Callable[[Client, Client], Awaitable[None]]
 

@@ -29,8 +29,9 @@ from tests.doors.frontend import ALICE, HASH, PASSWORD
 from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import COMMANDS, DISCO_INFO, STANZAQ, Client, Delivery, form_values, submitted
 from tests.journeys.conftest import Join
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
+from tests.journeys.service import DOMAIN, Service
 from tests.network import network
+from tests.waiting import PATIENCE_SECONDS
 
 Account = dict[str, Any]
 

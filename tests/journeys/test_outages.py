@@ -17,7 +17,8 @@ from stanzaq import Job, Publisher, Retry, Worker
 from tests.journeys.client import PUBSUB, STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, durable, eventually
+from tests.journeys.service import DOMAIN, Frontend, Service, durable, eventually
+from tests.waiting import PATIENCE_SECONDS
 
 REDIS_TIMEOUT = 2.0
 """Long enough that a busy machine adds less than this again. A frontend without a heartbeat for 2 s is dead."""

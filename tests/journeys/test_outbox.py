@@ -17,7 +17,8 @@ from stanzaq.transport import Outgoing
 from stanzaq.xmpp import connection
 from tests.journeys.client import Client
 from tests.journeys.conftest import Join
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service, durable
+from tests.journeys.service import DOMAIN, Service, durable
+from tests.waiting import PATIENCE_SECONDS
 
 Between = Callable[[Callable[[], object]], None]
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.journeys.client import EVENT, FORM, PUBSUB, RETRACTED, STANZAQ, Answer, Client, Delivery, Ended
 from tests.journeys.conftest import Join
+from tests.waiting import PATIENCE_SECONDS
 
 PARTITION, GROUP, EPOCH, FENCE = "stanzaq#partition", "stanzaq#group", "stanzaq#epoch", "stanzaq#fence"
 
@@ -40,7 +41,7 @@ async def kept(client: Client, node: str) -> dict[int, dict[str, str]]:
 async def told(client: Client, tag: str, count: int = 1) -> list[Element]:
     """Wait until the client has got so many notices of gained or lost partitions."""
     path = f"{{{EVENT}}}event/{{{STANZAQ}}}{tag}"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(found := [news for heard in client.heard for news in heard.iterfind(path)]) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return found
@@ -124,7 +125,7 @@ async def test_e8_exclusive(join: Join) -> None:
     await published(sharer, node, 40)
     mine = [await owner.next(Delivery) for _ in range(1)]
     others = [await sharer.next(Delivery)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(mine) + len(others) + len(owner.left(Delivery)) + len(sharer.left(Delivery)) < 40:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     where = {partition_of(each) for each in (*mine, *owner.left(Delivery))}
@@ -188,7 +189,7 @@ async def test_e29_and_ex11_ends(join: Join) -> None:
     assert values(two, EPOCH) == ["0"] and int(values(two, FENCE)[0]) > int(values(one, FENCE)[0])
     await own(second, node, partition="0", epoch="4")
     second.vanish()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (answer := await own(third, node, partition="0")).error:
             assert answer.error == "cancel conflict"
     assert values(answer, EPOCH) == ["5"]
@@ -227,7 +228,7 @@ async def test_e10_ex19_members(join: Join) -> None:
     (gained,) = await told(third, "owned")
     assert gained.get("group") == "g" and int(gained.get("fence", "0")) > 0
     await published(first, node, 10)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(second.left(Delivery)) + len(third.left(Delivery)) < 10:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert first.left(Delivery) == []

@@ -8,6 +8,7 @@ import pytest
 
 from tests.journeys.client import STANZAQ, Answer, Client, Delivery, form_values
 from tests.journeys.conftest import Join
+from tests.waiting import PATIENCE_SECONDS
 
 PARTITIONS = "stanzaq#partitions"
 
@@ -104,7 +105,7 @@ async def test_ordered(join: Join) -> None:
             out[key] -= 1
             assert (await worker.retract(node, delivery.item, delivery.token)).error == ""
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await asyncio.gather(*map(work, workers))
     assert all(items == sorted(items) for items in done.values()) and len(done) == 4
 

@@ -11,7 +11,8 @@ import pytest
 from frontends.tools.servers.ejabberd import Ejabberd
 from tests.journeys.client import CLIENT, PUBSUB, Answer, Client, Delivery
 from tests.journeys.conftest import Join
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service, durable, eventually
+from tests.journeys.service import DOMAIN, Service, durable, eventually
+from tests.waiting import PATIENCE_SECONDS
 
 QOS = "urn:xmpp:qos"
 JOB = "<job xmlns='urn:x'/>"

@@ -11,7 +11,8 @@ from typing import Any
 
 from frontends.xep_qos import Outstanding, Step
 from tests.journeys.conftest import Join
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service
+from tests.journeys.service import DOMAIN, Service
+from tests.waiting import PATIENCE_SECONDS
 
 _ROOT = Path(__file__).parent.parent.parent
 PAGES = "".join((_ROOT / page).read_text() for page in ("README.md", "docs/library.md", "docs/protocol.md"))

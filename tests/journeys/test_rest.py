@@ -12,9 +12,10 @@ import httpx
 from broker.model.items import XML
 from tests.doors.frontend import HASH
 from tests.doors.rest.served import RestFrontend, client
-from tests.journeys.client import PATIENCE_SECONDS, STANZAQ, Client, Delivery
+from tests.journeys.client import STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.service import Service
+from tests.waiting import PATIENCE_SECONDS
 
 PROMPT_SECONDS = 10
 """Two heartbeats of a frontend, and time for a busy machine."""

@@ -20,8 +20,9 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from frontends.tools.servers.sentinels import SERVICE, RedisSentinels
 from tests.journeys.client import Client, Delivery
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, eventually
+from tests.journeys.service import DOMAIN, Frontend, eventually
 from tests.operations import PAGE, PASSWORD, make_user, runbook, told
+from tests.waiting import PATIENCE_SECONDS
 
 ROOT: Final = Path(__file__).parents[2]
 INCARNATIONS: Final = {"8e71964d": "jobs", "5b1c2f60": "jobs/dead"}

@@ -14,7 +14,8 @@ from frontends.xep_qos import MemoryOutbox, Outbox, Outstanding, Refused, Step
 from tests.journeys.client import Client
 from tests.journeys.conftest import Join
 from tests.journeys.sender import Sender
-from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Service, durable
+from tests.journeys.service import DOMAIN, Service, durable
+from tests.waiting import PATIENCE_SECONDS
 
 Enter = Callable[..., Awaitable[Sender]]
 

@@ -9,6 +9,7 @@ from xml.sax.saxutils import quoteattr
 
 from tests.journeys.client import DISCO_INFO, EVENT, PUBSUB, QUEUEING, STANZAQ, Answer, Client, form_values, submitted
 from tests.journeys.conftest import Join
+from tests.waiting import PATIENCE_SECONDS
 
 START, PARTITION, GAP, CREDIT = "stanzaq#start", "stanzaq#partition", "stanzaq#gap", "pubsub#queue_requests"
 
@@ -39,7 +40,7 @@ def entries(client: Client) -> list[Entry]:
 
 async def came(client: Client, count: int) -> list[Entry]:
     """Wait for so many entries, and check that no more come."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(entries(client)) < count:  # noqa: ASYNC110  (what comes is kept as it came)
             await asyncio.sleep(0.02)
     await client.settle()

@@ -13,7 +13,8 @@ from tests.journeys.client import (
     Ended,
 )
 from tests.journeys.conftest import Join, holding
-from tests.journeys.service import PATIENCE_SECONDS, Service
+from tests.journeys.service import Service
+from tests.waiting import PATIENCE_SECONDS
 
 SHORT_OPTIONS = {"stanzaq__lock_seconds": "1"}
 _SWEEP_SECONDS = 1.0

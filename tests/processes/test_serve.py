@@ -20,9 +20,9 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import free_port
 from tests.certificates import Authority
 from tests.forks import Forks
+from tests.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
-_PATIENCE_SECONDS = 60.0
 
 
 @contextmanager
@@ -63,14 +63,14 @@ def _health(port: int) -> tuple[int, str]:
     environment = os.environ | {f"STANZAQ_{name}": value for name, value in named.items()}
     command = [sys.executable, "-m", "frontends.cli", "health"]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS
+        command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
     )
     return done.returncode, done.stdout
 
 
 def _eventually(port: int, path: str, status: int) -> str:
     """Request until the answer has this status, and return its text."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         found, text = _get(port, path)
         if found == status:
@@ -103,7 +103,7 @@ def test_comes_and_goes(ejabberd: Ejabberd, forks: Forks) -> None:
         _as_documented(metrics)
         assert _health(port) == (0, "ok\n")
         frontend.send_signal(signal.SIGTERM)
-        _, log = frontend.communicate(timeout=_PATIENCE_SECONDS)
+        _, log = frontend.communicate(timeout=PATIENCE_SECONDS)
         assert frontend.returncode == 0
         events = [json.loads(line)["event"] for line in log.splitlines()]
         assert events.index("connected to the XMPP server") < events.index("serving")
@@ -157,7 +157,7 @@ def test_serving_is_told_when_it_is_so(ejabberd: Ejabberd) -> None:
         while events[-1] != "cannot reach the XMPP server":
             events.append(json.loads(frontend.stderr.readline())["event"])
         frontend.send_signal(signal.SIGTERM)
-        _, log = frontend.communicate(timeout=_PATIENCE_SECONDS)
+        _, log = frontend.communicate(timeout=PATIENCE_SECONDS)
         assert frontend.returncode == 0 and "serving" not in events
         assert "serving" not in [json.loads(line)["event"] for line in log.splitlines()]
 
@@ -172,7 +172,7 @@ def test_without_redis(ejabberd: Ejabberd) -> None:
         code, said = _health(port)
         assert code == 1 and "there is no stream to the XMPP server" in said
         frontend.send_signal(signal.SIGTERM)
-        assert frontend.wait(_PATIENCE_SECONDS) == 0
+        assert frontend.wait(PATIENCE_SECONDS) == 0
 
 
 def test_hung(ejabberd: Ejabberd, forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,4 +183,4 @@ def test_hung(ejabberd: Ejabberd, forks: Forks, tmp_path: Path, monkeypatch: pyt
     with forks.suspended(), _frontend(ejabberd, port, REDIS_URL="embedded://", WATCHDOG_SECONDS="1") as frontend:
         _eventually(port, "/readyz", 200)
         frontend.send_signal(signal.SIGSTOP)
-        assert frontend.wait(_PATIENCE_SECONDS) == -signal.SIGKILL
+        assert frontend.wait(PATIENCE_SECONDS) == -signal.SIGKILL

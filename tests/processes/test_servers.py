@@ -15,8 +15,7 @@ from frontends.tools.servers import conversation
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import ServerError, free_ports
 from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
-
-_PATIENCE_SECONDS = 20.0
+from tests.waiting import PATIENCE_SECONDS
 
 BINARIES = pytest.mark.parametrize("binary", [valkey_binary, redis_binary])
 
@@ -157,5 +156,5 @@ def test_dies_with_its_parent(starter: str, tmp_path: Path) -> None:
         end = os.pidfd_open(int(parent.stdout.readline()))
         assert not select.select([end], [], [], 0)[0]
         parent.send_signal(signal.SIGKILL)
-        assert select.select([end], [], [], _PATIENCE_SECONDS)[0]
+        assert select.select([end], [], [], PATIENCE_SECONDS)[0]
         os.close(end)

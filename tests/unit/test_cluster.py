@@ -12,6 +12,7 @@ from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.connections import Line
 from broker.redis_core.redis_client.node import RedisNode, Unsent
 from broker.redis_url import Address
+from tests.waiting import PATIENCE_SECONDS
 
 A, B, C = (Address(host, 1) for host in "abc")
 WELL, ILL = b"cluster_state:ok\r\ncluster_slots_assigned:16384\r\n", b"cluster_state:fail\r\n"
@@ -63,7 +64,7 @@ class Met:
 async def test_one_that_knows(other: object) -> None:
     """One node that finds the cluster well is enough; without a host it means itself."""
     met = Met(a=other, b=(WELL, SLOTS))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await met.cluster.find() == FOUND
 
 

@@ -12,6 +12,7 @@ from broker.redis_core.redis_client.connections import Line
 from broker.redis_core.redis_client.node import RedisNode, Unsent
 from broker.redis_core.redis_client.sentinel import Sentinels
 from broker.redis_url import Address
+from tests.waiting import PATIENCE_SECONDS
 
 OLD, NEW = [b"127.0.0.1", b"1"], [b"127.0.0.1", b"2"]
 HANGS = "hangs"
@@ -53,7 +54,7 @@ def sentinels(*answers: Any) -> Sentinels:  # noqa: ANN401  (what Redis answers)
 )
 async def test_most_of_them(answers: Sequence[Any]) -> None:
     """The master is the one that most name; the dead, strangers and those without the service do not count."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await sentinels(*answers).find() == [(0, 16_383, Address("127.0.0.1", 2))]
 
 

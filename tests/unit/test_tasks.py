@@ -9,6 +9,7 @@ from broker import tasks
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused
 from broker.tasks import FAILED, STOPPED, Answer, Tasks, Ticket, keep_running, serve, then
+from tests.waiting import PATIENCE_SECONDS
 
 
 async def fails(error: BaseException | None) -> str:
@@ -67,7 +68,7 @@ async def test_works_are_answered(error: BaseException | None, answer: object) -
     """Guarantee 8: whatever a task comes to is answered once."""
     kept, heard = Tasks(), asyncio.Queue[Any]()
     kept.answer(fails(error), heard.put_nowait)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await heard.get() == answer
     await asyncio.sleep(0)
     assert heard.empty() and not kept
@@ -82,7 +83,7 @@ async def test_cancelled_works_are_answered(turns: int) -> None:
     for _ in range(turns):
         await asyncio.sleep(0)
     kept.cancel()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await heard.get() == STOPPED
     await asyncio.sleep(0)
     assert not kept
@@ -96,7 +97,7 @@ async def test_a_peer_is_told() -> None:
         await fails(RuntimeError("broken"))
 
     serve(works(), heard.put_nowait)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert str(await heard.get()) == "broken"
     # One that never begins is closed without a warning.
     serve(works(), heard.put_nowait).cancel()
@@ -114,6 +115,6 @@ async def test_runs_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         await fails(RuntimeError("broken"))
 
     task = keep_running(beats)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert [await begun.get() for _ in range(3)] == [1, 1, 1]
     task.cancel()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import psutil
 
-_PATIENCE_SECONDS = 20.0
+from tests.waiting import PATIENCE_SECONDS
 
 # Starts more slowly than the watchdog waits, feeds it for three times as long as it waits, then says so and does nothing more.
 _PROGRAM = """
@@ -50,7 +50,7 @@ def test_hung() -> None:
     """A process that starts slowly and feeds its watchdog lives; when it stops feeding it is killed."""
     with _program("time.sleep(600)") as program:
         assert (_line(program), _line(program)) == ("watched", "fed")
-        assert program.wait(_PATIENCE_SECONDS) == -signal.SIGKILL
+        assert program.wait(PATIENCE_SECONDS) == -signal.SIGKILL
 
 
 def test_stopped() -> None:
@@ -58,7 +58,7 @@ def test_stopped() -> None:
     with _program("time.sleep(600)") as program:
         assert _line(program) == "watched"
         program.send_signal(signal.SIGSTOP)
-        assert program.wait(_PATIENCE_SECONDS) == -signal.SIGKILL
+        assert program.wait(PATIENCE_SECONDS) == -signal.SIGKILL
 
 
 def test_orderly_end() -> None:
@@ -66,7 +66,7 @@ def test_orderly_end() -> None:
     with _program("watchdog.stop(); raise SystemExit(7)") as program:
         assert _line(program) == "watched"
         (child,) = psutil.Process(program.pid).children()
-        assert program.wait(_PATIENCE_SECONDS) == 7
+        assert program.wait(PATIENCE_SECONDS) == 7
         assert not child.is_running()
 
 
@@ -77,5 +77,5 @@ def test_ends_with_its_parent() -> None:
         (child,) = psutil.Process(program.pid).children()
         end = os.pidfd_open(child.pid)
         program.kill()
-        assert select.select([end], [], [], _PATIENCE_SECONDS)[0]
+        assert select.select([end], [], [], PATIENCE_SECONDS)[0]
         os.close(end)

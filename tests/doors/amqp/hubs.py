@@ -9,8 +9,9 @@ from typing import Any
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient, PartitionContext, _client_base
 from azure.eventhub._consumer import EventHubConsumer
 
-from tests.doors.amqp.served import PATIENCE_SECONDS, AmqpFrontend
+from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import ALICE, BOB
+from tests.waiting import PATIENCE_SECONDS
 
 KEY, BOBS_KEY = "alices-key-of-forty-characters-and-more!", "bobs-key-of-forty-characters-and-more!!!"
 _LOOK_SECONDS = 0.005

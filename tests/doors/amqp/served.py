@@ -15,8 +15,8 @@ from proton.reactor import Filter, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
 from tests.doors.frontend import ALICE, PASSWORD, DoorFrontend
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 20.0
 _NAMES = itertools.count()
 
 

@@ -15,10 +15,10 @@ from frontends.amqp import errors
 from frontends.amqp.errors import CONDITION
 from frontends.tools.servers.process import free_port
 from frontends.tools.servers.redis import RedisServer
+from tests.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "amqp.md").read_text()
-PATIENCE_SECONDS = 60.0
 
 
 def blocks(language: str) -> list[str]:

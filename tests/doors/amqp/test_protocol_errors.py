@@ -31,7 +31,8 @@ from tests.doors.amqp.raw import (
     uint,
     until,
 )
-from tests.doors.amqp.served import PATIENCE_SECONDS, AmqpFrontend, arrived, bodies, consumer, producer, send
+from tests.doors.amqp.served import AmqpFrontend, arrived, bodies, consumer, producer, send
+from tests.waiting import PATIENCE_SECONDS
 
 CLOSE, CREDIT, ACCEPTED = b"\x00\x53\x18", uint(1_000), b"\x00\x53\x24"
 NO_TEXT = b"\xa1\x02\xff\xfe"

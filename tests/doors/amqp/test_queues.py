@@ -51,7 +51,6 @@ from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.doors.amqp.conftest import NewLog, made
 from tests.doors.amqp.raw import frame, opened
 from tests.doors.amqp.served import (
-    PATIENCE_SECONDS,
     AmqpFrontend,
     With,
     arrived,
@@ -63,6 +62,7 @@ from tests.doors.amqp.served import (
     text,
 )
 from tests.doors.frontend import ALICE, BOB
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture

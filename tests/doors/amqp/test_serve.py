@@ -19,7 +19,6 @@ from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.certificates import Authority
 from tests.doors.amqp.conftest import NewLog, made
 from tests.doors.amqp.served import (
-    PATIENCE_SECONDS,
     AmqpFrontend,
     annotations,
     bodies,
@@ -30,6 +29,7 @@ from tests.doors.amqp.served import (
 )
 from tests.doors.frontend import ALICE, BOB, PASSWORD
 from tests.forks import Forks
+from tests.waiting import PATIENCE_SECONDS
 
 
 def test_goes_in_order(redis: RedisServer, forks: Forks, new_log: NewLog) -> None:

@@ -8,12 +8,10 @@ from contextlib import contextmanager
 import httpx
 
 from tests.doors.frontend import ALICE, PASSWORD, DoorFrontend
+from tests.waiting import PATIENCE_SECONDS
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """One for all clients: httpx would create one for each, which takes a fifth of a second."""
-
-PATIENCE_SECONDS = 30.0
-"""How long a client waits for an answer: httpx's own five seconds are too short on a busy machine."""
 
 _KEEP_ALL = httpx.Limits(max_keepalive_connections=None, keepalive_expiry=None)
 """A pool that closes idle connections may close one that another thread has begun to use, whose request then never gets an

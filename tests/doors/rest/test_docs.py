@@ -12,9 +12,9 @@ import httpx
 
 from frontends.tools.servers.process import free_port
 from tests.doors.rest.served import NO_TLS
+from tests.waiting import PATIENCE_SECONDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()
-PATIENCE_SECONDS = 60.0
 
 
 def test_commands(tmp_path: Path) -> None:

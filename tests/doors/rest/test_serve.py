@@ -17,8 +17,7 @@ from tests.doors.frontend import ALICE, HASH
 from tests.doors.rest.raw import Line
 from tests.doors.rest.served import RestFrontend, basic_words, client, problem
 from tests.forks import Forks
-
-PATIENCE_SECONDS = 20.0
+from tests.waiting import PATIENCE_SECONDS
 
 
 def checked(**settings: str) -> tuple[int, str]:

@@ -23,10 +23,10 @@ from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import ALICE, HASH
 from tests.doors.rest.served import RestFrontend, client, problem
+from tests.waiting import PATIENCE_SECONDS
 
 WORKER = Jid("worker@x/a")
 LETTERS = 205
-PATIENCE_SECONDS = 10.0
 
 
 class Outlet:

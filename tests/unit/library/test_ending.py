@@ -9,6 +9,8 @@ from typing import Final
 
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
+
 _PROGRAM: Final = """
 import asyncio, sys, time
 from datetime import UTC, datetime, timedelta
@@ -97,7 +99,7 @@ async def begun(program: Path, kind: str) -> Process:
 )
 async def test_it_ends(program: Path, kind: str, signals: int, code: int, said: str) -> None:
     """A worker ends after its grace, or by the second signal, whatever its jobs do; it says what kept it from ending."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         process = await begun(program, kind)
         # Two of one kind that come together may be taken for one.
         for each in (signal.SIGTERM, signal.SIGINT)[:signals]:
@@ -111,7 +113,7 @@ async def test_it_ends(program: Path, kind: str, signals: int, code: int, said: 
 
 async def test_processes_end_with_it(program: Path) -> None:
     """When a worker is killed, the processes of its jobs end too."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         process = await begun(program, "process")
         process.kill()
         # It is inherited by the process of the job.

@@ -17,6 +17,7 @@ from stanzaq.xmpp.gatherer import Gatherer
 from stanzaq.xmpp.publisher import XmppSender
 from stanzaq.xmpp.stanzas import Outcomes
 from stanzaq.xmpp.worker import XmppTransport
+from tests.waiting import PATIENCE_SECONDS
 
 ACCOUNT = Account.read("xmpp://a@example.org", None, "x", None, "required")
 FEATURE = "<query xmlns='http://jabber.org/protocol/disco#info'><feature var='urn:stanzaq:0#batch'/></query>"
@@ -73,7 +74,7 @@ async def test_refused_as_such() -> None:
         raise StanzaqError(msg)
 
     gatherer = Gatherer(refuse)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         answers = await asyncio.gather(gatherer.ask("n", "1", ".", "ask"), gatherer.ask("n", "2", ".", "ask"))
     assert list(answers) == [None, None]
 
@@ -100,7 +101,7 @@ async def test_cancelled() -> None:
         await asyncio.sleep(0)
     for task in waiting:
         task.cancel()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await stopped.wait()
 
 

@@ -22,6 +22,7 @@ from stanzaq.http.worker import HttpTransport
 from stanzaq.retry import Release
 from stanzaq.transport import Content, Delivery, Hints, Lock
 from tests.certificates import Authority
+from tests.waiting import PATIENCE_SECONDS
 
 Answers = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -309,7 +310,7 @@ async def working(answers: Answers) -> AsyncIterator[tuple[HttpTransport, Receiv
 
 async def until(holds: Callable[[], object]) -> None:
     """Wait for something that no event tells."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

@@ -21,6 +21,7 @@ from stanzaq.account import Account
 from stanzaq.outbox import Outbox
 from stanzaq.transport import Content, Hints, Outgoing, Save
 from stanzaq.xmpp.publisher import XmppSender
+from tests.waiting import PATIENCE_SECONDS
 
 ONE = Outgoing("name-1", "jobs", "one", Content(b"\0\xff", "image/png"), {"a": "ü"}, Hints("k", 1.5, 0, None))
 
@@ -116,7 +117,7 @@ async def test_sent_by_the_next(service: Service, path: Path) -> None:
     async with made(path) as publisher:
         waits = asyncio.create_task(publisher.publish("jobs", {}, id="one"))
         leaves = asyncio.create_task(publisher.publish("jobs", {}, id="two"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(service.sent) < 2:  # noqa: ASYNC110  (nobody is told)
                 await asyncio.sleep(0)
         leaves.cancel()

@@ -15,6 +15,7 @@ from stanzaq.xmpp import connection
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender
 from stanzaq.xmpp.stanzas import STANZAQ, item, publish
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ async def test_many_are_refused(publisher: Publisher, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("hints", [{"id": "a\0"}, {"key": "a\x1b"}, {"headers": {"a": "\uffff"}}])
 async def test_unsayable(publisher: Publisher, hints: dict[str, Any]) -> None:
     """Characters that would break this stream, and each next one, are refused."""
-    async with publisher, asyncio.timeout(20):
+    async with publisher, asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(StanzaqError, match="which XML cannot contain"):
             await publisher.publish("node", {}, **hints)
         with pytest.raises(StanzaqError, match="which XML cannot contain"):
@@ -111,7 +112,7 @@ class TooBig:
 async def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """An item that the XMPP server does not take is refused, and does not end each further stream with all that waits."""
     monkeypatch.setattr(connection, "_Stream", TooBig)
-    async with Publisher("xmpp://publisher@example.org", password="x") as publisher, asyncio.timeout(20):
+    async with Publisher("xmpp://publisher@example.org", password="x") as publisher, asyncio.timeout(PATIENCE_SECONDS):
         small = asyncio.create_task(publisher.publish("node", "small"))
         with pytest.raises(StanzaqError, match=r"takes no stanza of \d+ bytes: make the payload smaller") as refused:
             await publisher.publish("node", "x" * 20_000)

@@ -19,6 +19,7 @@ from stanzaq.retry import Reject, Release, Retry
 from stanzaq.runs import Runs
 from stanzaq.task import Handler, Task, run_in
 from stanzaq.transport import Content, Delivery, Lock, Progress, Receiver
+from tests.waiting import PATIENCE_SECONDS
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The service's clock is far from ours."""
@@ -87,7 +88,7 @@ def runs(service: Service, handler: Handler, *, concurrency: int = 5, **more: An
 
 async def until(holds: Callable[[], object]) -> None:
     """Wait for something that no event tells."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -362,7 +363,7 @@ async def test_a_process_fails() -> None:
     try:
         for count, payload in enumerate(("odd", "base", "exits", "later", "dies", "fine"), 1):
             played.deliver(delivery(payload, body=f'"{payload}"'.encode()))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while len(service.told) < count:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
     finally:

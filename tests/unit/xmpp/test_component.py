@@ -49,6 +49,7 @@ from broker.model.results import (
 from frontends.xmpp import component as module
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
+from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from tests.unit.xmpp.conftest import Wire
@@ -209,7 +210,7 @@ async def test_a_transfer_is_answered_once(door: Door, monkeypatch: pytest.Monke
     fields = "".join(f"<field var='{name}'><value>{value}</value></field>" for name, value in _REDRIVE.items())
     form = f"<x xmlns='{ns.FORM}' type='submit'>{fields}</x>"
     door.feed(_iq(f"<command xmlns='{ns.COMMANDS}' node='{ns.ADMIN_REDRIVE}'>{form}</command>"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not (heard := await door.heard()):
             pass
     assert [reply[0][0].text for reply in heard] == ["moved 2"]
