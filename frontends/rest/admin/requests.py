@@ -39,13 +39,13 @@ def quotas(request: Request) -> ListQuotas:
 
 def quota(request: Request) -> SetQuota:
     """Set a quota."""
-    said = _said(request, set(FIELDS))
-    wrong = next(
-        (name for name, value in said.items() if isinstance(value, bool) or not isinstance(value, str | int)), ""
-    )
-    if wrong:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{wrong}: a number, or a text")
-    return SetQuota(request.sender, request.path.item, Quota.read({name: str(value) for name, value in said.items()}))
+    limits = dict[str, str]()
+    for name, value in _said(request, set(FIELDS)).items():
+        number = fields.whole(value)
+        if number is None and not isinstance(value, str):
+            raise MalformedRequest(Problem.BAD_REQUEST, f"{name}: a whole number, or a text")
+        limits[name] = str(value if number is None else number)
+    return SetQuota(request.sender, request.path.item, Quota.read(limits))
 
 
 def survey(request: Request) -> InspectItems:

@@ -284,7 +284,8 @@ def test_quotas(redis: RedisServer, bob: httpx.Client) -> None:
         client(one, carol) as owner,
     ):
         assert (
-            admin.put(f"/quotas/{carol}", json={"nodes": 2, "items": "2", "publish_rate": "1000/s"}).status_code == 204
+            admin.put(f"/quotas/{carol}", json={"nodes": 2.0, "items": "2", "publish_rate": "1000/s"}).status_code
+            == 204
         )
         try:
             queue = owner.post("/queues").headers["Location"]
