@@ -25,6 +25,7 @@ from broker.redis_core.operations.operation import subid, subids
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.records.group_members import GroupMembers, Member, PartitionOwnership
 from broker.redis_core.records.store import NodeStore
+from broker.redis_core.registry.admission import admitted
 from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import start
@@ -100,11 +101,9 @@ class Ownership:
 
     async def renew(self, command: RenewOwnership) -> Result:
         """Renew all ownerships of the sender (EX16)."""
-        record = await self._store.read_with_admins(command.node)
-        if record is None:
-            return GONE
-        if refused := refusal(command, record):
-            return refused
+        record = await admitted(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
         return OwnershipsRenewed(await self._renew_all(record, command.sender, subids(command.sender).split()))
 
     async def options(self, command: Options, outcome: asyncio.Future[Any]) -> Result:

@@ -12,10 +12,10 @@ from broker import keys
 from broker.model.commands import ShowHistory, Stats
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Counted, History, Refused, Result, Sample
-from broker.redis_core.commands.internal import GONE, Ask
+from broker.redis_core.commands.internal import Ask
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server
-from broker.redis_core.registry.rows import refusal
+from broker.redis_core.registry.admission import admitted
 
 MINUTE_MS: Final = 60_000
 MINUTES: Final = 60
@@ -44,11 +44,9 @@ class Histories:
 
     async def show(self, command: ShowHistory) -> Result:
         """Return the samples of the last hour, the counts when it began, and the counts of now."""
-        record = await self._store.read_with_admins(command.node)
-        if record is None:
-            return GONE
-        if refused := refusal(command, record):
-            return refused
+        record = await admitted(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
         counted = await self._ask(Stats(command.node, command.sender))
         if isinstance(counted, Refused):
             return counted

@@ -20,7 +20,7 @@ from broker.model.quotas import MOST, domain, holding
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import tree_request
-from broker.redis_core.commands.internal import GONE, LogExtent, Sweep
+from broker.redis_core.commands.internal import LogExtent, Sweep
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.ports import HandlerPort
@@ -28,6 +28,7 @@ from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree, moved
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
+from broker.redis_core.registry.admission import admitted
 from broker.redis_core.registry.rows import refusal
 
 _RETRIES = 5
@@ -139,27 +140,26 @@ class NodeService:
 
     async def describe(self, command: Describe) -> Result:
         """Return a node's record and its place in the tree."""
-        record = await self._store.read_with_admins(command.node)
-        if record is None:
-            return GONE
-        refused = refusal(command, record)
-        if refused is not None or not (record.parent or record.config.collects):
-            return refused or Described(record)
+        record = await admitted(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
+        if not (record.parent or record.config.collects):
+            return Described(record)
         placed = moved(record, await self.placement.parent(record))
         return Described(placed, await self._tree.children(record))
 
     async def admits(self, command: Publish) -> Refused | None:
         """Return why a publish would be refused, or None."""
-        record = await self._store.read_with_admins(command.node)
-        return GONE if record is None else refusal(command, record)
+        record = await admitted(self._store, command, command.node)
+        return record if isinstance(record, Refused) else None
 
     async def configure(self, command: Configure) -> Result:
         """Change a node's configuration and place, then the copies in its partitions."""
         for _attempt in range(_RETRIES):
-            record = await self._store.read_with_admins(command.node)
-            if record is None:
-                return GONE
-            outcome = refusal(command, record) or await self._try_configure(command, record)
+            record = await admitted(self._store, command, command.node)
+            if isinstance(record, Refused):
+                return record
+            outcome = await self._try_configure(command, record)
             if outcome is not None:
                 return outcome
         return Refused(Problem.UNAVAILABLE, "the node is being changed by others")
@@ -220,13 +220,12 @@ class NodeService:
 
     async def affiliate(self, command: Affiliate) -> Result:
         """Change affiliations; a JID that loses access loses subscriptions and locks at once."""
-        record = await self._store.read_with_admins(command.node)
-        if record is None:
-            return GONE
-        if refused := refusal(command, record):
-            return refused
+        record = await admitted(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
         # An old affiliation may be removed even if its JID is invalid.
         wrong = [jid for jid in command.changes if not is_jid(jid) and jid not in record.affiliations]
+        refused: Refused | None
         if wrong:
             refused = Refused(Problem.NOT_ACCEPTABLE, f"{wrong[0][:80]} is not a JID")
         else:
@@ -264,12 +263,9 @@ class NodeService:
 
     async def delete(self, command: Delete) -> Result:
         """Delete the node and notify all subscribers, pending ones included (P24)."""
-        record = await self._store.read_with_admins(command.node)
-        if record is None:
-            return GONE
-        refused = refusal(command, record)
-        if refused is not None:
-            return refused
+        record = await admitted(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
         waited = await self._subscriptions.end_all(command.node)
         children = await self._tree.children(record)
         through = await self._subscribers(command.node) if record.config.collects else []

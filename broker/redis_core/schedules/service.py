@@ -9,9 +9,8 @@ from broker.model.names import bare
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Refused, Result, Scheduled, ScheduleList
-from broker.redis_core.commands.internal import GONE
 from broker.redis_core.records.store import NodeStore
-from broker.redis_core.registry.rows import refusal
+from broker.redis_core.registry.admission import admitted
 from broker.redis_core.schedules import timetable
 from broker.redis_core.schedules.firing import FiringSchedules
 from broker.redis_core.schedules.record import ScheduleRecord
@@ -94,7 +93,7 @@ class Schedules:
 
     async def list(self, command: ListSchedules) -> Result:
         """List schedules."""
-        node = await self._admitted(command)
+        node = await admitted(self._store, command, command.node)
         if isinstance(node, Refused):
             return node
         if command.id:
@@ -110,17 +109,11 @@ class Schedules:
         listed = tuple(each.record.status() for each in shown if each.record is not None)
         return ScheduleList(listed, more=len(page.schedules) > command.limit)
 
-    async def _admitted(
-        self, command: PutSchedule | PauseSchedule | RemoveSchedule | ListSchedules
-    ) -> NodeRecord | Refused:
-        node = await self._store.read_with_admins(command.node)
-        return GONE if node is None else refusal(command, node) or node
-
     async def _change(
         self, command: PutSchedule | PauseSchedule | RemoveSchedule, name: str, change: Change, item: bytes = b""
     ) -> Result:
         """Replace a schedule's record by another, again if it changes meanwhile."""
-        node = await self._admitted(command)
+        node = await admitted(self._store, command, command.node)
         if isinstance(node, Refused):
             return node
         for _ in range(_TRIES):

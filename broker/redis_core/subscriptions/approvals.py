@@ -20,6 +20,7 @@ from broker.redis_core.commands.internal import GONE
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.pending_requests import PendingList
 from broker.redis_core.records.store import NodeStore
+from broker.redis_core.registry.admission import admitted
 from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
 
@@ -98,11 +99,9 @@ class Approvals:
 
     async def approve(self, command: Approve) -> Result:
         """Carry out an owner's decision."""
-        record = await self._store.read_with_admins(command.node)
-        if record is None:
-            return GONE
-        if refused := refusal(command, record):
-            return refused
+        record = await admitted(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
         if command.subid not in {"", subid(command.jid)}:
             return Refused(Problem.SUBID_INVALID, "the subid does not belong to this subscription")
         # A decision is about the bare JID, like the affiliation that it sets. Without a request, another owner has decided or the
@@ -116,11 +115,9 @@ class Approvals:
 
     async def manage(self, command: ManageSubscribers) -> Result:
         """Change subscriptions one by one; returns those that could not be changed (P26)."""
-        record = await self._store.read_with_admins(command.node)
-        if record is None:
-            return GONE
-        if refused := refusal(command, record):
-            return refused
+        record = await admitted(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
         before = await self._lists.states(record, [change.jid for change in command.changes])
         named = {change: _named_by(change, before[change.jid]) for change in command.changes}
         for change, those in named.items():
@@ -156,11 +153,9 @@ class Approvals:
 
     async def send(self, command: SendPending) -> Result:
         """Send an owner all pending requests of a node."""
-        record = await self._store.read_with_admins(command.node)
-        if record is None:
-            return GONE
-        if refused := refusal(command, record):
-            return refused
+        record = await admitted(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
         for jid in {bare(jid): jid for jid in await self._pending.all(command.node)}.values():
             self._notify(ApprovalAsked(command.sender, _subscription(command.node, jid, State.PENDING)))
         return Done()

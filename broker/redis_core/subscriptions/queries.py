@@ -23,7 +23,7 @@ from broker.redis_core.records.pending_requests import PendingList
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.connections import Line
-from broker.redis_core.registry.rows import refusal
+from broker.redis_core.registry.admission import admitted
 
 SHOWN: Final = 1_000
 """Subscribers of a node that an owner sees at once."""
@@ -73,11 +73,9 @@ class SubscriptionQueries:
 
     async def subscribers(self, command: ListSubscribers) -> Result:
         """List the subscribers of a node for an owner, without pending ones (XEP-0060 §8.8.1.2)."""
-        record = await self._store.read_with_admins(command.node)
-        if record is None:
-            return GONE
-        if refused := refusal(command, record):
-            return refused
+        record = await admitted(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
         members = await self._members.members(record.name)
         # Pages are sorted, so all subscribers must be read first.
         most = SHOWN if command.page is None else MAX_SUBSCRIBERS
