@@ -40,6 +40,7 @@ from broker.redis_core.metrics import BUCKETS, REASONS, WAITS, Metrics
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.quotas import Quotas
+from broker.redis_core.records.records import Records
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server
@@ -49,7 +50,7 @@ from broker.redis_core.redis_client.store_format import check_format
 from broker.redis_core.redis_client.wakeup import Wakeup
 from broker.redis_core.registry.rows import ROWS, UNKNOWN
 from broker.redis_core.routing.quota_meter import QuotaMeter
-from broker.redis_core.routing.router import NodeRouter
+from broker.redis_core.routing.router import NodeRouter, RoutingContext
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
 from broker.tasks import FAILED, Answer, Tasks, keep_running
@@ -97,10 +98,10 @@ class RedisCore:
         self._outlet: Outlet = outlet or relay
         self._relay = None if outlet else relay
         self._store = NodeStore(self._server, settings.journal_records, settings.node_quota, frozenset(settings.admins))
-        self._tree = Tree(self._server, self._store)
-        self._quotas, self._tasks = Quotas(self._server, self._store), Tasks()
-        self._quota_meter = QuotaMeter(self._server, self._quotas, self._tasks, self.count)
-        self._handlers = Handlers(self._server, self._store, self._tree, self._quotas, settings, self)
+        tree, self._quotas, self._tasks = Tree(self._server, self._store), Quotas(self._server, self._store), Tasks()
+        meter = QuotaMeter(self._server, self._quotas, self._tasks, self.count)
+        self._routing = RoutingContext(self._tasks, tree, self.router, meter)
+        self._handlers = Handlers(self._server, Records(self._store, tree, self._quotas), settings, self)
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories = self._handlers.histories
@@ -416,8 +417,7 @@ class RedisCore:
         if router is None:
             known = NodeCache(node, self._store)
             pipeline = partial(PartitionPipeline, known, server=self._server, core=self)
-            shared = self._tasks, self._tree, self.router, self._quota_meter
-            router = self._routers[node] = NodeRouter(known, pipeline, *shared)
+            router = self._routers[node] = NodeRouter(known, pipeline, self._routing)
         return router
 
     def routers(self) -> list[NodeRouter]:

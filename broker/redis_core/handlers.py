@@ -28,9 +28,7 @@ from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.pending_requests import PendingList
-from broker.redis_core.records.quotas import Quotas
-from broker.redis_core.records.store import NodeStore
-from broker.redis_core.records.tree import Tree
+from broker.redis_core.records.records import Records
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.schedules.firing import FiringSchedules
@@ -63,10 +61,9 @@ class Handlers:
     firing: FiringSchedules
     schedules: Schedules
 
-    def __init__(  # noqa: PLR0913, PLR0917  (what all handlers share)
-        self, server: Server, store: NodeStore, tree: Tree, quotas: Quotas, settings: Settings, core: HandlerPort
-    ) -> None:
+    def __init__(self, server: Server, records: Records, settings: Settings, core: HandlerPort) -> None:
         """Make all handlers."""
+        store = records.store
         rules = Rules(store.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
         members, pending = GroupMembers(server), PendingList(server, store)
         ask = core.ask_partition
@@ -75,13 +72,13 @@ class Handlers:
         self.lists = SubscriptionQueries(server, store, members, pending, ask)
         self.subscriptions = SubscriptionService(store, self.lists.occupied, ask, self.owners, core.tell)
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)
-        self.nodes = NodeService(store, tree, rules, quotas, core, self.approvals)
+        self.nodes = NodeService(records, rules, core, self.approvals)
         self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
         self.dependencies = DependencyService(store, ask, core.background)
         self.fetching = LongPoll(ask)
-        self.listing = NodeListing(server, store, tree)
+        self.listing = NodeListing(server, store, records.tree)
         self.inspection = Inspection(store, rules, ask)
-        self.quotas = QuotaService(store, rules, quotas)
+        self.quotas = QuotaService(store, rules, records.quotas)
         self.histories = Histories(server, store, ask)
         self.instances = Instances(server, rules)
         self.item_moves = ItemMoves(store, rules, ask, self.inspection)

@@ -24,9 +24,8 @@ from broker.redis_core.commands.internal import LogExtent, Sweep
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.ports import HandlerPort
-from broker.redis_core.records.quotas import Quotas
-from broker.redis_core.records.store import NodeStore
-from broker.redis_core.records.tree import Tree, moved
+from broker.redis_core.records.records import Records
+from broker.redis_core.records.tree import moved
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
 from broker.redis_core.registry.admission import admitted
 from broker.redis_core.registry.rows import refusal
@@ -55,27 +54,19 @@ class NodeService:
 
     placement: TreeMoves
 
-    def __init__(  # noqa: PLR0913, PLR0917  (its parts)
-        self,
-        store: NodeStore,
-        tree: Tree,
-        rules: Rules,
-        quotas: Quotas,
-        core: HandlerPort,
-        subscribers: Subscribers,
-    ) -> None:
+    def __init__(self, records: Records, rules: Rules, core: HandlerPort, subscribers: Subscribers) -> None:
         """Send commands to partitions through `core` and report changed nodes to it; `subscribers` apply changes."""
-        self._store = store
-        self._tree = tree
-        self.placement = TreeMoves(tree, store, self._store.read_with_admins, self._record_changed)
+        self._store, self._tree, self._quotas = records.store, records.tree, records.quotas
+        self.placement = TreeMoves(self._tree, self._store, self._store.read_with_admins, self._record_changed)
         self._rules = rules
-        self._quotas = quotas
         self._node_rules = NodeRules(rules, self._store.read_with_admins)
         self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
         self._changed = core.node_changed
         self._register_all = core.register_all
         self._notify = core.tell
-        self._tree_events = TreeEvents(tree, self._store.read_with_admins, self._ask, core.register_all, core.tell)
+        self._tree_events = TreeEvents(
+            self._tree, self._store.read_with_admins, self._ask, core.register_all, core.tell
+        )
         self._subscriptions = subscribers
 
     async def declare(self, command: Declare) -> Result:

@@ -5,7 +5,7 @@ Commands wait here while the node's record is read, and keep their order. Must n
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
@@ -81,25 +81,34 @@ class MakePipeline(Protocol):
         """Make the pipeline of one partition."""
 
 
+@dataclass(frozen=True, slots=True)
+class RoutingContext:
+    """What all routers of a core share.
+
+    `tasks` run work that takes more than one script. The partitions below a collection are read from `tree` and asked through
+    the `gates` of their nodes. Publishes are metered by `quotas`.
+    """
+
+    tasks: Tasks
+    tree: Tree
+    gates: Gates
+    quotas: QuotaMeter
+
+
 class NodeRouter:
     """Routes the commands of one node to the pipelines of its partitions."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (what all routers of a core share)
-        self, known: NodeCache, make: MakePipeline, tasks: Tasks, tree: Tree, gates: Gates, quotas: QuotaMeter
-    ) -> None:
-        """Make pipelines by `make` when they are first needed; `tasks` run work that takes more than one script.
-
-        The partitions below a collection are read from `tree` and asked through the `gates` of their nodes. Publishes are
-        metered by `quotas`.
-        """
-        self._quotas = quotas
+    def __init__(self, known: NodeCache, make: MakePipeline, context: RoutingContext) -> None:
+        """Make pipelines by `make` when they are first needed."""
+        tasks, gates = context.tasks, context.gates
+        self._quotas = context.quotas
         self.known = known
         self._make = make
         self._tasks = tasks
         self._gates = gates
         self.balancer = Balancer(known.node, self.ask)
         self._partitioned = PartitionedSubscriptions(self.ask, self._others, self.balancer.check)
-        self.pool = CollectionCredit(known, tree, gates, tasks.background)
+        self.pool = CollectionCredit(known, context.tree, gates, tasks.background)
         self._reports = CreditReports(self.balancer, gates, tasks.background, self._sweep)
         self._turns = count()
         self._collected = False

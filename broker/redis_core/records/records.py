@@ -1,0 +1,16 @@
+"""The records that several handlers use, as one value."""
+
+from dataclasses import dataclass
+
+from broker.redis_core.records.quotas import Quotas
+from broker.redis_core.records.store import NodeStore
+from broker.redis_core.records.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of nodes, of the tree between them, and of owners' quotas."""
+
+    store: NodeStore
+    tree: Tree
+    quotas: Quotas
