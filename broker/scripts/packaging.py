@@ -105,37 +105,42 @@ def _rows(found: Operation) -> str:
     return f"rows = {{}}\nfor i = {first}, #ARGV, {step} do rows[#rows + 1] = {{{row}}} end"
 
 
-def _made_anew(found: Operation, known: Mapping[str, Module]) -> list[str]:
+def _made_anew(folder: Path, found: Operation) -> list[str]:
     """Return the code that sets the initial values of a call, in parts."""
-    values = [(name, value) for name, value in _locals(known).items() if name in found.keeps]
+    values = [(name, value) for name, value in _locals(folder).items() if name in found.keeps]
     parts = [dict(values[first : first + _AT_ONCE]) for first in range(0, len(values), _AT_ONCE)]
     return [f"{_named(part)} = {', '.join(part.values())}" for part in parts]
 
 
-def _locals(known: Mapping[str, Module]) -> dict[str, str]:
+@cache
+def _locals(folder: Path) -> Mapping[str, str]:
     """Return the variables of a call that become locals, with their initial values."""
-    return {name: value for module in known.values() for name, value in module.call.items() if value is not None}
+    return {
+        name: value for module in modules(folder).values() for name, value in module.call.items() if value is not None
+    }
 
 
 def _named(values: Iterable[str]) -> str:
     return ", ".join(f"call.{name}" for name in values)
 
 
-def _finished(known: Mapping[str, Module], *lines: str) -> str:
-    text = "\n".join(lines)
+@cache
+def _finished(folder: Path, text: str) -> str:
+    """Return some lines as Redis gets them; a function of a module is in many scripts, but finished once."""
     for name, instead in _WRITTEN:
         text = name.sub(instead, text)
-    local = _locals(known)
+    local = _locals(folder)
     return _VARIABLE.sub(lambda found: f"call_{found[1]}" if found[1] in local else found[0], text)
 
 
-def _written(module: Module, only: Collection[str]) -> str:
-    """Return a module's code with only the named functions; its local functions stay private."""
+def _written(folder: Path, module: Module, only: Collection[str]) -> str:
+    """Return a module's finished code with only the named functions; its local functions stay private."""
     functions = {name: piece for name, piece in module.functions.items() if name in only}
     # A table constructed with its function names need not grow.
     own = [f"{name.partition('.')[2]} = nil" for name in functions if "." in name]
     table = ", ".join([*([module.constants] if module.constants else []), *own])
-    body = "\n".join([*([module.rest] if module.rest else []), *(piece.text for piece in functions.values())])
+    parts = [*([module.rest] if module.rest else []), *(piece.text for piece in functions.values())]
+    body = "\n".join(_finished(folder, part) for part in parts)
     return f"local {module.name} = {{{table}}}\ndo\n{body}\nend"
 
 
@@ -148,11 +153,12 @@ def script(folder: Path, name: str) -> Script:
 def alone(folder: Path, found: Operation) -> Script:
     """Return an operation as a script, with the functions of modules that it may use."""
     known = modules(folder)
-    pieces = [_written(known[name], found.reaches) for name in known if name in found.meets]
+    pieces = [_written(folder, known[name], found.reaches) for name in known if name in found.meets]
     shebang = f"#!lua flags={','.join(found.flags)}" if found.flags else "#!lua"
-    values = [f"local {part}" for part in _made_anew(found, known)]
+    values = [f"local {part}" for part in _made_anew(folder, found)]
     given = f"key, arg, KEY, ARG, call = KEYS, ARGV, {_places(found)}, {{}}"
-    text = _finished(known, shebang, _GIVEN, given, _rows(found), *values, *pieces, found.body)
+    lines = [_finished(folder, part) for part in (shebang, _GIVEN, given, _rows(found), *values, found.body)]
+    text = "\n".join([*lines[:-1], *pieces, lines[-1]])
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
 
@@ -161,9 +167,9 @@ def library(folder: Path) -> Library:
     """Package all operations as one library."""
     known = modules(folder)
     found = [operation(folder, name) for name in operations(folder)]
-    tables = [_written(module, module.functions.keys()) for module in known.values()]
-    values = _named(_locals(known))
-    body = _finished(known, _GIVEN, f"local {values}", *tables, *(_function(each, known) for each in found))
+    tables = [_written(folder, module, module.functions.keys()) for module in known.values()]
+    values = _finished(folder, f"local {_named(_locals(folder))}")
+    body = "\n".join([_GIVEN, values, *tables, *(_finished(folder, _function(folder, each)) for each in found)])
     name = f"{FAMILY}{hashlib.sha256(body.encode()).hexdigest()[:DIGEST]}"
     return Library(name, f"#!lua name={name}\n" + body.replace(_PLACE, name))
 
@@ -176,9 +182,9 @@ def inspection(folder: Path, version: str) -> InspectLibrary:
     return InspectLibrary(path.stem, _numbers(version), f"{first}\n-- version {version}\n{rest}")
 
 
-def _function(found: Operation, known: Mapping[str, Module]) -> str:
+def _function(folder: Path, found: Operation) -> str:
     flags = ", ".join(f"'{flag}'" for flag in found.flags)
-    parts = _made_anew(found, known)
+    parts = _made_anew(folder, found)
     return "\n".join(
         (
             "do",
