@@ -28,8 +28,9 @@ _LATE: Final = (
     "frontends.rest.app",
     "frontends.tracing",
     "frontends.xmpp.component",
+    "tests.packaged",
 )
-"""What they import when they need it."""
+"""What they import, or do, when they need it."""
 
 _DYING: Final = ["--pdeathsig", "KILL", "--"]
 """Arguments of `setpriv` before a program that dies with its starter."""
