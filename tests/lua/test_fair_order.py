@@ -2,14 +2,12 @@
 
 import math
 import random
-import secrets
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import pytest
 
-from broker.model.names import Partition
-from tests.lua.driver import Answer, Queue, Runner
+from tests.lua.driver import Answer, Queue, Runner, commands, unchecked
 from tests.lua.keyed_play import KeyedPlay
 from tests.lua.subscribed import carried
 from tests.lua.worded import W1, W2
@@ -21,11 +19,6 @@ def fair(queue: Queue, by: str = "key", weights: dict[str, str] | None = None, *
     """Open a queue with turns."""
     rows = [{"tenant": tenant, "weight": weight} for tenant, weight in (weights or {}).items()]
     queue.open(*rows, fair=by, **options)
-
-
-def unchecked(runners: dict[str, Runner]) -> Queue:
-    """Return a partition whose keys are not compared before and after each call: tests of thousands of calls."""
-    return Queue(Runner(runners["valkey"].client, checked=False), Partition("jobs", secrets.token_hex(4)))
 
 
 def items(answer: Answer) -> list[str]:
@@ -279,12 +272,6 @@ def test_a_noisy_key_delays_no_other(runners: dict[str, Runner], quiet: int, eac
         found[noisy, by] = waits(queue, tenants, each, noisy)
     assert found[2_000, "key"] <= 2 * found[0, "key"]
     assert found[2_000, ""] > 4 * found[0, "key"]
-
-
-def commands(queue: Queue) -> int:
-    """Return how many commands the server has run, also inside of scripts."""
-    stats = queue.client.info("commandstats")
-    return sum(each["calls"] for name, each in stats.items() if not name.startswith(("cmdstat_info", "cmdstat_config")))
 
 
 def test_many_keys_cost_no_more(runners: dict[str, Runner]) -> None:
