@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +13,15 @@ import redis
 
 from broker.keys import FORMAT
 from broker.redis_core.redis_client import diagnostics
-from broker.redis_core.redis_client.diagnostics import Level
+from broker.redis_core.redis_client.diagnostics import Finding, Level, examine
+from broker.scripts.location import lua_directory
+from broker.scripts.packaging import library
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.process import free_port
-from frontends.tools.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.doors.frontend import ALICE, HASH
+from tests.operations import as_user, make_user
 
 GOOD = {"appendonly": "yes", "maxmemory": "256mb"}
 
@@ -108,6 +113,27 @@ def test_not_allowed() -> None:
         command(server, "ACL", "SETUSER", "blind", "on", ">secret", "~*", "+ping")
         found = examined(f"redis://blind:secret@127.0.0.1:{server.port}/0", 0)
         assert found["INFO"]["level"] == "warning"
+
+
+@pytest.mark.parametrize("binary", [valkey_binary, redis_binary])
+async def test_functions_are_forbidden(tmp_path: Path, binary: Callable[[], Path]) -> None:
+    """A user whose frontends would use scripts is told which right is missing; what is loaded need not be loaded again."""
+    whole = library(lua_directory())
+    with RedisServer(tmp_path, binary=binary()) as server, redis.Redis.from_url(server.url) as client:
+        for missing in ("", "fcall", "function|list", "function|load"):
+            make_user(server.url, "stanzaq", "+ping", "+config|get", *([f"-{missing}"] if missing else []))
+            found = await functions(server)
+            assert (found.level is Level.FINE) is (not missing)
+            assert not missing or (f"'{missing}'" in found.found and f"+{missing}" in found.remedy)
+        assert client.function_list() == []
+        client.function_load(whole.text)
+        assert (await functions(server)).level is Level.FINE
+
+
+async def functions(server: RedisServer) -> Finding:
+    """Return what is found of functions, as the user of frontends."""
+    (found,) = (one for one in await examine(as_user(server.url, "stanzaq"), 2.0) if one.what == "functions")
+    return found
 
 
 def test_cluster(redis_cluster: RedisCluster) -> None:

@@ -18,8 +18,9 @@ from broker.redis_core.info import read_info
 from broker.redis_core.redis_client.client import server_of
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.node import SINGLE, RedisNode
-from broker.redis_core.redis_client.packages import is_unknown
-from broker.scripts.packaging import FAMILY
+from broker.redis_core.redis_client.packages import is_forbidden
+from broker.scripts.location import lua_directory
+from broker.scripts.packaging import FAMILY, library
 
 OLDEST: Final = (7, 0)
 """Scripts begin with `#!lua`, which Redis supports since this version."""
@@ -207,12 +208,21 @@ def _replicas(where: str, info: Mapping[str, str]) -> Finding:
 
 
 async def _functions(where: str, master: RedisNode) -> Finding:
-    """List a missing library and call a missing function: a user who may do both can use functions."""
-    listed, called = await master.send([("FUNCTION LIST", "LIBRARYNAME", FAMILY), ("FCALL", FAMILY, "0")])
-    if isinstance(listed, list) and is_unknown(called):
+    """Check whether functions may be called, and loaded if this version's library is missing; nothing is loaded."""
+    name = library(lua_directory()).name
+    # A function that does not exist is called, and an empty library is refused where another would be loaded.
+    listed, called, loaded = await master.send(
+        [("FUNCTION LIST", "LIBRARYNAME", name), ("FCALL", FAMILY, "0"), ("FUNCTION LOAD", f"#!lua name={FAMILY}\n")]
+    )
+    needed = (listed, called) if isinstance(listed, list) and listed else (listed, called, loaded)
+    refused = [str(reply) for reply in needed if isinstance(reply, Exception) and is_forbidden(reply)]
+    if not refused:
         return Finding(Level.FINE, where, "functions", "are allowed")
-    remedy = "allow the user +fcall and +function: calls as scripts cost Redis twice as much (REDIS_PACKAGING)"
-    return Finding(Level.WARNING, where, "functions", "are not available", remedy)
+    remedy = (
+        "allow the user of frontends +fcall, +function|list and +function|load: calls as scripts cost Redis twice as "
+        "much (REDIS_PACKAGING)"
+    )
+    return Finding(Level.WARNING, where, "functions", f"are not available: {refused[0][:200]}", remedy)
 
 
 async def _latency(where: str, master: RedisNode) -> Finding:
