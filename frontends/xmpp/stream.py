@@ -8,7 +8,7 @@ import random
 import ssl
 from asyncio import BaseTransport, TimerHandle
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, assert_never, cast
 from xml.etree.ElementTree import Element
 
 import structlog
@@ -143,6 +143,8 @@ class Stream(ComponentXMPP):
                 case Broken(reason):
                     _log.error("the XMPP server sent unreadable XML: reconnecting", reason=reason)
                     self.abort()
+                case _:
+                    assert_never(event)
 
     def init_parser(self) -> None:
         """Start to parse a new stream."""

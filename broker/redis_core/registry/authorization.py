@@ -4,6 +4,7 @@ The record may be a cached one: the script that follows checks its revision and 
 """
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from broker.model import offsets
 from broker.model.commands import (
@@ -301,8 +302,11 @@ def _streaming(command: Read | Commit | SubscribeLog, record: NodeRecord) -> Ref
                 offsets.read(command.offset, partition)
             case Read():
                 offsets.spelled(command.start, partition)
-            case SubscribeLog() if command.start:
-                offsets.spelled(command.start, partition)
+            case SubscribeLog():
+                if command.start:
+                    offsets.spelled(command.start, partition)
+            case _:
+                assert_never(command)
     except MalformedRequest as wrong:
         return Refused(wrong.problem, wrong.detail)
     if isinstance(command, SubscribeLog) and command.qos is not Qos.UNACKNOWLEDGED:
