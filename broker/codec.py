@@ -32,6 +32,14 @@ def headless(record: bytes) -> bytes:
         return record
 
 
+def unpack_any(record: bytes) -> Envelope:
+    """Decode an envelope; a corrupt one becomes a payload of its raw bytes, so that it does not hide other items."""
+    try:
+        return unpack(record)
+    except CorruptRecord:
+        return Envelope(record, "application/octet-stream")
+
+
 def unpack(record: bytes) -> Envelope:
     """Decode what `pack` wrote; raises CorruptRecord on anything else."""
     try:

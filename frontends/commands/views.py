@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from broker import codec, payloads
 from broker.model import attempts
-from broker.model.items import Envelope, ItemDetails
+from broker.model.items import ItemDetails
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord, shown
-from broker.model.problems import CorruptRecord
 from broker.model.results import Counted, Summary
 from broker.model.times import moment
 from frontends.commands import fields
@@ -102,7 +101,7 @@ def lock(one: ItemDetails) -> dict[str, Any] | None:
 
 def history(one: ItemDetails) -> dict[str, list[dict[str, str]]]:
     """Return an item's attempts that failed, the oldest first: in this node, and before it became a dead letter."""
-    died = attempts.from_header(opened(one).headers.get("stanzaq-dead-history", ""))
+    died = attempts.from_header(codec.unpack_any(one.envelope).headers.get("stanzaq-dead-history", ""))
     return {"history": [each.shown() for each in one.history], "history_of_death": died}
 
 
@@ -124,14 +123,14 @@ def item(one: ItemDetails) -> dict[str, Any]:
         "lock": lock(one),
         "held_before_by": list(one.holders),
         **history(one),
-        "headers": dict(payloads.said(opened(one))),
-        "bytes": len(opened(one).body),
+        "headers": dict(payloads.said(codec.unpack_any(one.envelope))),
+        "bytes": len(codec.unpack_any(one.envelope).body),
     }
 
 
 def payload(one: ItemDetails) -> dict[str, str]:
     """Return an item's payload, as text if it is UTF-8."""
-    envelope = opened(one)
+    envelope = codec.unpack_any(one.envelope)
     try:
         return {"content_type": payloads.kind(envelope), "payload": envelope.body.decode()}
     except UnicodeDecodeError:
@@ -140,7 +139,7 @@ def payload(one: ItemDetails) -> dict[str, str]:
 
 def item_row(one: ItemDetails) -> list[str]:
     """Return an item as cells."""
-    headers = opened(one).headers
+    headers = codec.unpack_any(one.envelope).headers
     holder = one.lock.holder if one.lock else ""
     reason = headers.get("stanzaq-dead-reason", "")
     return [one.item_id, str(one.partition), one.state, str(one.attempts), when(one.published_ms), holder, reason]
@@ -161,11 +160,3 @@ def item_rows(told: Mapping[str, Any]) -> list[list[str]]:
 
 def _plain(value: object) -> str:
     return " ".join(map(str, value.values())) if isinstance(value, Mapping) else str(value)
-
-
-def opened(one: ItemDetails) -> Envelope:
-    """Unpack an item's envelope; a corrupt one becomes a payload of its raw bytes."""
-    try:
-        return codec.unpack(one.envelope)
-    except CorruptRecord:
-        return Envelope(one.envelope, "application/octet-stream")

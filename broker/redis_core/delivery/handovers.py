@@ -19,7 +19,7 @@ from broker.model.attempts import to_header
 from broker.model.items import Envelope
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
-from broker.model.problems import CorruptRecord, Problem
+from broker.model.problems import Problem
 from broker.model.results import Published, Refused
 from broker.redis_core.commands.admin_parts import (
     AcceptHandover,
@@ -260,7 +260,8 @@ def _acceptance(
     """Build the command that stores an item in its target."""
     # Unique for ever, and the same at each repetition.
     ticket = f"{source.incarnation}-{partition}-{item.position}"
-    unpacked = _unpack(item.envelope)
+    # An unreadable item is handed over too, as plain bytes.
+    unpacked = codec.unpack_any(item.envelope)
     if target.name == source.name:
         item_id, envelope = item.item_id, item.envelope
     elif item.holder.startswith(_NODE_MARK):
@@ -274,17 +275,9 @@ def _acceptance(
     return AcceptHandover(target.name, place, count, item_id, ticket, item.key, item.publisher, envelope)
 
 
-def _unpack(envelope: bytes) -> Envelope:
-    try:
-        return codec.unpack(envelope)
-    except CorruptRecord:
-        # An unreadable item is handed over too, as plain bytes.
-        return Envelope(envelope, "application/octet-stream")
-
-
 def headers(envelope: bytes) -> dict[str, str]:
     """Return the headers of an item."""
-    return dict(_unpack(envelope).headers)
+    return dict(codec.unpack_any(envelope).headers)
 
 
 def _with_death_headers(unpacked: Envelope, node: str, item: HandoverItem) -> Envelope:

@@ -1,7 +1,6 @@
 """Attaches the links of an SDK, if its tokens permit it. Must not know bytes."""
 
 import time
-from typing import Any, Final
 
 from broker.model import offsets
 from broker.model.commands import Bind, Read
@@ -24,8 +23,6 @@ from frontends.amqp.links.log_consumer import LogConsumer, LogRead
 from frontends.amqp.links.producer import MESSAGE_BYTES
 from frontends.amqp.links.request_response import QUESTION_BYTES, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink
-
-_EPOCH_MOST: Final = 2**63 - 1
 
 
 class HubLinkAttacher(LinkAttacher):
@@ -87,7 +84,11 @@ class HubLinkAttacher(LinkAttacher):
 
     async def _consumer(self, link: ProtonLink) -> LogConsumer | None:
         assert isinstance(link, Outgoing), "a link goes one way or the other"
-        where, start, epoch = addresses.source(link.address), filters.start(link.filters), _epoch(link.properties)
+        where, start, epoch = (
+            addresses.source(link.address),
+            filters.start(link.filters),
+            attach_options.epoch(link.properties, EPOCH),
+        )
         record = await self._log(where.node)
         assert where.partition is not None, "a source names one"
         number = within(record, where.partition)
@@ -163,12 +164,3 @@ class HubLinkAttacher(LinkAttacher):
                 found = await self._asked(Read(name, self.context.sender, number, offsets.LATEST, 0), Replay)
                 return OK, "OK", management.partition(name, found)
         raise MalformedRequest(Problem.BAD_REQUEST, f"the type must be {HUB} or {PARTITION}")
-
-
-def _epoch(properties: dict[str, Any]) -> int | None:
-    said = properties.get(EPOCH)
-    if said is None:
-        return None
-    if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said <= _EPOCH_MOST:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} must be a long of at least 0")
-    return int(said)

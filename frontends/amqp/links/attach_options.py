@@ -48,7 +48,7 @@ def wanted(properties: Mapping[str, Any]) -> LinkOptions:
     group = properties.get(GROUP) or ""
     if not isinstance(group, str) or (group and not is_name(str(group))):
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} must be a string without blanks")
-    found = LinkOptions(_partition(properties.get(PARTITION)), str(group), _epoch(properties.get(EPOCH)))
+    found = LinkOptions(_partition(properties.get(PARTITION)), str(group), epoch(properties, EPOCH))
     if found.epoch is not None and not found.group:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"an epoch needs a group: name it by {GROUP}")
     return found
@@ -69,10 +69,12 @@ def partition(said: str) -> int:
     return int(said)
 
 
-def _epoch(said: object) -> int | None:
+def epoch(properties: Mapping[str, Any], name: str) -> int | None:
+    """Parse the epoch in a link's properties, None without one; raises MalformedRequest."""
+    said = properties.get(name)
     if said is None:
         return None
     # EX12: `long` in the first draft, `ulong` in the later one.
     if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said <= _EPOCH_MOST:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} must be a long of at least 0")
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} must be a long of at least 0")
     return int(said)

@@ -7,10 +7,9 @@ from urllib.parse import urlencode
 from broker import codec, payloads
 from broker.model import attempts
 from broker.model.commands import InspectItems, Overview
-from broker.model.items import Envelope, ItemDetails, LockDetails
+from broker.model.items import ItemDetails, LockDetails
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
-from broker.model.problems import CorruptRecord
 from broker.model.results import (
     FrontendList,
     History,
@@ -90,7 +89,7 @@ def redriven(outcome: MovedItems, begins: str) -> Response:
 
 def died_elsewhere(node: str, one: ItemDetails) -> bool:
     """Tell whether an item is another queue's dead letter; a redriven item keeps the headers of its death."""
-    return _opened(one).headers.get("stanzaq-dead-node", node) != node
+    return codec.unpack_any(one.envelope).headers.get("stanzaq-dead-node", node) != node
 
 
 def released(outcome: Released) -> Response:
@@ -126,7 +125,7 @@ def _dead_letters(record: NodeRecord) -> str:
 
 
 def _item(node: str, one: ItemDetails) -> dict[str, Any]:
-    envelope = _opened(one)
+    envelope = codec.unpack_any(one.envelope)
     said: dict[str, Any] = {
         "id": one.item_id,
         "href": paths.message(node, one.item_id),
@@ -164,11 +163,3 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
 
 def _progress(lock: LockDetails) -> dict[str, Any]:
     return {"progress": lock.progress.shown()} if lock.progress else {}
-
-
-def _opened(one: ItemDetails) -> Envelope:
-    """Unpack an item's envelope; a corrupt one must not hide the other items."""
-    try:
-        return codec.unpack(one.envelope)
-    except CorruptRecord:
-        return Envelope(one.envelope, "application/octet-stream")
