@@ -340,14 +340,14 @@ async def _feed_watchdog(watch_seconds: float, watchdog: Watchdog, health: Healt
 
 async def _measure(core: RedisCore) -> None:
     """Update the gauges of the nodes and their history."""
-    trouble = FailureLog("the nodes could not be counted")
+    failures = FailureLog("the nodes could not be counted")
     while True:
         try:
             await core.measure()
         except (CoreUnavailable, ScriptDefect) as fault:
-            trouble.report(fault)
+            failures.report(fault)
         else:
-            trouble.recovered()
+            failures.recovered()
         await asyncio.sleep(_MEASURE_SECONDS)
 
 

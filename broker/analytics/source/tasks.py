@@ -57,9 +57,9 @@ def rows(options: Options, task: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(task, Task):
         return
     stream = STREAMS[options.stream]
-    manner = ReadOptions(stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second)
+    how = ReadOptions(stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second)
     servers = Servers(options.url, options.read_from)
-    fetched = fetch(servers, task.work.process, task.work.pieces, manner)
+    fetched = fetch(servers, task.work.process, task.work.pieces, how)
     for piece, found in groupby(fetched, itemgetter(0)):
         chunks = map(itemgetter(1), found)
         while gathered := list(chain.from_iterable(islice(chunks, stream.gather))):

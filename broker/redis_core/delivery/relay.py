@@ -91,8 +91,8 @@ class Relay:
     async def _leave(self) -> None:
         due, notices = self._due, self._notices
         self._due, self._notices = {}, []
-        waiting, visits = keys.of_service("notices"), keys.of_service("due")
-        lines: list[Sequence[Value]] = [("ZADD", visits, "LT", at, str(partition)) for partition, at in due.items()]
+        waiting, sweeps = keys.of_service("notices"), keys.of_service("due")
+        lines: list[Sequence[Value]] = [("ZADD", sweeps, "LT", at, str(partition)) for partition, at in due.items()]
         if notices:
             lines += [
                 ("RPUSH", waiting, *map(encode, notices[-MOST_NOTICES:])),
