@@ -25,12 +25,12 @@ LENIENT = ReadOptions(100, watched=True, refuse=False)
 class Reading:
     """A read of one journal, chunk by chunk, from its snapshot."""
 
-    def __init__(self, journals: Journals, manner: ReadOptions) -> None:
+    def __init__(self, journals: Journals, how: ReadOptions) -> None:
         """Take the snapshot."""
         servers = Servers(journals.url)
         (bounds,) = snapshot(servers, Options(journals.url)).values()
         piece = begin(bounds, Offset(Id(0)))
-        self._entries = fetch(servers, bounds.process, [piece], manner)
+        self._entries = fetch(servers, bounds.process, [piece], how)
 
     def chunk(self) -> list[int]:
         """Read one more chunk: two chunks are on their way when the first is here."""

@@ -63,8 +63,8 @@ class Frontend:
     async def end(self) -> None:
         """Close everything."""
         self.alive = False
-        lanes = [lane._running for lane in self.core.pipelines() if lane._running is not None]
-        tasks = [*self.core._tasks, *lanes]
+        running = [pipeline._running for pipeline in self.core.pipelines() if pipeline._running is not None]
+        tasks = [*self.core._tasks, *running]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -25,7 +25,7 @@ from broker.model.names import Jid
 from broker.model.results import Done, Published, Purged, Retracted, Subscribed, Unsubscribed
 from tests.contract.snapshot import Seen, Snapshot
 
-SHARED, WISH, MEMBER = "shares the node", "owns what it named", "is a member of a group"
+SHARED, WANTED, MEMBER = "shares the node", "owns what it named", "is a member of a group"
 
 
 def hashed(text: str, count: int) -> int:
@@ -204,7 +204,7 @@ class Ledger:
                 for place in waiting:
                     del self.items[place]
             case Subscribe(), Subscribed():
-                self.kinds[command.jid] = (WISH if command.partitions else MEMBER) if result.group else SHARED
+                self.kinds[command.jid] = (WANTED if command.partitions else MEMBER) if result.group else SHARED
                 self.granted[command.jid] = result.credit
                 self.step.gained |= {(each.partition, each.fence): command.jid for each in result.owned}
             case SetSubscriptionOptions(), Subscribed():
@@ -336,7 +336,7 @@ class Ledger:
         """E10, EX19: partitions are spread evenly over members, and none is free while a member may have one more."""
         owned = Counter(part.tenure.jid for part in after.parts if part.tenure)
         for jid, kind in list(self.kinds.items()):
-            if kind == WISH and not owned[jid]:
+            if kind == WANTED and not owned[jid]:
                 self.left(jid)
         assert set(after.members) == {jid for jid, kind in self.kinds.items() if kind == MEMBER}
         free = [number for number, part in enumerate(after.parts) if part.tenure is None]

@@ -230,8 +230,8 @@ async def test_not_all_can_be_asked(make_core: MakeCore, node: str) -> None:
     await core.ask(Subscribe(node, W1, W1, 1))
     await until(lambda: door.deliveries)
     (delivery,) = door.deliveries
-    lane = core.router(node).pipeline(elsewhere)
-    taken = lane.submit
+    pipeline = core.router(node).pipeline(elsewhere)
+    taken = pipeline.submit
 
     def cut(command: Any, reply: Callable[[Any], None]) -> None:
         if isinstance(command, FindItem):
@@ -239,10 +239,10 @@ async def test_not_all_can_be_asked(make_core: MakeCore, node: str) -> None:
         else:
             taken(command, reply)
 
-    lane.submit = cut  # type: ignore[method-assign]
+    pipeline.submit = cut  # type: ignore[method-assign]
     acknowledged = Retract(node, W1, "a", delivery.token, "r")
     assert await core.ask(acknowledged) == Refused(Problem.TIMED_OUT)
-    lane.submit = taken  # type: ignore[method-assign]
+    pipeline.submit = taken  # type: ignore[method-assign]
     assert await core.ask(acknowledged) == Retracted(W1)
 
 
@@ -254,8 +254,8 @@ async def test_changed_meanwhile(make_core: MakeCore, node: str, when: str) -> N
     name = next(f"i{n}" for n in range(100) if home(f"i{n}", 2) == 1)
     await waiting(core, node)
     routes = core.router(node)
-    lane = routes.pipeline(1 if when == "refused" else 0)
-    taken = lane.submit
+    pipeline = routes.pipeline(1 if when == "refused" else 0)
+    taken = pipeline.submit
 
     async def grown() -> None:
         await grow(other, node, 4)
@@ -275,10 +275,10 @@ async def test_changed_meanwhile(make_core: MakeCore, node: str, when: str) -> N
         reply(outcome.result())
 
     def late(command: Any, reply: Callable[[Any], None]) -> None:
-        lane.submit = taken  # type: ignore[method-assign]
+        pipeline.submit = taken  # type: ignore[method-assign]
         start(slowly(command, reply))
 
-    lane.submit = late  # type: ignore[method-assign]
+    pipeline.submit = late  # type: ignore[method-assign]
     assert await core.ask(Retract(node, ALICE, name)) == Retracted(None)
 
 
@@ -377,14 +377,14 @@ async def test_over(make_core: MakeCore, node: str) -> None:
     await core.ask(item(node, "old"))
     await grow(core, node, 4)
     asked: list[Any] = []
-    lane = core.router(node).pipeline(0)
-    taken = lane.submit
+    pipeline = core.router(node).pipeline(0)
+    taken = pipeline.submit
 
     def counted(command: Any, reply: Callable[[Any], None]) -> None:
         asked.append(command)
         taken(command, reply)
 
-    lane.submit = counted  # type: ignore[method-assign]
+    pipeline.submit = counted  # type: ignore[method-assign]
 
     async def published() -> int:
         del asked[:]

@@ -105,7 +105,7 @@ async def told_again(core: RedisCore, store: Store, node: str) -> None:
     for number in range(record.config.partitions):
         core.router(node).pipeline(number).sweep()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not all(lane.quiet for lane in core.router(node).pipelines()):  # noqa: ASYNC110  (as above)
+        while not all(pipeline.quiet for pipeline in core.router(node).pipelines()):  # noqa: ASYNC110  (as above)
             await asyncio.sleep(0.005)
     await rested(core)
 

@@ -198,11 +198,11 @@ async def test_what_was_checked_is_not_checked_again(
 async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store, node: str) -> None:
     """An entry is added before the change: neither a late report of an earlier end nor a full index removes it."""
     await declared(core, node)
-    attendance, index = core._handlers.subscriptions, core._store.subscribed
+    service, index = core._handlers.subscriptions, core._store.subscribed
     for number in range(MOST):
-        await index.note([SubscriptionRef(node, worker(number)).entry], attendance._occupied)
-    attendance.note_ended(node, worker(0))
-    await attendance.tidy()
+        await index.note([SubscriptionRef(node, worker(number)).entry], service._occupied)
+    service.note_ended(node, worker(0))
+    await service.tidy()
     refused = await subscribed(core, node, worker(MOST))
     assert isinstance(refused, Refused)
     assert len(await entries(store, "nodes", worker(0))) == MOST
@@ -211,7 +211,7 @@ async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store,
 async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry removed while its subscription is being made is added again: no subscription is missing (Q33)."""
     await declared(core, node)
-    index, attendance = core._store.subscribed, core._handlers.subscriptions
+    index, service = core._store.subscribed, core._handlers.subscriptions
     note = index.note
 
     async def meanwhile(entries: Sequence[Entry], so: TrueEntries) -> list[Noted | None]:
@@ -222,7 +222,7 @@ async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, mon
     monkeypatch.setattr(index, "note", meanwhile)
     assert isinstance(await subscribed(core, node, worker(0)), Subscribed)
     # Only the next command for this JID waits for it.
-    async with attendance._queue(worker(0)):
+    async with service._queue(worker(0)):
         pass
     assert await index.members(bare(worker(0))) == [f"0 {node}"]
     await core.ask(Presence(worker(0), available=False))

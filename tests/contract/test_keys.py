@@ -50,7 +50,7 @@ ALICE, BOB = Jid("alice@example.org/home"), Jid("bob@example.org/b")
 WORKER = Jid("worker@example.org/a")
 
 _NOTICES: Final = "sq:{service}:notices"
-_BELL: Final = "sq:{service}:wakeup"
+_WAKEUP: Final = "sq:{service}:wakeup"
 
 _NAMED: Final[Mapping[str, Any]] = {
     "partition": lambda name: keys.of_partition(name, Partition("jobs", "8e71964d", 0)),
@@ -210,7 +210,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
         # Only while a grant is on its way: tests/lua/test_grant_credit.py has it.
         "sq:{jobs@8e71964d/0}:grants_underway",
         _NOTICES,
-        _BELL,
+        _WAKEUP,
     }
     seen: dict[str, list[str]] = {}
     deadline = time.monotonic() + 15
@@ -226,7 +226,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
 
 def test_what_is_there_for_a_moment() -> None:
     """Short-lived keys that a command leaves for a frontend: the example is compared with what is written."""
-    assert wakeup.wakeup_commands()[0] == ("RPUSH", _BELL, EXAMPLES[_BELL].strip("`"))
+    assert wakeup.wakeup_commands()[0] == ("RPUSH", _WAKEUP, EXAMPLES[_WAKEUP].strip("`"))
     written = relay.encode(NodeEvent("jobs", WORKER, "purge")).decode()
     assert shape(EXAMPLES[_NOTICES]).fullmatch(written)
 

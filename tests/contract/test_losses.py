@@ -85,7 +85,7 @@ async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer
             while not isinstance(await core.ask(item(node, "b")), Published):  # noqa: ASYNC110  (asked, not told)
                 await asyncio.sleep(0.05)
             # The pipeline has searched as often as it wants to.
-            while any(lane.reply_lost or not lane.quiet for lane in core.pipelines()):  # noqa: ASYNC110
+            while any(pipeline.reply_lost or not pipeline.quiet for pipeline in core.pipelines()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             network.release()
             await network.late.wait()

@@ -153,7 +153,7 @@ async def test_all_or_nothing(pair: Pair, node: str) -> None:
     assert await owned(core, node, C) == () and told(door) == []
 
 
-async def test_a_new_wish_replaces_the_old(pair: Pair, node: str) -> None:
+async def test_a_new_request_replaces_the_old(pair: Pair, node: str) -> None:
     """P6: a JID has one subscription: partitions that a new request does not name are free again."""
     (core, _), _ = pair
     await declared(core, node)
@@ -164,7 +164,7 @@ async def test_a_new_wish_replaces_the_old(pair: Pair, node: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("wanted", "expected"),
     [
         ({"partitions": (4,)}, Problem.PARTITION_NOT_FOUND),
         ({"partitions": (0, 1023)}, Problem.PARTITION_NOT_FOUND),
@@ -173,11 +173,11 @@ async def test_a_new_wish_replaces_the_old(pair: Pair, node: str) -> None:
         ({"partitions": (0, 1), "credit": 1}, Problem.OPTIONS_INVALID),
     ],
 )
-async def test_bad_input(pair: Pair, node: str, wish: dict[str, Any], expected: Problem) -> None:
+async def test_bad_input(pair: Pair, node: str, wanted: dict[str, Any], expected: Problem) -> None:
     """E7, E10, E26: unknown partitions are refused, and nothing is changed."""
     (core, _), _ = pair
     await declared(core, node, groups="g h")
-    assert problem(await attach(core, node, A, **wish)) is expected
+    assert problem(await attach(core, node, A, **wanted)) is expected
     assert await owned(core, node, A) == ()
     assert isinstance(await attach(core, node, B, (0,), 0), Subscribed)
 
@@ -234,7 +234,7 @@ async def test_joining_again(pair: Pair, node: str) -> None:
     assert told(door) == []
 
 
-async def test_a_wish_among_members(pair: Pair, node: str) -> None:
+async def test_a_request_among_members(pair: Pair, node: str) -> None:
     """E8, E28: a partition that one owns by name is not assigned to members until it is free."""
     (core, _), _ = pair
     await declared(core, node)
@@ -492,7 +492,7 @@ async def test_too_many_nodes(pair: Pair, node: str, monkeypatch: pytest.MonkeyP
     assert await numbers(core, node, A) == set()
 
 
-WISHES: list[list[dict[str, Any]]] = [
+REQUESTS: list[list[dict[str, Any]]] = [
     [{"partitions": (1, 3)}, {}],
     [{"partitions": (1,)}, {"partitions": (0, 1)}],
     [{"partitions": (0, 1, 3)}, {}, {"partitions": (0, 1, 2), "epoch": 9}],
@@ -501,21 +501,21 @@ WISHES: list[list[dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("wishes", WISHES)
-async def test_one_wish_after_another(pair: Pair, node: str, wishes: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("requests", REQUESTS)
+async def test_one_request_after_another(pair: Pair, node: str, requests: list[dict[str, Any]]) -> None:
     """Guarantee 3: however a JID changes its request, it never holds more than the last one allows."""
     (one, first), (two, second) = pair
     await declared(one, node)
     for number in range(80):
         await publish(one, node, number % 4, f"i{number}")
-    for number, wish in enumerate(wishes):
-        assert isinstance(await attach((one, two)[number % 2], node, A, **{"credit": 10, **wish}), Subscribed)
+    for number, wanted in enumerate(requests):
+        assert isinstance(await attach((one, two)[number % 2], node, A, **{"credit": 10, **wanted}), Subscribed)
         counted = await one.ask(Stats(node, ALICE))
         assert isinstance(counted, Counted) and 8 <= counted.in_flight <= 10
     assert first.deliveries and second.deliveries
 
 
-async def test_e28_a_refused_wish_costs_nothing(pair: Pair, node: str) -> None:
+async def test_e28_a_refused_request_costs_nothing(pair: Pair, node: str) -> None:
     """E28, EX13: a refused request changes nothing for shared subscribers or owners."""
     (core, door), _ = pair
     await declared(core, node)
@@ -569,7 +569,7 @@ async def test_a_member_changes_its_group(pair: Pair, node: str) -> None:
     assert {(each.partition, each.group, each.credit) for each in joined.owned} == {(n, "h", 1) for n in range(4)}
 
 
-async def test_a_wish_that_is_refused_changes_nothing(pair: Pair, node: str) -> None:
+async def test_a_request_that_is_refused_changes_nothing(pair: Pair, node: str) -> None:
     """E26: a request for one partition that is another's leaves the requester what it has."""
     (core, _), _ = pair
     await declared(core, node)

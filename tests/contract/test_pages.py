@@ -31,20 +31,20 @@ async def published(core: RedisCore, node: str, *names: str) -> None:
         assert isinstance(await core.ask(Publish(node, ALICE, name, b"", 0)), Published)
 
 
-async def all_items(core: RedisCore, wish: Browse) -> list[str]:
+async def all_items(core: RedisCore, wanted: Browse) -> list[str]:
     """Go through all pages in one direction; return the names in the order of the list."""
     found: list[str] = []
     while True:
-        page = await core.ask(wish)
-        assert isinstance(page, Browsed) and len(page.items) <= wish.limit
+        page = await core.ask(wanted)
+        assert isinstance(page, Browsed) and len(page.items) <= wanted.limit
         names = [item.item_id for item in page.items]
-        found = names + found if wish.backwards else found + names
+        found = names + found if wanted.backwards else found + names
         if not page.more:
             return found
         # No page but the last is empty, because clients would take it for the last.
         assert page.items
-        end = page.items[0].place if wish.backwards else page.items[-1].place
-        wish = replace(wish, before=end) if wish.backwards else replace(wish, after=end)
+        end = page.items[0].place if wanted.backwards else page.items[-1].place
+        wanted = replace(wanted, before=end) if wanted.backwards else replace(wanted, after=end)
 
 
 @EVERYWHERE
@@ -66,15 +66,15 @@ async def test_items_come_and_go(core: RedisCore, node: str) -> None:
     await declared(core, node, partitions="3")
     names = [f"i{number}" for number in range(30)]
     await published(core, node, *names)
-    wish, number = Browse(node, ALICE, (), 4), 0
+    wanted, number = Browse(node, ALICE, (), 4), 0
     shown: list[str] = []
     while True:
-        page = await core.ask(wish)
+        page = await core.ask(wanted)
         assert isinstance(page, Browsed)
         shown += [item.item_id for item in page.items]
         if not page.more:
             break
-        wish = replace(wish, after=page.items[-1].place)
+        wanted = replace(wanted, after=page.items[-1].place)
         # The very item from which the next page continues.
         assert isinstance(await core.ask(Retract(node, ALICE, page.items[-1].item_id)), Retracted)
         await published(core, node, f"new{number}")
@@ -93,15 +93,15 @@ async def test_versions_without_items(core: RedisCore, node: str) -> None:
 
 async def nodes_of(core: RedisCore, asker: Jid, most: int, *, backwards: bool = False) -> list[str]:
     """Go through all nodes in one direction."""
-    wish = Nodes(asker, most, backwards=backwards)
+    wanted = Nodes(asker, most, backwards=backwards)
     found: list[str] = []
     while True:
-        page = await core.ask(wish)
+        page = await core.ask(wanted)
         assert isinstance(page, Listing) and len(page.nodes) <= most
         found = [*page.nodes, *found] if backwards else [*found, *page.nodes]
         if not page.more:
             return found
-        wish = replace(wish, before=page.nodes[0]) if backwards else replace(wish, after=page.nodes[-1])
+        wanted = replace(wanted, before=page.nodes[0]) if backwards else replace(wanted, after=page.nodes[-1])
 
 
 @EVERYWHERE
@@ -126,8 +126,8 @@ async def test_a_node_that_is_gone(core: RedisCore, node: str) -> None:
     """XEP-0059 §2.4: a list does not continue from an unknown node."""
     await declared(core, node)
     assert await core.ask(Delete(node, ALICE)) == Done()
-    for wish in (Nodes(ALICE, 5, after=node), Nodes(ALICE, 5, before=node, backwards=True)):
-        outcome = await core.ask(wish)
+    for wanted in (Nodes(ALICE, 5, after=node), Nodes(ALICE, 5, before=node, backwards=True)):
+        outcome = await core.ask(wanted)
         assert isinstance(outcome, Refused) and outcome.problem is Problem.ITEM_NOT_FOUND
 
 

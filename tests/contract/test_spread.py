@@ -329,26 +329,26 @@ class SpreadMachine(RuleBasedStateMachine):
     @rule(
         front=fronts,
         jid=jids,
-        wish=parts,
+        numbers=parts,
         group=groups,
         epoch=st.sampled_from((None, None, 0, 1, 2, 3, 5, 8)),
         credit=st.integers(1, 5),
     )
-    def own(self, front: int, jid: Jid, wish: list[int], group: str, epoch: int | None, credit: int) -> None:  # noqa: PLR0917
+    def own(self, front: int, jid: Jid, numbers: list[int], group: str, epoch: int | None, credit: int) -> None:  # noqa: PLR0917
         """E26 to E28, EX13 to EX15: own partitions by name, all of them or none."""
-        command = Subscribe(self.node, jid, jid, credit, partitions=tuple(wish), group=group, epoch=epoch)
+        command = Subscribe(self.node, jid, jid, credit, partitions=tuple(numbers), group=group, epoch=epoch)
         before = self.seen
         expected = {
             number: granted_epoch(before.parts[number], jid, group, epoch, self.clock.now)
-            for number in wish
+            for number in numbers
             if number < self.partitions
         }
         had = {n for n, part in enumerate(before.parts) if part.tenure and part.tenure.jid == jid}
-        step = Step(leavers={jid}, changes_owners=True, stays={jid: had & set(wish)})
+        step = Step(leavers={jid}, changes_owners=True, stays={jid: had & set(numbers)})
         result = self._do(front, command, step)
-        if max(wish) >= self.partitions:
+        if max(numbers) >= self.partitions:
             assert isinstance(result, Refused) and result.problem is Problem.PARTITION_NOT_FOUND, result
-        elif credit < len(wish):
+        elif credit < len(numbers):
             assert isinstance(result, Refused) and result.problem is Problem.OPTIONS_INVALID, result
         elif None in expected.values():
             assert isinstance(result, Refused) and result.problem is Problem.PARTITION_OWNED, (result, expected)
@@ -360,7 +360,7 @@ class SpreadMachine(RuleBasedStateMachine):
                 # An owner that asks for less credit than it has locks is made owner anew.
                 same = same and sum(held.jid == jid for held in part.locks.values()) <= each.credit
                 assert each.epoch == wanted and (each.fence == part.fence if same else each.fence > part.fence), each
-            assert {each.partition for each in result.owned} == set(wish)
+            assert {each.partition for each in result.owned} == set(numbers)
             return
         assert [(p.fence, p.tenure) for p in before.parts] == [(p.fence, p.tenure) for p in self.seen.parts]
 
@@ -470,7 +470,7 @@ class SpreadMachine(RuleBasedStateMachine):
         for _ in range(3):
             for task in (
                 *core._tasks,
-                *(lane._running for lane in core.pipelines()),
+                *(pipeline._running for pipeline in core.pipelines()),
                 *(r._reading for r in core.routers()),
             ):
                 if task is not None:
@@ -594,14 +594,14 @@ class SpreadMachine(RuleBasedStateMachine):
         before = self.seen
         # Credit under way while it is searched for is found with a later turn of the balancer, so run it until nothing
         # moves.
-        for breath in range(10):
+        for turn in range(10):
             last = self.seen
             for core, _ in self.cores:
                 for routes in core.routers():
                     routes.balancer.tick()
             await self._rest()
             self.seen = await look(self.observer, self.node)
-            if breath and self.seen == last:
+            if turn and self.seen == last:
                 break
         self.ledger.judge(before, self.seen, self.clock.now)
         return result

@@ -290,15 +290,15 @@ async def test_e10_a_log_is_read_where_it_is_named(core: RedisCore, door: Door, 
     await published(core, node, "after", partition=1)
     await door.until(lambda: bool(door.deliveries))
     assert given(door) == [(1, "after", Stage.STREAM)]
-    for wish in ({"group": "g"}, {"partitions": (1,), "epoch": 3}):
-        assert problem(await core.ask(Subscribe(node, W1, W1, 5, **wish))) is Problem.OPTIONS_INVALID
+    for wanted in ({"group": "g"}, {"partitions": (1,), "epoch": 3}):
+        assert problem(await core.ask(Subscribe(node, W1, W1, 5, **wanted))) is Problem.OPTIONS_INVALID
 
 
-@pytest.mark.parametrize("wish", [{"group": "g"}, {"group": "stranger"}, {"partitions": (1,), "epoch": 3}])
-async def test_e26_a_stream_owns_nothing(core: RedisCore, node: str, wish: dict[str, Any]) -> None:
+@pytest.mark.parametrize("wanted", [{"group": "g"}, {"group": "stranger"}, {"partitions": (1,), "epoch": 3}])
+async def test_e26_a_stream_owns_nothing(core: RedisCore, node: str, wanted: dict[str, Any]) -> None:
     """E26: a stream that asks for a group or an epoch is refused: an ignored option must not look granted."""
     await declared(core, node, queueing="1", partitions="4", groups="g")
-    asked = Subscribe(node, W1, W1, 5, start="@earliest", **wish)
+    asked = Subscribe(node, W1, W1, 5, start="@earliest", **wanted)
     assert problem(await core.ask(asked)) is Problem.OPTIONS_INVALID
 
 

@@ -245,7 +245,7 @@ async def test_without_rights(server: RedisServer) -> None:
         assert "exc_info" not in line
 
 
-async def test_without_the_bell(make_core: MakeCore, server: RedisServer) -> None:
+async def test_without_wakeups(make_core: MakeCore, server: RedisServer) -> None:
     """Without the right to wait for wake-ups, as in the previous version, a frontend finds due partitions with heartbeats."""
     make_user(server.url, "stanzaq", "-blpop")
     with capture_logs() as lines:

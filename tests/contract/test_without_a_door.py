@@ -47,7 +47,7 @@ async def quit_silently(core: RedisCore) -> None:
     await core.stop()
 
 
-async def test_the_bell(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wakeups(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any woken frontend hands out items of a process without connections at once, not with the next heartbeat."""
     cores = [await make_core() for _ in range(2)]
     await declared(cores[0][0], node)

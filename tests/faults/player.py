@@ -235,10 +235,10 @@ class Worker(Player):
             what = What.REFUSED if error else _ENDS[row][1]
             self.note(what, detail=error, who=client.jid, item=item, token=delivery.token)
 
-    async def _end(self, client: Client, delivery: Delivery, wish: What, done: What, opening: str, hint: str) -> None:  # noqa: PLR0917
+    async def _end(self, client: Client, delivery: Delivery, wanted: What, done: What, opening: str, hint: str) -> None:  # noqa: PLR0917
         about: dict[str, str | int] = {"who": client.jid, "item": delivery.item, "token": delivery.token}
         closing = opening.partition(" ")[0].replace("<", "</") + ">"
-        self.note(wish, **about)
+        self.note(wanted, **about)
         answer = await self.surely(
             client,
             f"<pubsub xmlns='http://jabber.org/protocol/pubsub'>{opening}"

@@ -176,8 +176,8 @@ async def test_managed(join: Join) -> None:
     # In pages (XEP-0059), each of which continues the one before.
     paged, last = [], ""
     for _ in range(2):
-        wish = f"<set xmlns='{RSM}'><max>1</max><after>{last}</after></set>"
-        part = (await owner.owner(f"<subscriptions node='{node}'/>{wish}", "get")).find(f"{{{OWNER}}}pubsub")
+        wanted = f"<set xmlns='{RSM}'><max>1</max><after>{last}</after></set>"
+        part = (await owner.owner(f"<subscriptions node='{node}'/>{wanted}", "get")).find(f"{{{OWNER}}}pubsub")
         paged += [entry.get("jid") for entry in part[0]]
         last = part.findtext(f"{{{RSM}}}set/{{{RSM}}}last") or ""
         assert part.findtext(f"{{{RSM}}}set/{{{RSM}}}count") == "2"

@@ -13,9 +13,9 @@ from tests.waiting import PATIENCE_SECONDS
 PARTITION, GROUP, EPOCH, FENCE = "stanzaq#partition", "stanzaq#group", "stanzaq#epoch", "stanzaq#fence"
 
 
-async def own(client: Client, node: str, credit: int = 10, **wish: str) -> Answer:
+async def own(client: Client, node: str, credit: int = 10, **wanted: str) -> Answer:
     """Subscribe as an owner; several values have blanks between."""
-    fields = {"pubsub#queue_requests": str(credit)} | {f"stanzaq#{name}": text for name, text in wish.items()}
+    fields = {"pubsub#queue_requests": str(credit)} | {f"stanzaq#{name}": text for name, text in wanted.items()}
     inside = "".join(
         f"<field var='{name}'>{''.join(f'<value>{value}</value>' for value in text.split(' '))}</field>"
         for name, text in fields.items()
@@ -66,7 +66,7 @@ async def test_e11_e27_what_is_owned(join: Join) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "error"),
+    ("wanted", "error"),
     [
         ({"partition": "4"}, "cancel item-not-found"),
         ({"partition": "0 1023"}, "cancel item-not-found"),
@@ -92,13 +92,13 @@ async def test_e11_e27_what_is_owned(join: Join) -> None:
     ],
     ids=str,
 )
-async def test_bad_input(join: Join, wish: dict[str, str], error: str) -> None:
+async def test_bad_input(join: Join, wanted: dict[str, str], error: str) -> None:
     """E7, E10, E26, EX12, EX13, EX14: unknown, not a number, or not greater is refused, and nothing is changed."""
     owner, client = await join(), await join()
     node = await owner.queue({"stanzaq#partitions": "4", "stanzaq#groups": "g h $default"})
     await own(owner, node, partition="0", group="g", epoch="5")
     before = await kept(owner, node)
-    assert (await own(client, node, 10, **wish)).error == error
+    assert (await own(client, node, 10, **wanted)).error == error
     assert await kept(client, node) == {}
     assert {number: each["fence"] for number, each in (await kept(owner, node)).items()} == {0: before[0]["fence"]}
     await published(owner, node, 8)

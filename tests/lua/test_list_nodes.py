@@ -14,7 +14,7 @@ def named(records: Records) -> Records:
 
 
 @pytest.mark.parametrize(
-    ("wish", "first", "names"),
+    ("wanted", "first", "names"),
     [
         ({}, 0, ["z", "m"]),
         ({"after": "m"}, 2, ["b", "c"]),
@@ -30,14 +30,14 @@ def named(records: Records) -> Records:
         ({"backwards": "1", "count": 0}, 5, []),
     ],
 )
-def test_page(named: Records, wish: dict[str, str | int], first: int, names: list[str]) -> None:
+def test_page(named: Records, wanted: dict[str, str | int], first: int, names: list[str]) -> None:
     """XEP-0059 §2: those after a name, before one, or from a number on; with the number of the first, and how many there are."""
-    asked = {"after": "", "before": "", "backwards": "", "index": 0, "count": 2, **wish}
+    asked = {"after": "", "before": "", "backwards": "", "index": 0, "count": 2, **wanted}
     assert named.run("list_nodes", **asked) == ["ok", first, 5, names]
 
 
-@pytest.mark.parametrize("wish", [{"after": "none"}, {"backwards": "1", "before": "none"}])
-def test_not_found(named: Records, wish: dict[str, str]) -> None:
+@pytest.mark.parametrize("wanted", [{"after": "none"}, {"backwards": "1", "before": "none"}])
+def test_not_found(named: Records, wanted: dict[str, str]) -> None:
     """XEP-0059 §2.4: a list does not continue from an unknown node."""
-    asked = {"after": "", "before": "", "backwards": "", "index": 0, "count": 2, **wish}
+    asked = {"after": "", "before": "", "backwards": "", "index": 0, "count": 2, **wanted}
     assert named.run("list_nodes", **asked) == ["item-not-found"]

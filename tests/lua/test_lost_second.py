@@ -51,7 +51,7 @@ def fences(queue: Queue) -> Iterator[int]:
         yield queue.attach(jid, "+").rows[0][2]
 
 
-def bonds(queue: Queue) -> Iterator[int]:
+def reader_ownerships(queue: Queue) -> Iterator[int]:
     """Let links own the reading; return the fences."""
     for epoch in ("1", "2"):
         yield queue.run("acquire_reader", {"group": "g", "epoch": epoch, "equal": "", "fence": ""}).rows[0][2]
@@ -64,7 +64,7 @@ def entries(queue: Queue) -> Iterator[int]:
     yield from (delivery.sequence for delivery in queue.publish("a", "b").deliveries)
 
 
-@pytest.mark.parametrize("numbers", [tokens, registrations, fences, bonds, entries])
+@pytest.mark.parametrize("numbers", [tokens, registrations, fences, reader_ownerships, entries])
 def test_no_number_twice(queue: Queue, numbers: Callable[[Queue], Iterator[int]]) -> None:
     """Guarantee 10: numbers given in the lost second are not given again, however many there were."""
     lose = snapshot(queue)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lua.records import Records
 
-WISH = "5 unacknowledged - - - -"
+WANTED = "5 unacknowledged - - - -"
 
 
 @pytest.fixture
@@ -21,7 +21,13 @@ def apply(
 ) -> list[Any]:
     """Add a request."""
     return node.run(
-        "request_subscription", now=now, incarnation=incarnation, jid=jid, request=WISH, most=most, most_each=most_each
+        "request_subscription",
+        now=now,
+        incarnation=incarnation,
+        jid=jid,
+        request=WANTED,
+        most=most,
+        most_each=most_each,
     )
 
 
@@ -29,7 +35,7 @@ def test_waits(node: Records) -> None:
     """It is stored with its options, once."""
     assert apply(node, "w@x/1", now=7) == ["ok", 0, ""]
     assert apply(node, "w@x/1", now=8) == ["pending-subscription"]
-    assert node.hash("pending") == {"w@x/1": f"7 0 {WISH}"}
+    assert node.hash("pending") == {"w@x/1": f"7 0 {WANTED}"}
 
 
 def test_one_s_own_oldest_gives_way(node: Records) -> None:

@@ -51,12 +51,12 @@ class Turns:
     def __init__(self) -> None:
         """Make both."""
         self.heart = Heart()
-        self.pulse = Heartbeat(cast("Server", self.heart), "f1", cast("Wakeup", None))
+        self.heartbeat = Heartbeat(cast("Server", self.heart), "f1", cast("Wakeup", None))
         self.found: list[HeartbeatResult] = []
 
     async def turn(self) -> None:
         """Send one heartbeat."""
-        await self.pulse.beat(self._act)
+        await self.heartbeat.beat(self._act)
 
     async def _act(self, visits: HeartbeatResult) -> None:
         self.found.append(visits)
@@ -67,7 +67,7 @@ async def test_tells_the_earliest() -> None:
     turns = Turns()
     await turns.turn()
     for due in (NOW + 60_000, NOW + 50_000, NOW + 61_000):
-        turns.pulse.announce(JOBS, due)
+        turns.heartbeat.announce(JOBS, due)
     await turns.turn()
     await turns.turn()
     assert turns.heart.beats[1:] == [[{"kind": "due", "name": str(JOBS), "at": NOW + 50_000}], []]
@@ -77,7 +77,7 @@ async def test_tells_a_later_time() -> None:
     """Guarantee 4: a later time is reported as well, since another frontend may have taken the partition off the list."""
     turns = Turns()
     for due in (NOW + 60_000, NOW + 61_000):
-        turns.pulse.announce(JOBS, due)
+        turns.heartbeat.announce(JOBS, due)
         await turns.turn()
     assert turns.heart.beats[-1] == [{"kind": "due", "name": str(JOBS), "at": NOW + 61_000}]
 
@@ -86,27 +86,27 @@ async def test_owes_after_a_fault() -> None:
     """Reports of a failed heartbeat go with the next; the failure is shown until then."""
     turns = Turns()
     turns.heart.away = True
-    turns.pulse.announce(JOBS, NOW + 60_000)
-    turns.pulse.report_taken_over("f9")
+    turns.heartbeat.announce(JOBS, NOW + 60_000)
+    turns.heartbeat.report_taken_over("f9")
     await turns.turn()
-    assert turns.pulse.failure == "away" and turns.found == []
+    assert turns.heartbeat.failure == "away" and turns.found == []
     turns.heart.away = False
     await turns.turn()
-    assert turns.pulse.failure == ""
+    assert turns.heartbeat.failure == ""
     assert turns.heart.beats[0] == turns.heart.beats[1] != []
 
 
 async def test_tells_anew_after_a_fault() -> None:
     """Redis may have lost reports before it went away: all partitions are swept, and the results are reported again."""
     turns = Turns()
-    turns.pulse.announce(JOBS, NOW + 60_000)
+    turns.heartbeat.announce(JOBS, NOW + 60_000)
     await turns.turn()
     turns.heart.away = True
     await turns.turn()
     turns.heart.away = False
     await turns.turn()
     assert turns.found[-1].state_unknown
-    turns.pulse.announce(JOBS, NOW + 60_000)
+    turns.heartbeat.announce(JOBS, NOW + 60_000)
     await turns.turn()
     assert turns.heart.beats[-1] == turns.heart.beats[0] != []
     assert not turns.found[-1].state_unknown
@@ -115,14 +115,14 @@ async def test_tells_anew_after_a_fault() -> None:
 async def test_tells_anew_after_a_loss() -> None:
     """A promoted replica may lack the last reports: the heartbeat that it knows shows this."""
     turns = Turns()
-    turns.pulse.announce(JOBS, NOW + 60_000)
+    turns.heartbeat.announce(JOBS, NOW + 60_000)
     await turns.turn()
     turns.heart.now += 500
     await turns.turn()
     turns.heart.known -= 500
     turns.heart.now += 500
     await turns.turn()
-    turns.pulse.announce(JOBS, NOW + 60_000)
+    turns.heartbeat.announce(JOBS, NOW + 60_000)
     await turns.turn()
     assert turns.heart.beats[-1] == turns.heart.beats[0] != []
     assert [visits.state_unknown for visits in turns.found] == [False, False, True, False]
@@ -147,12 +147,12 @@ async def test_disconnected() -> None:
 async def test_a_visit_takes_what_was_announced_with_it() -> None:
     """Guarantee 4: a frontend that takes a partition off the list must report its next time, even after a later one."""
     turns = Turns()
-    turns.pulse.announce(JOBS, NOW + 8_000)
+    turns.heartbeat.announce(JOBS, NOW + 8_000)
     await turns.turn()
     # Another frontend has reported an earlier time, and this one gets the sweep.
     turns.heart.due = [str(JOBS).encode()]
     await turns.turn()
     turns.heart.due = []
-    turns.pulse.announce(JOBS, NOW + 9_000)
+    turns.heartbeat.announce(JOBS, NOW + 9_000)
     await turns.turn()
     assert turns.heart.beats[-1] == [{"kind": "due", "name": str(JOBS), "at": NOW + 9_000}]

@@ -67,7 +67,7 @@ def test_epochs(alice: BlockingConnection, new_log: NewLog) -> None:
     assert told(third.link)["event-streams-epoch"] == 0
 
 
-def test_bad_wishes(alice: BlockingConnection, new_log: NewLog) -> None:
+def test_bad_requests(alice: BlockingConnection, new_log: NewLog) -> None:
     """E26, EX12: an epoch is a long from 0 on, of a valid group."""
     log = new_log(stanzaq__groups="one two")
     for condition, wanted in (

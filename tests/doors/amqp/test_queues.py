@@ -118,7 +118,7 @@ def quiet(receiver: BlockingReceiver, seconds: float = 0.4) -> None:
         receiver.connection.wait(lambda: arrived(receiver) > 0, timeout=seconds)
 
 
-def breathe(connection: BlockingConnection, seconds: float = 0.05) -> None:
+def process_events(connection: BlockingConnection, seconds: float = 0.05) -> None:
     """Let pending frames go out."""
     with pytest.raises(Timeout):
         connection.wait(lambda: False, timeout=seconds)
@@ -128,7 +128,7 @@ def settle(receiver: BlockingReceiver, state: int | None, count: int = 1) -> Non
     """Settle the oldest ones."""
     for _ in range(count):
         receiver.settle(state)  # type: ignore[arg-type]
-    breathe(receiver.connection)
+    process_events(receiver.connection)
 
 
 def test_shared(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
@@ -234,7 +234,7 @@ def test_given_back(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingC
     waiting = worker(alice, queue, 2)
     got(waiting, 1)
     waiting.link.detach()
-    breathe(alice)
+    process_events(alice)
     come_to(lambda: counts(redis, queue), (1, 0), 1)
     with connected(frontend, BOB) as bob:
         got(worker(bob, queue, 2), 1)
@@ -266,7 +266,7 @@ def test_renewed(redis: RedisServer, alice: BlockingConnection, new_log: NewLog)
     # It comes too late, is refused where the client waits for an answer, and changes nothing.
     assert holder.fetcher and waits.fetcher
     late: Any = holder.fetcher.unsettled[0]
-    breathe(alice, 1.2)
+    process_events(alice, 1.2)
     late.update(Delivery.ACCEPTED)
     alice.wait(lambda: late.remote_state, timeout=PATIENCE_SECONDS)
     assert late.remote_state == Delivery.REJECTED and late.remote.condition.name == "amqp:link:stolen"
@@ -294,7 +294,7 @@ def test_drain(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -
             receiver.link.drain(count)
             alice.wait(receiver.link.draining, timeout=PATIENCE_SECONDS)
             while receiver.link.draining():
-                breathe(alice)
+                process_events(alice)
             assert arrived(receiver) - before == min(count, 5 - before) and receiver.link.credit == 0
             assert counts(redis, queue) == (left, 5 - left)
         receiver.link.drain_mode = False
@@ -342,7 +342,7 @@ def test_many(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnect
                         continue
                     each.accept()
             for each in receivers:
-                breathe(each.connection)
+                process_events(each.connection)
         assert Counter(seen) == Counter([*(str(number) for number in range(count)), "last"])
         assert counts(redis, queue) == (0, 0)
 
@@ -386,18 +386,18 @@ def test_refused(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConn
 def test_removed(redis: RedisServer, alice: BlockingConnection, queue: str) -> None:
     """P26, P24: a link whose subscription or queue the owner ends is detached with the reason."""
     worker(alice, queue, 1)
-    breathe(alice, 0.5)
+    process_events(alice, 0.5)
     listed = ask(redis, ListSubscribers(queue, Jid(ALICE)))
     assert isinstance(listed, SubscriptionList)
     (one,) = listed.subscriptions
     assert one.jid.startswith(f"{ALICE}/lease-") and one.credit == 1
     ask(redis, ManageSubscribers(queue, Jid(ALICE), (Change(one.jid, one.subid, "none"),)))
     with pytest.raises(LinkDetached, match="amqp:link:detach-forced"):
-        breathe(alice, 5)
+        process_events(alice, 5)
     worker(alice, queue, 1)
     ask(redis, Delete(queue, Jid(ALICE)))
     with pytest.raises(LinkDetached, match="amqp:not-found"):
-        breathe(alice, 5)
+        process_events(alice, 5)
 
 
 def test_bounded(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
@@ -480,7 +480,7 @@ def test_loses_redis() -> None:
         assert got(receiver, 1) == ["a"]
         redis.process.pause()
         settle(receiver, Delivery.ACCEPTED)
-        breathe(alice, 1.5)
+        process_events(alice, 1.5)
         redis.process.resume()
         come_to(lambda: counts(redis, queue), (1, 0))
         receiver.flow(1)

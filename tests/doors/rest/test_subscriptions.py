@@ -609,8 +609,8 @@ def test_own_leases(redis: RedisServer, queue: str, alice: httpx.Client) -> None
             bob.delete(each["href"])
         name = name_of(queue)
         made = [
-            bob.post("/subscriptions", json=wish).json()
-            for wish in (
+            bob.post("/subscriptions", json=wanted).json()
+            for wanted in (
                 {"destinations": name, "prefetch": 3, "lease": 3_600, "selector": "a = 'b'"},
                 {"destinations": name, "lease": 86_400},
                 {"destinations": [name, name_of(alice.post("/queues").headers["Location"])], "lease": 120},
@@ -641,13 +641,13 @@ def test_too_many_leases(redis: RedisServer, queue: str) -> None:
         client(frontend) as alice,
         client(frontend, "bob@example.org") as bob,
     ):
-        wish = {"destinations": name_of(queue)}
-        first = alice.post("/subscriptions", json=wish).headers["Location"]
-        assert alice.post("/subscriptions", json=wish).status_code == 201
-        assert problem(alice.post("/subscriptions", json=wish)) == (403, "too-many-subscriptions")
-        assert bob.post("/subscriptions", json=wish).status_code == 201
+        wanted = {"destinations": name_of(queue)}
+        first = alice.post("/subscriptions", json=wanted).headers["Location"]
+        assert alice.post("/subscriptions", json=wanted).status_code == 201
+        assert problem(alice.post("/subscriptions", json=wanted)) == (403, "too-many-subscriptions")
+        assert bob.post("/subscriptions", json=wanted).status_code == 201
         assert alice.delete(first).status_code == 200
-        assert alice.post("/subscriptions", json=wish).status_code == 201
+        assert alice.post("/subscriptions", json=wanted).status_code == 201
 
 
 @pytest.mark.parametrize(

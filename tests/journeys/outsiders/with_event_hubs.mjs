@@ -35,8 +35,8 @@ const received = (count, startPosition, { partition, during = async () => {}, ..
     processInitialize: async () => { again ??= setInterval(during, 300); },
     processError: async (error) => { setTimeout(end, 0, error.code); },
   };
-  const wish = { startPosition, maxWaitTimeInSeconds: 1, ...more };
-  const subscription = partition ? client.subscribe(partition, handlers, wish) : client.subscribe(handlers, wish);
+  const wanted = { startPosition, maxWaitTimeInSeconds: 1, ...more };
+  const subscription = partition ? client.subscribe(partition, handlers, wanted) : client.subscribe(handlers, wanted);
 });
 const bodies = (events) => (Array.isArray(events) ? events.map(({ body }) => body) : events);
 const failed = (work) => work.then(() => "nothing", ({ code }) => code);

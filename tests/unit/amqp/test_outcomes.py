@@ -19,7 +19,7 @@ from frontends.amqp.protocol import types
 from frontends.amqp.protocol.outcomes import Outcome, OutcomeKind
 
 WORKER = Jid("me@x/lease-0")
-GRIP = LockRef(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)
+LOCK = LockRef(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)
 
 
 class Core:
@@ -56,7 +56,7 @@ class Core:
 )
 def test_outcomes(outcome: Outcome, command: Command) -> None:
     """Part 3 §3.4: each terminal state is one command of the core; a peer's reason is one line."""
-    assert GRIP.end(outcome) == command
+    assert LOCK.end(outcome) == command
 
 
 def test_header() -> None:
@@ -67,7 +67,7 @@ def test_header() -> None:
         (envelope, 3, 2, [b"\x41", b"\x50\x07", b"\x40", b"\x42", b"\x70\x00\x00\x00\x01"]),
         (codec.pack(Envelope(b"x")), 1, 1, [b"\x40"] * 3 + [b"\x41", b"\x70\x00\x00\x00\x00"]),
     ):
-        item = HeldItem(GRIP.partition, "i", 7, attempt, 5, Jid("p@x"), raw, "k", 1, tries)
+        item = HeldItem(LOCK.partition, "i", 7, attempt, 5, Jid("p@x"), raw, "k", 1, tries)
         written = deliveries.message(item)
         first, second, third, *_rest = message.sections(written)
         assert (first.code, second.code, third.code) == (message.HEADER, message.DELIVERY, message.MESSAGE)
@@ -85,7 +85,7 @@ async def test_repeated() -> None:
         ((gone,), False, gone),
     ):
         core, heard = Core(*answers), asyncio.get_running_loop().create_future()
-        LockKeeper(core, lambda: None).end(GRIP.acknowledge(), heard.set_result, certain=certain)
+        LockKeeper(core, lambda: None).end(LOCK.acknowledge(), heard.set_result, certain=certain)
         assert await asyncio.wait_for(heard, 20) == expected and len(core.asked) == len(answers)
 
 
@@ -96,7 +96,7 @@ async def test_renewed() -> None:
     core, changes = Core(Refused(Problem.UNAVAILABLE), Renewed(7, deadline + 500), Refused(Problem.LOCK_LOST)), []
     holding = LockKeeper(core, lambda: changes.append(True))
     holding.set_redis_time(int(time.monotonic() * 1000) + ahead_ms)
-    holding.add(1, GRIP, deadline)
+    holding.add(1, LOCK, deadline)
     assert 0 < holding.due_seconds < 1
     ends = time.monotonic() + 20
     while len(holding):

@@ -102,7 +102,7 @@ def test_the_service_lists_its_nodes(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "command"),
+    ("wanted", "command"),
     [
         ("<max>7</max>", Nodes(_ME, 7)),
         ("<max>7</max><after>a</after>", Nodes(_ME, 7, after="a")),
@@ -112,9 +112,9 @@ def test_the_service_lists_its_nodes(read: Read) -> None:
         ("<index>40</index>", Nodes(_ME, 500, index=40)),
     ],
 )
-def test_pages_of_nodes(read: Read, wish: str, command: Nodes) -> None:
+def test_pages_of_nodes(read: Read, wanted: str, command: Nodes) -> None:
     """Nodes come in pages as long as a reply may be, and no longer than the client asks for (P9, XEP-0059)."""
-    question = read(f"<query xmlns='{ns.DISCO_ITEMS}'><set xmlns='{ns.RSM}'>{wish}</set></query>", "get")
+    question = read(f"<query xmlns='{ns.DISCO_ITEMS}'><set xmlns='{ns.RSM}'>{wanted}</set></query>", "get")
     assert isinstance(question, Question) and question.command == command
     query = ET.fromstring(disco.service_items(question.iq, Listing(("a<b", "c"), 40, 77)))
     first, last, count = query[2]

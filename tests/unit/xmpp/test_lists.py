@@ -48,8 +48,8 @@ def test_own_mistakes(fault: Fault, name: str) -> None:
 def test_managing(read: Read) -> None:
     """An owner lists subscriptions and sends changes; an entry without a state changes nothing (P26)."""
     assert read(_managed(), "get").command == ListSubscribers("jobs", _ME)
-    wish = f"<set xmlns='{ns.RSM}'><max>20</max><after>w@x/a 7</after></set>"
-    paged = _pubsub(f"<subscriptions node='jobs'/>{wish}", ns.PUBSUB_OWNER)
+    wanted = f"<set xmlns='{ns.RSM}'><max>20</max><after>w@x/a 7</after></set>"
+    paged = _pubsub(f"<subscriptions node='jobs'/>{wanted}", ns.PUBSUB_OWNER)
     assert read(paged, "get").command == ListSubscribers("jobs", _ME, Page(20, "w@x/a 7"))
     entries = (
         "<subscription jid='W@x/A' subscription='none'/>",

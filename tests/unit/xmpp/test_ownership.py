@@ -40,7 +40,7 @@ _WORKER = Jid("w@x/1")
         ),
     ],
 )
-def test_wishes(fields: dict[str, tuple[str, ...]], expected: OwnershipRequest) -> None:
+def test_requests(fields: dict[str, tuple[str, ...]], expected: OwnershipRequest) -> None:
     """E7, EX12: partitions are numbers, each once; an epoch is any number of 63 bits."""
     assert wanted(fields) == expected
 

@@ -19,7 +19,7 @@ Read = Callable[..., Question | Answer]
 Fault = Callable[..., MalformedRequest]
 
 
-def _stride(read: Read, node: str, fields: Mapping[str, str | tuple[str, ...]], more: str = "") -> MoveBatch:
+def _move_batch(read: Read, node: str, fields: Mapping[str, str | tuple[str, ...]], more: str = "") -> MoveBatch:
     asked = read(command(node, fields, more), sender=ADMIN)
     assert isinstance(asked, MoveBatch)
     return asked
@@ -57,7 +57,7 @@ def _fields(told: ET.Element) -> dict[str, str]:
 )
 def test_meant(read: Read, node: str, fields: Mapping[str, str], meant: MoveItems, rate: int) -> None:
     """A form is a move at a rate."""
-    asked = _stride(read, node, {"node": "jobs", **fields})
+    asked = _move_batch(read, node, {"node": "jobs", **fields})
     assert (asked.command, asked.rate, asked.moved, asked.stayed) == (meant, rate, 0, 0)
 
 
@@ -118,11 +118,11 @@ def test_bad_fields(fault: Fault, node: str, fields: Mapping[str, str | tuple[st
 )
 def test_goes_on(read: Read, node: str, fields: Mapping[str, str], meant: MoveItems) -> None:
     """The form has the place to continue from: any frontend that gets it continues, and counts on."""
-    told = reply(_stride(read, node, fields), MovedItems(20, {"it is locked": 2, "it is dying": 1}, SCAN))
+    told = reply(_move_batch(read, node, fields), MovedItems(20, {"it is locked": 2, "it is dying": 1}, SCAN))
     assert told.get("status") == "executing"
     assert told[0].get("execute") == "next" and [each.tag for each in told[0]] == [f"{{{ns.COMMANDS}}}next"]
     assert told.findtext(f"{{{ns.COMMANDS}}}note") == "moved 20, 3 stayed; 2: it is locked; 1: it is dying"
-    again = _stride(read, node, _fields(told), f"sessionid='{told.get('sessionid')}' action='next'")
+    again = _move_batch(read, node, _fields(told), f"sessionid='{told.get('sessionid')}' action='next'")
     assert (again.command, again.rate, again.moved, again.stayed) == (meant, 20, 20, 3)
     ended = reply(again, MovedItems(5, {}, ""))
     assert (ended.get("status"), ended.get("sessionid")) == ("completed", told.get("sessionid"))
@@ -131,6 +131,6 @@ def test_goes_on(read: Read, node: str, fields: Mapping[str, str], meant: MoveIt
 
 def test_cancelled(read: Read) -> None:
     """XEP-0050 §3.4: the user cancels, and nothing more is requested."""
-    told = reply(_stride(read, ns.ADMIN_REDRIVE, {"node": "jobs", "all": "1"}), MovedItems(1, {}, SCAN))
+    told = reply(_move_batch(read, ns.ADMIN_REDRIVE, {"node": "jobs", "all": "1"}), MovedItems(1, {}, SCAN))
     asked = read(command(ns.ADMIN_REDRIVE, more=f"sessionid='{told.get('sessionid')}' action='cancel'"), sender=ADMIN)
     assert isinstance(asked, Answer) and reply(asked).get("status") == "canceled"

@@ -205,7 +205,7 @@ def test_browse(read: Read, inside: str, about: str, asked: Browse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "page"),
+    ("wanted", "page"),
     [
         ("<max>5</max>", {"limit": 5}),
         ("<max>5</max><after/>", {"limit": 5}),
@@ -215,14 +215,14 @@ def test_browse(read: Read, inside: str, about: str, asked: Browse) -> None:
         ("<before/>", {"limit": 50, "backwards": True}),
     ],
 )
-def test_pages(read: Read, wish: str, page: dict[str, Any]) -> None:
+def test_pages(read: Read, wanted: str, page: dict[str, Any]) -> None:
     """A browse goes page by page, forwards and backwards (P21, XEP-0059)."""
-    command = read(_pubsub(f"<items node='jobs'/><set xmlns='{ns.RSM}'>{wish}</set>"), "get").command
+    command = read(_pubsub(f"<items node='jobs'/><set xmlns='{ns.RSM}'>{wanted}</set>"), "get").command
     assert command == Browse("jobs", _WORKER, (), subid="", **page)
 
 
 @pytest.mark.parametrize(
-    ("wish", "problem"),
+    ("wanted", "problem"),
     [
         ("<max>many</max>", Problem.BAD_REQUEST),
         ("<max>-1</max>", Problem.BAD_REQUEST),
@@ -234,9 +234,9 @@ def test_pages(read: Read, wish: str, page: dict[str, Any]) -> None:
         (f"<after>0-{'9' * 19}-1</after>", Problem.ITEM_NOT_FOUND),
     ],
 )
-def test_bad_pages(fault: Fault, wish: str, problem: Problem) -> None:
+def test_bad_pages(fault: Fault, wanted: str, problem: Problem) -> None:
     """An impossible page is refused; an unknown item is not found (XEP-0059 §2.4, §2.6)."""
-    assert fault(_pubsub(f"<items node='jobs'/><set xmlns='{ns.RSM}'>{wish}</set>"), "get").problem is problem
+    assert fault(_pubsub(f"<items node='jobs'/><set xmlns='{ns.RSM}'>{wanted}</set>"), "get").problem is problem
 
 
 @pytest.mark.parametrize("beside", [f"<set xmlns='{ns.RSM}'/>", "<items node='other'/>"])
