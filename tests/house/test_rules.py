@@ -53,6 +53,15 @@ def test_rooms_are_in_the_docs(place: str) -> None:
     assert listed == sorted(of_lua if place == "lua" else of_python)
 
 
+@pytest.mark.parametrize("package", ["broker", "frontends"])
+def test_places_are_in_the_docs(package: str) -> None:
+    """docs/architecture.md says of every module and package of both halves what it knows, and names no other."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text.partition("| place | knows | must not know |")[2].partition("\n\n")[0]
+    listed = re.findall(rf"`{package}/(\w+)(?:\.py)?`", "".join(line.split("|")[1] for line in table.splitlines()[2:]))
+    assert sorted(listed) == sorted(_children(package))
+
+
 @pytest.mark.parametrize("name", ["dependencies", "optional-dependencies"])
 def test_model_is_shut_to_every_dependency(name: str) -> None:
     """A new dependency of the project is one that the model may not import."""
