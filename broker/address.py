@@ -4,10 +4,14 @@ from typing import NamedTuple
 
 
 class Address(NamedTuple):
-    """A host and a port."""
+    """A host and a port: where a door listens, or one process of Redis."""
 
     host: str
     port: int
+
+    def __str__(self) -> str:
+        """Return the address as in a URL."""
+        return f"{self.host}:{self.port}"
 
 
 def read_address(value: object) -> object:

@@ -7,11 +7,13 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.connection import parse_url
+
+from broker.address import Address
 
 _SCHEMES: Final = (
     "redis",
@@ -34,17 +36,6 @@ class Topology(Enum):
     SERVER = "server"
     CLUSTER = "cluster"
     SENTINEL = "sentinel"
-
-
-class Address(NamedTuple):
-    """Where one Redis process listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        """Return the address as in a URL."""
-        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import pytest
 from redis.crc import key_slot
 
 from broker import codec, keys
+from broker.address import Address
 from broker.model.commands import Browse, Configure, Declare, Publish, Retract, Stats, Subscribe, Unlock
 from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
@@ -25,7 +26,6 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client import cluster
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.cluster_router import slot_of as slot_of_line
-from broker.redis_url import Address
 from broker.scripts.location import lua_directory
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer

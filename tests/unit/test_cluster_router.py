@@ -18,11 +18,11 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from broker.address import Address
 from broker.model.problems import CoreUnavailable, Problem
 from broker.redis_core.redis_client.cluster_router import ClusterRouter, Found, slot_of
 from broker.redis_core.redis_client.connections import Line
 from broker.redis_core.redis_client.node import RedisNode, Unsent
-from broker.redis_url import Address
 
 A, B, C = (Address(host, 1) for host in "abc")
 LAST = 16_383

@@ -2,7 +2,8 @@
 
 from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
 
-from broker.redis_url import Address, RedisUrl, Topology, read_url
+from broker.address import Address
+from broker.redis_url import RedisUrl, Topology, read_url
 
 
 def test_one_server() -> None:

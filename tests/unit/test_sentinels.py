@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 from redis.exceptions import ResponseError
 
+from broker.address import Address
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.redis_client.connections import Line
 from broker.redis_core.redis_client.node import RedisNode, Unsent
 from broker.redis_core.redis_client.sentinel import Sentinels
-from broker.redis_url import Address
 from tests.waiting import PATIENCE_SECONDS
 
 OLD, NEW = [b"127.0.0.1", b"1"], [b"127.0.0.1", b"2"]

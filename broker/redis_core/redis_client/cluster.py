@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
+from broker.address import Address
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.first_answer import FirstAnswer
 from broker.redis_core.redis_client.cluster_router import Found
 from broker.redis_core.redis_client.connections import Line
 from broker.redis_core.redis_client.node import RedisNode, fault
-from broker.redis_url import Address
 
 _QUESTION: Final[Sequence[Line]] = (("CLUSTER INFO",), ("CLUSTER SLOTS",))
 

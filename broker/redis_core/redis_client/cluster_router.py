@@ -13,11 +13,11 @@ from typing import Any, Final, Protocol
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
 
+from broker.address import Address
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.redis_client.connections import Line
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.node import CALL, RedisNode, Unloaded, Unsent, fault
-from broker.redis_url import Address
 from broker.tasks import start
 
 Found = list[tuple[int, int, Address]]

@@ -25,11 +25,11 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from broker.address import Address
 from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
 from broker.redis_core.redis_client.connections import Connections, Greet, Line, split_name
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.packages import Loads, Package, Packages, is_forbidden, is_there, is_unknown
-from broker.redis_url import Address
 from broker.tasks import start
 
 log = structlog.get_logger()

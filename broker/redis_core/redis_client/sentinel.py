@@ -12,11 +12,11 @@ from redis.asyncio.connection import AbstractConnection
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from broker.address import Address
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.first_answer import FirstAnswer
 from broker.redis_core.redis_client.cluster_router import Found
 from broker.redis_core.redis_client.node import RedisNode
-from broker.redis_url import Address
 
 if TYPE_CHECKING:
     from broker.redis_core.redis_client.connections import Line
