@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Final
 
 import redis
@@ -34,7 +34,15 @@ from frontends.tools.servers.process import Process, ServerError, free_ports
 HERE: Final = Path(__file__).parent
 PYTHON: Final = HERE / ".venv" / "bin" / "python"
 JOBS: Final = 5_000
+"""The fewest jobs of a measurement."""
+
+SECONDS: Final = 1.5
+"""How long a measurement takes at least, by the rate of the warm-up."""
+
 WARM_UP: Final = 500
+LOOK_SECONDS: Final = 0.002
+"""Between two looks at what programs report: otherwise each report wakes this process, which shares the cores with them."""
+
 REPEATS: Final = 3
 RAW_SECONDS: Final = 4.0
 PATIENCE_SECONDS: Final = 20.0
@@ -175,16 +183,17 @@ def _measure(peer: Peer) -> None:
         run = _Run(peer, told, {**os.environ, **peer.environment, "PEERS_PIPE": str(pipe)}, log)
         try:
             with run.program("work"):
-                run.whole(WARM_UP)
-                rate, server_seconds = run.whole(JOBS)
-            consumed = run.consumed()
+                warm, _ = run.whole(WARM_UP)
+                count = max(JOBS, int(warm * SECONDS))
+                rate, server_seconds = run.whole(count)
+            consumed = run.consumed(count)
         except TimeoutError:
             sys.exit(f"{peer.name} did nothing for {PATIENCE_SECONDS:.0f} s; it said:\n{log.read_text()[-3_000:]}")
         finally:
             os.close(told)
     peer.consumed = max(peer.consumed, consumed)
     if rate > peer.jobs:
-        peer.jobs, peer.server_us = rate, server_seconds / JOBS * 1e6
+        peer.jobs, peer.server_us = rate, server_seconds / count * 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,21 +228,23 @@ class _Run:
                 done, published = done + told.count(b"."), published or b"e" in told
             return count / (perf_counter() - began), self.peer.server_seconds() - busy
 
-    def consumed(self) -> float:
+    def consumed(self, count: int) -> float:
         """Publish jobs, then work; returns jobs a second. Raises TimeoutError."""
-        with self.program("publish", str(JOBS)):
+        with self.program("publish", str(count)):
             while b"e" not in self._read():
                 pass
         with self.program("work"):
             done = self._read().count(b".")
             began, first = perf_counter(), done
-            while done < JOBS:
+            while done < count:
                 done += self._read().count(b".")
-            return (JOBS - first) / (perf_counter() - began)
+            return (count - first) / (perf_counter() - began)
 
     def _read(self, most: int = 65_536) -> bytes:
         if not select.select([self.told], [], [], PATIENCE_SECONDS)[0]:
             raise TimeoutError
+        if most > 1:
+            sleep(LOOK_SECONDS)
         return os.read(self.told, most)
 
 
