@@ -91,7 +91,13 @@ def _files() -> list[Path]:
 
 
 def _in(*folders: str, kinds: set[str]) -> list[Path]:
-    return [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
+    # Not what is installed there.
+    return [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in kinds and not {".venv", "node_modules"} & set(path.parts)
+    ]
 
 
 def _said(text: str) -> set[str]:
