@@ -13,6 +13,7 @@ import runpy
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ def _serve(connection: socket.socket, modules: Sequence[str]) -> list[str]:
         # Python runs it as `__main__`, and warns of a second one.
         del sys.modules[program]
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "an import has started a thread"
+    assert tempfile.tempdir is None, "an import has chosen the directory for temporary files"
     gc.freeze()
     # Ctrl-C is for the programs.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

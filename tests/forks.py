@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
-_PROGRAMS: Final = ("frontends.cli", "tests.faults.player")
+_PROGRAMS: Final = ("frontends.cli", "tests.contract.several", "tests.faults.player")
 """What Python runs by `-m`."""
 
 _LATE: Final = (
@@ -35,7 +35,7 @@ _LATE: Final = (
 _DYING: Final = ["--pdeathsig", "KILL", "--"]
 """Arguments of `setpriv` before a program that dies with its starter."""
 
-_READ_LATE: Final = ("COLUMNS", "PYTEST_", "STANZAQ_")
+_READ_LATE: Final = ("COLUMNS", "PYTEST_", "STANZAQ_", "TMPDIR")
 """How the variables begin that no import reads."""
 
 _ROOT: Final = Path(__file__).resolve().parents[1]

@@ -108,15 +108,6 @@ REFUSALS: Final = [
 """The words, the exit code, and the message."""
 
 
-_SEVERAL: Final = """
-import json, sys
-from typer.testing import CliRunner
-from frontends.cli import app
-done = [CliRunner().invoke(app, words) for words in json.loads(sys.argv[1])]
-print(json.dumps([(one.exit_code, one.stdout, one.stderr) for one in done]))
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class Done:
     """How a command ended."""
@@ -155,11 +146,11 @@ class Shell:
         return Done(running.returncode or 0, (out or b"").decode(), err.decode())
 
     async def several(self, *commands: Sequence[str]) -> list[Done]:
-        """Run commands one after another in one process, which is quicker to start than many."""
+        """Run commands one after another in one process."""
         running = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-c",
-            _SEVERAL,
+            "-m",
+            "tests.contract.several",
             json.dumps(commands),
             env=self.environment,
             stdin=asyncio.subprocess.DEVNULL,

@@ -19,9 +19,9 @@ bounds._SETTLED_SECONDS = 0.5
 
 def _rows(tmp_path: Path, what: str, *options: str, first: str = "") -> dict[str, Any]:
     """Run it for a moment, check what holds for every report, and return the rows by name."""
-    program = f"{first}\nfrom frontends.cli import app\napp()"
+    program = ["-c", f"{first}\nfrom frontends.cli import app\napp()"] if first else ["-m", "frontends.cli"]
     done = subprocess.run(
-        [sys.executable, "-c", program, "bench", what, "--json", "--quick", *options],
+        [sys.executable, *program, "bench", what, "--json", "--quick", *options],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
