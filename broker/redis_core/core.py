@@ -94,7 +94,7 @@ class RedisCore:
         relay = Relay(self._server, self.background)
         self.ending = asyncio.Event()
         self.ended_by = ""
-        self._breaks = 0
+        self.breaks = 0
         self._outlet: Outlet = outlet or relay
         self._relay = None if outlet else relay
         self._store = NodeStore(self._server, settings.journal_records, settings.node_quota, frozenset(settings.admins))
@@ -105,8 +105,8 @@ class RedisCore:
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories = self._handlers.histories
-        self._handovers = Handovers(self._store, self._handlers.nodes, self.ask_partition, self.background, self.count)
-        self._outcomes = Outcomes(self.tell, self.flushed, lambda: self._breaks, self.ask_partition, self.background)
+        self._handovers = Handovers(self._store, self._handlers.nodes, self)
+        self._outcomes = Outcomes(self)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)
@@ -212,7 +212,7 @@ class RedisCore:
     def on_stream_state(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Note that the door's stream is up or down: a frontend that cannot send must not look alive."""
         self._heartbeat.beating = up
-        self._breaks += not up
+        self.breaks += not up
         if up and self._running:
             # Send again what was not written before the stream broke, unless others took it over.
             for pipeline in self.pipelines():

@@ -74,7 +74,7 @@ class Handlers:
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)
         self.nodes = NodeService(records, rules, core, self.approvals)
         self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
-        self.dependencies = DependencyService(store, ask, core.background)
+        self.dependencies = DependencyService(store, core)
         self.fetching = LongPoll(ask)
         self.listing = NodeListing(server, store, records.tree)
         self.inspection = Inspection(store, rules, ask)
@@ -83,7 +83,7 @@ class Handlers:
         self.instances = Instances(server, rules)
         self.item_moves = ItemMoves(store, rules, ask, self.inspection)
         storage = ScheduleStorage(ask)
-        self.firing = FiringSchedules(store, storage, ask, core.background, core.count)
+        self.firing = FiringSchedules(store, storage, core)
         self.schedules = Schedules(store, storage, self.firing)
 
     # Used by approvals.

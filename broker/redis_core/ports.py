@@ -107,5 +107,15 @@ class HandlerPort(Protocol):
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something in the background and log its errors."""
 
-    def count(self, what: str, amount: int = 1) -> None:
-        """Add to a counter."""
+    def count(self, what: str, amount: int = 1, node: str = "") -> None:
+        """Add to a counter; ends are counted by their node."""
+
+
+class DoorPort(HandlerPort, Protocol):
+    """The interface of the core for what must know when the door has written."""
+
+    breaks: int
+    """How often the door's stream has broken."""
+
+    def flushed(self) -> bool:
+        """Return whether the door has written all that it was handed."""

@@ -8,8 +8,7 @@ item and loses nothing. Must not know how an item ends.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -37,9 +36,13 @@ from broker.redis_core.commands.dependency_parts import (
     WhoAwaits,
 )
 from broker.redis_core.commands.internal import GONE, Unknown, converted
+from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.authorization import may_await
 from broker.redis_core.registry.repeats import may_be_stored, question
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 log = structlog.get_logger()
 
@@ -58,16 +61,11 @@ _UNKNOWN: Final = Awaited("unknown")
 class DependencyService:
     """Publishes items that wait, and tells them how their parents end."""
 
-    def __init__(
-        self,
-        store: NodeStore,
-        ask: Callable[[Any], Awaitable[Any]],
-        background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
-    ) -> None:
-        """Publish and tell by `ask`."""
+    def __init__(self, store: NodeStore, core: HandlerPort) -> None:
+        """Publish and tell through `core`."""
         self._store = store
-        self._ask = ask
-        self._background = background
+        self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
+        self._background = core.background
         self._running: set[tuple[Partition, str]] = set()
 
     async def publish(self, command: Publish) -> Result:

@@ -8,7 +8,7 @@ frontend repeats the steps with the noted target. Must not know when an item is 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from broker.redis_core.commands.admin_parts import (
 )
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.nodes.service import NodeService
+from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.partitioner import arrival
 
@@ -84,20 +85,13 @@ class _Route:
 class Handovers:
     """Brings items to their nodes; creates missing nodes for dead letters."""
 
-    def __init__(
-        self,
-        store: NodeStore,
-        nodes: NodeService,
-        ask: Callable[[Any], Awaitable[Any]],
-        background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
-        count: Callable[[str, int, str], None],
-    ) -> None:
-        """Read and move items by `ask`; `count` is called for each dead letter that arrived."""
+    def __init__(self, store: NodeStore, nodes: NodeService, core: HandlerPort) -> None:
+        """Read and move items through `core`, which counts the dead letters that arrive."""
         self._store = store
         self._nodes = nodes
-        self._ask = ask
-        self._background = background
-        self._count = count
+        self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
+        self._background = core.background
+        self._count = core.count
         self._announced: dict[tuple[str, str, int], list[tuple[str, _Route]]] = {}
         self._paused: dict[str, float] = {}
 

@@ -6,14 +6,14 @@ a later sweep announces it again, so a publisher is told at least once. Must not
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from broker.model.items import ItemEnded, Notice
+from broker.model.items import ItemEnded
 from broker.model.names import Partition
 from broker.redis_core.commands.admin_parts import OutcomeDue
 from broker.redis_core.commands.internal import EndOutcomes
+from broker.redis_core.ports import DoorPort
 
 _PATIENCE_SECONDS: Final = 4.0
 """How long written outcomes are waited for: a little less than the interval of announcements."""
@@ -27,43 +27,34 @@ _READ_SECONDS: Final = 1.0
 class Outcomes:
     """Sends outcomes and reports those that have left the process."""
 
-    def __init__(
-        self,
-        tell: Callable[[Notice], None],
-        flushed: Callable[[], bool],
-        breaks: Callable[[], int],
-        ask: Callable[[Any], Awaitable[Any]],
-        background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
-    ) -> None:
-        """Send by `tell`; once the door is `flushed`, and its stream has had no further `breaks`, report by `ask`."""
-        self._tell = tell
-        self._flushed = flushed
-        self._breaks = breaks
-        self._ask = ask
-        self._background = background
+    def __init__(self, core: DoorPort) -> None:
+        """Send through `core`; report once its door is flushed and its stream has not broken meanwhile."""
+        self._core = core
         self._told: dict[Partition, list[str]] = {}
 
     def send(self, partition: Partition, due: OutcomeDue) -> None:
         """Tell a publisher how its item has ended."""
         # Redis has no name for the item that is shorter and lasts: the id may have a new item.
         name = f"outcome:{partition.incarnation}:{partition.number}:{due.position}"
-        self._tell(ItemEnded(partition.node, due.outcome.publisher, due.outcome, name))
+        self._core.tell(ItemEnded(partition.node, due.outcome.publisher, due.outcome, name))
         if partition not in self._told:
             self._told[partition] = []
-            self._background(partial(self._report, partition))
+            self._core.background(partial(self._report, partition))
         self._told[partition].append(due.position)
 
     async def _report(self, partition: Partition) -> None:
         """Report what was told in this turn of the event loop and while it was written."""
-        until, breaks = time.monotonic() + _PATIENCE_SECONDS, self._breaks()
+        until, breaks = time.monotonic() + _PATIENCE_SECONDS, self._core.breaks
         try:
             # The door writes at the end of the turn, and tells nobody when that is done.
             await asyncio.sleep(0)
-            while not (written := self._flushed()) and time.monotonic() < until:  # noqa: ASYNC110
+            while not (written := self._core.flushed()) and time.monotonic() < until:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
             positions = self._told.pop(partition)
         if written:
             await asyncio.sleep(_READ_SECONDS)
-        if written and self._breaks() == breaks:
-            await self._ask(EndOutcomes(partition.node, partition.incarnation, partition.number, tuple(positions)))
+        if written and self._core.breaks == breaks:
+            await self._core.ask_partition(
+                EndOutcomes(partition.node, partition.incarnation, partition.number, tuple(positions))
+            )

@@ -64,9 +64,7 @@ class NodeService:
         self._changed = core.node_changed
         self._register_all = core.register_all
         self._notify = core.tell
-        self._tree_events = TreeEvents(
-            self._tree, self._store.read_with_admins, self._ask, core.register_all, core.tell
-        )
+        self._tree_events = TreeEvents(records, core)
         self._subscriptions = subscribers
 
     async def declare(self, command: Declare) -> Result:

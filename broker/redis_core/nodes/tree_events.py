@@ -7,32 +7,26 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from broker.model.items import Notice, TreeEvent
+from broker.model.items import TreeEvent
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import Scanned
 from broker.redis_core.commands.repeated import subscribers
-from broker.redis_core.records.tree import Tree
+from broker.redis_core.ports import HandlerPort
+from broker.redis_core.records.records import Records
 
 
 class TreeEvents:
     """Carries changes up the tree."""
 
-    def __init__(
-        self,
-        tree: Tree,
-        read: Callable[[str], Awaitable[NodeRecord | None]],
-        ask: Callable[[Any], Awaitable[Any]],
-        register_all: Callable[[str], Awaitable[None]],
-        notify: Callable[[Notice], None],
-    ) -> None:
-        """Register a collection's subscriptions in its leaves by `register_all`, and notify subscribers by `notify`."""
-        self._tree = tree
-        self._read = read
-        self._ask = ask
-        self._register_all = register_all
-        self._notify = notify
+    def __init__(self, records: Records, core: HandlerPort) -> None:
+        """Register a collection's subscriptions in its leaves, and notify subscribers, through `core`."""
+        self._tree = records.tree
+        self._read = records.store.read_with_admins
+        self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
+        self._register_all = core.register_all
+        self._notify = core.tell
 
     async def register_above(self, *records: NodeRecord) -> None:
         """Update the collections above a node, which it may have entered or left."""

@@ -8,9 +8,8 @@ failover may take back the last notes. Must not know cron.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -22,7 +21,8 @@ from broker.model.results import Published, Refused
 from broker.model.schedules import Overlap
 from broker.model.times import moment
 from broker.redis_core.commands.admin_parts import AcceptHandover, ExpireTickets
-from broker.redis_core.commands.internal import Ask, FindItem, Found
+from broker.redis_core.commands.internal import FindItem, Found
+from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.partitioner import arrival
 from broker.redis_core.schedules.record import Fired, ScheduleRecord
@@ -46,20 +46,13 @@ _GONE: Final = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 class FiringSchedules:
     """Publishes for the schedules of all nodes."""
 
-    def __init__(
-        self,
-        store: NodeStore,
-        storage: ScheduleStorage,
-        ask: Ask,
-        background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
-        count: Callable[[str, int], None],
-    ) -> None:
-        """Publish by `ask`; `count` is called for each item and each time left out."""
+    def __init__(self, store: NodeStore, storage: ScheduleStorage, core: HandlerPort) -> None:
+        """Publish through `core`, which counts each item and each time left out."""
         self._store = store
         self._storage = storage
-        self._ask = ask
-        self._background = background
-        self._count = count
+        self._ask = core.ask_partition
+        self._background = core.background
+        self._count = core.count
         self._running: set[str] = set()
         self._again: set[str] = set()
 
