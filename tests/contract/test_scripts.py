@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from broker import keys
 from broker.model.commands import Browse, Declare, Publish, Retract
 from broker.model.names import Jid
-from broker.model.problems import Problem
+from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Declared, Published, Refused, Retracted
 from broker.redis_core import core as core_module
 from broker.redis_core.core import RedisCore
@@ -88,6 +88,23 @@ async def test_some_are_known(
     assert isinstance(before, Published) or (isinstance(before, Refused) and before.problem.retryable)
     assert after == Published("after")
     assert await listed(core, node) == ["after"]
+
+
+async def test_order_in_a_round_trip(make_core: MakeCore, server: RedisServer) -> None:
+    """Calls that a later call of the same caller has overtaken do not run after it; those at the end run again."""
+    core, _ = await make_core(server.url, redis_packaging=Packaging.SCRIPTS)
+    redis_server = core._server
+    names = [keys.of_service(name) for name in redis_server.operations["list_frontends"].keys]
+    known = redis_server.call("list_frontends", names, {"now": ""})
+    about: dict[str, Any] = {"now": "", "by": "x", "keep_ms": 86_400_000, "most": 1000}
+    first, last = (redis_server.call("disconnect_frontend", names, {**about, "frontend": name}) for name in "ab")
+    await redis_server.run(known)
+    forget(server, "heartbeat", "list_frontends")
+    overtaken, *ran = await redis_server.run_all([first, known, last])
+    assert isinstance(overtaken, CoreUnavailable) and "a later one has run" in str(overtaken)
+    assert [code for code, *_ in ran] == [b"ok", b"ok"]
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        assert client.hkeys(keys.of_service("disconnected")) == ["b"]
 
 
 def loads(server: RedisServer) -> int:
@@ -290,13 +307,14 @@ async def test_unused_libraries(make_core: MakeCore, server: RedisServer, node: 
             client.function_load(f"#!lua name={name}\nredis.register_function('{name}_f', function() return 1 end)")
         core, _ = await make_core(server.url)
         await core.ask(Declare(node, ALICE, {}))
-        libraries = Libraries(core._server)
+        # As if it were new: it looks once an hour.
+        core._libraries = Libraries(core._server)
         named = keys.of_service("libraries")
         # First found a day ago, and unused since; ours has been in use all the time.
         long_ago = int(time.time() * 1000) - KEPT_MS - 10_000
         gone = ("stanzaq_000000000000", "stanzaq_222222222222", "stanzaq", "stanzaq_of_a_team", "another")
         client.zadd(named, dict.fromkeys((*gone, whole.name), long_ago))
-        await libraries.tidy()
+        await core._sweeper._finish()
         names = {each[1].decode() for each in client.function_list()}
         assert names == {"stanzaq_111111111111", "another", "stanzaq_of_a_team", "stanzaq", whole.name}
         assert {name.decode() for name in client.zrange(named, 0, -1)} == {"stanzaq_111111111111", whole.name}
