@@ -51,11 +51,16 @@ class Twice(Runner):
         self.answered: Counter[str] = Counter()
         self.given: dict[str, list[Any]] = defaultdict(list)
         """The values that arguments and columns had, by their names."""
+        self.rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        """The rows of each partition: values of one row make sense together."""
 
     def anything(self, found: Operation, queue: Queue, dice: random.Random) -> None:
         """Call an operation with values that others had, which may be nonsense: then it fails in both ways, perhaps half-way."""
-        several = found.columns * dice.randrange(3)
-        values = [self._value(name, queue, dice) for name in (*found.arguments, *several)]
+        values = [self._value(name, queue, dice) for name in found.arguments]
+        known = [row for row in self.rows[queue.key("meta")] if row.keys() & found.columns]
+        for _ in range(dice.randrange(3) if found.columns else 0):
+            like = dice.choice(known) if known else {}
+            values += [like[name] if name in like else self._value(name, queue, dice) for name in found.columns]
         self._call(found, [_key(name, queue) for name in found.keys], values)
 
     def _value(self, name: str, queue: Queue, dice: random.Random) -> Any:  # noqa: ANN401  (of any argument)
@@ -72,6 +77,10 @@ class Twice(Runner):
         named = (*found.arguments, *found.columns * len(values))
         for name, value in zip(named, values, strict=False):
             self.given[name].append(value)
+        step = len(found.columns) or 1
+        for first in range(len(found.arguments), len(values), step):
+            row = dict(zip(found.columns, values[first : first + step], strict=True))
+            self.rows[f"{names[0].rpartition(':')[0]}:meta"].append(row)
         try:
             reply = super()._call(found, names, values)
         except redis.ResponseError:
