@@ -23,4 +23,4 @@ while count < PAGE do
   past, count = string.format('%.0f', tonumber(place[2])), count + 1
   tell(past)
 end
-return {'ok', {found, (#rows == 0 and count == PAGE) and past or '', call.partition_token}, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results({found, (#rows == 0 and count == PAGE) and past or '', call.partition_token})

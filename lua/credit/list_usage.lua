@@ -11,4 +11,4 @@ for i = 1, #found[2], 2 do
   local shut = string.match(found[2][i + 1], ' ([01]) %d+$')
   if subid then pairs_of[#pairs_of + 1] = {subid, tonumber(number), tonumber(shut)} end
 end
-return {'ok', {found[1], pairs_of}, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results({found[1], pairs_of})

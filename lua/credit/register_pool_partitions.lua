@@ -15,4 +15,4 @@ for _, row in ipairs(rows) do
   end
 end
 partition.save()
-return {'ok', redis.call('HGETALL', key.pool_partitions), {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(redis.call('HGETALL', key.pool_partitions))

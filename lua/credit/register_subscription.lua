@@ -26,4 +26,4 @@ for i, row in ipairs(rows) do
 end
 partition.save()
 local waits = pooled or call.partition_selects or owned and not partition_owner.get()
-return {'ok', results, {}, {}, {}, 0, waits and 1 or 0, call.partition_token}
+return respond.results(results, 0, waits and 1 or 0)

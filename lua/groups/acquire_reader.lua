@@ -36,4 +36,4 @@ for i, row in ipairs(rows) do
   results[i] = (row.fence ~= '' and renewed or bound)(row)
 end
 partition.save()
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

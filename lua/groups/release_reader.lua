@@ -16,4 +16,4 @@ for i, row in ipairs(rows) do
     if row.kept == '' then redis.call('HDEL', key.reader_owners, row.group) else reader_ownership.put(row.group, known) end
   end
 end
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

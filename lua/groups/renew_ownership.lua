@@ -15,4 +15,4 @@ for i, row in ipairs(rows) do
     results[i] = {'not-subscribed'}
   end
 end
-return {'ok', results, {}, {}, {}, next_due.time(), 0, call.partition_token}
+return respond.results(results, next_due.time())

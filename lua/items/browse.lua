@@ -51,4 +51,4 @@ local theirs = {}
 for subid in string.gmatch(call.partition_multi and arg.subids or '', '%d+') do
   for _, each in ipairs((subscription_ids.existing(subid))) do theirs[#theirs + 1] = each end
 end
-return {'ok', {count, reached, results, theirs[1] and theirs or nil}, {}, {}, {}, 0, more, call.partition_token}
+return respond.results({count, reached, results, theirs[1] and theirs or nil}, 0, more)

@@ -41,4 +41,4 @@ local results = budget.each(rows, function(row)
   return {'ok'}
 end)
 partition.save()
-return {'ok', results, deliveries, false, false, next_due.time(), 0, call.partition_token}
+return respond.results(results, next_due.time(), 0, {deliveries = deliveries})

@@ -7,4 +7,4 @@ if refusal then return refusal end
 local references = {}
 for i, row in ipairs(rows) do references[i] = row.reference end
 awaited.remove(arg.token, references)
-return {'ok', {}, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results({})

@@ -20,4 +20,4 @@ local results = budget.each(rows, function(row)
   return {'ok', redis.call('HLEN', key.handovers)}
 end)
 write_buffer.flush()
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

@@ -8,4 +8,4 @@ for _, row in ipairs(rows) do
   redis.call('HDEL', key.outcomes, row.position)
   redis.call('ZREM', key.handovers_told, outcomes.MARK .. row.position)
 end
-return {'ok', {}, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results({})

@@ -11,4 +11,4 @@ for i, row in ipairs(rows) do
   redis.call('ZADD', key.dedupe, 'XX', at, dedupe_window.HANDED .. row.ticket)
   results[i] = {'ok'}
 end
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

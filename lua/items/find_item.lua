@@ -6,4 +6,4 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local results = ack_rules.each(rows, function(_, verdict) return {verdict} end)
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

@@ -15,4 +15,4 @@ local results = budget.each(rows, function(row)
   end
   return {'item-not-found', former_partition.over(call.partition_tail)}
 end)
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

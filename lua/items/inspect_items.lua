@@ -53,7 +53,7 @@ if #rows > 0 then
   for i, position in ipairs(items.positions_of(ids)) do
     if position then look(position, ids[i]) end
   end
-  return {'ok', {'', found}, {}, {}, {}, 0, 0, call.partition_token}
+  return respond.results({'', found})
 end
 for _ = 1, limit do
   if bytes >= tonumber(arg.max_bytes) then break end
@@ -63,4 +63,4 @@ for _ = 1, limit do
   if not raw then break end
   look(come)
 end
-return {'ok', {come, found}, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results({come, found})

@@ -5,4 +5,4 @@
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-return {'ok', awaited.page(arg.after, tonumber(arg.limit)), {}, {}, {}, next_due.time(), 0, call.partition_token}
+return respond.results(awaited.page(arg.after, tonumber(arg.limit)), next_due.time())

@@ -21,4 +21,4 @@ local function meter(by)
 end
 
 for i, row in ipairs(rows) do results[i] = rate and meter(row.by) or {'ok'} end
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

@@ -95,4 +95,4 @@ if back[1] and (call.partition_several or call.partition_pools) then
   told_of = {partition.next_number(), false, '', 'A', back, '', {}}
   partition.save()
 end
-return {'ok', results, {}, given > 0 and {{'fetched', given, waits}} or {}, {}, due, more_at_once, call.partition_token, told_of}
+return respond.results(results, due, more_at_once, {notices = given > 0 and {{'fetched', given, waits}}, credit = told_of})

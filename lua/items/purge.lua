@@ -38,4 +38,4 @@ partition.save()
 local more = #dropped == CHUNK or budget.over() or call.fair_intake_behind or call.group_order_skipped >= group_order.MOST
 local notices = call.expiry_perished > 0 and {{'perished', call.expiry_perished}} or {}
 outcomes.announce(notices)
-return {'ok', {#dropped}, {}, notices, {}, call.partition_before.replies and next_due.time() or 0, more and 1 or 0, call.partition_token}
+return respond.results({#dropped}, call.partition_before.replies and next_due.time() or 0, more and 1 or 0, {notices = notices})

@@ -7,4 +7,4 @@ local refusal = partition.load()
 if refusal then return refusal end
 local line = redis.call('HGET', key.outcomes, awaited.MARK .. arg.token)
 local found = line and {line, awaited.references(arg.token, arg.after, tonumber(arg.limit))} or {}
-return {'ok', found, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(found)

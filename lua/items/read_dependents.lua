@@ -11,4 +11,4 @@ local results = budget.each(rows, function(row)
   call.budget_spent = call.budget_spent + #text / budget.PAGE
   return {'ok', arg.number, position, text}
 end)
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

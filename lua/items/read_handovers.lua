@@ -25,4 +25,4 @@ for _, row in ipairs(rows) do
     redis.call('ZREM', key.handovers_told, row.position)
   end
 end
-return {'ok', found, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(found)

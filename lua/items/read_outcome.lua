@@ -25,4 +25,4 @@ local results = budget.each(rows, function(row)
   if call.partition_before.replies and is_awaited(row) then return {'ok', ''} end
   return {'ok'}
 end)
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

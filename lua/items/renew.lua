@@ -14,4 +14,4 @@ local results = ack_rules.each(rows, function(row, verdict)
   return {'ok', tonumber(row.flight.token), deadline}
 end)
 write_buffer.flush()
-return {'ok', results, {}, {}, {}, next_due.time(), 0, call.partition_token}
+return respond.results(results, next_due.time())

@@ -72,5 +72,5 @@ local finished = published - redis.call('XLEN', key.log) + call.partition_kept
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.free(500)
-return {'ok', {waiting, eligible, delayed, in_flight, dying, age, redis.call('HLEN', key.subscribers), room, call.partition_kept,
-  call.partition_kept_bytes, published, finished, added(key.journal), waits}, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results({waiting, eligible, delayed, in_flight, dying, age, redis.call('HLEN', key.subscribers), room, call.partition_kept,
+  call.partition_kept_bytes, published, finished, added(key.journal), waits})

@@ -54,4 +54,4 @@ end
 local more = reading and (budget.over() or log_delivery.run(deliveries) == 1)
 if rest == '0' and arg.previous ~= arg.frontend then sessions.forget(arg.previous) end
 partition.save()
-return {'ok', {rest, upto}, deliveries, false, false, more and call.partition_now or next_due.time(), 0, call.partition_token}
+return respond.results({rest, upto}, more and call.partition_now or next_due.time(), 0, {deliveries = deliveries})

@@ -1,13 +1,23 @@
--- The last step of every operation that may hand items out: update turns, dispatch, serve log readers, trim, save, reply. A caller that
--- cannot send gets no deliveries; if there is something to send, the due time makes a frontend sweep at once.
+-- Replies of operations on a partition: {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be done at once,
+-- token, credit report}. Lists that are empty may be false.
 local respond = {}
+local NOTHING = {}
+
+-- Returns the reply of an operation that hands out nothing new, with `due` and `more` other than 0, and with `besides`: a table that may
+-- have `deliveries`, `notices` and `credit`.
+function respond.results(results, due, more, besides)
+  besides = besides or NOTHING
+  return {'ok', results, besides.deliveries or false, besides.notices or false, false, due or 0, more or 0, call.partition_token,
+    besides.credit}
+end
 
 -- Returns false for an empty list, which takes Redis ten times as long to encode.
 local function some(list)
   return #list > 0 and list
 end
 
--- Returns {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token, credit report}.
+-- The last step of every operation that may hand items out: update turns, dispatch, serve log readers, trim, save, reply. A caller that
+-- cannot send gets no deliveries; if there is something to send, the due time makes a frontend sweep at once.
 function respond.make(results, notices, hint)
   send_marks.record()
   lock_end.update_turns()

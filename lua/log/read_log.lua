@@ -9,7 +9,7 @@ if refusal then return refusal end
 if arg.group ~= '' then
   local known, mine = reader_ownership.get(arg.group), tonumber(arg.fence)
   if mine and not (known and known.fence == mine) or not mine and known and known.active then
-    return {'ok', {''}, {}, {}, {}, 0, 0, call.partition_token}
+    return respond.results({''})
   end
 end
 local position, gap = start_position.resolve(arg.start)
@@ -31,4 +31,4 @@ while position and not full do
 end
 local first = redis.call('XRANGE', key.log, '-', '+', 'COUNT', 1)[1]
 local told = position and {gap, first and first[1] or '', call.partition_tail, position, found} or {}
-return {'ok', told, {}, {}, {}, 0, more, call.partition_token}
+return respond.results(told, 0, more)

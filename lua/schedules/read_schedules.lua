@@ -25,4 +25,4 @@ for i = 1, math.min(#ids, limit) do
   if record then found[#found + 1] = {ids[i], record, item} end
   if room <= 0 and item ~= '' then break end
 end
-return {'ok', found, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(found)

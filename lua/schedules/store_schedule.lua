@@ -25,4 +25,4 @@ local results = budget.each(rows, function(row)
   return {'ok'}
 end)
 if not call.partition_before.schedules then partition.turn_on('schedules') end
-return {'ok', results, {}, {}, {}, schedule_times.next(0), 0, call.partition_token}
+return respond.results(results, schedule_times.next(0))

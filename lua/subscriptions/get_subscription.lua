@@ -15,4 +15,4 @@ for i, row in ipairs(rows) do
       (scope ~= '' or said) and scope or nil, said}
   end
 end
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

@@ -18,4 +18,4 @@ local results = budget.each(rows, function(row)
   call.budget_spent = call.budget_spent + 0.6 * #held
   return {'ok', held}
 end)
-return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results(results)

@@ -14,4 +14,4 @@ for i = 1, #found[2], 2 do
   credits[#credits + 1] = subscriber.limit
   holdings[#holdings + 1] = redis.call('ZCOUNT', key.locks_by_subscriber, subscriber.subid, subscriber.subid)
 end
-return {'ok', {found[1], jids, scopes, subids, credits, holdings}, {}, {}, {}, 0, 0, call.partition_token}
+return respond.results({found[1], jids, scopes, subids, credits, holdings})
