@@ -35,8 +35,8 @@ _LATE: Final = (
 _DYING: Final = ["--pdeathsig", "KILL", "--"]
 """Arguments of `setpriv` before a program that dies with its starter."""
 
-_READ_LATE: Final = ("COLUMNS", "PYTEST_", "STANZAQ_", "TMPDIR")
-"""How the variables begin that no import reads."""
+_READ_LATE: Final = ("COLUMNS", "PYSPARK_", "PYTEST_", "SPARK_", "STANZAQ_", "TMPDIR")
+"""How the variables begin that no import reads; a session of Spark sets its own in the process of the tests."""
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _PR_SET_CHILD_SUBREAPER: Final = 36
