@@ -110,8 +110,7 @@ end
 
 -- Whether one command shows that nothing waits.
 local function is_empty()
-  local before = call.partition_before
-  local elsewhere = call.partition_selects or call.partition_hinted or before.fair or call.partition_cursor ~= call.partition_tail
+  local elsewhere = call.partition_selects or call.partition_hinted or call.partition_cursor ~= call.partition_tail
   return not elsewhere and redis.call('EXISTS', key.ready) == 0
 end
 
