@@ -243,6 +243,7 @@ class _Run:
     def _read(self, most: int = 65_536) -> bytes:
         if not select.select([self.told], [], [], PATIENCE_SECONDS)[0]:
             raise TimeoutError
+        # The begin of a measurement, one byte, is read at once: the time counts from it.
         if most > 1:
             sleep(LOOK_SECONDS)
         return os.read(self.told, most)
