@@ -195,10 +195,12 @@ class Component:
             match outcome:
                 # The holder is notified before the sender gets the result: one stream and one write keep this order (QX17).
                 case Retracted() | Unlocked() if isinstance(question.command, Retract | Unlock):
-                    self._stream.write(self._events.ended((question.command, outcome)))
+                    knows = iq.sender if question.view is View.RESULT_ONLY else None
+                    self._stream.write(self._events.ended((question.command, outcome), knows=knows))
                 case RetractedBatch() if isinstance(question.command, RetractBatch):
                     ended = zip(question.command.items, outcome.ended, strict=True)
-                    self._stream.write(self._events.ended(*ended))
+                    knows = iq.sender if question.view is View.RESULT_ONLY else None
+                    self._stream.write(self._events.ended(*ended, knows=knows))
                 case Described(record) if question.view is View.INFO:
                     counts = DescribedNode(iq, Stats(record.name, iq.sender), record=record)
                     self._submit(iq.sender, partial(self._core.submit, counts.command), partial(self._answer, counts))

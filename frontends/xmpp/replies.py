@@ -367,7 +367,7 @@ def _described(described: Described, view: View | None) -> bytes:
             return _affiliations(described.record)
         case View.DEFAULT_SUBSCRIPTION:
             return defaults(described.record.name, described.record.config)
-        case View.INFO | View.NOTHING | View.COMMAND | None:
+        case View.INFO | View.NOTHING | View.RESULT_ONLY | View.COMMAND | None:
             msg = "a node's info is written from its counts too (disco.node_info)"
             raise TypeError(msg)
         case _:

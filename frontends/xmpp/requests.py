@@ -38,7 +38,7 @@ from frontends.xmpp.pubsub import (
     subscription_lists,
     subscriptions,
 )
-from frontends.xmpp.stanzas import Answer, Batch, Iq, Question, expect, only
+from frontends.xmpp.stanzas import Answer, Batch, Iq, Question, View, expect, only
 from frontends.xmpp.xml import forms
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
@@ -93,6 +93,8 @@ def _pubsub(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question
     tag = pubsub[0].tag
     if reader := _ACTIONS.get(tag):
         return Question(iq, reader(iq, pubsub))
+    if ending := _ENDINGS.get(tag):
+        return ending(iq, pubsub)
     if tag == _DEFAULT:
         return subscriptions.default(iq, pubsub, context.node)
     if tag == _CONFIGURE:
@@ -142,19 +144,26 @@ def _options(wanted: Element) -> Mapping[str, tuple[str, ...]] | None:
     return fields or None
 
 
-def _retract(iq: Iq, pubsub: Element) -> Retract | RetractBatch:
+def _retract(iq: Iq, pubsub: Element) -> Question:
     retract = only(iq, pubsub, iq.kind)
     node, hint = attributes.node(retract), retract.find(attributes.HINT)
+    view = None if hint is None else _view(hint)
     if len(retract) > 1:
         items = [child for child in retract if child.tag.endswith("}item")]
         if len(items) > 1:
-            return RetractBatch(node, iq.sender, batches.whole(items, lambda item: _retract_item(iq, node, item, hint)))
+            whole = batches.whole(items, lambda item: _retract_item(iq, node, item, hint))
+            return Question(iq, RetractBatch(node, iq.sender, whole), view)
     item = _one_item(retract)
     # Within the item or beside it.
     result = item.find(_RESULT) if len(item) else None
     if result is None and len(retract) > 1:
         result = retract.find(_RESULT)
-    return _retract_item(iq, node, item, hint, result)
+    return Question(iq, _retract_item(iq, node, item, hint, result), view)
+
+
+def _view(hint: Element) -> View | None:
+    """Read whether the sender wants no notification that its own lock has ended, which the result tells too."""
+    return None if attributes.notify(hint) else View.RESULT_ONLY
 
 
 def _retract_item(iq: Iq, node: str, item: Element, hint: Element | None, result: Element | None = None) -> Retract:
@@ -178,11 +187,13 @@ def _retract_item(iq: Iq, node: str, item: Element, hint: Element | None, result
     )
 
 
-def _unlock(iq: Iq, pubsub: Element) -> Unlock:
+def _unlock(iq: Iq, pubsub: Element) -> Question:
     unlock = only(iq, pubsub, iq.kind)
     node, item = attributes.node(unlock), _one_item(unlock)
     hint = unlock.find(attributes.HINT)
-    return _unlock_item(iq, node, item, item.find(attributes.HINT) if hint is None else hint)
+    if hint is None:
+        hint = item.find(attributes.HINT)
+    return Question(iq, _unlock_item(iq, node, item, hint), None if hint is None else _view(hint))
 
 
 def _unlock_item(iq: Iq, node: str, item: Element, hint: Element | None) -> Unlock:
@@ -339,8 +350,6 @@ _SETTLED: Final[Mapping[str, batches.ReadRow]] = {
 }
 _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
     f"{{{ns.PUBSUB}}}publish": _publish,
-    f"{{{ns.PUBSUB}}}retract": _retract,
-    f"{{{ns.QUEUEING}}}unlock": _unlock,
     f"{{{ns.PUBSUB}}}items": _browse,
     f"{{{ns.PUBSUB}}}create": owner_requests.create,
     f"{{{ns.PUBSUB}}}subscribe": subscriptions.subscribe,
@@ -348,6 +357,10 @@ _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
     f"{{{ns.PUBSUB}}}options": subscriptions.options,
     f"{{{ns.PUBSUB}}}subscriptions": subscription_lists.subscriptions,
     f"{{{ns.PUBSUB}}}affiliations": subscription_lists.affiliations,
+}
+_ENDINGS: Final[Mapping[str, Callable[[Iq, Element], Question]]] = {
+    f"{{{ns.PUBSUB}}}retract": _retract,
+    f"{{{ns.QUEUEING}}}unlock": _unlock,
 }
 _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer | Batch]]] = {
     f"{{{ns.STANZAQ}}}publish": _publish_batch,

@@ -27,7 +27,7 @@ class Iq:
 
 
 class View(Enum):
-    """Which reply to write: different requests describe the same node, or publish."""
+    """Which reply to write: different requests describe the same node, publish, or end a lock with or without a notification."""
 
     ADDRESS = auto()
     CONFIGURATION = auto()
@@ -36,6 +36,7 @@ class View(Enum):
     DEFAULT_SUBSCRIPTION = auto()
     INFO = auto()
     NOTHING = auto()
+    RESULT_ONLY = auto()
 
 
 @dataclass(frozen=True, slots=True)

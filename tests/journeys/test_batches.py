@@ -163,6 +163,28 @@ async def test_retracted_together(join: Join) -> None:
     assert {item.get("id") for item in await publisher.browse(node)} == {"d0", "a1", "b1", "c1", "d1"}
 
 
+async def test_one_answer_for_its_own_locks(join: Join) -> None:
+    """A retract or an unlock whose hint asks for no notification gets the result alone, and does the same (Q20, Q29)."""
+    publisher, worker = await join(), await join()
+    node = await publisher.queue()
+    await worker.subscribe(node, 4)
+    await _publish(publisher, node, *(f"<item id='{name}'>{JOB}</item>" for name in "abcd"))
+    held = {each.item: each for each in [await worker.next(Delivery) for _ in "abcd"]}
+    hint = f"<hint xmlns='{STANZAQ}' notify='false'/>"
+
+    async def end(name: str, *items: str) -> list[tuple[str, str | None]]:
+        heard = len(worker.heard)
+        inside = "".join(f"<item id='{item}' token='{held[item].token}'/>" for item in items)
+        kind = {"retract": "", "unlock": f"xmlns='{UNLOCKED[1:].partition('}')[0]}'"}[name]
+        assert (await worker.pubsub(f"<{name} {kind} node='{node}'>{inside}{hint}</{name}>")).error == ""
+        return [(end.tag, end.get("id")) for each in worker.heard[heard:] for end in _ends(each)]
+
+    assert await end("retract", "a") == await end("retract", "b", "c") == []
+    assert await end("unlock", "d") == []
+    assert (await worker.next(Delivery)).item == "d"
+    assert [item.get("id") for item in await publisher.browse(node)] == ["d"]
+
+
 async def test_delivered_together(join: Join) -> None:
     """XEP-0060 §12.18: what is handed out together is one message; its bounce gives all of it to another worker (Q18)."""
     publisher, worker, heir = await join(), await join(), await join()

@@ -50,14 +50,14 @@ class Events:
         self._configured: tuple[NodeRecord | None, str] = None, ""
         self._unlock_ns = ns.QUEUEING_TYPO if legacy_unlock_ns else ns.QUEUEING
 
-    def ended(self, *ended: tuple[Retract | Unlock, Retracted | Unlocked]) -> bytes:
+    def ended(self, *ended: tuple[Retract | Unlock, Retracted | Unlocked], knows: Jid | None = None) -> bytes:
         """Write that locks were ended on request, one notification for each holder's subscription (Q20, Q29).
 
-        Only the holder is notified; empty if nobody held the items.
+        Only the holder is notified, unless it is the one who `knows` by the result; empty if nobody held the items.
         """
         whose: dict[tuple[Jid, str, str, str], list[str]] = {}
         for command, outcome in ended:
-            if outcome.holder is None:
+            if outcome.holder is None or outcome.holder == knows:
                 continue
             inside = whose.setdefault((outcome.holder, command.node, outcome.collection, outcome.subid), [])
             if isinstance(command, Retract):

@@ -182,6 +182,11 @@ def dead_letter(hint: Element) -> bool:
     return flag(hint.get("dead-letter", "false"), "dead-letter")
 
 
+def notify(hint: Element) -> bool:
+    """Read whether the sender is to be notified when its own lock ends, beside the result; XEP-0254 wants both (Q20, Q29)."""
+    return flag(hint.get("notify", "true"), "notify")
+
+
 def flag(text: str, name: str) -> bool:
     """Parse a boolean (XML Schema)."""
     if text not in {"0", "1", "true", "false"}:

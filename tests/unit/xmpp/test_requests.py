@@ -16,7 +16,7 @@ from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors, requests, stanzas
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Answer, Iq, Question
+from frontends.xmpp.stanzas import Answer, Iq, Question, View
 
 _WORKER = Jid("worker@example.org/desk")
 
@@ -141,6 +141,19 @@ def test_unlock_hints(read: Read, inside: str) -> None:
     hint = f"<hint xmlns='{ns.STANZAQ}' delay='30' reason='disk full' dead-letter='true'/>"
     unlock = read(_ending("unlock", inside.format(hint))).command
     assert unlock == Unlock("jobs", _WORKER, "j1", None, 30_000, "disk full", dead_letter=True, request="r1")
+
+
+@pytest.mark.parametrize(("name", "inside"), [("retract", ""), ("retract", "<item id='j2'/>"), ("unlock", "")])
+def test_a_result_without_a_notification(read: Read, fault: Fault, name: str, inside: str) -> None:
+    """By default the sender gets both (Q20, Q29); a hint leaves out the notification of its own lock's end."""
+    hint = f"{inside}<hint xmlns='{ns.STANZAQ}' notify='{{}}'/>"
+
+    def ending(notify: str) -> str:
+        return _ending(name, "<item id='j1'/>" + hint.format(notify))
+
+    assert read(ending("false")).view is read(ending("0")).view is View.RESULT_ONLY
+    assert read(ending("true")).view is read(_ending(name, f"<item id='j1'/>{inside}")).view is None
+    assert fault(ending("never")).problem is Problem.BAD_REQUEST
 
 
 @pytest.mark.parametrize(("hint", "delay_ms"), [("delay='0'", 0), ("", None)])
