@@ -151,6 +151,10 @@ def _retract(iq: Iq, pubsub: Element) -> Question:
     if len(retract) > 1:
         items = [child for child in retract if child.tag.endswith("}item")]
         if len(items) > 1:
+            if retract.find(f".//{_RESULT}") is not None:
+                raise MalformedRequest(
+                    Problem.BAD_REQUEST, "a result belongs to one item: retract it alone, or use a settle"
+                )
             whole = batches.whole(items, lambda item: _retract_item(iq, node, item, hint))
             return Question(iq, RetractBatch(node, iq.sender, whole), view)
     item = _one_item(retract)

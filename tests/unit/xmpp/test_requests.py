@@ -123,6 +123,8 @@ def test_bad_endings(fault: Fault, name: str, inside: str, about: str, problem: 
     [
         ("<item id='a'/><item token='1'/>", Problem.ITEM_REQUIRED),
         ("<item id='a'/><item id='b' token='x'/>", Problem.BAD_REQUEST),
+        (f"<item id='a'><result xmlns='{ns.STANZAQ}'/></item><item id='b'/>", Problem.BAD_REQUEST),
+        (f"<item id='a'/><item id='b'/><result xmlns='{ns.STANZAQ}'/>", Problem.BAD_REQUEST),
         ("".join(f"<item id='{number}'/>" for number in range(101)), Problem.BAD_REQUEST),
     ],
 )
