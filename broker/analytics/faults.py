@@ -18,3 +18,8 @@ def unreadable(error: BaseException) -> str | None:
         return str(error)
     found = _UNREADABLE.search(str(error))
     return found and found[1].strip()
+
+
+def started_too_late(error: BaseException) -> bool:
+    """Tell whether Spark gave up on a stream's Python process while that started; it always waits for ten seconds."""
+    return "Python worker failed to connect back" in str(error)

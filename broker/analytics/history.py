@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from broker.analytics import census, processes
-from broker.analytics.faults import Unreadable, unreadable
+from broker.analytics.faults import Unreadable, started_too_late, unreadable
 from broker.analytics.folder import Folder
 from broker.analytics.source import columns
 from broker.analytics.source.offsets import Offset
@@ -62,6 +62,9 @@ WAITING: Final = StructType(
 )
 
 _LOOK_SECONDS: Final = 0.5
+
+_STARTS: Final = 5
+"""How often an increment is started: on a busy machine Spark may not wait long enough for its Python process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,26 +223,38 @@ def _increment(
     spark: SparkSession, folder: Folder, options: dict[str, str], tell: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Append the new records; returns Spark's progress of each batch."""
-    try:
-        query = (
-            spark.readStream.format("stanzaq")
-            .options(**options)
-            .load()
-            .withColumn("day", F.to_date("closed"))
-            .writeStream.format("parquet")
-            .partitionBy("day")
-            .option("path", folder.of("attempts"))
-            .option("checkpointLocation", folder.of("checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]  # seconds, with fractions
-            tell(_progress(spark, query))
-    except PySparkException as error:
-        line = unreadable(error)
-        if line is None:
-            raise
-        raise Unreadable(line) from error
+    starts = 1
+    while True:
+        try:
+            return _appended(spark, folder, options, tell)
+        except PySparkException as error:
+            if started_too_late(error) and starts < _STARTS:
+                starts += 1
+                continue
+            line = unreadable(error)
+            if line is None:
+                raise
+            raise Unreadable(line) from error
+
+
+def _appended(
+    spark: SparkSession, folder: Folder, options: dict[str, str], tell: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Run the query that appends them; returns Spark's progress of each batch."""
+    query = (
+        spark.readStream.format("stanzaq")
+        .options(**options)
+        .load()
+        .withColumn("day", F.to_date("closed"))
+        .writeStream.format("parquet")
+        .partitionBy("day")
+        .option("path", folder.of("attempts"))
+        .option("checkpointLocation", folder.of("checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]  # seconds, with fractions
+        tell(_progress(spark, query))
     return [json.loads(progress.json) for progress in query.recentProgress]
 
 

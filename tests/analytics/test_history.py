@@ -5,15 +5,18 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from broker.analytics import census, inputs
+from broker.analytics import census, history, inputs
 from broker.analytics.faults import Unreadable
 from broker.analytics.history import MARK, ShortestRetention, collect, opened, table, usage
 from broker.journal.schema import JournalPartition
@@ -131,6 +134,27 @@ def test_killed_half_way(spark: SparkSession, journals: Journals, tmp_path: Path
     assert not list((out / "checkpoint" / "commits").glob("0"))
     collect(journals.url, str(out), spark=spark)
     assert attempts(spark, out) == [number * 1_000 + record for number in range(40) for record in range(500)]
+
+
+@pytest.mark.parametrize("late", [2, 99])
+def test_spark_does_not_wait(monkeypatch: pytest.MonkeyPatch, late: int) -> None:
+    """On a busy machine Spark gives up on its Python process before the first batch: an increment starts again, a few times."""
+    starts: list[int] = []
+
+    def appended(*_: object) -> list[dict[str, Any]]:
+        starts.append(late)
+        if len(starts) <= late:
+            msg = (
+                "[STREAM_FAILED] Query [id = 2dd807e8] terminated with exception: Python worker failed to connect back."
+            )
+            raise StreamingQueryException(msg)
+        return [{}]
+
+    monkeypatch.setattr(history, "_appended", appended)
+    few = late < history._STARTS
+    with nullcontext() if few else pytest.raises(StreamingQueryException, match="failed to connect back"):
+        assert history._increment(MagicMock(), MagicMock(), {}, print) == [{}]
+    assert len(starts) == (late + 1 if few else history._STARTS)
 
 
 def test_what_waits(spark: SparkSession, queue: Queue, journals: Journals) -> None:
