@@ -2,9 +2,7 @@
 
 import secrets
 from collections.abc import Iterator
-from typing import Any
 
-import fakeredis
 import pytest
 import redis
 
@@ -20,45 +18,12 @@ def runners(valkey: RedisServer, redis7: RedisServer) -> Iterator[dict[str, Runn
     """Return the servers that scripts run on."""
     clients = {name: redis.Redis.from_url(server.url) for name, server in (("valkey", valkey), ("redis7", redis7))}
     packagings = {"valkey": Packaging.FUNCTIONS, "redis7": Packaging.SCRIPTS}
-    found = {name: Runner(client, packagings[name], guarded=True) for name, client in clients.items()}
-    found["fakeredis"] = Runner(_fakeredis(), Packaging.SCRIPTS, plain=True)
-    yield found
+    yield {name: Runner(client, packagings[name], guarded=True) for name, client in clients.items()}
     for client in clients.values():
         client.close()
 
 
-class _CompiledOnce:
-    """The Lua runtime of a fakeredis, which by itself compiles a text again for each call, in two thirds of the call's time."""
-
-    def __init__(self, runtime: Any) -> None:  # noqa: ANN401  (lupa's)
-        """Compile by this runtime."""
-        self._runtime = runtime
-        self._compiled: dict[bytes | str, Any] = {}
-
-    def execute(self, text: bytes | str) -> Any:  # noqa: ANN401  (what the text returns)
-        """Run a text."""
-        if text not in self._compiled:
-            self._compiled[text] = self._runtime.compile(text)
-        return self._compiled[text]()
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever it has)
-        """Leave the rest to the runtime."""
-        return getattr(self._runtime, name)
-
-
-def _fakeredis() -> fakeredis.FakeRedis:
-    server = fakeredis.FakeServer()
-    client = fakeredis.FakeRedis(server=server)
-    client.eval("return 1", 0)
-    server._lua_runtime = _CompiledOnce(server._lua_runtime)  # type: ignore[attr-defined]  # made by the first script
-    return client
-
-
-ON_SERVERS = pytest.mark.parametrize("runner", ["valkey", "redis7"], indirect=True)
-"""Tests of thousands of calls skip fakeredis, which takes twenty times as long and which nobody runs in production."""
-
-
-@pytest.fixture(params=["valkey", "redis7", "fakeredis"])
+@pytest.fixture(params=["valkey", "redis7"])
 def runner(request: pytest.FixtureRequest, runners: dict[str, Runner]) -> Runner:
     """Return each server in turn."""
     return runners[request.param]

@@ -261,14 +261,13 @@ def answered(row: Any) -> Any:
 
 
 class Runner:
-    """Operations on one server; `plain` for one that does not know `#!lua`."""
+    """Operations on one server."""
 
     def __init__(
         self,
         client: "redis.Redis",
         packaging: Packaging = Packaging.FUNCTIONS,
         *,
-        plain: bool = False,
         checked: bool = True,
         guarded: bool = False,
     ) -> None:
@@ -276,8 +275,7 @@ class Runner:
         self.client = client
         self.library = guarded_library() if guarded else library(FOLDER)
         self.packaging = packaging
-        self.plain = plain
-        self._checked = checked and not plain
+        self._checked = checked
 
     def run(self, name: str, names: Sequence[str], fixed: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Any:
         """Run a script on these keys and check its effects against its header."""
@@ -310,8 +308,6 @@ class Runner:
                 self.client.function_load(whole.text, replace=True)
                 return self.client.fcall(whole.function(found.name), len(names), *names, *values)
         made = script(FOLDER, found.name)
-        if self.plain:
-            return self.client.eval(made.plain, len(names), *names, *values)
         try:
             return self.client.evalsha(made.sha, len(names), *names, *values)
         except redis.exceptions.NoScriptError:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import Queue
 from tests.lua.worded import W1, W2, W3
 
@@ -266,7 +265,6 @@ def test_gone(queue: Queue) -> None:
     assert queue.attach(W2, 4).given == [(W2, "a")]
 
 
-@ON_SERVERS
 def test_bounds(queue: Queue) -> None:
     """P6, guarantee 6: past the bound of subscribers an attach is refused; groups that are over leave no record behind."""
     queue.subscribe(W1, 1)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import pytest
 
 from broker.redis_core.operations.operation import subid, subids
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import DEFAULTS, SCRIPTS, T0, Queue
 
 WORKERS = [f"w{number}@x/1" for number in range(4)]
@@ -32,7 +31,6 @@ def answered(queue: Queue, name: str, *rows: Mapping[str, object]) -> int:
     return len(reply[1])
 
 
-@ON_SERVERS
 def test_rows_left_over(busy: Queue) -> None:
     """A script stops at a row when its budget is spent; rows without an answer are sent again."""
     rows = [{"subids": subids(jid)} for jid in WORKERS * 5]
@@ -112,7 +110,6 @@ def read(unopened: Queue) -> Queue:
     return unopened
 
 
-@ON_SERVERS
 def test_readers_let_go(read: Queue) -> None:
     """Commits are work: of forty readers that commit together, some commit with the next call."""
     rows = [{"subids": subids(jid), "position": f"{T0}-0"} for jid in READERS]
@@ -121,7 +118,6 @@ def test_readers_let_go(read: Queue) -> None:
     assert not read.client.exists(read.key("uncommitted"))
 
 
-@ON_SERVERS
 def test_readers_begin_anew(read: Queue) -> None:
     """The same for forty that begin to read somewhere else."""
     rows = [{"subid": subid(jid), "jid": jid, "credit": 1, "start": "@latest", "lease": 0} for jid in READERS]
@@ -143,7 +139,6 @@ def search(queue: Queue) -> tuple[list[int], list[str]]:
     return made, whose
 
 
-@ON_SERVERS
 def test_takeover_of_readers(read: Queue) -> None:
     """A takeover goes through readers in parts, and each of them gets the next entries once."""
     first = read.run("take_over", frontend="f2", previous="f1", after="", upto="", scan="r0")

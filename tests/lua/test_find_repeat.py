@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from broker.redis_core.operations.operation import subids
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.dependencies import record, wait
 from tests.lua.driver import Answer, Queue
 from tests.lua.worded import W1
@@ -54,7 +53,6 @@ def test_who_may_publish(queue: Queue) -> None:
     assert find(queue, "a", whose=subids(W1), dedupe="ignore").words == ["duplicate"]
 
 
-@ON_SERVERS
 @pytest.mark.parametrize("dedupe", ["ignore", "overwrite"])
 def test_as_publish(queue: Queue, dedupe: str) -> None:
     """It says of each publish what `publish` then does, through locks, ends and versions."""

@@ -4,7 +4,6 @@ from typing import Any
 
 from broker.redis_core.commands.credit import Grant
 from broker.redis_core.operations.operation import subid
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import Answer, Queue
 from tests.lua.subscribed import carried, registered, subscribed
 
@@ -273,7 +272,6 @@ def test_bounded(parts: Parts) -> None:
     assert grants(wanted(coordinator, 1, 500)) == [(1, subid(W1), 200)]
 
 
-@ON_SERVERS
 def test_pairs_count(parts: Parts) -> None:
     """Guarantee 6: of many subscribers that are of no use to many partitions, some are examined in a call, others in the next."""
     coordinator, _, _ = parts

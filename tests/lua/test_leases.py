@@ -3,7 +3,6 @@
 import pytest
 
 from broker.redis_core.operations.operation import subid
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
 
@@ -92,7 +91,6 @@ def test_the_first_partition_knows(parts: tuple[Queue, Queue, Queue]) -> None:
     assert coordinator.follow(W1, 5, lease=T0 + 5_000).rows[0][3] == T0 + 5_000
 
 
-@ON_SERVERS
 def test_bounded(queue: Queue) -> None:
     """However many expire at once, a sweep reports two hundred, and the next one comes soon."""
     for number in range(203):

@@ -1,7 +1,6 @@
 """lua/credit/list_holdings.lua: a partition's holdings, to check a coordinator's ledger."""
 
 from broker.redis_core.operations.operation import subid
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import Queue
 from tests.lua.test_hand_out import GRANT, known
 
@@ -21,7 +20,6 @@ def test_all_and_some(parts: Parts) -> None:
     assert found == [[subid(W2), 0, 5, ""], ["7", 0, 0, ""]]
 
 
-@ON_SERVERS
 def test_pages(parts: Parts) -> None:
     """Guarantee 6: a page at a time, each continuing after the last."""
     _, one, _ = parts

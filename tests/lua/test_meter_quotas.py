@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import T0
 from tests.lua.records import Records
 
@@ -142,7 +141,6 @@ class Play:
         assert all(count <= most for count in self.admitted.values())
 
 
-@ON_SERVERS
 @pytest.mark.parametrize("seed", range(3))
 def test_by_chance(records: Records, seed: int) -> None:
     """With time moved, measurements that are late, frontends that die and a key that is lost: never more than allowed.

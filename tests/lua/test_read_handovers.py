@@ -1,6 +1,5 @@
 """read_handovers: hand-overs are read when they are about to be made, within a bound (A7)."""
 
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import Queue
 from tests.lua.worded import W1
 
@@ -15,7 +14,6 @@ def dying(queue: Queue, count: int) -> list[str]:
     return [queue.unlock(W1, name, dead_letter="1").handovers[0].position for name in names]
 
 
-@ON_SERVERS
 def test_scripts_tell_no_payload(queue: Queue) -> None:
     """Guarantee 6: however large and many items are on their way, a script reports only their positions."""
     positions = dying(queue, 300)

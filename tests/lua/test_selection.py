@@ -21,7 +21,6 @@ from broker.selectors.program import program
 from broker.selectors.tree import Predicate, written
 from broker.selectors.values import Value, selects
 from tests.chosen import trees, values
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import FOLDER, Answer, Delivered, Queue, Runner
 from tests.lua.play import Play, Worker
 from tests.lua.subscribed import carried, subscribed
@@ -266,7 +265,6 @@ def test_work_is_bounded(queue: Queue) -> None:
     assert queue.subscribe(BLUE, 1, selector="color = 'blue'").given != []
 
 
-@ON_SERVERS
 def test_reading_is_work(queue: Queue) -> None:
     """Issue 9: selectors are parsed when needed, which counts as work; equal ones are parsed once."""
     colors = ", ".join(f"'never{number}'" for number in range(58))
@@ -374,7 +372,6 @@ class Headers(Play):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("runner", ["valkey", "fakeredis"], indirect=True)
 def test_play(unopened: Queue, seed: int) -> None:
     """Nobody gets an item that it does not select, nothing is lost, order holds, and credit is idle only without items."""
     headers = [{"color": color} for color in ("red", "blue", "green", "")] + [
@@ -456,9 +453,6 @@ def test_nothing_is_asked_twice(queue: Queue) -> None:
     """Issue 18 B: items that nobody selects are examined in parts, not one by one for each selector."""
     for number in range(60):
         queue.subscribe(f"w{number}@x/a", 1, selector=f"color LIKE 'never{number}'")
-    if queue.runner.plain:
-        # It counts no commands.
-        return
     queue.client.config_resetstat()
     for _ in range(2):
         answer = queue.publish(*[""] * 100, body=packed(color="blue"))

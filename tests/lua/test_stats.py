@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from tests.lua.conftest import ON_SERVERS
 from tests.lua.dependencies import record
 from tests.lua.driver import T0, Queue
 from tests.lua.test_browse import everything
@@ -175,7 +174,6 @@ def test_oldest_with_turns(unopened: Queue) -> None:
     assert unopened.stats()["oldest_ms"] == 300
 
 
-@ON_SERVERS
 @pytest.mark.parametrize("fair", ["", "key"])
 def test_as_pages_tell(unopened: Queue, fair: str) -> None:
     """Whatever happens to items, it is the age of the oldest that pages show as waiting, and `eligible` is their number."""
