@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +16,11 @@ import pytest
 import redis
 
 from broker.scripts.packaging import library
+from frontends.tools.servers.process import Process
 from tests.faults import past
 from tests.faults.house import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend, Kind
 from tests.faults.stage import Stage
+from tests.waiting import PATIENCE_SECONDS
 
 LONG: Final = 60
 """A lock time that nothing waits for: whatever comes back does so because the service saw to it."""
@@ -25,7 +28,7 @@ LONG: Final = 60
 SHORT: Final = 4
 """A lock time for faults that only its end can heal: a silent worker reports nothing."""
 
-OUTAGE_SECONDS: Final = 8.0
+OUTAGE_SECONDS: Final = 6.0
 """Longer than every time-out: of a call to Redis, of the watchdog, of a heartbeat, and of a short lock."""
 
 
@@ -63,7 +66,7 @@ def frontend_stopped_for_good(stage: Stage) -> None:
     frontend = stage.random.choice(stage.house.frontends)
     frontend.doomed = True
     frontend.process.pause()
-    stage.rest(2 * WATCHDOG_SECONDS)
+    stage.until(partial(_undisturbed, frontend, frontend.process), PATIENCE_SECONDS, "the watchdog ends nothing")
     stage.heal()
 
 
@@ -289,6 +292,11 @@ STRIKES: Final = (
 )
 
 
+def _undisturbed(frontend: Frontend, process: Process) -> list[str]:
+    """Return why the wait goes on: the frontend is still this process."""
+    return ["a frontend that is stopped"] if frontend.process is process else []
+
+
 def _restart_redis(stage: Stage) -> None:
     stage.house.redis.kill()
     stage.house.redis.start()
@@ -315,8 +323,9 @@ def _second_edition(stage: Stage) -> Path:
     tree = stage.directory / "second"
     if tree.exists():
         return tree
+    # With what was compiled: the copies have the same times.
     for name in ("broker", "frontends", "lua"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, tree / name)
     # This file marks a tree as the project's (broker.scripts.location).
     shutil.copy(ROOT / "pyproject.toml", tree)
     budget = tree / "lua" / "lib" / "budget.lua"
