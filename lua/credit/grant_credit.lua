@@ -9,7 +9,7 @@ local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 
-local function hear(text)
+local function take_holdings(text)
   for number, subid, version, held, last, shut, full in
     string.gmatch(text, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])') do
     ledger.report(number, subid, {version = tonumber(version), held = tonumber(held), last = tonumber(last),
@@ -19,7 +19,7 @@ local function hear(text)
 end
 
 for i, row in ipairs(rows) do
-  hear(row.holdings)
+  take_holdings(row.holdings)
   for number, subid in string.gmatch(row.gone, '(%d+) (%d+)') do
     ledger.drop(number, subid)
     lock_end.touch(subid)

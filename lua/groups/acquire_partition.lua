@@ -55,5 +55,5 @@ for i, row in ipairs(rows) do results[i] = attach(row) end
 -- Once for all rows: an owner that was replaced within the batch has been handed nothing.
 if reason then ownership.clear(reason) end
 local reply = respond.make(results, call.ownership_loss_notices, dispatch.LIMIT)
-if partition_owner.get() and partition_owner.get().clearing then reply[7] = 1 end
+if partition_owner.get() and partition_owner.get().clearing then reply[respond.MORE] = 1 end
 return reply

@@ -103,11 +103,12 @@ local function node_record(prefix, say)
 end
 
 local function partition_record(prefix, _, say)
-  local meta = redis.call('HMGET', prefix .. 'meta', 'revision', 'state', 'kept', 'fence', 'owner', 'cursor', 'tail', 'token')
-  if not (meta[1] or meta[2]) then return say('nothing: nobody has used it') end
+  local revision, state, kept, fence, owner, cursor, tail, token =
+    unpack(redis.call('HMGET', prefix .. 'meta', 'revision', 'state', 'kept', 'fence', 'owner', 'cursor', 'tail', 'token'))
+  if not (revision or state) then return say('nothing: nobody has used it') end
   local function tell(name, value) say(name .. ' ' .. tostring(value)) end
   local function size(command, key) return redis.call(command, prefix .. key) end
-  local stored = size('XLEN', 'log') - size('HLEN', 'replaced') - size('HLEN', 'successors') - (tonumber(meta[3]) or 0)
+  local stored = size('XLEN', 'log') - size('HLEN', 'replaced') - size('HLEN', 'successors') - (tonumber(kept) or 0)
   local locked, dying = size('HLEN', 'inflight'), size('HLEN', 'handovers')
   tell('waiting', math.max(0, stored - locked - dying))
   tell('  delayed', size('ZCARD', 'delayed'))
@@ -120,19 +121,19 @@ local function partition_record(prefix, _, say)
   tell('  passed over', redis.call('ZLEXCOUNT', prefix .. 'skipped', '[ ', '(!'))
   tell('in flight', locked)
   tell('on the way to the dead letters', dying)
-  tell('kept for readers', meta[3] or 0)
+  tell('kept for readers', kept or 0)
   tell('subscribers', size('HLEN', 'subscribers'))
   tell('  who select', size('HLEN', 'selectors'))
   tell('  with free credit', size('ZCARD', 'ready_subscribers'))
   tell('readers', size('HLEN', 'readers'))
   tell('journal', size('XLEN', 'journal'))
-  tell('owner', meta[5] or 'nobody')
-  tell('fence', meta[4] or 0)
-  tell('revision', meta[1])
-  tell('cursor', meta[6])
-  tell('tail', meta[7])
-  tell('token', meta[8])
-  tell('state', meta[2] or 'open')
+  tell('owner', owner or 'nobody')
+  tell('fence', fence or 0)
+  tell('revision', revision)
+  tell('cursor', cursor)
+  tell('tail', tail)
+  tell('token', token)
+  tell('state', state or 'open')
 end
 
 -- Lists ms left, token, attempt, item and holder of the locks that end next.

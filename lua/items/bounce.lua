@@ -28,5 +28,5 @@ local results = budget.each(rows, function(row)
   return {'ok'}
 end)
 local reply = respond.make(results, call.ownership_loss_notices, math.max(call.lock_end_freed, 1))
-if call.unsubscribing_more then reply[7] = 1 end
+if call.unsubscribing_more then reply[respond.MORE] = 1 end
 return reply

@@ -35,7 +35,7 @@ local function holders(past)
 end
 
 -- Adds what is known of an item; with `wanted` only if that is its name.
-local function look(position, wanted)
+local function add_item(position, wanted)
   local flight = inflight.get_many({position})[1]
   local entry, how, until_ms = state(position, flight)
   local name = entry and (flight and flight.item or items.name(position, entry))
@@ -51,7 +51,7 @@ if #rows > 0 then
   local ids = {}
   for i, row in ipairs(rows) do ids[i] = row.item end
   for i, position in ipairs(items.positions_of(ids)) do
-    if position then look(position, ids[i]) end
+    if position then add_item(position, ids[i]) end
   end
   return respond.results({'', found})
 end
@@ -61,6 +61,6 @@ for _ = 1, limit do
   local raw = redis.call('XRANGE', key.log, '(' .. come, arg.till, 'COUNT', 1)[1]
   come = raw and raw[1] or ''
   if not raw then break end
-  look(come)
+  add_item(come)
 end
 return respond.results({come, found})

@@ -27,7 +27,7 @@ local function deadline(flight, entry, comes)
   return call.partition_deadline
 end
 
-local function told(flight, entry, comes)
+local function described(flight, entry, comes)
   local attempt = tonumber(flight.attempt)
   return {flight.item, tonumber(flight.token), attempt, deadline(flight, entry, comes), entry.by, entry.body, entry.key,
     tonumber((positions.split(entry.log_id))), attempt_history.count(flight.position, attempt)}
@@ -49,7 +49,8 @@ local function held(row, subids)
   return found
 end
 
-local function lasts(row)
+-- Renews the lease of a subscription that asks for it; returns whether the subscription lasts.
+local function renew_lease(row)
   if row.lease == '' or arg.number ~= '0' then return true end
   local subscriber = subscriptions.get(row.subid)
   if not subscriber or not subscriptions.pulls(subscriber) or subscription_expiry.has_ended(row.subid) then return false end
@@ -59,7 +60,7 @@ local function lasts(row)
 end
 
 -- Returns 1 if a subscription was absent and has returned.
-local function returned(subids)
+local function note_return(subids)
   local any = 0
   for i, line in ipairs(redis.call('HMGET', key.subscribers, unpack(subids))) do
     local subscriber = line and subscriptions.read(subids[i], line)
@@ -74,7 +75,7 @@ local function returned(subids)
 end
 
 local results = budget.each(rows, function(row)
-  if not lasts(row) then return {'lease-over'} end
+  if not renew_lease(row) then return {'lease-over'} end
   local found, more, subids = {}, 0, subscription_ids.all(row.subid)
   -- A caller whose `after` is beyond the last token fetches nothing.
   local comes = row.comes == '1' and tonumber(row.after) <= call.partition_token
@@ -85,9 +86,9 @@ local results = budget.each(rows, function(row)
       break
     end
     bytes = bytes + #entry.body
-    found[#found + 1] = told(flight, entry, comes)
+    found[#found + 1] = described(flight, entry, comes)
   end
-  return {'ok', subscription_expiry.of(row.subid), found, more, call.partition_token, comes and returned(subids) or 0}
+  return {'ok', subscription_expiry.of(row.subid), found, more, call.partition_token, comes and note_return(subids) or 0}
 end)
 local told_of = {}
 if back[1] and (call.partition_several or call.partition_pools) then

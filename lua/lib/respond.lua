@@ -1,6 +1,6 @@
 -- Replies of operations on a partition: {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be done at once,
--- token, credit report}. Lists that are empty may be false.
-local respond = {}
+-- token, credit report}. Lists that are empty may be false. The constants are the places of values that operations change.
+local respond = {DELIVERIES = 3, DUE = 6, MORE = 7}
 local NOTHING = {}
 
 -- Returns the reply of an operation that hands out nothing new, with `due` and `more` other than 0, and with `besides`: a table that may

@@ -29,5 +29,5 @@ local results = budget.each(rows, function(row)
   return {'ok', gap, position or '', arg.number == '0' and subscription_expiry.put(row.subid, row.lease) or 0}
 end)
 local reply = respond.make(results, {}, 0)
-reply[6] = subscription_expiry.next(reply[6])
+reply[respond.DUE] = subscription_expiry.next(reply[respond.DUE])
 return reply

@@ -4,11 +4,11 @@
 -- record.
 -- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused retry_delay limits by_key result_ms fair | tenant weight
 -- RETURNS: ok deleted newer
-local meta = redis.call('HMGET', key.meta, 'state', 'revision', 'partitions', 'tail')
-if meta[1] == 'deleted' then return {'deleted'} end
-local revision, partitions = tonumber(meta[2] or 0), tonumber(meta[3] or meta[2] and 1 or 0)
+local state, known, counted, tail = unpack(redis.call('HMGET', key.meta, 'state', 'revision', 'partitions', 'tail'))
+if state == 'deleted' then return {'deleted'} end
+local revision, partitions = tonumber(known or 0), tonumber(counted or known and 1 or 0)
 if revision > tonumber(arg.revision) or partitions > tonumber(arg.partitions) then
-  return {'newer', meta[2], tostring(partitions)}
+  return {'newer', known, tostring(partitions)}
 end
 
 -- Default values are not stored: every operation reads all that are.
@@ -16,11 +16,9 @@ local function put(name, value, usual)
   if value == usual then redis.call('HDEL', key.meta, name) else redis.call('HSET', key.meta, name, value) end
 end
 
-if not meta[2] then
-  redis.call('HSET', key.meta, 'cursor', '0-0', 'tail', '0-0', 'token', '0')
-end
+if not known then redis.call('HSET', key.meta, 'cursor', '0-0', 'tail', '0-0', 'token', '0') end
 -- Items that were placed by the earlier number of partitions are still found here: see `former_partition`.
-if partitions > 0 and partitions < tonumber(arg.partitions) then redis.call('HSET', key.meta, 'former', meta[4]) end
+if partitions > 0 and partitions < tonumber(arg.partitions) then redis.call('HSET', key.meta, 'former', tail) end
 if revision < tonumber(arg.revision) then
   redis.call('HSET', key.meta, 'revision', arg.revision, 'lock_ms', arg.lock_ms, 'max_deliveries', arg.max_deliveries,
     'journal_max', arg.journal_max)

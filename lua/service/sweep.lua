@@ -38,11 +38,12 @@ if call.partition_before.replies then outcomes.forget(outcomes.FORGET) end
 local more_aged = call.partition_kept > 0 and trim.aged() or 0
 if credit.coordinates() then coordinator.resume() end
 local reply = respond.make({}, notices, dispatch.LIMIT)
-if #repeated > 0 then reply[3] = reply[3] or {} end
-for _, value in ipairs(repeated) do reply[3][#reply[3] + 1] = value end
+local deliveries = reply[respond.DELIVERIES] or {}
+for _, value in ipairs(repeated) do deliveries[#deliveries + 1] = value end
+reply[respond.DELIVERIES] = #deliveries > 0 and deliveries
 local who = partition_owner.get()
 if #late == 200 or budget.over() or call.unsubscribing_more or call.ready_queue_more or more_due or more_aged == 1
-  or (who and who.clearing) then reply[7] = 1 end
-reply[6] = subscription_expiry.next(reply[6])
-if call.partition_before.schedules then reply[6] = schedule_times.next(reply[6]) end
+  or (who and who.clearing) then reply[respond.MORE] = 1 end
+reply[respond.DUE] = subscription_expiry.next(reply[respond.DUE])
+if call.partition_before.schedules then reply[respond.DUE] = schedule_times.next(reply[respond.DUE]) end
 return reply

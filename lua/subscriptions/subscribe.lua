@@ -95,5 +95,5 @@ for i, row in ipairs(rows) do
   end
 end
 local reply = respond.make(results, {}, dispatch.LIMIT)
-reply[6] = subscription_expiry.next(reply[6])
+reply[respond.DUE] = subscription_expiry.next(reply[respond.DUE])
 return reply

@@ -35,7 +35,7 @@ local function superseded(row)
   return partition_owner.is(row.subid) or grants.last(row.subid) > tonumber(row.born)
 end
 
-local function go(row, those)
+local function end_subscriptions(row, those)
   local ended, left, room = {}, 0, unsubscribing.CHUNK
   for _, subid in ipairs(those) do
     if row.pool ~= '' then call.lock_end_pools[subid] = row.pool end
@@ -54,8 +54,8 @@ end
 
 local results = budget.each(rows, function(row)
   local those, refused = meant(row)
-  return refused or superseded(row) and {'superseded'} or go(row, those)
+  return refused or superseded(row) and {'superseded'} or end_subscriptions(row, those)
 end)
 local reply = respond.make(results, call.ownership_loss_notices, math.max(call.lock_end_freed, 1))
-if call.unsubscribing_more then reply[7] = 1 end
+if call.unsubscribing_more then reply[respond.MORE] = 1 end
 return reply

@@ -86,7 +86,7 @@ local function page(first, count)
 end
 
 -- Grants one item to each partition in turn, until none wants more, no subscriber has credit, or the budget is spent.
-local function deal(queue, asked, given, served, most)
+local function grant_in_turn(queue, asked, given, served, most)
   local dealt = true
   while dealt and given < most do
     dealt = false
@@ -162,7 +162,7 @@ function coordinator.run()
   local count = math.min(left(asked) + 1, coordinator.PAGE)
   repeat
     local queue, more = page(first, count)
-    given = deal(queue, asked, given, served, limit)
+    given = grant_in_turn(queue, asked, given, served, limit)
     first, count = first + count, coordinator.PAGE
   until not more or left(asked) == 0 or given >= limit or first >= coordinator.MOST or call.coordinator_stopped
   call.coordinator_owed = call.coordinator_owed and left(asked) > 0

@@ -13,7 +13,7 @@ function credit_report.refuse(subid, pool, number)
 end
 
 -- Returns the last holders of the next items that came back, which are offered to others first.
-local function earlier()
+local function last_holders()
   local places = call.partition_before.fair and fair_order.first(credit_report.LOOKED_AT)
     or redis.call('ZRANGE', key.ready, 0, credit_report.LOOKED_AT - 1)
   if #places == 0 then return '' end
@@ -37,7 +37,7 @@ local function demand()
   local stored = redis.call('XLEN', key.log) - call.partition_kept - redis.call('HLEN', key.inflight)
   local wanted = math.min(credit_report.MOST, math.max(1, stored))
   if #whom > 0 then return wanted, whom end
-  return wanted, 'A' .. earlier()
+  return wanted, 'A' .. last_holders()
 end
 
 -- Reports holdings of subscribers whose locks began or ended in this script. The coordinator books its own at once.
@@ -61,7 +61,7 @@ local function held_here()
   return found
 end
 
-local function said(whom, pool)
+local function names_in_pool(whom, pool)
   local names = {}
   for _, each in ipairs(whom) do
     if each[2] == pool then names[#names + 1] = each[1] end
@@ -92,7 +92,7 @@ function credit_report.make()
   -- A new token tells pull subscribers of something new, so none is taken without need.
   local version = #held > 0 and partition.next_number() or math.max(call.partition_token, call.partition_micros)
   if credit.coordinates() then
-    local names = type(whom) == 'table' and said(whom, '')
+    local names = type(whom) == 'table' and names_in_pool(whom, '')
     local own = (names and #names == 0) and 0 or wanted
     coordinator.want(arg.number, version, own, names and 'W ' .. table.concat(names, ' ') or whom)
     coordinator.run()

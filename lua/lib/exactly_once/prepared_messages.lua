@@ -7,7 +7,7 @@ function prepared_messages.source(name)
 end
 
 -- Only here the byte counts change, together with the sets, so they always agree.
-local function weigh(name, bytes)
+local function count_bytes(name, bytes)
   for _, whose in ipairs({prepared_messages.source(name), ''}) do
     if redis.call('HINCRBY', key.prepared_bytes, whose, bytes) <= 0 then redis.call('HDEL', key.prepared_bytes, whose) end
   end
@@ -17,7 +17,7 @@ function prepared_messages.keep(now, name, record)
   redis.call('HSET', key.prepared, name, record)
   redis.call('ZADD', key.prepared_since, now, name)
   redis.call('ZADD', key.prepared_names, 0, name)
-  weigh(name, #name + #record)
+  count_bytes(name, #name + #record)
 end
 
 function prepared_messages.drop(name, record)
@@ -25,7 +25,7 @@ function prepared_messages.drop(name, record)
   redis.call('ZREM', key.prepared_since, name)
   redis.call('ZREM', key.prepared_names, name)
   redis.call('ZREM', key.deliveries_begun, name)
-  weigh(name, -#name - #record)
+  count_bytes(name, -#name - #record)
 end
 
 -- Drops messages that their senders have forgotten, a few at a time; a later request is answered that the message is unknown (SX8).

@@ -5,7 +5,7 @@
 local expiry = {LIMIT = 200, BYTES = 1048576}
 
 -- Writes the journal record of an attempt that took no time.
-local function perish(position, entry, attempts)
+local function expire(position, entry, attempts)
   local line = inflight.line(inflight.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, call.partition_stamp,
     #entry.body, inflight.holder(''), items.name(position, entry))
   journal.closed('perished', {line = line}, '')
@@ -19,7 +19,7 @@ end
 function expiry.expire_if_due(position, entry, attempts)
   local at = scheduling.of(entry).ends
   if at == 0 or at > call.partition_now then return false end
-  perish(position, entry, attempts)
+  expire(position, entry, attempts)
   return true
 end
 
@@ -43,7 +43,7 @@ function expiry.sweep()
     local entry = log_entries.current(position)
     if entry then
       call.expiry_bytes = call.expiry_bytes + #entry.body
-      perish(position, entry, attempt_history.of(position).attempts)
+      expire(position, entry, attempt_history.of(position).attempts)
     else
       -- Somebody has removed the entry with redis-cli.
       scheduling.remove(position)

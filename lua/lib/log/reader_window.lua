@@ -11,7 +11,7 @@ local function whole(subid)
   return '[' .. subid .. ' ', '(' .. subid .. '!'
 end
 
-local function let_go(from, to)
+local function remove_uncommitted(from, to)
   call.budget_spent = call.budget_spent + redis.call('ZREMRANGEBYLEX', key.uncommitted, from, to) / reader_window.GONE
 end
 
@@ -42,20 +42,20 @@ end
 
 -- Commits all entries up to this position; a repeated or earlier commit changes nothing.
 function reader_window.commit(reader, position)
-  let_go('[' .. reader.subid .. ' ', '[' .. member(reader.subid, position))
+  remove_uncommitted('[' .. reader.subid .. ' ', '[' .. member(reader.subid, position))
   if positions.after(position, reader.committed) then reader.committed = position end
   if reader.committed == reader.position then reader.owed = {} end
 end
 
 -- Entries delivered since the last commit may not have arrived: all are delivered again.
 function reader_window.rewind(reader)
-  let_go(whole(reader.subid))
+  remove_uncommitted(whole(reader.subid))
   reader.position, reader.owed = reader.committed, {}
 end
 
 function reader_window.forget(subid)
   if not call.partition_streams then return false end
   redis.call('ZREM', key.readers_ready, subid)
-  let_go(whole(subid))
+  remove_uncommitted(whole(subid))
   return redis.call('HDEL', key.readers, subid) == 1
 end

@@ -21,7 +21,7 @@ function conditions.read(text)
 end
 
 -- Returns the size of a group's present entries.
-local function crowd(group)
+local function indexed_bytes(group)
   local bytes = 0
   for _, subids in ipairs(redis.call('HMGET', key.conditions, unpack(group))) do bytes = bytes + #(subids or '') end
   return bytes
@@ -31,7 +31,7 @@ end
 function conditions.put(subid, groups)
   local best, fewest = {conditions.ANY}, nil
   for _, group in ipairs(groups) do
-    local bytes = crowd(group)
+    local bytes = indexed_bytes(group)
     if not fewest or bytes < fewest then best, fewest = group, bytes end
   end
   for _, condition in ipairs(best) do
@@ -39,7 +39,7 @@ function conditions.put(subid, groups)
   end
 end
 
-local function strike(subid, condition)
+local function remove_entry(subid, condition)
   local subids, others = redis.call('HGET', key.conditions, condition), {}
   if not subids then return end
   for each in string.gmatch(subids, '%d+') do
@@ -53,9 +53,9 @@ local function strike(subid, condition)
 end
 
 function conditions.remove(subid, groups)
-  strike(subid, conditions.ANY)
+  remove_entry(subid, conditions.ANY)
   for _, group in ipairs(groups) do
-    for _, condition in ipairs(group) do strike(subid, condition) end
+    for _, condition in ipairs(group) do remove_entry(subid, condition) end
   end
 end
 

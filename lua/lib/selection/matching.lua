@@ -36,7 +36,7 @@ local function round(queue, count, taken)
 end
 
 -- Whether any waiting item comes before some of the skipped ones. Of a fair order none does: the skipped ones have had their turn.
-local function ahead()
+local function has_earlier()
   if call.partition_before.fair then return false end
   return redis.call('EXISTS', key.ready) == 1
     or call.partition_hinted and (scheduling.has_ranks(scheduling.first_ranks())
@@ -63,7 +63,7 @@ function matching.take(count, candidates)
   local unserved, others, passes = nil, credit.anybody(), nil
   if #queue == 0 and (queue.cut or not others) then return nil end
   -- Items that came back belong among the skipped ones.
-  while ahead() do
+  while has_earlier() do
     -- It may be that such an item is delayed or has expired.
     passes = selection.pass()
     if not passes and call.selection_more then return taken, everybody end

@@ -9,7 +9,7 @@ local function worked()
   return call.selection_more
 end
 
-local function see(entry)
+local function note_seen(entry)
   call.compare_work = call.compare_work + selection.ITEM + #entry.body / 1024
   call.selection_seen = call.selection_seen or {}
   call.selection_seen[entry.position] = entry
@@ -22,7 +22,7 @@ local function entry_at(position)
     if not entry then return skipped_items.remove(position) end
     entry.position, entry.past = position, attempt_history.of(position)
     if entry.hints ~= '' and expiry.expire_if_due(position, entry, entry.past.attempts) then return nil end
-    see(entry)
+    note_seen(entry)
   end
   return call.selection_seen[position]
 end
@@ -33,7 +33,7 @@ function selection.pass()
   local back = call.partition_hinted or redis.call('EXISTS', key.ready) == 1
   local items = worked() and {} or ready_queue.next(back and selectors.count() > selection.CHUNK and 1 or selection.CHUNK)
   for _, entry in ipairs(items) do
-    see(entry)
+    note_seen(entry)
     skipped_items.put(entry)
   end
   return #items > 0

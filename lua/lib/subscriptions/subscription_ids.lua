@@ -29,17 +29,17 @@ local function offsets()
 end
 
 -- Returns the part that all subids of one JID share.
-local function kin(name)
+local function shared_part(name)
   return call.partition_multi and math.floor(name / subscription_ids.MOST) or name
 end
 
 -- Whether a subscription has one of a sender's subids. There may be thousands, so this compares what they share instead of making them.
 function subscription_ids.covers(subids, subid)
   local wanted = {}
-  for each in string.gmatch(subids, '%d+') do wanted[kin(tonumber(each))] = true end
-  if wanted[kin(tonumber(subid))] then return true end
+  for each in string.gmatch(subids, '%d+') do wanted[shared_part(tonumber(each))] = true end
+  if wanted[shared_part(tonumber(subid))] then return true end
   for _, offset in ipairs(offsets()) do
-    if wanted[kin((tonumber(subid) - offset) % 2 ^ 52)] then return true end
+    if wanted[shared_part((tonumber(subid) - offset) % 2 ^ 52)] then return true end
   end
   return false
 end

@@ -56,7 +56,7 @@ end
 
 -- Continues with one subscription that has left; returns how many more items this script may give back. Locks with later tokens belong to
 -- a new subscription of the same subid.
-local function go_on(subid, note, room)
+local function resume_one(subid, note, room)
   local token, kind, reason, pool = string.match(note, '^(%d+) (%S+) (%S+) ?(.*)$')
   if pool ~= '' then call.lock_end_pools[subid] = pool end
   for _, flight in ipairs(inflight.get_many(held_locks.of(subid, room + 1))) do
@@ -76,7 +76,7 @@ function unsubscribing.resume()
   if not seldom.any() then return end
   local noted, room = redis.call('HSCAN', key.locks_to_release, 0, 'COUNT', 20)[2], unsubscribing.CHUNK
   for i = 1, #noted, 2 do
-    if room > 0 then room = go_on(noted[i], noted[i + 1], room) end
+    if room > 0 then room = resume_one(noted[i], noted[i + 1], room) end
   end
   write_buffer.flush()
   if #noted > 0 then call.unsubscribing_more = redis.call('EXISTS', key.locks_to_release) == 1 end
