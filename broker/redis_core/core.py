@@ -33,10 +33,10 @@ from broker.redis_core.delivery.relay import Relay
 from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
 from broker.redis_core.maintenance.instances import DoorHeartbeat, FrontendDetails
-from broker.redis_core.maintenance.journals import Record, read_journals
 from broker.redis_core.maintenance.sweeper import Sweeper
 from broker.redis_core.maintenance.usage import UsageSamples
 from broker.redis_core.metrics import BUCKETS, REASONS, WAITS, Metrics
+from broker.redis_core.operations.maintenance import JournalRecord, journal_command, journal_records
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.quotas import Quotas
@@ -239,9 +239,11 @@ class RedisCore:
         await self._usage.note(int(self._heartbeat.now_ms()))
         self.metrics.quotas.measured = await self._quotas.statuses()
 
-    async def journal(self, after: Mapping[Partition, str], most: int) -> dict[Partition, list[Record]]:
-        """Read the newest records of partitions' journals, or from a position on; for the shell."""
-        return await read_journals(self._server, after, most)
+    async def journal(self, after: Mapping[Partition, str], most: int) -> dict[Partition, list[JournalRecord]]:
+        """Read up to `most` records of each journal after a position, or the newest if that is empty; for the shell."""
+        found = await self._server.commands([journal_command(journal, at, most) for journal, at in after.items()])
+        read = zip(after.items(), found, strict=True)
+        return {journal: journal_records(at, entries) for (journal, at), entries in read}
 
     def cancel_waits(self) -> None:
         """End all long polls."""

@@ -13,7 +13,6 @@ from broker.model.commands import Children, Nodes
 from broker.model.names import Jid, bare
 from broker.model.problems import Problem
 from broker.model.results import Listing, Refused
-from broker.model.tree import NodeType
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
@@ -24,9 +23,6 @@ LOOKED_AT: Final = 2_000
 """Names that one page checks if it has something to show by then: clients take an empty page for the last one."""
 
 _LEAST: Final = 50
-_ACCESS_MODEL: Final = "pubsub#access_model"
-_TYPE: Final = "pubsub#node_type"
-_COLLECTION: Final = NodeType.COLLECTION.value.encode()
 _UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "there is no such node to continue from: begin again")
 
 
@@ -80,22 +76,15 @@ class NodeListing:
 
     async def _told(self, listing: Listing) -> Listing:
         """Mark the collections of a listing."""
-        types = await self._server.commands([("HGET", keys.of_node("options", name), _TYPE) for name in listing.nodes])
-        found = (name for name, kind in zip(listing.nodes, types, strict=True) if kind == _COLLECTION)
-        return replace(listing, collections=frozenset(found))
+        return replace(listing, collections=await self._tree.collections(listing.nodes))
 
     async def _seen(self, sender: Jid, first: int, names: Sequence[str]) -> list[tuple[int, str]]:
         """Return the names that the sender may see with their ranks, which begin with `first`."""
         asker, numbered = bare(sender), list(enumerate(names, first))
-        if asker in self._store.admins or not names:
+        if asker in self._store.admins:
             return numbered
-        standings = [("HGET", keys.of_node("affiliations", name), asker) for name in names]
-        models = [("HGET", keys.of_node("options", name), _ACCESS_MODEL) for name in names]
-        found = await self._server.commands([*standings, *models])
-        judged = zip(numbered, found[: len(names)], found[len(names) :], strict=True)
-        return [
-            each for each, standing, model in judged if visible((standing or b"").decode(), (model or b"").decode())
-        ]
+        access = await self._store.access(names, asker)
+        return [each for each, (standing, model) in zip(numbered, access, strict=True) if visible(standing, model)]
 
 
 def _listing(command: Nodes, shown: Sequence[tuple[int, str]], total: int, *, more: bool) -> Listing:

@@ -1,12 +1,32 @@
-"""Calls about a whole partition: sweep, take over, purge, count, list subscribers."""
+"""Calls about a whole partition: sweep, take over, purge, count, list subscribers; and the command that reads its journal."""
 
-from broker.model.names import Jid
+from collections.abc import Sequence
+
+from broker import keys
+from broker.journal.schema import record
+from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.results import Counted, Done, Purged
 from broker.model.tree import Scope
 from broker.redis_core.commands.internal import Scanned, ScanSubscribers, Sweep, TakeOver
 from broker.redis_core.operations.items import MAX_BOUNCES
 from broker.redis_core.operations.operation import Call, ScriptReply, Values
+
+JournalRecord = tuple[str, dict[str, str | int]]
+"""A record of a journal with its position."""
+
+
+def journal_command(partition: Partition, after: str, most: int) -> Sequence[str | int]:
+    """Return the command that reads a journal's records after a position; without one, the newest, latest first."""
+    key = keys.of_partition("journal", partition)
+    newest = ("XREVRANGE", key, "+", "-", "COUNT", most)
+    return ("XRANGE", key, f"({after}", "+", "COUNT", most) if after else newest
+
+
+def journal_records(after: str, entries: Sequence[tuple[bytes, list[bytes]]]) -> list[JournalRecord]:
+    """Read the answer, in the order of the journal."""
+    ordered = entries if after else entries[::-1]
+    return [(at.decode(), record(dict(zip(fields[::2], fields[1::2], strict=True)))) for at, fields in ordered]
 
 
 def _expired(_command: object, _reply: ScriptReply, _record: NodeRecord) -> Done:

@@ -30,6 +30,7 @@ GRAVE_SECONDS = 86_400
 
 LISTED = 1_000
 
+_ACCESS_MODEL = "pubsub#access_model"
 _PARTITIONS = "stanzaq#partitions"
 _FORMER = "stanzaq#partitions_before"
 """Earlier partition counts, stored with the options so that they are read together with the present one."""
@@ -314,6 +315,13 @@ class NodeStore:
             if life
             for number in range(int(count or 1))
         ]
+
+    async def access(self, names: Sequence[str], jid: Jid) -> list[tuple[str, str]]:
+        """Return the stored affiliation of a bare JID with each node, and its access model; empty for the defaults."""
+        standings = [("HGET", keys.of_node("affiliations", name), jid) for name in names]
+        models = [("HGET", keys.of_node("options", name), _ACCESS_MODEL) for name in names]
+        found = [(word or b"").decode() for word in await self._server.commands([*standings, *models])]
+        return list(zip(found[: len(names)], found[len(names) :], strict=True))
 
     async def with_deliveries_of(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
         """Return the partitions where a frontend may have left deliveries: those with locks, readers, or its sent mark."""

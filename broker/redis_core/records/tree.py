@@ -64,12 +64,17 @@ class Tree:
     async def first_level(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names of nodes that are below no collection: the root shows them (H3)."""
         placed = await self._placed(names)
-        incarnations = await self._incarnations({parent for parent, _life in placed if parent})
+        incarnations = await self._store.incarnations(sorted({parent for parent, _life in placed if parent}))
         return tuple(
             name
             for name, (parent, incarnation) in zip(names, placed, strict=True)
             if not parent or incarnations.get(parent) != incarnation
         )
+
+    async def collections(self, names: Sequence[str]) -> frozenset[str]:
+        """Return those names that are collections'."""
+        kinds = await self._server.commands([("HGET", keys.of_node("options", name), _NODE_TYPE) for name in names])
+        return frozenset(name for name, kind in zip(names, kinds, strict=True) if kind == _COLLECTION)
 
     async def below(self, record: NodeRecord) -> list[list[str]]:
         """Return the nodes below a collection by level, at most `MOVED` in all."""
@@ -82,7 +87,9 @@ class Tree:
             seen.update(names)
             if names:
                 levels.append(names)
-            collections = await self._collections(names)
+            those = await self.collections(names)
+            found = [await self._store.read(name) for name in names if name in those]
+            collections = [each for each in found if each is not None]
         return levels
 
     async def leaves(self, record: NodeRecord) -> dict[Partition, int]:
@@ -90,7 +97,8 @@ class Tree:
         found: dict[Partition, int] = {}
         named = await self._by_destinations(record)
         for level, names in enumerate([*await self.below(record), *([named] if named else [])], 1):
-            leaves = [name for name, kind in zip(names, await self._kinds(names), strict=True) if kind != _COLLECTION]
+            collections = await self.collections(names)
+            leaves = [name for name in names if name not in collections]
             found = dict.fromkeys(await self._store.partitions(leaves), level) | found
         return found
 
@@ -185,23 +193,8 @@ class Tree:
 
     async def _placed(self, names: Sequence[str]) -> list[tuple[str, str]]:
         asked = [("HMGET", keys.of_node("node", name), "parent", "parent_life") for name in names]
-        found = await self._server.commands(asked) if asked else []
+        found = await self._server.commands(asked)
         return [((parent or b"").decode(), (incarnation or b"").decode()) for parent, incarnation in found]
-
-    async def _incarnations(self, names: set[str]) -> dict[str, str]:
-        listed = sorted(names)
-        asked = [("HGET", keys.of_node("node", name), "incarnation") for name in listed]
-        found = await self._server.commands(asked) if asked else []
-        return {name: incarnation.decode() for name, incarnation in zip(listed, found, strict=True) if incarnation}
-
-    async def _collections(self, names: Sequence[str]) -> list[NodeRecord]:
-        kinds = zip(names, await self._kinds(names), strict=True)
-        records = [await self._store.read(name) for name, kind in kinds if kind == _COLLECTION]
-        return [record for record in records if record is not None]
-
-    async def _kinds(self, names: Sequence[str]) -> list[bytes | None]:
-        asked = [("HGET", keys.of_node("options", name), _NODE_TYPE) for name in names]
-        return await self._server.commands(asked) if asked else []
 
 
 def moved(record: NodeRecord, parent: NodeRecord | None) -> NodeRecord:

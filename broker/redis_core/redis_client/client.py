@@ -107,6 +107,8 @@ class Server:
 
     async def commands(self, lines: Sequence[Line]) -> list[Any]:
         """Run plain commands in one round trip; raises the first fault."""
+        if not lines:
+            return []
         replies: list[Any] = await self._within_patience(self._link.send(lines), shielded=True)
         _raise_first(replies)
         return replies
