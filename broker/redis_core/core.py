@@ -46,7 +46,6 @@ from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.libraries import Libraries
 from broker.redis_core.redis_client.memory import Memory
-from broker.redis_core.redis_client.store_format import check_format
 from broker.redis_core.redis_client.wakeup import Wakeup
 from broker.redis_core.registry.rows import ROWS, UNKNOWN
 from broker.redis_core.routing.quota_meter import QuotaMeter
@@ -188,11 +187,11 @@ class RedisCore:
     async def reach(self) -> None:
         """Check that Redis answers and has this version's format; raises CoreUnavailable and OtherFormat."""
         await self._server.everywhere("TIME")
-        await check_format(self._server, begin=False)
+        await self._store.check_format(begin=False)
 
     async def start(self) -> None:
         """Start the heartbeat, waiting for Redis as long as it takes, then sweep every partition once. Raises OtherFormat."""
-        check = partial(check_format, self._server, begin=True)
+        check = partial(self._store.check_format, begin=True)
         # Polling is the only way to find out whether Redis answers.
         while not (await self._heartbeat.attempt(check) and await self._heartbeat.beat(self._act)):  # noqa: ASYNC110
             await asyncio.sleep(_START_PAUSE_SECONDS)

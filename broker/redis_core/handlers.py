@@ -3,7 +3,8 @@
 Makes the handlers and connects them. Must not know when a command comes, nor who waits for its outcome.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,9 +13,8 @@ from broker.model.leases import own_view
 from broker.model.names import Jid, bare
 from broker.model.nodes import NodeRecord
 from broker.model.qos import Qos
-from broker.model.results import Refused, Result
+from broker.model.results import Browsed, Refused, Result
 from broker.model.subscriptions import Subscription
-from broker.redis_core.delivery.browsing import browse
 from broker.redis_core.delivery.dependencies import DependencyService
 from broker.redis_core.delivery.exactly_once import ExactlyOnce
 from broker.redis_core.delivery.inspection import Inspection
@@ -111,7 +111,17 @@ class Handlers:
 
     def browse(self, command: Browse) -> Coroutine[Any, Any, Result]:
         """Return a page of items."""
-        return browse(command, self._core.begin(command), self._core.ask_partition)
+        return self._browse(command, self._core.begin(command))
+
+    async def _browse(self, command: Browse, first: Awaitable[Any]) -> Result:
+        """Repeat a browse until a page has items: clients take a page without items for the last one (XEP-0059 §2.2)."""
+        outcome = await first
+        # One script reads a bounded number of entries, and all of them may be old versions.
+        while isinstance(outcome, Browsed) and not outcome.items and outcome.reached is not None:
+            end, backwards = outcome.reached, command.backwards
+            command = replace(command, after=None if backwards else end, before=end if backwards else None)
+            outcome = await self._core.ask_partition(command)
+        return outcome  # type: ignore[no-any-return]
 
     def options(self, command: Options) -> Coroutine[Any, Any, Result]:
         """Return the options of a subscription, and what it owns."""

@@ -1,5 +1,8 @@
 """Outcomes of commands, refusals among them. Values only; must not know how a wire writes an outcome."""
 
+from dataclasses import dataclass
+
+from broker.model.problems import Problem
 from broker.model.results.admin import (
     AdminResult,
     Disconnected,
@@ -31,7 +34,6 @@ from broker.model.results.items import (
 )
 from broker.model.results.log import Bound, Event, Extents, LogResult, Replay, Stream
 from broker.model.results.nodes import Counted, Declared, Described, Listing, NodeResult, Purged
-from broker.model.results.outcomes import Done, Refused
 from broker.model.results.schedules import Scheduled, ScheduleList, ScheduleResult
 from broker.model.results.subscriptions import (
     AffiliationList,
@@ -91,5 +93,20 @@ __all__ = [
     "Unlocked",
     "Unsubscribed",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The command changed nothing; `detail` is a sentence for people. It may succeed after `wait_ms`, 0 if nobody knows."""
+
+    problem: Problem
+    detail: str = ""
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The command took effect and returns nothing."""
+
 
 Result = Refused | Done | ItemResult | SubscriptionResult | LogResult | NodeResult | ScheduleResult | AdminResult

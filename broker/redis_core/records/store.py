@@ -16,7 +16,7 @@ from broker import keys
 from broker.model.names import Jid, Partition, bare, resource
 from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, restored, stored
 from broker.model.options import NodeConfig, NodeState
-from broker.model.problems import CorruptRecord, MalformedRequest, Problem
+from broker.model.problems import CorruptRecord, MalformedRequest, OtherFormat, Problem
 from broker.model.quotas import counts_for, domain
 from broker.model.results import Counted, Refused
 from broker.redis_core.records import jid_indexes
@@ -68,6 +68,14 @@ class NodeStore:
         self.created_nodes = Index(server, "created_nodes", node_quota)
         self.node_quota = node_quota
         self.affiliated = Index(server, "affiliated", evicts=True)
+
+    async def check_format(self, *, begin: bool) -> None:
+        """Check that this version can use the store, and with `begin` start one where there is none; raises OtherFormat."""
+        names = [keys.of_service(name) for name in self._server.operations["check_format"].keys]
+        given = {"format": keys.FORMAT, "begin": "1" if begin else ""}
+        code, found = await self._server.run(self._server.call("check_format", names, given))
+        if code != b"ok":
+            raise OtherFormat(": ".join(keys.other_format(found)))
 
     async def read(self, node: str) -> NodeRecord | None:
         """Read a node's record; None when there is no such node."""

@@ -45,9 +45,10 @@ from broker.model.tree import Scope, SubscriptionType
 from broker.tasks import start
 from frontends.rest import fields, negotiation, replies
 from frontends.rest.core_client import result
-from frontends.rest.errors import Fault, fault
+from frontends.rest.errors import Fault, fault, written
+from frontends.rest.formats import documents
 from frontends.rest.http_types import Request, Response
-from frontends.rest.subscriptions import requests, sse, views
+from frontends.rest.subscriptions import requests, views
 from frontends.rest.subscriptions.requests import Lease, LockRef
 
 SILENT_SECONDS: Final = 5.0
@@ -285,7 +286,7 @@ def _done(outcome: Result, *kinds: type[Result]) -> Response:
 
 
 async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> AsyncGenerator[bytes, None]:
-    """Stream each message once, until the lease or this process ends; fetches nothing for a slow reader.
+    """Stream each message once as Server-Sent Events, until the lease or this process ends; a slow reader is fetched nothing.
 
     If the owner disconnects first, the subscription ends: nobody would process its messages.
     """
@@ -294,12 +295,13 @@ async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> Asyn
         while isinstance(found, Fetched):
             for item in sorted(found.items, key=lambda item: item.token):
                 seen[item.partition] = item.token
-                yield sse.message(views.held(lease, item))
+                yield b"event: message\ndata: %b\n\n" % documents.message(views.held(lease, item))
             if not found.items:
-                yield sse.NOTHING
+                # A comment, which keeps the stream alive.
+                yield b":\n\n"
             found = await core.ask(replace(fetch, wait_seconds=SILENT_SECONDS, after=seen))
         assert isinstance(found, Refused)
-        yield sse.end(replies.of(found))
+        yield b"event: end\ndata: %b\n\n" % written(replies.of(found))
     finally:
         if fetch.comes and isinstance(found, Fetched):
             # Nothing can be awaited here any more.
