@@ -2,13 +2,15 @@
 
 Since a partition has one call under way, its commands keep their order, commands that arrive meanwhile form the next
 batches, other partitions get their turn at Redis between two calls, and after a lost reply the pipeline knows exactly which
-deliveries it has not seen. The cached node record may be old; every script checks its revision. So a pipeline keeps nothing
-that another frontend would miss.
+deliveries it has not seen. If commands wait when a reply comes, their call is sent before the reply's answers are given, so
+that Redis and this process work at once. The cached node record may be old; every script checks its revision. So a pipeline
+keeps nothing that another frontend would miss.
 """
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from itertools import repeat
 from operator import attrgetter
@@ -55,7 +57,10 @@ log = structlog.get_logger()
 _CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
 _COMMAND = attrgetter("command")
 _RETRIES = 5
+_TURNS = 4
+"""Turns of the event loop until a call is written: it is gathered with others, and its connection is looked at."""
 _DEREGISTERED = "-"
+_QUIET = {PullItems, Sweep}
 
 
 class PartitionPipeline:
@@ -80,6 +85,7 @@ class PartitionPipeline:
         self._reply_lost = False
         self._session = core.lost_replies
         self._began = False
+        self._unread: tuple[NodeRecord, type, list[Ticket], ScriptReply] | None = None
 
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
         """Queue a command; all commands of one turn of the event loop are sent together."""
@@ -146,6 +152,8 @@ class PartitionPipeline:
                         )
                 # One call per round trip: Redis would run several scripts at once without a turn for others.
                 await self._carry_out(self._batches.popleft())
+                if self._unread is not None and not (self._batches or self._pending):
+                    self._give()
         finally:
             self._running = None
             if self._batches or self._pending:
@@ -167,14 +175,17 @@ class PartitionPipeline:
                 if not batch.tickets:
                     break
                 await self._try_batch(batch, last=attempt == _RETRIES - 1)
-        except Exception:
-            # A defect of this program or of a record: the pipeline continues.
-            log.exception("pipeline failed", node=self.node, partition=self.number, command=batch.kind.__name__)
-            self._note_lost_reply()
-            self._fail(tickets)
+        except Exception as error:  # noqa: BLE001  (logged)
+            self._recover(error, batch.kind, tickets)
         except BaseException:
             self._fail(tickets)
             raise
+
+    def _recover(self, error: Exception, kind: type, tickets: list[Ticket]) -> None:
+        """Log a defect of this program or of a record, and answer those who wait: the pipeline continues."""
+        log.error("pipeline failed", exc_info=error, node=self.node, partition=self.number, command=kind.__name__)
+        self._note_lost_reply()
+        self._fail(tickets)
 
     def _fail(self, tickets: Iterable[Ticket]) -> None:
         """Answer the tickets that are owed an answer; commands that the script had no time for are waiting again."""
@@ -183,6 +194,8 @@ class PartitionPipeline:
 
     def _note_lost_reply(self) -> None:
         """Note that a reply was lost: the script may have run, or may run late."""
+        # What has come is handed out first, so that it is not looked for.
+        self._give()
         # The next call begins a session: once it has run, Redis refuses late calls of an earlier session.
         self._core.lost_replies += 1
         self._session = self._core.lost_replies
@@ -194,11 +207,11 @@ class PartitionPipeline:
         tickets, batch.tickets = batch.tickets, []
         try:
             cached = self._cache.record
-            record = self._adopt(cached or await self._cache.renew())
+            record = self._adopt(cached or await self._renew())
             allowed, refused = self._authorize(record, tickets)
             if refused and cached is not None:
                 # A refusal runs no script that would find the record old, so refuse by a fresh record only.
-                record = self._adopt(await self._cache.renew())
+                record = self._adopt(await self._renew())
                 allowed, refused = self._authorize(record, tickets)
             # Refused commands are answered; only the others still need an answer.
             tickets = allowed
@@ -209,7 +222,8 @@ class PartitionPipeline:
             if record is None or not tickets:
                 return
             batch.tickets = tickets
-            reply = (await self._server.run_all([self._call(record, batch)]))[0]
+            exchange = self._server.run_all([self._call(record, batch)])
+            reply = (await (exchange if self._unread is None else self._give_during(exchange)))[0]
         except CoreUnavailable as error:
             self._note_lost_reply()
             # Commands that arrived during the call fail too: they have waited for Redis already.
@@ -222,9 +236,25 @@ class PartitionPipeline:
             self._answer(batch.tickets, refusal_of_all or _CHANGING)
             batch.tickets = []
 
+    async def _give_during(self, exchange: Coroutine[Any, Any, list[Any]]) -> list[Any]:
+        """Give the answers of the last call while Redis runs the next one."""
+        replies = start(exchange)
+        try:
+            for _turn in range(_TURNS):
+                await asyncio.sleep(0)
+        finally:
+            self._give()
+        return await replies
+
+    async def _renew(self) -> NodeRecord | None:
+        """Read the record, which takes a round trip: answers that are there are given first."""
+        self._give()
+        return await self._cache.renew()
+
     def _adopt(self, record: NodeRecord | None) -> NodeRecord | None:
         """Start over when the node was created again under the same name."""
         if record is not None and record.incarnation != self._incarnation:
+            self._give()
             self._incarnation = record.incarnation
             self._partition = record.partition(self.number)
             self._marks, self._reply_lost = SendMarks(), False
@@ -317,33 +347,48 @@ class PartitionPipeline:
         return flushed
 
     def _take_reply(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
-        """Answer a batch and hand out its deliveries; returns its tickets when the record was old."""
+        """Take the reply to a batch; returns its tickets when the record was old.
+
+        Its answers are given at once, or while Redis runs the next call if there is one.
+        """
         if isinstance(reply, Exception):
             problem = reply.problem if isinstance(reply, CoreUnavailable) else Problem.UNAVAILABLE
             about = {"node": self.node, "partition": self.number, "command": batch.kind.__name__}
             log.error("script failed", **about, problem=problem.value, error=str(reply))
             self._answer(batch.tickets, Refused(problem, str(reply) if isinstance(reply, CoreUnavailable) else ""))
             return []
-        call = batch.call
         read = ScriptReply.read(reply, self._partition, record.config)
         if read is None:
             return batch.tickets
-        parts = [read] if call.row is None else list(map(answered, read.rows))
         # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
-        tickets = batch.tickets[: max(1, len(parts))]
-        results = list(map(call.result, map(_COMMAND, tickets), parts, repeat(record)))
-        for ticket, result in zip(tickets, results, strict=True):
-            ticket(result)
-        rest = batch.tickets[len(tickets) :]
-        if rest:
+        done = 1 if batch.call.row is None else max(1, len(read.rows))
+        if rest := batch.tickets[done:]:
             self._pending.extendleft(reversed(postponed(rest, self._batches)))
-        if self._server.operations[call.script].writes and not _changed_nothing(tickets, read):
-            self._core.partition_changed(self._partition)
-        self._hand_out(record, read)
-        # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.
-        if read.more and (call.row is not None or ROWS[batch.kind].hands_out) and not self._core.congested():
-            self.submit(Sweep(self.node, self.number), ignored)
+        self._unread = record, batch.kind, batch.tickets[:done], read
+        # The last call of a stream that closes tells Redis that all deliveries before it are sent.
+        if self._closing or not (self._batches or self._pending):
+            self._give()
         return []
+
+    def _give(self) -> None:
+        """Answer the commands of the last call, and hand out its deliveries."""
+        if self._unread is None:
+            return
+        (record, kind, tickets, read), self._unread = self._unread, None
+        call = CALLS[kind]
+        try:
+            parts = [read] if call.row is None else map(answered, read.rows)
+            results = list(map(call.result, map(_COMMAND, tickets), parts, repeat(record)))
+            for ticket, result in zip(tickets, results, strict=True):
+                ticket(result)
+            if self._server.operations[call.script].writes and not (kind in _QUIET and _changed_nothing(tickets, read)):
+                self._core.partition_changed(self._partition)
+            self._hand_out(record, read)
+            # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.
+            if read.more and (call.row is not None or ROWS[kind].hands_out) and not self._core.congested():
+                self.submit(Sweep(self.node, self.number), ignored)
+        except Exception as error:  # noqa: BLE001  (logged)
+            self._recover(error, kind, tickets)
 
     def _search(self, after: int, upto: int | None = None, scan: str = "0") -> None:
         """Look for this frontend's own deliveries after `after` that it has not seen or not written."""
@@ -415,7 +460,7 @@ class PartitionPipeline:
 
 
 def _changed_nothing(tickets: list[Ticket], read: ScriptReply) -> bool:
-    """Return whether a writing script has certainly changed nothing that is measured."""
+    """Return whether a pull or a sweep has certainly changed nothing that is measured."""
     command = tickets[0].command
     quiet = isinstance(command, PullItems) or (isinstance(command, Sweep) and command.passing)
     return quiet and not (read.deliveries or read.notices or read.handovers)
