@@ -1,6 +1,7 @@
 """The program that tests/forks.py asks to start others: it imports them once, and forks itself for each.
 
-A fork must find no threads, so this imports and does nothing else.
+A fork must find no threads, so this imports and does nothing else. A program that starts others gets a server of its own, which
+is forked from it before it begins: they are its children.
 """
 
 import ctypes
@@ -19,20 +20,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.forks import Forks
+
+_STARTERS: Final = ("bench", "demo", "dev", "start")
+"""First words of programs that start others: commands of `stanzaq`, and one of a test's."""
+
 _POLL_SECONDS: Final = 0.0005
 _PR_SET_PDEATHSIG: Final = 1
 
 
-def _serve(connection: socket.socket, modules: Sequence[str]) -> list[str]:
-    """Fork a program for each request, until there are no more; return its command in a program, nothing in the server."""
+def _prepare(modules: Sequence[str]) -> list[str]:
+    """Import modules; return those that are programs."""
     for module in filter(None, modules):
         importlib.import_module(module)
-    for program in modules[: modules.index("")]:
+    programs = [*modules[: modules.index("")]]
+    for program in programs:
         # Python runs it as `__main__`, and warns of a second one.
         del sys.modules[program]
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "an import has started a thread"
     assert tempfile.tempdir is None, "an import has chosen the directory for temporary files"
     gc.freeze()
+    return programs
+
+
+def _serve(connection: socket.socket) -> list[str]:
+    """Fork a program for each request, until there are no more; return its command in a program, nothing in the server."""
     # Ctrl-C is for the programs.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     starter = os.getppid()
@@ -56,6 +68,25 @@ def _serve(connection: socket.socket, modules: Sequence[str]) -> list[str]:
             for file in (*files, reading, writing):
                 os.close(file)
     return []
+
+
+def _begin(command: list[str], programs: Sequence[str]) -> None:
+    """Run a program, after a fork that serves it if it starts others."""
+    while command[3:4] and command[3] in _STARTERS:
+        ours, theirs = socket.socketpair()
+        if os.fork():
+            theirs.close()
+            Forks(programs, (), ours).__enter__()
+            break
+        ours.close()
+        with Path(os.devnull).open("r+b") as nothing:
+            for own in range(3):
+                os.dup2(nothing.fileno(), own)
+        os.chdir("/")
+        command = _serve(theirs)
+        if not command:
+            os._exit(0)
+    runpy.run_module(command[2], run_name="__main__", alter_sys=True)
 
 
 def _become(request: Mapping[str, Any], files: Sequence[int], between: int, starter: int) -> None:
@@ -93,5 +124,6 @@ def _replace(file: int, name: str) -> None:
 
 
 if __name__ == "__main__":
-    if command := _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:]):
-        runpy.run_module(command[2], run_name="__main__", alter_sys=True)
+    known = _prepare(sys.argv[2:])
+    if chosen := _serve(socket.socket(fileno=int(sys.argv[1]))):
+        _begin(chosen, known)

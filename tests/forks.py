@@ -1,8 +1,9 @@
 """Starts the project's own programs quickly: forks them from a process that has imported them, instead of a new interpreter.
 
 Imports are most of what a short program costs, and tests start hundreds. Inside `Forks` this holds for every way to start one by
-`subprocess` or asyncio. What is started is a child of this process and the program itself, no launcher: its id, exit code and
-signals are as usual. A new interpreter starts it wherever that could make a difference (`_request`), and in `Forks.suspended`.
+`subprocess` or asyncio, and for what forked programs start in turn. What is started is a child of its starter and the program
+itself, no launcher: its id, exit code and signals are as usual. A new interpreter starts it wherever that could make a
+difference (`_request`), and in `Forks.suspended`.
 Knows processes; tests/fork_server.py forks.
 """
 
@@ -48,14 +49,16 @@ _SIGNATURE: Final = inspect.signature(_usual)
 class Forks:
     """Replaces how `subprocess.Popen` starts programs; the first one that can be forked starts the server."""
 
-    def __init__(self, programs: Sequence[str] = _PROGRAMS, late: Sequence[str] = _LATE) -> None:
-        """Choose modules to run as programs, and others to import."""
+    def __init__(
+        self, programs: Sequence[str] = _PROGRAMS, late: Sequence[str] = _LATE, connection: socket.socket | None = None
+    ) -> None:
+        """Choose modules to run as programs, and others to import; or a connection to a server that has done so."""
         self._programs, self._late = programs, late
         self._environment = dict(os.environ)
         self._replaced: Any = None
         self._suspended = False
         self._lock = threading.Lock()
-        self._connection: socket.socket | None = None
+        self._connection = connection
         self._server: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

@@ -14,15 +14,15 @@ import httpx
 
 from tests.waiting import PATIENCE_SECONDS
 
-_NO_EJABBERD = "from frontends.tools.servers import ejabberd; ejabberd._LIBRARIES = (); "
+_NO_EJABBERD = "from frontends.tools.servers import ejabberd; ejabberd._LIBRARIES = ()"
 
 
 @asynccontextmanager
 async def running(data: Path, first: str = "") -> AsyncIterator[str]:
     """Run it until all is printed; return that. It ends in order at Ctrl-C."""
-    program = f"{first}from frontends.cli import app; app()"
+    program = ["-c", f"{first}; from frontends.cli import app; app()"] if first else ["-m", "frontends.cli"]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program, "dev", "--data", str(data)), stdout=PIPE, stderr=PIPE
+        *(sys.executable, *program, "dev", "--data", str(data)), stdout=PIPE, stderr=PIPE
     )
     try:
         assert process.stdout is not None

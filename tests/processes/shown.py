@@ -14,6 +14,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from frontends.tools.servers.process import Process
+
 _PR_GET_PDEATHSIG = 2
 
 
@@ -65,6 +67,9 @@ if __name__ == "__main__":
                 print("complaint", file=sys.stderr)
             case "wait":
                 signal.pause()
+            case "start":
+                command = [sys.executable, "-m", "tests.processes.shown", "wait"]
+                print(Process(command, directory=Path.cwd(), log=Path(os.devnull)).pid, flush=True)
             case "fail":
                 raise ValueError(word)
             case _:

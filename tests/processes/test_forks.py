@@ -117,6 +117,18 @@ def test_its_starter_is_killed() -> None:
     assert not alive
 
 
+def test_a_program_of_a_program(forks: Forks) -> None:
+    """A program that starts others has them forked, too: they are its children, and end with it, as their server does."""
+    with waiting(*COMMAND, "start") as program:
+        assert program.stdout is not None
+        _found, _random, pid = (program.stdout.readline() for _ in range(3))
+        started = psutil.Process(program.pid).children()
+        assert len(started) == 2 and int(pid) in {one.pid for one in started}
+        assert forked(int(pid))
+    _, alive = psutil.wait_procs(started, 60)
+    assert not alive
+
+
 def test_end(forks: Forks) -> None:
     """Its exit code, output and errors are its own."""
     done = subprocess.run(
