@@ -88,7 +88,9 @@ async def test_a_flood(frontend: Frontend, client: Client) -> None:
     await asyncio.sleep(1.1)
     await client.retract("not-there", "once more")
     refused = lines(frontend, event="refused")[before:]
-    assert len(refused) <= 5 * (seconds + 2) and refused[-1]["suppressed"] > 500
+    assert len(refused) <= 5 * (seconds + 2)
+    # A busy machine takes more than one second, of each of which some lines are left out.
+    assert len(refused) + sum(line.get("suppressed", 0) for line in refused) == 1_001
 
 
 async def test_records_that_cannot_be_read(frontend: Frontend, client: Client, server: RedisServer) -> None:
