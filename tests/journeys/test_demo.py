@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.forks import Forks
 from tests.waiting import PATIENCE_SECONDS
 
 _KEYS = {
@@ -113,9 +114,10 @@ def test_kill_needs_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
-def test_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
+def test_leaves_no_process(number: signal.Signals, tmp_path: Path, forks: Forks) -> None:
     """However the demo ends, its servers end with it; after Ctrl-C its files are gone too."""
-    with _demo(tmp_path, *_ENDLESS) as demo:
+    # What is killed without warning was started as its users start it.
+    with forks.suspended() if number is signal.SIGKILL else nullcontext(), _demo(tmp_path, *_ENDLESS) as demo:
         # Each frontend has a watchdog; the second one starts last of all.
         _eventually(lambda: len(_frontends(tmp_path)) == 4)
         demo.send_signal(number)
