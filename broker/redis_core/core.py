@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from broker.model.commands import Command, Publish, Retract, RetractBatch
+from broker.model.commands import Command, Retract, RetractBatch
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.leases import is_lease
@@ -133,11 +133,10 @@ class RedisCore:
         self._waiting_bytes += size
         once = Answer(partial(self._end, command, size, time.monotonic(), reply))
         try:
-            if work := self._work.get(type(command)):
+            work = self._work.get(type(command))
+            if work and ((handled := ROWS[type(command)].handled) is None or handled(command)):
                 # The handler has already queued its first command, so it keeps the sender's order.
                 self._tasks.answer(work(command), once)
-            elif type(command) is Publish and command.hints.after.parents:
-                self._tasks.answer(self._handlers.dependencies.publish(command), once)
             else:
                 # A command without a node has a handler.
                 self.router(getattr(command, "node", "")).submit(command, once)
@@ -150,17 +149,19 @@ class RedisCore:
     ) -> None:
         """Count a command that is done, and pass on its result; without helpers, since every command comes here.
 
-        A refused publish is done when its partition does not know it; the handler of items that wait for others asks by itself.
+        A refused command that may repeat what is stored is done when its partition does not know it; a handler asks by itself.
         """
-        if type(result) is Refused and type(command) is Publish and not (final or command.hints.after):
+        kind = type(command)
+        row = ROWS.get(kind, UNKNOWN)
+        if type(result) is Refused and row.question and not (final or (row.handled and row.handled(command))):
             end = Answer(partial(self._end, command, size, began, reply, final=True))
-            self.router(command.node).answer_refused(command, result, end)
+            self.router(getattr(command, "node", "")).answer_refused(command, result, end)
             return
         self._waiting_bytes -= size
-        tally, kind, now = self.metrics.tally, type(command), time.monotonic()
+        tally, now = self.metrics.tally, time.monotonic()
         tally.seconds[kind] += now - began
         tally.commands[kind][bisect_left(BUCKETS, now - began)] += 1
-        if name := ROWS.get(kind, UNKNOWN).metric(result):
+        if name := row.metric(result):
             amount = len(result.ended) if isinstance(result, RetractedBatch) else 1
             tally.counts[name] += amount
             if name in REASONS:

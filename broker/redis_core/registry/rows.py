@@ -6,6 +6,7 @@ Pure; handlers are named by functions of the layer above, which only the type ch
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.model.commands import admin, items, log, nodes, schedules, subscriptions
@@ -38,6 +39,7 @@ from broker.redis_core.operations.operation import Call
 from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry import merge
 from broker.redis_core.registry.partitioner import COORDINATOR, Place, hashed, home, made_in
+from broker.redis_core.registry.repeats import question
 
 if TYPE_CHECKING:
     from broker.redis_core.handlers import Handlers
@@ -159,6 +161,9 @@ class Row:
     handler: "Callable[[Handlers], Handler] | None" = None
     """The handler of a command that needs more than its script."""
 
+    handled: Callable[[Any], object] | None = None
+    """Whether a command needs the handler; each does, if there is nothing here."""
+
     judge: Callable[[Any, NodeRecord, Affiliation], Refused | None] = may.nobody
     """Who may give it, by the node's record and the sender's affiliation; the handlers of some commands decide otherwise."""
 
@@ -177,6 +182,12 @@ class Row:
     before_growth: Callable[..., Any] | None = None
     """The command for a partition that its item belonged to before the node grew; it has the same fields."""
 
+    question: Callable[[Any, NodeRecord | None], AnyCommand | None] | None = None
+    """Once it was refused on the way to its partition: what to ask there, if it may repeat what is stored."""
+
+    metered: bool = False
+    """A node's rate of publishers limits it, and the quotas of the node's owner."""
+
     part: Callable[[Any, int], Any] | None = None
     """The command for each partition, by number, if it is not the command itself."""
 
@@ -194,10 +205,14 @@ ROWS: Final[Mapping[type, Row]] = {
     # Items.
     items.Publish: Row(
         script=item_scripts.publish,
+        handler=lambda do: do.dependencies.publish,
+        handled=attrgetter("hints.after.parents"),
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
         place=of_publish,
         before_growth=internal.PublishIfKnown,
+        question=question,
+        metered=True,
         metric=_published,
     ),
     items.Retract: Row(
@@ -376,6 +391,7 @@ ROWS: Final[Mapping[type, Row]] = {
         leaf_only=may.NO_PUBLISH,
         place=of_publish,
         before_growth=dependency_parts.PublishDependentIfKnown,
+        metered=True,
     ),
     dependency_parts.PublishDependentIfKnown: Row(
         script=dependency_scripts.publish_dependent_if_known, judge=may.publishing

@@ -53,8 +53,8 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.merge import fetched
 from broker.redis_core.registry.partitioner import COORDINATOR, Place
-from broker.redis_core.registry.repeats import may_be_stored, question
-from broker.redis_core.registry.rows import ROWS, gathered, place, refusal
+from broker.redis_core.registry.repeats import may_be_stored
+from broker.redis_core.registry.rows import ROWS, UNKNOWN, gathered, place, refusal
 from broker.redis_core.routing.former_partitions import FormerPartitions
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
 from broker.redis_core.routing.quota_meter import QuotaMeter
@@ -132,9 +132,10 @@ class NodeRouter:
             return self.pool.ask(number, command)
         return ask_pipeline(self.pipeline(number), command)
 
-    def answer_refused(self, command: Publish, refused: Refused, reply: Reply) -> None:
-        """Answer a publish that was refused before its partition could recognise it as a repeat: ask now, if it may be one."""
-        asked = question(command, self.known.record) if may_be_stored(refused.problem) else None
+    def answer_refused(self, command: AnyCommand, refused: Refused, reply: Reply) -> None:
+        """Answer a command that was refused before its partition could recognise it as a repeat: ask now, if it may be one."""
+        question = ROWS[type(command)].question
+        asked = question(command, self.known.record) if question and may_be_stored(refused.problem) else None
         if asked is None:
             reply(refused)
         else:
@@ -252,7 +253,7 @@ class NodeRouter:
             record is not None
             and (record.config.publish_rate or self._quotas.known.meters)
             and not metered
-            and isinstance(command, Publish)
+            and ROWS.get(type(command), UNKNOWN).metered
             and self._meter(record, command, reply, partitions, cached=cached)
         ):
             return
@@ -273,8 +274,9 @@ class NodeRouter:
         else:
             self._route_to_several(command, reply, partitions, where)
 
-    def _meter(self, record: "NodeRecord", command: Publish, reply: Reply, partitions: int, *, cached: bool) -> bool:
+    def _meter(self, record: "NodeRecord", command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> bool:
         """Meter a publish by its publisher's rate, then by the quotas of the node's owner; returns whether anything limits it."""
+        assert isinstance(command, Publish)
         step: Callable[[Reply], None]
         metered = step = partial(self._route, command, partitions=partitions, cached=cached, metered=True)
         owner = record.creator
@@ -458,7 +460,7 @@ class NodeRouter:
 
 
 def _known(refused: Refused, reply: Reply, outcome: Outcome | Unknown) -> None:
-    """Answer a refused publish by what its partition knows of it."""
+    """Answer a refused command by what its partition knows of it."""
     reply(refused if isinstance(outcome, Unknown) else outcome)
 
 
