@@ -29,13 +29,13 @@ _ENDED: Final = (
 )
 
 
-def _records() -> list[live.Ended]:
+def _records() -> list[live.EndedAttempt]:
     found = []
     for number, (kind, item, attempt, held, worker, reason) in enumerate(_ENDED):
         closed = _BEGAN_MS + number * 137
         record: dict[str, str | int] = {"type": kind, "item": item, "delivered": closed - held, "closed": closed}
         record |= {"attempt": attempt, "subscriber": _WORKERS[worker], "reason": reason}
-        found.append(live.Ended("orders", number % 2, record))
+        found.append(live.EndedAttempt("orders", number % 2, record))
     return found
 
 

@@ -295,7 +295,7 @@ def _serve(given: Settings, serve: Callable[[ModuleType], None], what: str, *, c
         serve(compose)
     except ServerError as fault:
         refuse("The embedded Redis cannot start", str(fault))
-    except compose.Disconnected:
+    except compose.FrontendDisconnected:
         raise typer.Exit(_AGAIN) from None
     except compose.Occupied as fault:
         refuse(f"{what} cannot be served", str(fault))

@@ -45,7 +45,7 @@ class Unfit(Exception):  # noqa: N818  (named after the state of Redis)
     """Redis may evict what the queue stores: one sentence for each such master."""
 
 
-class Disconnected(Exception):  # noqa: N818  (named after the state of the frontend)
+class FrontendDisconnected(Exception):  # noqa: N818  (named after the state of the frontend)
     """An administrator has disconnected the frontend: it has drained, and should be restarted."""
 
 
@@ -54,7 +54,7 @@ class Occupied(Exception):  # noqa: N818  (named after the state of an address)
 
 
 def serve_xmpp(settings: Settings) -> None:
-    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit and Disconnected."""
+    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit and FrontendDisconnected."""
     _run(settings, _serve_xmpp)
 
 
@@ -308,7 +308,7 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
     if unfit:
         raise unfit
     if core.ending.is_set():
-        raise Disconnected
+        raise FrontendDisconnected
 
 
 async def _begun(frontend: _Frontend, core: RedisCore, *, allow_eviction: bool) -> Unfit | OtherFormat | None:

@@ -28,7 +28,7 @@ from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
 from broker.redis_core.delivery.handovers import Handovers
-from broker.redis_core.delivery.outcomes import Outcomes
+from broker.redis_core.delivery.outcomes import OutcomeSender
 from broker.redis_core.delivery.relay import Relay
 from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
@@ -105,7 +105,7 @@ class RedisCore:
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories = self._handlers.histories
         self._handovers = Handovers(self._store, self._handlers.nodes, self)
-        self._outcomes = Outcomes(self)
+        self._outcomes = OutcomeSender(self)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)

@@ -76,7 +76,7 @@ def activity(before: Mapping[str, Summary], now: Iterable[Summary], seconds: flo
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedAttempt:
     """A record of a journal and its partition."""
 
     node: str

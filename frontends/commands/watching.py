@@ -111,7 +111,7 @@ def journal_tail(  # noqa: PLR0913  (an argument is an option of the command lin
     async def watch(core: "RedisCore") -> None:
         outcomes = Counter[str]()
         with _shown(screen, as_json=as_json) as view:
-            kept = deque[live.Ended](maxlen=max(number, screen.height - 4))
+            kept = deque[live.EndedAttempt](maxlen=max(number, screen.height - 4))
             head: list[tuple[str, ...]] = [live.ATTEMPTS]
             async for found in _ended(core, node, number, every, follow=follow):
                 outcomes.update(str(each.record["type"]) for each in found)
@@ -132,7 +132,7 @@ def journal_tail(  # noqa: PLR0913  (an argument is an option of the command lin
 
 async def _ended(
     core: "RedisCore", node: str, last: int, every: float, *, follow: bool
-) -> AsyncIterator[list[live.Ended]]:
+) -> AsyncIterator[list[live.EndedAttempt]]:
     """Yield the last records of the journals in the order of time, then those that follow."""
     places = dict.fromkeys(await _partitions(core, node), "")
     found = await _read(core, places, max(last, 1))
@@ -147,12 +147,12 @@ async def _ended(
         await asyncio.sleep(every)
 
 
-async def _read(core: "RedisCore", places: dict[Partition, str], most: int) -> list[live.Ended]:
+async def _read(core: "RedisCore", places: dict[Partition, str], most: int) -> list[live.EndedAttempt]:
     """Read the next records, and move the places behind them."""
     found = []
     for partition, records in (await core.journal(places, most)).items():
         places[partition] = records[-1][0] if records else places[partition] or _FIRST
-        found += [live.Ended(partition.node, partition.number, record) for _, record in records]
+        found += [live.EndedAttempt(partition.node, partition.number, record) for _, record in records]
     return sorted(found, key=lambda each: each.record["closed"])
 
 

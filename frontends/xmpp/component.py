@@ -27,7 +27,7 @@ from frontends.xmpp.adhoc.move_batches import MoveBatches
 from frontends.xmpp.messages import deliveries, notifications, presence, publishing, qos
 from frontends.xmpp.messages.misuse_log import EventLog
 from frontends.xmpp.pubsub import approvals, batches
-from frontends.xmpp.stanzas import Answer, Batch, DescribedNode, Iq, MoveBatch, Question, View
+from frontends.xmpp.stanzas import BatchRequest, DescribedNode, DoorAnswer, Iq, MoveBatch, Question, View
 from frontends.xmpp.stream import Stream
 
 _log = structlog.get_logger("stanzaq.xmpp")
@@ -164,12 +164,12 @@ class Component:
     def _read(self, iq: Iq) -> None:
         # QoS is below all other protocols (S1), and also works at a node's address.
         if iq.element.find(qos.ANY) is not None:
-            asked: Question | Answer | Batch = qos.read(iq, self._domain)
+            asked: Question | DoorAnswer | BatchRequest = qos.read(iq, self._domain)
         elif iq.service == self._domain:
             asked = requests.read(iq, self._adhoc_context)
         else:
             asked = requests.elsewhere(iq, self._domain)
-        if isinstance(asked, Answer):
+        if isinstance(asked, DoorAnswer):
             self._stream.write(replies.result(iq, asked.content))
             return
         if isinstance(asked, Question) and requests.is_get_for_set(asked):
@@ -178,7 +178,7 @@ class Component:
                 raise MalformedRequest(Problem.BAD_REQUEST, "a change must be a set")
         if self._draining:
             raise MalformedRequest(Problem.UNAVAILABLE, _STOPPING)
-        if isinstance(asked, Batch):
+        if isinstance(asked, BatchRequest):
             outcomes = batches.Outcomes(asked)
             submit = partial(self._submit_rows, outcomes)
             self._submit(iq.sender, submit, partial(self._answer_batch, outcomes), len(asked.rows))

@@ -10,7 +10,7 @@ from broker.model.results import Counted, Listing
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, offered
 from frontends.xmpp.pubsub import attributes, batches, paging
-from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, expect
 from frontends.xmpp.xml import forms
 from frontends.xmpp.xml.text import escaped, moment
 
@@ -81,16 +81,16 @@ _COLLECTION_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.PUBSUB)
 _NODE_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QUEUEING, ns.STANZAQ, ns.STREAMS, ns.BATCH, ns.PUBSUB)
 
 
-def read_info(iq: Iq, query: Element) -> Question | Answer:
+def read_info(iq: Iq, query: Element) -> Question | DoorAnswer:
     """Translate disco#info about the service or a node."""
     expect(iq, "get")
     node = query.get("node", "")
     if not node:
-        return Answer(iq, _info("", "service", "stanzaq", _FEATURES, ""))
+        return DoorAnswer(iq, _info("", "service", "stanzaq", _FEATURES, ""))
     if node == ns.COMMANDS:
-        return Answer(iq, commands.list_info())
+        return DoorAnswer(iq, commands.list_info())
     if command := offered.COMMANDS.get(node):
-        return Answer(iq, commands.info(command))
+        return DoorAnswer(iq, commands.info(command))
     return Question(iq, Describe(attributes.node(query), iq.sender, as_owner=False), View.INFO)
 
 
@@ -106,7 +106,7 @@ def address_info(record: NodeRecord) -> bytes:
     return _info("", record.config.node_type.value, record.config.title, _ADDRESS_FEATURES, "")
 
 
-def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Question | Answer:
+def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Question | DoorAnswer:
     """Translate disco#items about the service or a node."""
     expect(iq, "get")
     if not query.get("node"):
@@ -114,7 +114,7 @@ def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Questi
         backwards, index = page.before is not None, page.index or 0
         return Question(iq, Nodes(iq.sender, page.most, page.after or "", page.before or "", backwards, index))
     if query.get("node") == ns.COMMANDS:
-        return Answer(iq, commands.items(iq, offered.COMMANDS, context))
+        return DoorAnswer(iq, commands.items(iq, offered.COMMANDS, context))
     return Question(iq, Children(attributes.node(query), iq.sender))
 
 

@@ -38,7 +38,7 @@ from frontends.xmpp.pubsub import (
     subscription_lists,
     subscriptions,
 )
-from frontends.xmpp.stanzas import Answer, Batch, Iq, Question, View, expect, only
+from frontends.xmpp.stanzas import BatchRequest, DoorAnswer, Iq, Question, View, expect, only
 from frontends.xmpp.xml import forms
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
@@ -54,7 +54,7 @@ BROWSE_DEFAULT: Final = 50
 BROWSE_MOST: Final = 500
 
 
-def read(iq: Iq, context: commands.AdhocContext = commands.NOBODY) -> Question | Answer | Batch:
+def read(iq: Iq, context: commands.AdhocContext = commands.NOBODY) -> Question | DoorAnswer | BatchRequest:
     """Translate an IQ; raises MalformedRequest."""
     if iq.kind not in {"get", "set"}:
         raise MalformedRequest(Problem.BAD_REQUEST, "an IQ is a get or a set")
@@ -86,7 +86,7 @@ def is_get_for_set(question: Question) -> bool:
     return question.iq.kind == "get" and isinstance(question.command, Retract | RetractBatch | Unlock)
 
 
-def _pubsub(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question | Answer:
+def _pubsub(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question | DoorAnswer:
     pubsub = stanzas.without_foreign(pubsub, ns.PUBSUB, ns.QUEUEING, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
@@ -102,7 +102,7 @@ def _pubsub(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
 
 
-def _owner(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question | Answer:
+def _owner(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question | DoorAnswer:
     return owner_requests.read(iq, pubsub, context.node)
 
 
@@ -276,7 +276,7 @@ def _renew_item(iq: Iq, node: str, item: Element, hint: Element | None, told: El
     )
 
 
-def _publish_batch(iq: Iq, publish: Element) -> Batch:
+def _publish_batch(iq: Iq, publish: Element) -> BatchRequest:
     # A hint beside the items holds for all of them.
     hint = publish.find(attributes.HINT)
 
@@ -287,7 +287,7 @@ def _publish_batch(iq: Iq, publish: Element) -> Batch:
     return batches.read(iq, publish, readers, beside=attributes.HINT)
 
 
-def _cancel(iq: Iq, cancel: Element) -> Batch:
+def _cancel(iq: Iq, cancel: Element) -> BatchRequest:
     return batches.read(iq, cancel, {f"{{{ns.STANZAQ}}}item": _cancel_item})
 
 
@@ -295,7 +295,7 @@ def _cancel_item(iq: Iq, node: str, row: Element) -> Cancel:
     return Cancel(node, iq.sender, attributes.item_id(row), attributes.partition(row))
 
 
-def _settle(iq: Iq, settle: Element) -> Batch:
+def _settle(iq: Iq, settle: Element) -> BatchRequest:
     return batches.read(iq, settle, _SETTLED)
 
 
@@ -366,7 +366,7 @@ _ENDINGS: Final[Mapping[str, Callable[[Iq, Element], Question]]] = {
     f"{{{ns.PUBSUB}}}retract": _retract,
     f"{{{ns.QUEUEING}}}unlock": _unlock,
 }
-_PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer | Batch]]] = {
+_PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | DoorAnswer | BatchRequest]]] = {
     f"{{{ns.STANZAQ}}}publish": _publish_batch,
     f"{{{ns.STANZAQ}}}settle": _settle,
     f"{{{ns.STANZAQ}}}cancel": _cancel,
@@ -385,7 +385,7 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer | Batch
     f"{{{ns.PING}}}ping": software.ping,
     f"{{{ns.VERSION}}}query": software.version,
 }
-_GUARDED: Final[Mapping[str, Callable[[Iq, Element, commands.AdhocContext], Question | Answer]]] = {
+_GUARDED: Final[Mapping[str, Callable[[Iq, Element, commands.AdhocContext], Question | DoorAnswer]]] = {
     f"{{{ns.PUBSUB}}}pubsub": _pubsub,
     f"{{{ns.PUBSUB_OWNER}}}pubsub": _owner,
     f"{{{ns.COMMANDS}}}command": offered.read,

@@ -5,20 +5,20 @@ from importlib.metadata import version as installed
 from xml.etree.ElementTree import Element
 
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Answer, Iq, expect
+from frontends.xmpp.stanzas import DoorAnswer, Iq, expect
 from frontends.xmpp.xml.text import escaped
 
 
-def ping(iq: Iq, _asked: Element) -> Answer:
+def ping(iq: Iq, _asked: Element) -> DoorAnswer:
     """Answer a ping."""
     expect(iq, "get")
-    return Answer(iq)
+    return DoorAnswer(iq)
 
 
-def version(iq: Iq, _asked: Element) -> Answer:
+def version(iq: Iq, _asked: Element) -> DoorAnswer:
     """Answer with name and version, but not the operating system (XEP-0092 §5)."""
     expect(iq, "get")
-    return Answer(iq, _written())
+    return DoorAnswer(iq, _written())
 
 
 @cache

@@ -69,7 +69,7 @@ class DescribedNode(Question):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchRequest:
     """A request about several items of a node, one in each row; a row that is malformed in itself is refused already."""
 
     iq: Iq
@@ -78,7 +78,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DoorAnswer:
     """A request that the door answers itself, with the content of the result."""
 
     iq: Iq

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from frontends.tools.bench.bounds import IDLE_COMMANDS, INDEPENDENT, PING, QUICK, SCRIPT, Gauge, gauged
-from frontends.tools.bench.growth import COSTS, IDLE, Cost
+from frontends.tools.bench.growth import COSTS, IDLE, GrowthCost
 from frontends.tools.bench.worst import CASES, Case
 from frontends.tools.servers.redis import RedisServer
 
@@ -64,7 +64,7 @@ async def _hold(gauge: Gauge, case: Case) -> None:
 
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.name)
-async def test_independent(gauge: Gauge, cost: Cost) -> None:
+async def test_independent(gauge: Gauge, cost: GrowthCost) -> None:
     """The cost of a step does not grow with the data beside it."""
     little = much = float("inf")
     for tries_left in reversed(range(_TRIES)):

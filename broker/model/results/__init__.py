@@ -32,7 +32,7 @@ from broker.model.results.items import (
     RetractedBatch,
     Unlocked,
 )
-from broker.model.results.log import Bound, Event, Extents, LogResult, Replay, Stream
+from broker.model.results.log import Bound, Event, Extents, LogResult, LogStart, Replay
 from broker.model.results.nodes import Counted, Declared, Described, Listing, NodeResult, Purged
 from broker.model.results.schedules import Scheduled, ScheduleList, ScheduleResult
 from broker.model.results.subscriptions import (
@@ -67,6 +67,7 @@ __all__ = [
     "History",
     "InspectedItems",
     "Listing",
+    "LogStart",
     "Managed",
     "MovedItems",
     "Overviewed",
@@ -85,7 +86,6 @@ __all__ = [
     "Sample",
     "ScheduleList",
     "Scheduled",
-    "Stream",
     "Subscribed",
     "SubscriptionList",
     "Summary",

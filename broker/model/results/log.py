@@ -6,7 +6,7 @@ from broker.model.names import Jid
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class LogStart:
     """Where a subscription began to read a partition: after `offset`; `gap`: retention has removed entries before it (EX7)."""
 
     partition: int

@@ -6,7 +6,7 @@ from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
 from broker.model.qos import Qos, Sending
-from broker.model.results.log import Stream
+from broker.model.results.log import LogStart
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Scope
 
@@ -26,7 +26,7 @@ class Subscribed:
     credit: int
     qos: Qos = Qos.UNACKNOWLEDGED
     reads: bool = False
-    streams: tuple[Stream, ...] = ()
+    streams: tuple[LogStart, ...] = ()
     scope: Scope | None = None
     group: str = ""
     owned: tuple[Owned, ...] = ()

@@ -189,7 +189,7 @@ class ListUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CreditUsage:
     """Pairs of subid and partition number, and whether the subid is not known there; `scan` is `0` at the end."""
 
     scan: str

@@ -26,6 +26,7 @@ from broker.redis_core.commands.admin_parts import (
     Remaining,
 )
 from broker.redis_core.commands.credit import (
+    CreditUsage,
     GrantCredit,
     Granted,
     HandOut,
@@ -38,7 +39,6 @@ from broker.redis_core.commands.credit import (
     RegisterPoolSubscription,
     RegisterSubscription,
     ReregisterSubscription,
-    Usage,
 )
 from broker.redis_core.commands.dependency_parts import (
     AllAwaited,
@@ -377,7 +377,7 @@ Outcome = (
     | Registered
     | Granted
     | Holdings
-    | Usage
+    | CreditUsage
     | PoolPartitions
     | InspectedPartition
     | MovedFromPartition

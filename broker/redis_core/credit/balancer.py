@@ -11,6 +11,7 @@ from functools import partial
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused
 from broker.redis_core.commands.credit import (
+    CreditUsage,
     Demand,
     Grant,
     GrantCredit,
@@ -20,7 +21,6 @@ from broker.redis_core.commands.credit import (
     Holdings,
     ListHoldings,
     ListUsage,
-    Usage,
 )
 from broker.redis_core.commands.internal import Outcome
 from broker.redis_core.ports import AskPartition
@@ -82,7 +82,7 @@ class Balancer:
         scan, ended = "0", False
         while not ended:
             usage = await self._ask(COORDINATOR, ListUsage(self._node, scan))
-            if not isinstance(usage, Usage):
+            if not isinstance(usage, CreditUsage):
                 return ()
             await self._check_usage(usage, set(others))
             unknown |= dict.fromkeys(subid for subid, _number, shut in usage.pairs if shut)
@@ -99,7 +99,7 @@ class Balancer:
         if isinstance(held, Holdings):
             await self.report(_holdings(number, held))
 
-    async def _check_usage(self, usage: Usage, others: set[int]) -> None:
+    async def _check_usage(self, usage: CreditUsage, others: set[int]) -> None:
         asked: dict[int, list[str]] = {}
         for subid, number, _shut in usage.pairs:
             asked.setdefault(number, []).append(subid)

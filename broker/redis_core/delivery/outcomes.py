@@ -24,7 +24,7 @@ _READ_SECONDS: Final = 1.0
 """How long an outcome has been on the socket when it counts as told: a server drops what it has not read if the stream breaks."""
 
 
-class Outcomes:
+class OutcomeSender:
     """Sends outcomes and reports those that have left the process."""
 
     def __init__(self, core: DoorPort) -> None:

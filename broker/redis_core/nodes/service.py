@@ -36,7 +36,7 @@ _NOTICE_BATCH = 200
 _MAX_RELEASED = 200
 
 
-class Subscribers(Protocol):
+class SubscriberChanges(Protocol):
     """Applies a node's change to its subscribers."""
 
     async def remove(self, node: str, jid: Jid) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class NodeService:
 
     placement: TreeMoves
 
-    def __init__(self, records: Records, rules: Rules, core: HandlerPort, subscribers: Subscribers) -> None:
+    def __init__(self, records: Records, rules: Rules, core: HandlerPort, subscribers: SubscriberChanges) -> None:
         """Send commands to partitions through `core` and report changed nodes to it; `subscribers` apply changes."""
         self._store, self._tree, self._quotas = records.store, records.tree, records.quotas
         self.placement = TreeMoves(self._tree, self._store, self._store.read_with_admins, self._record_changed)

@@ -5,6 +5,7 @@ from typing import Any
 from broker.model.nodes import NodeRecord
 from broker.model.results import Done, Refused
 from broker.redis_core.commands.credit import (
+    CreditUsage,
     GrantCredit,
     Granted,
     HandOut,
@@ -13,7 +14,6 @@ from broker.redis_core.commands.credit import (
     Holdings,
     ListHoldings,
     ListUsage,
-    Usage,
 )
 from broker.redis_core.operations.operation import Call, ScriptReply, Values, refused
 
@@ -55,9 +55,9 @@ def _holdings(_command: ListHoldings, reply: ScriptReply, _record: NodeRecord) -
     return Holdings(found, past.decode(), version)
 
 
-def _usage(_command: ListUsage, reply: ScriptReply, _record: NodeRecord) -> Usage:
+def _usage(_command: ListUsage, reply: ScriptReply, _record: NodeRecord) -> CreditUsage:
     scan, pairs = reply.rows
-    return Usage(scan.decode(), tuple((subid.decode(), number, bool(shut)) for subid, number, shut in pairs))
+    return CreditUsage(scan.decode(), tuple((subid.decode(), number, bool(shut)) for subid, number, shut in pairs))
 
 
 grant_credit = Call("grant_credit", _granted, row=_grant_row)

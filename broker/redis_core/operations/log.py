@@ -7,7 +7,7 @@ from broker.model.commands import Bind, Commit, Read, Unbind
 from broker.model.names import Jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
-from broker.model.results import Bound, Done, Event, Refused, Replay, Result, Stream, Subscribed
+from broker.model.results import Bound, Done, Event, LogStart, Refused, Replay, Result, Subscribed
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
 from broker.redis_core.operations.operation import Call, ScriptReply, Values, refused, subid, subids
 from broker.redis_core.operations.subscriptions import LEASE_OVER
@@ -41,10 +41,10 @@ def _follow_row(command: SubscribeLog, record: NodeRecord) -> Values:
 def _followed(command: SubscribeLog, reply: list[Any], record: NodeRecord) -> Result:
     if reply[0] != b"ok":
         return _refused(reply[0])
-    streams: tuple[Stream, ...] = ()
+    streams: tuple[LogStart, ...] = ()
     if command.start:
         offset = offsets.written(record.partition(command.partition), reply[2].decode())
-        streams = (Stream(command.partition, offset, gap=bool(reply[1])),)
+        streams = (LogStart(command.partition, offset, gap=bool(reply[1])),)
     return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams, until_ms=reply[3])
 
 

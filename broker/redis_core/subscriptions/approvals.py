@@ -28,7 +28,7 @@ _ASKED_MOST: Final = 100
 """Owners that are notified of one request; the others find it by `ListPending`."""
 
 
-class Subscribers(Protocol):
+class SubscriberDecisions(Protocol):
     """Carries out a decision about subscribers."""
 
     async def make(self, command: Subscribe) -> Result:
@@ -49,7 +49,7 @@ class Approvals:
         store: NodeStore,
         pending: PendingList,
         lists: SubscriptionQueries,
-        subscribers: Subscribers,
+        subscribers: SubscriberDecisions,
         notify: Callable[[Notice], None],
     ) -> None:
         """Make and end subscriptions by `subscribers`; `notify` sends notices to subscribers and owners."""

@@ -54,7 +54,7 @@ def batch(raw: bytes) -> tuple[str, list[bytes]]:
     return key, found
 
 
-def _sections(raw: bytes) -> list[messages.Section]:
+def _sections(raw: bytes) -> list[messages.SectionSpan]:
     try:
         return messages.sections(raw)
     except types.Malformed as wrong:

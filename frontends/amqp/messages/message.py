@@ -68,7 +68,7 @@ _DATA: Final = b"\x00\x53\x75"
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class SectionSpan:
     """One section: where it begins, where its value begins, and where it ends."""
 
     code: int
@@ -94,9 +94,9 @@ class Message:
     correlation: bytes = b"\x40"
 
 
-def sections(raw: bytes) -> list[Section]:
+def sections(raw: bytes) -> list[SectionSpan]:
     """Return the sections of a message and check their order; raises Malformed."""
-    found: list[Section] = []
+    found: list[SectionSpan] = []
     at, last = 0, HEADER - 1
     while at < len(raw):
         named, value = types.described(raw, at)
@@ -114,7 +114,7 @@ def sections(raw: bytes) -> list[Section]:
         )
         if not fits:
             raise types.Malformed(types.MESSAGE, "a section has the wrong type")
-        found.append(Section(code, at, value, end))
+        found.append(SectionSpan(code, at, value, end))
         at, last = end, code
     if not found:
         raise types.Malformed(types.MESSAGE, "it is empty")
@@ -129,8 +129,8 @@ class _Parsed:
     kind: str = ""
     told: properties.PropertyHeaders = _NOTHING
     carried: list[bytes] = field(default_factory=list)
-    body: list[Section] = field(default_factory=list)
-    properties: Section | None = None
+    body: list[SectionSpan] = field(default_factory=list)
+    properties: SectionSpan | None = None
     simple: bool = True
     priority: int | None = None
     ttl_ms: int | None = None
@@ -139,7 +139,7 @@ class _Parsed:
     after: str = ""
     regardless: bool = False
 
-    def carry(self, raw: bytes, section: Section) -> None:
+    def carry(self, raw: bytes, section: SectionSpan) -> None:
         """Keep a section's bytes, under the short form of its descriptor."""
         self.carried.append(types.section(section.code, raw[section.value : section.end]))
 
@@ -174,7 +174,7 @@ def parse(raw: bytes) -> Message:
     return into.message
 
 
-def _section(raw: bytes, each: Section, into: _Parsed) -> None:
+def _section(raw: bytes, each: SectionSpan, into: _Parsed) -> None:
     match each.code:
         case 0x70 if raw[each.value] != 0x45:
             _header(raw, each, into)
@@ -208,7 +208,7 @@ def _bodied(raw: bytes, into: _Parsed) -> tuple[bytes, str, str]:
     return raw[first.start : into.body[-1].end], "sections", AMQP
 
 
-def _header(raw: bytes, section: Section, into: _Parsed) -> None:
+def _header(raw: bytes, section: SectionSpan, into: _Parsed) -> None:
     """Read priority and time to live (§3.2.1): priorities above the maximum are lowered to it, and a time of 0 means none."""
     places: list[int | None] = [*types.items(raw, section.value), None, None, None]
     rank, ttl = (_whole(raw, places[number], what) for number, what in ((1, "the priority"), (2, "the time to live")))
@@ -224,7 +224,7 @@ def _whole(raw: bytes, at: int | None, what: str) -> int | None:
     return found
 
 
-def _partition(raw: bytes, annotations: Section) -> str | None:
+def _partition(raw: bytes, annotations: SectionSpan) -> str | None:
     for key, value in types.pairs(raw, annotations.value):
         if types.text(raw, key) in PARTITIONS and raw[value] != 0x40:
             said = types.text(raw, value)
@@ -234,7 +234,7 @@ def _partition(raw: bytes, annotations: Section) -> str | None:
     return None
 
 
-def _annotations(raw: bytes, annotations: Section, into: _Parsed) -> None:
+def _annotations(raw: bytes, annotations: SectionSpan, into: _Parsed) -> None:
     rest: list[bytes] = []
     for key, value in types.pairs(raw, annotations.value):
         name = types.text(raw, key)
@@ -270,7 +270,7 @@ def _dependencies(raw: bytes, name: str, value: int, into: _Parsed) -> None:
         into.regardless = said == "true"
 
 
-def _properties(raw: bytes, section: Section, into: _Parsed) -> None:
+def _properties(raw: bytes, section: SectionSpan, into: _Parsed) -> None:
     only, message = True, into.message
     for place, at in enumerate(types.items(raw, section.value)):
         if raw[at] == 0x40:

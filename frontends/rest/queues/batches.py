@@ -11,7 +11,7 @@ from frontends.rest import fields, negotiation
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http_types import Request
 from frontends.rest.queues import requests
-from frontends.rest.queues.requests import Message
+from frontends.rest.queues.requests import NewMessage
 
 MOST: Final = 200
 """The most messages of a batch: as many as one script call takes."""
@@ -30,7 +30,7 @@ _KINDS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
 _Part = TypeVar("_Part")
 
 
-def read(request: Request) -> list[Message | Fault]:
+def read(request: Request) -> list[NewMessage | Fault]:
     """Parse the messages of a batch, or the fault of each; raises Fault or MalformedRequest if the batch cannot be split."""
     content_type = request.headers.get("content-type", "")
     if negotiation.bare(content_type) == "multipart/mixed":
@@ -49,9 +49,9 @@ def read(request: Request) -> list[Message | Fault]:
     return found
 
 
-def _each(read_one: Callable[[int, _Part], Message], parts: Iterable[_Part]) -> list[Message | Fault]:
+def _each(read_one: Callable[[int, _Part], NewMessage], parts: Iterable[_Part]) -> list[NewMessage | Fault]:
     """Parse the messages one by one, so that each has a fault of its own."""
-    found: list[Message | Fault] = []
+    found: list[NewMessage | Fault] = []
     for number, part in enumerate(parts):
         try:
             found.append(read_one(number, part))
@@ -60,18 +60,18 @@ def _each(read_one: Callable[[int, _Part], Message], parts: Iterable[_Part]) -> 
     return found
 
 
-def _array(body: bytes) -> list[Message | Fault]:
+def _array(body: bytes) -> list[NewMessage | Fault]:
     said = fields.parsed(body)
     if not isinstance(said, list):
         raise MalformedRequest(Problem.BAD_REQUEST, "a batch in JSON must be an array of messages")
     return _each(_object, said[: MOST + 1])
 
 
-def _object(number: int, said: object) -> Message:
+def _object(number: int, said: object) -> NewMessage:
     return one(f"message {number}", said)
 
 
-def one(where: str, said: object) -> Message:
+def one(where: str, said: object) -> NewMessage:
     """Parse a message in JSON; an error begins with `where` it is."""
     if not isinstance(said, dict) or set(said) - _FIELDS or len(said.keys() & {"json", "text", "base64"}) != 1:
         raise MalformedRequest(
@@ -101,10 +101,10 @@ def one(where: str, said: object) -> Message:
         for name in requests.HINTS
         if name in said
     }
-    return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
+    return NewMessage(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
 
 
-def _multipart(body: bytes, boundary: str) -> list[Message | Fault]:
+def _multipart(body: bytes, boundary: str) -> list[NewMessage | Fault]:
     # RFC 2046 §5.1.1: at most 70 characters.
     if not 0 < len(boundary) <= 70 or not boundary.isascii():
         raise MalformedRequest(
@@ -132,7 +132,7 @@ def _pieces(body: bytes, boundary: bytes) -> Iterator[bytes]:
         raise MalformedRequest(Problem.BAD_REQUEST, f"the parts do not end with the boundary, or are more than {MOST}")
 
 
-def _part(number: int, piece: bytes) -> Message:
+def _part(number: int, piece: bytes) -> NewMessage:
     head, empty, body = piece.partition(b"\r\n\r\n")
     if not empty or len(head) > _PART_HEADER_BYTES:
         raise MalformedRequest(Problem.BAD_REQUEST, f"part {number} has no empty line after its headers")
@@ -145,7 +145,7 @@ def _part(number: int, piece: bytes) -> Message:
     encoding = headers.get("content-transfer-encoding", "binary").lower()
     if encoding not in {"7bit", "8bit", "binary"}:
         raise MalformedRequest(Problem.BAD_REQUEST, f"part {number}: HTTP needs no Content-Transfer-Encoding")
-    return Message(
+    return NewMessage(
         body,
         headers.get("content-type", "text/plain"),
         fields.text(headers, requests.GROUP_KEY),

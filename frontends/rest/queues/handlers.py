@@ -228,7 +228,7 @@ async def _message(core: Core, request: Request) -> Message:
     return views.message(path.node, looked.items[0])
 
 
-def _command(request: Request, part: requests.Message | Fault) -> Publish | Fault:
+def _command(request: Request, part: requests.NewMessage | Fault) -> Publish | Fault:
     if isinstance(part, Fault):
         return part
     try:

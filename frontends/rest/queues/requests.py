@@ -57,7 +57,7 @@ ENDED: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class NewMessage:
     """A message to send: body, content type and metadata. `exact`: a repeat with different content is refused."""
 
     body: bytes
@@ -106,11 +106,11 @@ def publish(request: Request, item_id: str | None, ticket: str = "") -> Publish:
     """Publish the body of the request."""
     kind, key = request.headers.get("content-type", ""), request_fields.text(request.headers, GROUP_KEY)
     exact = bool(ticket) and GUID in request.headers
-    sent = Message(request.body, kind, key, headers=told(request.headers), asks=asks(request.headers), exact=exact)
+    sent = NewMessage(request.body, kind, key, headers=told(request.headers), asks=asks(request.headers), exact=exact)
     return message(request, sent, item_id, ticket)
 
 
-def message(request: Request, sent: Message, item_id: str | None, ticket: str) -> Publish:
+def message(request: Request, sent: NewMessage, item_id: str | None, ticket: str) -> Publish:
     """Publish one message, which joins the trace of its request, if any."""
     if sent.key and (not is_printable(sent.key) or len(sent.key.encode()) > ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"Group-Key has at most {ITEM_ID_BYTES} printable bytes")
@@ -152,7 +152,7 @@ def packed(body: bytes, content_type: str, headers: Mapping[str, str]) -> bytes:
     return codec.pack(payloads.kept(body, kind, headers))
 
 
-def _digest(sent: Message, said: Mapping[str, str]) -> str:
+def _digest(sent: NewMessage, said: Mapping[str, str]) -> str:
     """Return a digest of a message's content, without its trace."""
     told = repr((sent.body, sent.content_type, sent.key, sorted(said.items()), sorted(sent.asks.items())))
     return hashlib.blake2b(told.encode(), digest_size=12).hexdigest()

@@ -20,7 +20,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.tools.bench.core import Sink, settings
-from frontends.tools.bench.growth import COSTS, IDLE, ROUNDS, Cost, Idle
+from frontends.tools.bench.growth import COSTS, IDLE, ROUNDS, GrowthCost, Idle
 from frontends.tools.bench.report import Row, at_most, show
 from frontends.tools.bench.scene import Play, Scene
 from frontends.tools.bench.worst import CASES, Case
@@ -138,7 +138,7 @@ class Gauge:
         async with self._scene(share) as (scene, client):
             return await self._measured(await case.prepare(scene), client)
 
-    async def compare(self, cost: Cost, share: float) -> tuple[float, float]:
+    async def compare(self, cost: GrowthCost, share: float) -> tuple[float, float]:
         """Return the time of a step in Redis beside little and beside much data, in µs: the best of alternating repetitions."""
         async with self._scene(share) as (scene, client):
             steps = [await cost.prepare(scene, much) for much in (False, True)]

@@ -18,7 +18,7 @@ from broker.redis_core.redis_client.wakeup import Wakeup
 from broker.scaling.costs import Cost, Costs, Measured
 from broker.scripts.location import lua_directory
 from frontends.tools.bench.core import WORKERS, Bench
-from frontends.tools.bench.processes import BATCH, QUEUES, Scene, Shape, Spent, scene, timed_calls
+from frontends.tools.bench.processes import BATCH, QUEUES, ProcessScene, Shape, Spent, scene, timed_calls
 from frontends.tools.bench.report import machine
 from frontends.tools.servers.redis import RedisServer
 
@@ -145,7 +145,7 @@ async def _runs(shape: Shape, seconds: float, *batches: int) -> list[_Run]:
         return [await _run(processes, batch, seconds) for batch in batches]
 
 
-async def _run(processes: Scene, batch: int, seconds: float) -> _Run:
+async def _run(processes: ProcessScene, batch: int, seconds: float) -> _Run:
     loads = await processes.loads(batch)
     await processes.spend(loads, seconds / 4)
     spent = await processes.spend(loads, seconds)

@@ -27,7 +27,7 @@ Step = Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class GrowthCost:
     """A step whose cost must not grow with the data beside it: `prepare` returns the step, with little or much data."""
 
     name: str
@@ -146,7 +146,7 @@ async def _selectors(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which 
 
 
 COSTS: Final = tuple(
-    Cost(name, prepare)
+    GrowthCost(name, prepare)
     for name, prepare in {
         "waiting_leases": _waiting_leases,
         "ordered_bodies": _ordered_bodies,

@@ -37,14 +37,14 @@ def main(*, as_json: bool, quick: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class LevelCost:
     """The cost of a message at a level: stanzas of its sender, and milliseconds."""
 
     stanzas: float
     time: float
 
 
-def _rows(found: dict[str, Cost]) -> list[Row]:
+def _rows(found: dict[str, LevelCost]) -> list[Row]:
     plain, acknowledged, assured = (found[level] for level in (PLAIN, ACKNOWLEDGED, ASSURED))
     return [
         at_most("qos_acknowledged_stanzas", "stanzas", acknowledged.stanzas, 2, plain.stanzas),
@@ -54,7 +54,7 @@ def _rows(found: dict[str, Cost]) -> list[Row]:
     ]
 
 
-async def _measured(ejabberd: Ejabberd, seconds: float) -> dict[str, Cost]:
+async def _measured(ejabberd: Ejabberd, seconds: float) -> dict[str, LevelCost]:
     """Measure all levels, alternating, so that noise hits them alike; the best repetition of each counts."""
     loads = {
         level: await Messages.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, level) for level in LEVELS
@@ -68,4 +68,4 @@ async def _measured(ejabberd: Ejabberd, seconds: float) -> dict[str, Cost]:
             best[level] = max(best[level], rate)
     for load in loads.values():
         load.close()
-    return {level: Cost(load.stanzas / done[level], 1000 / best[level]) for level, load in loads.items()}
+    return {level: LevelCost(load.stanzas / done[level], 1000 / best[level]) for level, load in loads.items()}

@@ -83,7 +83,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ProcessScene:
     """The running processes of a shape, and a load for each XMPP server."""
 
     shape: Shape
@@ -145,7 +145,7 @@ def _sum(servers: Sequence[RedisServer] | Sequence[Frontend] | Sequence[Ejabberd
 
 
 @contextmanager
-def scene(shape: Shape) -> Iterator[Scene]:
+def scene(shape: Shape) -> Iterator[ProcessScene]:
     """Start the processes of a shape."""
     with ExitStack() as stack:
         ejabberds = [stack.enter_context(Ejabberd()) for _ in range(shape.servers)]
@@ -159,7 +159,7 @@ def scene(shape: Shape) -> Iterator[Scene]:
         frontends = [
             stack.enter_context(Frontend(next(homes).settings(url))) for _ in range(max(shape.frontends, shape.servers))
         ]
-        yield Scene(shape, ejabberds, redises, frontends)
+        yield ProcessScene(shape, ejabberds, redises, frontends)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from broker.model.results import Disconnected, FrontendList, FrontendStatus, Ove
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
 from frontends.xmpp.adhoc.fields import Fields
-from frontends.xmpp.stanzas import Answer, Iq, Question, View
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View
 from frontends.xmpp.xml import forms
 
 OVERVIEW_MOST: Final = 100
@@ -104,10 +104,10 @@ def _row(one: Summary) -> dict[str, str]:
 
 def asking(
     node: str, title: str, instructions: str, asked: Mapping[str, tuple[str, str, str]]
-) -> Callable[[Iq], Answer]:
+) -> Callable[[Iq], DoorAnswer]:
     """Return the first step of a command, its form: each field by its kind, label and default."""
     form = forms.written("form", node, _empty(asked), title, instructions)
-    return lambda iq: Answer(iq, commands.executing(iq, node, form))
+    return lambda iq: DoorAnswer(iq, commands.executing(iq, node, form))
 
 
 def _empty(asked: Mapping[str, tuple[str, str, str]]) -> Iterator[forms.Field]:

@@ -16,7 +16,7 @@ from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import BadCommand
-from frontends.xmpp.stanzas import Answer, Iq, Question, expect
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, expect
 from frontends.xmpp.xml import forms
 from frontends.xmpp.xml.text import escaped
 
@@ -54,12 +54,12 @@ class Command:
     node: str
     name: str
     form_type: str
-    begin: Callable[[Iq], Question | Answer]
-    submit: Callable[[Iq, Mapping[str, tuple[str, ...]]], Question | Answer]
+    begin: Callable[[Iq], Question | DoorAnswer]
+    submit: Callable[[Iq, Mapping[str, tuple[str, ...]]], Question | DoorAnswer]
     for_admins: bool = False
 
 
-def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocContext) -> Question | Answer:
+def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocContext) -> Question | DoorAnswer:
     """Translate `<command/>`; raises MalformedRequest."""
     expect(iq, "set")
     command = offered.get(asked.get("node", ""))
@@ -75,7 +75,7 @@ def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocC
         raise BadCommand(condition="bad-sessionid", detail="you have no such session with this command")
     action = asked.get("action", "execute")
     if action == "cancel":
-        return Answer(iq, _written(iq, command.node, "canceled"))
+        return DoorAnswer(iq, _written(iq, command.node, "canceled"))
     if action == "prev":
         raise BadCommand(condition="bad-action", detail="this command has no previous step")
     if action not in {"execute", "next", "complete"}:
@@ -87,7 +87,7 @@ def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocC
         fields = forms.read(form, command.form_type)
     except MalformedRequest as fault:
         raise BadCommand(condition="bad-payload", detail=fault.detail) from None
-    return Answer(iq, _written(iq, command.node, "canceled")) if fields is None else command.submit(iq, fields)
+    return DoorAnswer(iq, _written(iq, command.node, "canceled")) if fields is None else command.submit(iq, fields)
 
 
 def executing(iq: Iq, node: str, form: str) -> bytes:

@@ -5,13 +5,13 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from frontends.xmpp.adhoc import admin, commands, moves, pending, schedules
-from frontends.xmpp.stanzas import Answer, Iq, Question
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question
 
 COMMANDS: Final[Mapping[str, commands.Command]] = {
     command.node: command for command in (pending.GET_PENDING, *admin.COMMANDS, *moves.COMMANDS, *schedules.COMMANDS)
 }
 
 
-def read(iq: Iq, asked: Element, context: commands.AdhocContext) -> Question | Answer:
+def read(iq: Iq, asked: Element, context: commands.AdhocContext) -> Question | DoorAnswer:
     """Translate `<command/>`."""
     return commands.read(iq, asked, COMMANDS, context)

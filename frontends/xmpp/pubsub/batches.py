@@ -15,7 +15,7 @@ from broker.model.results import Published, Refused, Renewed, Result
 from frontends.xmpp import errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes
-from frontends.xmpp.stanzas import Batch, Iq, expect
+from frontends.xmpp.stanzas import BatchRequest, Iq, expect
 from frontends.xmpp.xml.text import escaped, escaped_name, moment
 
 MOST: Final = 100
@@ -33,7 +33,7 @@ ReadRow = Callable[[Iq, str, Element], Command]
 class Outcomes:
     """The outcomes of a batch, as far as they are known."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: BatchRequest) -> None:
         """Wait for the outcome of each row."""
         self.batch = batch
         self._of: dict[int, Result] = {}
@@ -50,12 +50,12 @@ class Outcomes:
         return (_published if published else _settled)(self.batch, outcomes).encode()
 
 
-def order(batch: Batch) -> list[int]:
+def order(batch: BatchRequest) -> list[int]:
     """Return the numbers of the rows with those of one kind together, which then share a script call."""
     return sorted(range(len(batch.rows)), key=lambda number: type(batch.rows[number][1]).__name__)
 
 
-def read(iq: Iq, element: Element, readers: Mapping[str, ReadRow], beside: str = "") -> Batch:
+def read(iq: Iq, element: Element, readers: Mapping[str, ReadRow], beside: str = "") -> BatchRequest:
     """Translate a batch, each row by the reader of its tag; `beside` is the tag of what may stand beside the rows."""
     expect(iq, "set")
     node = attributes.node(element)
@@ -67,7 +67,7 @@ def read(iq: Iq, element: Element, readers: Mapping[str, ReadRow], beside: str =
     if not rows:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the batch names no item")
     _refuse_excess(rows)
-    batch = Batch(iq, node, tuple((row, _command(partial(readers[row.tag], iq, node, row))) for row in rows))
+    batch = BatchRequest(iq, node, tuple((row, _command(partial(readers[row.tag], iq, node, row))) for row in rows))
     _refuse_repeats(command for _, command in batch.rows)
     return batch
 
@@ -103,7 +103,7 @@ def _refuse_repeats(commands: Iterable[Command | Refused]) -> None:
             seen.add(item)
 
 
-def _published(batch: Batch, outcomes: Sequence[Result]) -> str:
+def _published(batch: BatchRequest, outcomes: Sequence[Result]) -> str:
     rows: list[str] = []
     for (row, _), outcome in zip(batch.rows, outcomes, strict=True):
         if isinstance(outcome, Published):
@@ -114,7 +114,7 @@ def _published(batch: Batch, outcomes: Sequence[Result]) -> str:
     return f"<publish xmlns='{ns.STANZAQ}' node='{escaped_name(batch.node)}'>{''.join(rows)}</publish>"
 
 
-def _settled(batch: Batch, outcomes: Sequence[Result]) -> str:
+def _settled(batch: BatchRequest, outcomes: Sequence[Result]) -> str:
     """Write what did not succeed, and the earliest new deadline."""
     frame = batch.iq.element[0].tag.removeprefix(_OURS)
     renewed = [outcome.deadline_ms for outcome in outcomes if isinstance(outcome, Renewed)]

@@ -13,7 +13,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import NodeType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, node_config, subscription_lists
-from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only, without_foreign
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, expect, only, without_foreign
 from frontends.xmpp.xml import forms
 
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
@@ -46,7 +46,7 @@ def create(iq: Iq, pubsub: Element) -> Declare:
     return Declare(node, iq.sender, {**said, **node_config.understood(fields or {})})
 
 
-def read(iq: Iq, pubsub: Element, default: NodeConfig) -> Question | Answer:
+def read(iq: Iq, pubsub: Element, default: NodeConfig) -> Question | DoorAnswer:
     """Translate a request in the owner's namespace; `default` is the default configuration of a node."""
     pubsub = without_foreign(pubsub, ns.PUBSUB_OWNER, ns.RSM)
     if not len(pubsub):
@@ -59,7 +59,7 @@ def read(iq: Iq, pubsub: Element, default: NodeConfig) -> Question | Answer:
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
 
 
-def _configure(iq: Iq, pubsub: Element) -> Question | Answer:
+def _configure(iq: Iq, pubsub: Element) -> Question | DoorAnswer:
     configure = only(iq, pubsub, iq.kind)
     node = attributes.node(configure)
     form = configure.find(forms.FORM)
@@ -70,14 +70,14 @@ def _configure(iq: Iq, pubsub: Element) -> Question | Answer:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "the new configuration is missing")
     fields = forms.read(form, ns.PUBSUB_NODE_CONFIG)
     if fields is None:
-        return Answer(iq)
+        return DoorAnswer(iq)
     return Question(iq, Configure(node, iq.sender, node_config.understood(fields)))
 
 
-def _default(iq: Iq, pubsub: Element, config: NodeConfig) -> Answer:
+def _default(iq: Iq, pubsub: Element, config: NodeConfig) -> DoorAnswer:
     asked = only(iq, pubsub, "get")
     try:
-        return Answer(iq, node_config.default(config, NodeType(asked.get("type", NodeType.LEAF.value))))
+        return DoorAnswer(iq, node_config.default(config, NodeType(asked.get("type", NodeType.LEAF.value))))
     except ValueError:
         known = ", ".join(values(NodeType))
         raise MalformedRequest(Problem.BAD_REQUEST, f"the type of a node is one of {known}") from None
@@ -130,7 +130,7 @@ def _collection(iq: Iq, pubsub: Element) -> Question:
     return Question(iq, _ASSOCIATIONS[collection[0].tag](node, iq.sender, attributes.node(collection[0])))
 
 
-_ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
+_ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Question | DoorAnswer]]] = {
     f"{{{ns.PUBSUB_OWNER}}}configure": _configure,
     f"{{{ns.PUBSUB_OWNER}}}delete": _delete,
     f"{{{ns.PUBSUB_OWNER}}}purge": _purge,

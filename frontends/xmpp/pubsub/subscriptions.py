@@ -19,7 +19,7 @@ from broker.model.qos import MAX_BATCH, SENT, Qos
 from broker.model.tree import DEPTH, Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, log_options, partition_options, selectors
-from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, expect, only
 from frontends.xmpp.xml import forms
 from frontends.xmpp.xml.text import escaped, since_1970_ms
 
@@ -113,11 +113,11 @@ def options(iq: Iq, pubsub: Element) -> Options | SetSubscriptionOptions:
     )
 
 
-def default(iq: Iq, pubsub: Element, config: NodeConfig) -> Question | Answer:
+def default(iq: Iq, pubsub: Element, config: NodeConfig) -> Question | DoorAnswer:
     """Translate `<default/>`: default subscription options (XEP-0060 §6.4), for a node or for this configuration."""
     asked = only(iq, pubsub, "get")
     if asked.get("node") is None:
-        return Answer(iq, defaults(None, config))
+        return DoorAnswer(iq, defaults(None, config))
     return Question(iq, Describe(attributes.node(asked), iq.sender, as_owner=False), View.DEFAULT_SUBSCRIPTION)
 
 

@@ -10,7 +10,7 @@ from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import requests, stanzas
 from frontends.xmpp.adhoc import commands
-from frontends.xmpp.stanzas import Answer, Batch, Iq, Question
+from frontends.xmpp.stanzas import BatchRequest, DoorAnswer, Iq, Question
 
 WORKER = Jid("worker@example.org/desk")
 SERVICE = "queue.example.org"
@@ -39,10 +39,10 @@ def make_iq() -> MakeIq:
 
 
 @pytest.fixture
-def read() -> Callable[..., Question | Answer | Batch]:
+def read() -> Callable[..., Question | DoorAnswer | BatchRequest]:
     """Give the translator of an IQ's payload: `read(payload, kind, sender, request)`."""
 
-    def asked(*arguments: str, **named: str) -> Question | Answer | Batch:
+    def asked(*arguments: str, **named: str) -> Question | DoorAnswer | BatchRequest:
         iq = _make_iq(*arguments, **named)
         found = requests.read(iq, CONTEXT)
         assert not isinstance(found, Question) or found.iq is iq, "what is answered is what was asked (QX7)"

@@ -13,11 +13,11 @@ from frontends.xmpp import errors, replies
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import offered
 from frontends.xmpp.errors import wire
-from frontends.xmpp.stanzas import Answer, Question
+from frontends.xmpp.stanzas import DoorAnswer, Question
 
 _ME = Jid("worker@example.org/desk")
 
-Read = Callable[..., Question | Answer]
+Read = Callable[..., Question | DoorAnswer]
 Fault = Callable[..., MalformedRequest]
 
 
@@ -29,8 +29,8 @@ def _form(kind: str = "submit", inside: str = "<field var='pubsub#node'><value>j
     return f"<x xmlns='{ns.FORM}' type='{kind}'>{inside}</x>"
 
 
-def _reply(asked: Question | Answer, outcome: Listing | Done | None = None) -> ET.Element:
-    if isinstance(asked, Answer):
+def _reply(asked: Question | DoorAnswer, outcome: Listing | Done | None = None) -> ET.Element:
+    if isinstance(asked, DoorAnswer):
         return ET.fromstring(replies.result(asked.iq, asked.content))[0]
     assert outcome is not None
     return ET.fromstring(replies.answer(asked, outcome))[0]

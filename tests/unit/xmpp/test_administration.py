@@ -25,11 +25,11 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies
 from frontends.xmpp.adhoc import offered
 from frontends.xmpp.errors import wire
-from frontends.xmpp.stanzas import Answer, Question
+from frontends.xmpp.stanzas import DoorAnswer, Question
 
 ADMIN = Jid("admin@example.org/desk")
 
-Read = Callable[..., Question | Answer]
+Read = Callable[..., Question | DoorAnswer]
 Fault = Callable[..., MalformedRequest]
 
 
@@ -43,9 +43,9 @@ def command(node: str, fields: Mapping[str, str | tuple[str, ...]] | None = None
     return f"<command xmlns='{ns.COMMANDS}' node='{node}' {more}>{form}</command>"
 
 
-def reply(asked: Question | Answer, outcome: Result | None = None) -> ET.Element:
+def reply(asked: Question | DoorAnswer, outcome: Result | None = None) -> ET.Element:
     """Give the `<command/>` of an answer."""
-    if isinstance(asked, Answer):
+    if isinstance(asked, DoorAnswer):
         return ET.fromstring(replies.result(asked.iq, asked.content))[0]
     assert outcome is not None
     return ET.fromstring(replies.answer(asked, outcome))[0]
@@ -62,7 +62,7 @@ def _note(answered: ET.Element) -> str | None:
 def test_a_form_comes_first(read: Read, node: str) -> None:
     """Each begins with a form of its own type, without reading anything."""
     asked = read(command(node), sender=ADMIN)
-    assert isinstance(asked, Answer)
+    assert isinstance(asked, DoorAnswer)
     first = reply(asked)
     form = first.find(f"{{{ns.FORM}}}x")
     assert (first.get("status"), form is not None and form.get("type")) == ("executing", "form")

@@ -13,12 +13,12 @@ from broker.model.progress import Progress
 from broker.model.results import Cancelled, Published, Refused, Renewed, Result, Retracted, Unlocked
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import batches
-from frontends.xmpp.stanzas import Batch
+from frontends.xmpp.stanzas import BatchRequest
 
 _WORKER = Jid("worker@example.org/desk")
 _JOB = "<job xmlns='urn:x'/>"
 
-Read = Callable[..., Batch]
+Read = Callable[..., BatchRequest]
 Fault = Callable[..., MalformedRequest]
 
 
@@ -34,11 +34,11 @@ def _cancel(inside: str, about: str = "node='jobs'") -> str:
     return f"<cancel xmlns='{ns.STANZAQ}' {about}>{inside}</cancel>"
 
 
-def _commands(batch: Batch) -> list[object]:
+def _commands(batch: BatchRequest) -> list[object]:
     return [command for _, command in batch.rows]
 
 
-def _said(batch: Batch, *of: Result) -> ET.Element | None:
+def _said(batch: BatchRequest, *of: Result) -> ET.Element | None:
     outcomes = batches.Outcomes(batch)
     done = [outcomes.add(number, outcome) for number, outcome in reversed(list(enumerate(of)))]
     assert done == [False] * (len(of) - 1) + [True]

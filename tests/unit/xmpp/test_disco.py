@@ -15,7 +15,7 @@ from broker.model.results import Counted, Described, Listing, Refused
 from broker.model.tree import NodeType
 from frontends.xmpp import disco, replies, requests
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Answer, Iq, Question, View
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View
 
 _ME = Jid("worker@example.org/desk")
 _RECORD = NodeRecord(
@@ -23,7 +23,7 @@ _RECORD = NodeRecord(
 )
 
 MakeIq = Callable[..., Iq]
-Read = Callable[..., Question | Answer]
+Read = Callable[..., Question | DoorAnswer]
 
 
 def _features(query: ET.Element) -> set[str | None]:
@@ -33,7 +33,7 @@ def _features(query: ET.Element) -> set[str | None]:
 def test_the_service_tells_what_it_can_do(read: Read) -> None:
     """The service is a pubsub service with queueing (Q2, P8), and claims no feature that it lacks (PX1, PX3, P18)."""
     answer = read(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, DoorAnswer)
     query = ET.fromstring(answer.content)
     features = _features(query)
     assert (query[0].get("category"), query[0].get("type")) == ("pubsub", "service")
@@ -147,7 +147,7 @@ def test_discovery_changes_nothing(fault: Callable[..., MalformedRequest], space
 def test_the_default_access_model(read: Read) -> None:
     """XEP-0060 §10: `access-…` is the default model of nodes, so there is one."""
     answer = read(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, DoorAnswer)
     told = {name for name in _features(ET.fromstring(answer.content)) if name and "#access-" in name}
     assert told == {f"{ns.PUBSUB}#access-open"}
 

@@ -16,7 +16,7 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
 from frontends.xmpp.adhoc import commands
 from frontends.xmpp.pubsub import node_config
-from frontends.xmpp.stanzas import Answer, Iq, Question, View
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View
 from frontends.xmpp.xml import forms
 
 _ME = Jid("worker@example.org/desk")
@@ -146,10 +146,10 @@ def test_an_owner_s_mistakes(fault: Fault, inside: str, kind: str, problem: Prob
     assert fault(_owner(inside), kind).problem is problem
 
 
-def test_cancel_keeps_the_configuration(read: Callable[..., Answer]) -> None:
+def test_cancel_keeps_the_configuration(read: Callable[..., DoorAnswer]) -> None:
     """A cancelled form is answered with a result and changes nothing (P23)."""
     answer = read(_owner(f"<configure node='jobs'>{_form(kind='cancel')}</configure>"))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, DoorAnswer)
     assert answer.content == b""
 
 
@@ -161,7 +161,7 @@ def _submitted(content: bytes) -> dict[str, tuple[str, ...]]:
     return dict(fields)
 
 
-def test_the_default_form_says_the_defaults(read: Callable[..., Answer]) -> None:
+def test_the_default_form_says_the_defaults(read: Callable[..., DoorAnswer]) -> None:
     """The form of a new node, sent back as it is, makes a node with the defaults (P23)."""
     answer = read(_owner("<default/>"), "get")
     assert configured(NodeConfig(), _submitted(answer.content)) == NodeConfig()
@@ -256,7 +256,7 @@ def test_a_form_in_a_get(fault: Fault) -> None:
     assert fault(_owner(f"<configure node='jobs'>{_form()}</configure>"), "get").problem is Problem.BAD_REQUEST
 
 
-def test_the_default_of_each_type(read: Callable[..., Answer], fault: Fault) -> None:
+def test_the_default_of_each_type(read: Callable[..., DoorAnswer], fault: Fault) -> None:
     """XEP-0060 §8.3.1: the form of a collection is asked for by its type, that of a leaf by default."""
     leaf, same, collection = (
         _submitted(read(_owner(f"<default{about}/>"), "get").content)
@@ -273,6 +273,6 @@ def test_the_default_is_the_service_s(make_iq: Callable[..., Iq]) -> None:
     context = commands.AdhocContext(node=NodeConfig(queueing=False))
     node = requests.read(make_iq(_owner("<default/>"), "get"), context)
     subscription = requests.read(make_iq(_pubsub("<default/>"), "get"), context)
-    assert isinstance(node, Answer) and isinstance(subscription, Answer)
+    assert isinstance(node, DoorAnswer) and isinstance(subscription, DoorAnswer)
     assert _submitted(node.content)["{urn:xmpp:pubsub:queueing:0}enabled"] == ("0",)
     assert b"stanzaq#start" in subscription.content

@@ -19,7 +19,7 @@ from broker.model.results import Described, Done, Published
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests, stanzas
 from frontends.xmpp.messages import publishing, qos
-from frontends.xmpp.stanzas import Answer, Question
+from frontends.xmpp.stanzas import DoorAnswer, Question
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "qos"
 _SERVICE = "example.org"
@@ -96,7 +96,7 @@ def test_12_disco_info() -> None:
     at_node = ET.fromstring(replies.answer(requests.elsewhere(iq, _SERVICE), about))
     iq.element.set("to", _SERVICE)
     of_service = requests.read(iq)
-    assert isinstance(of_service, Answer)
+    assert isinstance(of_service, DoorAnswer)
     for answer in (at_node, ET.fromstring(of_service.content)):
         features = {feature.get("var") for feature in answer.iter() if feature.get("var")}
         assert {ns.QOS, ns.DISCO_INFO} <= features

@@ -10,12 +10,12 @@ from broker.model.problems import MalformedRequest
 from broker.model.results import MovedItems
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import wire
-from frontends.xmpp.stanzas import Answer, MoveBatch, Question
+from frontends.xmpp.stanzas import DoorAnswer, MoveBatch, Question
 from tests.unit.xmpp.test_administration import ADMIN, command, reply
 
 SCAN = "5-18446744073709551615 0 3-1"
 
-Read = Callable[..., Question | Answer]
+Read = Callable[..., Question | DoorAnswer]
 Fault = Callable[..., MalformedRequest]
 
 
@@ -133,4 +133,4 @@ def test_cancelled(read: Read) -> None:
     """XEP-0050 §3.4: the user cancels, and nothing more is requested."""
     told = reply(_move_batch(read, ns.ADMIN_REDRIVE, {"node": "jobs", "all": "1"}), MovedItems(1, {}, SCAN))
     asked = read(command(ns.ADMIN_REDRIVE, more=f"sessionid='{told.get('sessionid')}' action='cancel'"), sender=ADMIN)
-    assert isinstance(asked, Answer) and reply(asked).get("status") == "canceled"
+    assert isinstance(asked, DoorAnswer) and reply(asked).get("status") == "canceled"

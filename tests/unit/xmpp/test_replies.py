@@ -46,7 +46,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.results.log import Stream
+from broker.model.results.log import LogStart
 from broker.model.schedules import Schedule, ScheduleState, ScheduleStatus
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Scope, SubscriptionType
@@ -226,7 +226,7 @@ def test_the_form_of_options(make_iq: MakeIq, scope: Scope | None, shown: list[t
 
 def test_streams(make_iq: MakeIq) -> None:
     """E11, EX7: a log's reader gets its partitions, the offset after which it reads, and any gap."""
-    granted = Subscribed(_ME, "s", 9, reads=True, streams=(Stream(0, "o1", gap=False), Stream(3, "o2", gap=True)))
+    granted = Subscribed(_ME, "s", 9, reads=True, streams=(LogStart(0, "o1", gap=False), LogStart(3, "o2", gap=True)))
     pubsub = _content(make_iq(""), commands.Subscribe("jobs", _ME, _ME, 9), granted)
     values = {field.get("var"): [value.text for value in field] for field in pubsub.iter(f"{{{ns.FORM}}}field")}
     assert values["stanzaq#partition"] == ["0", "3"]

@@ -16,7 +16,7 @@ from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors, requests, stanzas
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Answer, Iq, Question, View
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View
 
 _WORKER = Jid("worker@example.org/desk")
 
@@ -422,13 +422,13 @@ def test_no_such_places(fault: Fault, marks: str, problem: Problem) -> None:
     assert fault(_publish(f"<item {marks}><a/></item>")).problem is problem
 
 
-def test_a_ping(read: Callable[..., Answer], fault: Fault) -> None:
+def test_a_ping(read: Callable[..., DoorAnswer], fault: Fault) -> None:
     """XEP-0199 §4.2: whoever asks whether the service is there is told so."""
     assert read("<ping xmlns='urn:xmpp:ping'/>", "get").content == b""
     assert fault("<ping xmlns='urn:xmpp:ping'/>", "set").problem is Problem.BAD_REQUEST
 
 
-def test_the_version(read: Callable[..., Answer]) -> None:
+def test_the_version(read: Callable[..., DoorAnswer]) -> None:
     """XEP-0092 §3: the software has a name and a version, and says nothing of what it runs on (§5)."""
     query = ET.fromstring(read("<query xmlns='jabber:iq:version'/>", "get").content)
     told = {child.tag.rpartition("}")[2]: child.text for child in query}

@@ -15,7 +15,7 @@ from broker.model.results import Done, Result, Scheduled, ScheduleList
 from broker.model.schedules import Schedule, ScheduledItem, ScheduleState, ScheduleStatus
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies
-from frontends.xmpp.stanzas import Answer, Question
+from frontends.xmpp.stanzas import DoorAnswer, Question
 from tests.unit.xmpp.test_administration import command
 
 ME = Jid("worker@example.org/desk")
@@ -175,7 +175,7 @@ def test_wrong_forms(fault: Fault, fields: Mapping[str, str]) -> None:
     assert fault(command(f"{ns.STANZAQ}#unschedule", {"node": "jobs", "id": "a\nb" * len(fields)})).detail
 
 
-def test_first_steps(read: Callable[..., Answer]) -> None:
+def test_first_steps(read: Callable[..., DoorAnswer]) -> None:
     """Each command begins with its form."""
     for name in ("schedules", "schedule", "pause-schedule", "resume-schedule", "unschedule"):
         answer = read(command(f"{ns.STANZAQ}#{name}"))

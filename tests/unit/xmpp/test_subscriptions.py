@@ -13,7 +13,7 @@ from broker.model.qos import SENT, Qos
 from broker.model.tree import Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import subscriptions
-from frontends.xmpp.stanzas import Answer, Question, View
+from frontends.xmpp.stanzas import DoorAnswer, Question, View
 
 _FULL = Jid("worker@example.org/desk")
 _BARE = Jid("worker@example.org")
@@ -268,10 +268,10 @@ def _default(content: bytes) -> dict[str | None, str | None]:
     return {field.get("var"): field.findtext(f"{{{ns.FORM}}}value") for field in form.iterfind(f"{{{ns.FORM}}}field")}
 
 
-def test_defaults(read: Callable[..., Question | Answer], fault: Fault) -> None:
+def test_defaults(read: Callable[..., Question | DoorAnswer], fault: Fault) -> None:
     """XEP-0060 §6.4: anyone reads the default options of a subscription, and the required ones (Q5)."""
     answer = read(f"<pubsub xmlns='{ns.PUBSUB}'><default/></pubsub>", "get")
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, DoorAnswer)
     assert _default(answer.content) == {
         "FORM_TYPE": ns.PUBSUB_SUBSCRIBE_OPTIONS,
         "pubsub#queue_requests": None,
