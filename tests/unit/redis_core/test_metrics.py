@@ -87,7 +87,7 @@ def test_waiting_items_age(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_metrics_of_workers_are_listed() -> None:
     """docs/library.md names the library's metrics, and no others."""
-    page = (Path(__file__).resolve().parents[2] / "docs" / "library.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs" / "library.md").read_text()
     families = (stanzaq.metrics._JOBS, stanzaq.metrics._SECONDS, stanzaq.metrics._RUNNING)
     names = {
         f"{each.name}_total" if each.type == "counter" else each.name for one in families for each in one.collect()
