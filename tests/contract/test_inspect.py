@@ -24,6 +24,7 @@ from broker.scripts.packaging import inspection
 from broker.settings import Packaging, Settings
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
+from frontends.tools.servers.sentinels import RedisSentinels
 from tests.contract.conftest import Door, MakeCore
 from tests.operations import PASSWORD, make_user
 
@@ -262,6 +263,23 @@ async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None
         said("-p", str(master.port), "FCALL_RO", "stanzaq_locks", "0", "jobs")[0] for master in redis_cluster.masters()
     ]
     assert len([each for each in answers if each.startswith("ERR another master of the cluster has jobs")]) == 2
+
+
+@pytest.mark.parametrize("store", ["sentinels"], indirect=True)
+async def test_replica(make_core: MakeCore, redis_sentinels: RedisSentinels) -> None:
+    """The functions read, so a replica answers as its master does, which is then left to those who write."""
+    core, _ = await make_core()
+    assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
+    assert isinstance(await core.ask(Publish("jobs", ALICE, "a", b"x", 1)), Published)
+    master = redis_sentinels.master()
+    redis_sentinels.replicated(master)
+    (replica, *_) = (each for each in redis_sentinels.nodes if each is not master)
+    shown = []
+    for each in (master, replica):
+        make_user(each.url, "inspector")
+        asked = ("-s", str(each.socket), "FCALL_RO", "stanzaq_node", "0", "jobs")
+        shown.append(said(*asked))
+    assert shown[0] == shown[1] and "waiting 1" in shown[0]
 
 
 def code(server: RedisServer) -> str:
