@@ -15,6 +15,7 @@ from tests.journeys.client import (
     Ended,
 )
 from tests.journeys.conftest import Join
+from tests.journeys.test_owners import own
 from tests.waiting import PATIENCE_SECONDS
 
 JOB = "<job xmlns='urn:x'/>"
@@ -236,6 +237,25 @@ async def test_a_worker_settles_half_and_dies(join: Join) -> None:
     assert (answer.error, len(answer.element)) == ("", 0)
     await heir.settle()
     assert heir.left(Delivery) == [] and await publisher.browse(node) == []
+
+
+async def test_an_owner_is_replaced(join: Join) -> None:
+    """EX11: a partition's owner gets items together; a settle of its locks is refused row by row once another one owns it."""
+    publisher, owner, heir = await join(), await join(), await join()
+    node = await publisher.queue({"stanzaq#partitions": "2"})
+    assert (await own(owner, node, partition="0", epoch="1", batch="10")).error == ""
+    names = [f"i{number}" for number in range(4)]
+    await _publish(publisher, node, *(f"<item id='{name}' partition='0'>{JOB}</item>" for name in names))
+    held = [await owner.next(Delivery) for _ in names]
+    assert len({each.message.get("id") for each in held}) == 1
+    assert _problems(await _settle(owner, node, *(_row("ack", each) for each in held[:2]))) == []
+    assert (await own(heir, node, partition="0", epoch="2", batch="10")).error == ""
+    again = [await heir.next(Delivery) for _ in held[2:]]
+    assert [each.item for each in again] == names[2:]
+    late = await _settle(owner, node, *(_row("ack", each) for each in held[2:]))
+    assert [problem for _, _, problem in _problems(late)] == ["conflict"] * 2
+    assert _problems(await _settle(heir, node, *(_row("ack", each) for each in again))) == []
+    assert await publisher.browse(node) == []
 
 
 async def test_cancelled(join: Join) -> None:
