@@ -13,6 +13,7 @@ from broker.model.problems import CoreUnavailable
 from broker.model.results import Declared, Published, Refused, Result
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
+from broker.redis_core.partitions import pipeline
 from broker.redis_core.partitions.batching import Batch
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.redis_client.client import Line
@@ -57,6 +58,7 @@ async def scene(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch)
     """Return a scene that publishes `b` when the call of `a` is sent."""
     # Heartbeats would sweep between the publishes.
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
+    monkeypatch.setattr(pipeline, "_MANY", 1)
     core, door = await make_core()
     assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
     await core.ask(Subscribe(node, WORKER, WORKER, 2))

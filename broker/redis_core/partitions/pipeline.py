@@ -2,7 +2,7 @@
 
 Since a partition has one call under way, its commands keep their order, commands that arrive meanwhile form the next
 batches, other partitions get their turn at Redis between two calls, and after a lost reply the pipeline knows exactly which
-deliveries it has not seen. If commands wait when a reply comes, their call is sent before the reply's answers are given, so
+deliveries it has not seen. If commands wait when a reply with many answers comes, their call is sent before those are given, so
 that Redis and this process work at once. The cached node record may be old; every script checks its revision. So a pipeline
 keeps nothing that another frontend would miss.
 """
@@ -59,6 +59,8 @@ _COMMAND = attrgetter("command")
 _RETRIES = 5
 _TURNS = 4
 """Turns of the event loop until a call is written: it is gathered with others, and its connection is looked at."""
+_MANY = 32
+"""Answers and deliveries of a reply that are given during the next call: fewer take less time than smaller calls cost."""
 _DEREGISTERED = "-"
 _QUIET = {PullItems, Sweep}
 
@@ -366,7 +368,8 @@ class PartitionPipeline:
             self._pending.extendleft(reversed(postponed(rest, self._batches)))
         self._unread = record, batch.kind, batch.tickets[:done], read
         # The last call of a stream that closes tells Redis that all deliveries before it are sent.
-        if self._closing or not (self._batches or self._pending):
+        many = done + len(read.deliveries) >= _MANY
+        if self._closing or not (many and (self._batches or self._pending)):
             self._give()
         return []
 

@@ -26,7 +26,7 @@ _FOUND: Final = re.compile(
 
 
 class Batches(Jobs):
-    """The clients of `Jobs` with batches; four of them are under way for each worker."""
+    """The clients of `Jobs` with batches; eight of them are under way for each worker."""
 
     answers = re.compile(rb"<((?:iq|error) [^>]*)>")
 
@@ -34,7 +34,7 @@ class Batches(Jobs):
         """Prepare; `open_with` connects."""
         super().__init__(service, node)
         self._batch = batch
-        self._window = 4 * batch * WORKERS
+        self._window = 8 * batch * WORKERS
         self._unpublished: list[int] = []
         self._numbers = count(1)
         self.loop = Loop(self._begin, self._window)
