@@ -94,25 +94,41 @@ async def test_no_token_twice(make_core: MakeCore, node: str, tmp_path: Path, pa
         await other.stop()
 
 
+_READ = """
+local found = {}
+for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
+  found[#found + 1] = name
+  found[#found + 1] = redis.call('DUMP', name)
+end
+return found
+"""
+
+_RESTORE = """
+for _, name in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', name) end
+for i, name in ipairs(KEYS) do redis.call('RESTORE', name, 0, ARGV[i + 1]) end
+"""
+
+
 class Past:
-    """The earlier keys of one hash tag, to be restored: what another master has lost alone."""
+    """The earlier keys of one hash tag, to be restored: what another master has lost alone.
+
+    All keys are read at once, and lost at once: no master has one key from before a call and another from after it.
+    """
 
     def __init__(self, client: Any, tag: str) -> None:
         """Keep the keys of the tag."""
         self._client, self._names = client, f"sq:{{{keys.escaped(tag)}}}:*"
-        self._kept: dict[bytes, Any] = {}
+        self._kept: dict[bytes, bytes] = {}
 
     async def keep(self) -> "Past":
         """Take them as they are now."""
-        self._kept = {name: await self._client.dump(name) async for name in self._client.scan_iter(self._names)}
+        found = await self._client.eval(_READ, 0, self._names)
+        self._kept = dict(zip(found[::2], found[1::2], strict=True))
         return self
 
     async def lose(self) -> None:
         """Lose what has been written since."""
-        async for name in self._client.scan_iter(self._names):
-            await self._client.delete(name)
-        for name, value in self._kept.items():
-            await self._client.restore(name, 0, value)
+        await self._client.eval(_RESTORE, len(self._kept), *self._kept, self._names, *self._kept.values())
 
 
 async def described(core: RedisCore, node: str) -> NodeRecord:

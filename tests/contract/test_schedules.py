@@ -220,10 +220,12 @@ async def test_play(cores: list[Frontend], store: Store, node: str, seed: int, p
                         )
                     )
                 case "lose" if play.kept:
-                    for name, value in zip(play.names, play.kept, strict=True):
-                        await client.delete(name)
-                        if value is not None:
-                            await client.restore(name, 0, value)
+                    async with client.pipeline() as at_once:
+                        for name, value in zip(play.names, play.kept, strict=True):
+                            at_once.delete(name)
+                            if value is not None:
+                                at_once.restore(name, 0, value)
+                        await at_once.execute()
                     play.kept = []
                     # A frontend comes within the hour that tickets are kept.
                     await cores[1].fire(node)
