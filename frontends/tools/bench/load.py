@@ -53,18 +53,17 @@ class Loop:
         self._open = 0
         self._running = False
         self._done = 0
-        self._idle = asyncio.Event()
+        self._ended = asyncio.Event()
         self.failure = ""
 
     def end(self, count: int = 1) -> None:
         """Count so many as done."""
         self._done += count
         self._open -= count
+        self._ended.set()
         if self._running:
             for _ in range(count):
                 self.next()
-        elif not self._open:
-            self._idle.set()
 
     def next(self) -> None:
         """Start one."""
@@ -73,12 +72,16 @@ class Loop:
         self._begin(self._number)
 
     async def rate(self, seconds: float) -> tuple[int, float]:
-        """Run for `seconds`, then wait until none is open; returns how many were done, and how many a second."""
+        """Run for `seconds`, then wait until none is open; returns how many were done, and how many a second.
+
+        It runs on until as many are done as a window has: the rate of fewer says nothing.
+        """
         done, began = self._done, time.perf_counter()
         self._running = True
         for _ in range(self._window):
             self.next()
         await asyncio.sleep(seconds)
+        await self._wait_until(lambda: self._done - done >= self._window)
         self._running = False
         measured = (self._done - done) / (time.perf_counter() - began)
         await self.wait_until_done()
@@ -86,12 +89,15 @@ class Loop:
 
     async def wait_until_done(self) -> None:
         """Wait until none is open."""
-        while self._open and not self.failure:
-            self._idle.clear()
+        await self._wait_until(lambda: not self._open)
+
+    async def _wait_until(self, holds: Callable[[], bool]) -> None:
+        while not holds() and not self.failure:
+            self._ended.clear()
             try:
-                await asyncio.wait_for(self._idle.wait(), _DRAIN_SECONDS)
+                await asyncio.wait_for(self._ended.wait(), _DRAIN_SECONDS)
             except TimeoutError:
-                self.failure = f"{self._open} were not done after {_DRAIN_SECONDS:.0f} s"
+                self.failure = f"{self._open} are open, and none was done for {_DRAIN_SECONDS:.0f} s"
         if self.failure:
             raise ServerError(self.failure)
 
@@ -100,7 +106,7 @@ class Loop:
         if b"type='error'" in answer:
             self.failure = f"the service answered: {answer.decode()}"
             self._running = False
-            self._idle.set()
+            self._ended.set()
 
 
 class Jobs:
