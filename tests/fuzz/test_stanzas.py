@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.conftest import MOST_SECONDS, Stage
+from tests.fuzz.conftest import Stage
 from tests.fuzz.mutations import streams
 
 # The frontend lives from example to example, as it does from stanza to stanza.
@@ -15,7 +15,7 @@ _fuzzed = settings(suppress_health_check=list(HealthCheck), database=None)
 @given(streams)
 def test_whatever_comes_is_answered_once(stage: Stage, data: bytes) -> None:
     """Each request has one answer, nothing else has any, and the next one is served."""
-    assert stage.quickest(data) < MOST_SECONDS
+    assert stage.longest_turn(data) < 1
 
 
 @pytest.mark.soak
@@ -24,4 +24,4 @@ def test_whatever_comes_is_answered_once(stage: Stage, data: bytes) -> None:
 def test_whatever_comes_for_minutes(stage: Stage, data: list[bytes]) -> None:
     """The same for many more, and for several after one another."""
     for part in data:
-        assert stage.quickest(part) < MOST_SECONDS
+        assert stage.longest_turn(part) < 1
