@@ -7,16 +7,26 @@ from typing import Any
 
 import pytest
 
-from broker.model.commands import Configure, Declare, Publish, Retract, SetSubscriptionOptions, Stats, Subscribe, Unlock
-from broker.model.items import Delivery
+from broker.model.commands import (
+    Cancel,
+    Configure,
+    Declare,
+    Publish,
+    Retract,
+    SetSubscriptionOptions,
+    Stats,
+    Subscribe,
+    Unlock,
+)
+from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.results import Counted, Published, Refused, Retracted, Subscribed
+from broker.model.results import Cancelled, Counted, Published, Refused, Retracted, Subscribed
 from broker.redis_core.maintenance import heartbeat, sweeper
 from broker.redis_core.partitions import send_marks
 from broker.redis_core.redis_client.client import Line
-from broker.tasks import FAILED
+from broker.tasks import FAILED, STOPPED
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
@@ -168,6 +178,75 @@ async def test_a_reply_that_is_not_understood(make_core: MakeCore, node: str, mo
     refused, counted = await asked.settled()
     assert refused == FAILED and isinstance(counted, Counted)
     await door.until(lambda: [each.item_id for each in door.deliveries] == ["a"])
+
+
+async def test_one_answer_that_is_not_understood(
+    make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 8: if one of many answers cannot be read, their commands are refused, and each delivery is sent once."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("600",)}))
+    await core.ask(Subscribe(node, W1, W1, 1_000))
+    server, spoilt = core._server, list[str]()
+    run_all = server.run_all
+
+    async def garbled(calls: Sequence[Line]) -> list[Any]:
+        replies = await run_all(calls)
+        if calls[0][1] == "publish" and not spoilt:
+            spoilt.append("publish")
+            replies[0][1][7] = [b"nonsense"]
+        return replies
+
+    monkeypatch.setattr(server, "run_all", garbled)
+    asked = Asked(core)
+    # Three calls: the answers of the first are given during the second.
+    asked.submit(*(item(node, f"i{number}") for number in range(450)))
+    results = await asked.settled()
+    assert results[:200] == [FAILED] * 200 and all(isinstance(each, Published) for each in results[200:])
+    await door.until(lambda: len({each.item_id for each in door.deliveries}) == 450)
+    assert isinstance(await core.ask(Stats(node, ALICE)), Counted)
+    assert len(door.deliveries) == 450
+
+
+async def test_a_notice_that_fails(make_core: MakeCore, node: str) -> None:
+    """What a call tells of a lock that ended, and what it hands out, do not depend on each other."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("600",)}))
+    for worker in (W1, W2):
+        await core.ask(Subscribe(node, worker, worker, 1))
+        await core.ask(item(node, worker))
+    await door.until(lambda: len(door.deliveries) == 2)
+    await core.ask(item(node, "next"))
+
+    def fail(notice: Notice) -> None:
+        raise RuntimeError(notice)
+
+    door.notify = fail  # type: ignore[method-assign]
+    assert await core.ask(Cancel(node, ALICE, door.deliveries[0].item_id)) == Cancelled()
+    await door.until(lambda: [each.item_id for each in door.deliveries[2:]] == ["next"])
+
+
+async def test_a_defect_between_two_calls(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 8: answers that wait for the next call are given also if there is no next call."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    server, asked, found = core._server, Asked(core), list[Any]()
+    run_all = server.run_all
+
+    def look(outcome: object) -> None:
+        found.append((outcome, sum(map(len, asked.results))))
+
+    async def interrupted(calls: Sequence[Line]) -> list[Any]:
+        replies = await run_all(calls)
+        if calls[0][1] == "publish":
+            # No operation carries it out.
+            core.router(node).pipeline().submit(object(), look)  # type: ignore[arg-type]
+        return replies
+
+    monkeypatch.setattr(server, "run_all", interrupted)
+    asked.submit(*(item(node, f"i{number}") for number in range(40)))
+    assert all(isinstance(each, Published) for each in await asked.settled())
+    assert found == [(STOPPED, 40)]
 
 
 async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> None:

@@ -159,8 +159,10 @@ class PartitionPipeline:
         finally:
             self._running = None
             if self._batches or self._pending:
-                # This task was cancelled.
-                self._answer(self._take_waiting(), STOPPED)
+                # This task was cancelled, or has a defect.
+                waiting = self._take_waiting()
+                self._give()
+                self._answer(waiting, STOPPED)
 
     def _take_waiting(self) -> list[Ticket]:
         """Remove and return all tickets behind the present batch."""
@@ -184,10 +186,13 @@ class PartitionPipeline:
             raise
 
     def _recover(self, error: Exception, kind: type, tickets: list[Ticket]) -> None:
-        """Log a defect of this program or of a record, and answer those who wait: the pipeline continues."""
-        log.error("pipeline failed", exc_info=error, node=self.node, partition=self.number, command=kind.__name__)
+        """Answer those who wait after a defect of this program or of a record: the pipeline continues."""
+        self._log_defect(error, kind)
         self._note_lost_reply()
         self._fail(tickets)
+
+    def _log_defect(self, error: Exception, kind: type) -> None:
+        log.error("pipeline failed", exc_info=error, node=self.node, partition=self.number, command=kind.__name__)
 
     def _fail(self, tickets: Iterable[Ticket]) -> None:
         """Answer the tickets that are owed an answer; commands that the script had no time for are waiting again."""
@@ -351,7 +356,7 @@ class PartitionPipeline:
     def _take_reply(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
         """Take the reply to a batch; returns its tickets when the record was old.
 
-        Its answers are given at once, or while Redis runs the next call if there is one.
+        Its answers are given at once, or, if they are many and there is a next call, while Redis runs that one.
         """
         if isinstance(reply, Exception):
             problem = reply.problem if isinstance(reply, CoreUnavailable) else Problem.UNAVAILABLE
@@ -374,7 +379,7 @@ class PartitionPipeline:
         return []
 
     def _give(self) -> None:
-        """Answer the commands of the last call, and hand out its deliveries."""
+        """Answer the commands of the last call, and hand out its deliveries, also if an answer cannot be read."""
         if self._unread is None:
             return
         (record, kind, tickets, read), self._unread = self._unread, None
@@ -384,14 +389,18 @@ class PartitionPipeline:
             results = list(map(call.result, map(_COMMAND, tickets), parts, repeat(record)))
             for ticket, result in zip(tickets, results, strict=True):
                 ticket(result)
+        except Exception as error:  # noqa: BLE001  (logged)
+            self._log_defect(error, kind)
+            self._fail(tickets)
+        try:
+            self._hand_out(record, read)
             if self._server.operations[call.script].writes and not (kind in _QUIET and _changed_nothing(tickets, read)):
                 self._core.partition_changed(self._partition)
-            self._hand_out(record, read)
             # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.
             if read.more and (call.row is not None or ROWS[kind].hands_out) and not self._core.congested():
                 self.submit(Sweep(self.node, self.number), ignored)
         except Exception as error:  # noqa: BLE001  (logged)
-            self._recover(error, kind, tickets)
+            self._log_defect(error, kind)
 
     def _search(self, after: int, upto: int | None = None, scan: str = "0") -> None:
         """Look for this frontend's own deliveries after `after` that it has not seen or not written."""
@@ -440,7 +449,11 @@ class PartitionPipeline:
     def _hand_out(self, record: NodeRecord, read: ScriptReply) -> None:
         partition = self._partition
         for notice in read.notices:
-            self._handle_notice(notice)
+            try:
+                self._handle_notice(notice)
+            except Exception:
+                # The deliveries of the reply are handed out all the same.
+                log.exception("a notice could not be handled", node=self.node)
         for made in read.deliveries:
             self._marks.received = max(self._marks.received, made.sequence)
         handed = read.deliveries
