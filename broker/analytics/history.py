@@ -223,10 +223,10 @@ def _increment(
     spark: SparkSession, folder: Folder, options: dict[str, str], tell: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Append the new records; returns Spark's progress of each batch."""
-    starts = 1
+    starts, batches = 1, list[dict[str, Any]]()
     while True:
         try:
-            return _appended(spark, folder, options, tell)
+            _append(spark, folder, options, tell, batches)
         except PySparkException as error:
             if started_too_late(error) and starts < _STARTS:
                 starts += 1
@@ -235,12 +235,18 @@ def _increment(
             if line is None:
                 raise
             raise Unreadable(line) from error
+        else:
+            return batches
 
 
-def _appended(
-    spark: SparkSession, folder: Folder, options: dict[str, str], tell: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """Run the query that appends them; returns Spark's progress of each batch."""
+def _append(
+    spark: SparkSession,
+    folder: Folder,
+    options: dict[str, str],
+    tell: Callable[[str], None],
+    batches: list[dict[str, Any]],
+) -> None:
+    """Run the query that appends them; adds Spark's progress of each finished batch to `batches`, also if a later one fails."""
     query = (
         spark.readStream.format("stanzaq")
         .options(**options)
@@ -253,9 +259,11 @@ def _appended(
         .trigger(availableNow=True)
         .start()
     )
-    while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]  # seconds, with fractions
-        tell(_progress(spark, query))
-    return [json.loads(progress.json) for progress in query.recentProgress]
+    try:
+        while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]  # seconds, with fractions
+            tell(_progress(spark, query))
+    finally:
+        batches += [json.loads(progress.json) for progress in query.recentProgress]
 
 
 def _progress(spark: SparkSession, query: StreamingQuery) -> str:
