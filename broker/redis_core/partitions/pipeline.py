@@ -249,9 +249,12 @@ class PartitionPipeline:
         try:
             for _turn in range(_TURNS):
                 await asyncio.sleep(0)
+            self._give()
+            return await replies
         finally:
             self._give()
-        return await replies
+            # A fault refers to this frame, and the task to the fault.
+            del replies
 
     async def _renew(self) -> NodeRecord | None:
         """Read the record, which takes a round trip: answers that are there are given first."""

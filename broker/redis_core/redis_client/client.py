@@ -88,7 +88,11 @@ class Server:
         """Run one script; raises CoreUnavailable or ScriptDefect."""
         reply: list[Any] | Exception = (await self.run_all([call]))[0]
         if isinstance(reply, Exception):
-            raise reply
+            try:
+                raise reply
+            finally:
+                # The fault refers to this frame.
+                del reply
         return reply
 
     async def run_all(self, calls: Sequence[Line]) -> list[Any]:
@@ -138,19 +142,23 @@ class Server:
         self._idle.clear()
         try:
             async with asyncio.timeout(self._patience):
-                if not shielded:
-                    return await work
-                task = start(work)
-                self._open.add(task)
-                task.add_done_callback(self._open.discard)
-                return await asyncio.shield(task)
+                return await (self._shield(work) if shielded else work)
+        except CoreUnavailable as error:
+            raise _without_frames(error)  # noqa: B904  (its causes are dropped on purpose)
         except TimeoutError:
-            msg = "Redis did not answer in time"
-            raise CoreUnavailable(msg, Problem.TIMED_OUT) from None
+            pass
         finally:
             self._calls -= 1
             if not self._calls:
                 self._idle.set()
+        msg = "Redis did not answer in time"
+        raise CoreUnavailable(msg, Problem.TIMED_OUT)
+
+    def _shield(self, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+        task = start(work)
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+        return asyncio.shield(task)
 
     async def close(self) -> None:
         """Refuse new calls, wait for those under way, then close all connections."""
@@ -158,6 +166,16 @@ class Server:
         await self._idle.wait()
         await asyncio.gather(*self._open, return_exceptions=True)
         await self._link.close()
+
+
+def _without_frames(error: CoreUnavailable) -> CoreUnavailable:
+    """Return a fault without the frames that it and its causes have left.
+
+    Some of these refer to tasks and futures that refer to the fault. Python would keep such a cycle, and the payloads in its
+    frames, until it collects garbage, which is seldom.
+    """
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def _raise_first(replies: Iterable[Any]) -> None:

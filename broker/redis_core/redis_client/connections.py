@@ -88,7 +88,8 @@ class Connection:
                 try:
                     replies.append(await self.read_response(timeout=math.inf))
                 except ResponseError as error:
-                    replies.append(error)
+                    # Without its frames, which refer to these replies.
+                    replies.append(error.with_traceback(None))
         return replies
 
     async def _write(self, packed: Sequence[bytes]) -> None:
