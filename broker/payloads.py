@@ -127,6 +127,9 @@ def _element(body: bytes) -> str:
         parser.Parse(body.decode(), True)  # noqa: FBT003  (expat's: all of it)
     except (expat.ExpatError, ValueError):
         return ""
+    finally:
+        # It refers to the parser: both would stay, with the text, until Python collects garbage.
+        parser.StartElementHandler = None
     place = f"{start} {len(body.rstrip())}"
     root = _ROOT.match(body, start)
     return f"{place} {root.end()}" if root and bare and not declared else place

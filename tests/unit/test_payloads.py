@@ -1,5 +1,6 @@
 """The type of a payload: the one rule of all doors."""
 
+import gc
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -133,3 +134,19 @@ def test_of_the_version_before() -> None:
     """XML that an earlier version kept as bytes stays so, and is shown without its mark."""
     before = Envelope(b"<a/>", f"{XML};")
     assert (payloads.kind(before), payloads.element(before)) == (XML, None)
+
+
+@pytest.mark.parametrize("body", [b"<a>text</a>", b"<a>", b"<!DOCTYPE a><a/>"])
+def test_nothing_stays_of_its_parser(body: bytes) -> None:
+    """Guarantee 6: a payload's parser, with its copy of the text, goes at once and not when Python collects garbage."""
+
+    def parsers() -> int:
+        return sum(type(each).__name__ == "xmlparser" for each in gc.get_objects())
+
+    gc.disable()
+    try:
+        before = parsers()
+        payloads.kept(body, XML, {})
+        assert parsers() == before
+    finally:
+        gc.enable()
