@@ -146,7 +146,8 @@ class Reader:
 
     def _skip(self, fault: MalformedRequest) -> None:
         """Skip the rest of a stanza, and only count its open elements."""
-        self._fault = fault
+        # As a value: its frames refer to this reader and to the bytes read.
+        self._fault = fault.with_traceback(None)
         self._skipped = len(self._scopes) - 1
         self._parser.StartElementHandler = self._skip_start
         self._parser.EndElementHandler = self._skip_end

@@ -82,6 +82,8 @@ def test_a_faulty_stanza_is_one_fault(inside: str, problem: Problem) -> None:
     faulty, sound = reader.feed((_IQ.format(f"before{inside}after") + _PLAIN).encode())
     assert isinstance(faulty, Stanza) and isinstance(sound, Stanza)
     assert faulty.fault is not None and faulty.fault.problem is problem
+    # Its frames would keep the bytes read.
+    assert faulty.fault.__traceback__ is None
     assert (faulty.element.tag, faulty.element.get("id"), len(faulty.element)) == (f"{{{ns.COMPONENT}}}iq", "i1", 0)
     assert sound.fault is None
     assert sound.element[0].tag == f"{{{ns.PUBSUB}}}pubsub"
