@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -13,10 +13,10 @@ from xml.etree.ElementTree import Element
 
 from stanzaq.account import Account
 from stanzaq.errors import StanzaqError
+from stanzaq.gatherer import Gatherer
 from stanzaq.transport import Outcome, Outgoing, Save, Schedule, Scheduling
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
-from stanzaq.xmpp.gatherer import Gatherer
 
 log = logging.getLogger("stanzaq")
 
@@ -49,9 +49,9 @@ class XmppSender:
                 return
         await self._connection.ask(what, "set", stanzas.publish(outgoing.node, item))
 
-    async def _send(self, node: str, items: str) -> stanzas.Outcomes | None:
+    async def _send(self, node: str, items: Mapping[str, str]) -> stanzas.Outcomes | None:
         """Send items once: if the answer is lost, or the service refuses them together, each is sent by itself."""
-        answer = await self._connection.ask_once("set", stanzas.publish_all(node, items))
+        answer = await self._connection.ask_once("set", stanzas.publish_all(node, "".join(items.values())))
         return None if answer is None or stanzas.refusal(answer) else stanzas.outcomes(answer)
 
     async def cancel(self, node: str, item: str) -> bool:

@@ -10,11 +10,11 @@ from xml.etree.ElementTree import Element
 
 from stanzaq.account import Account
 from stanzaq.errors import StanzaqError
+from stanzaq.gatherer import Gatherer
 from stanzaq.retry import Release
 from stanzaq.transport import Content, Lock, Progress, Receiver
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
-from stanzaq.xmpp.gatherer import Gatherer
 
 log = logging.getLogger("stanzaq")
 
@@ -183,8 +183,7 @@ class XmppTransport:
                 return None
             raise
 
-    async def _settle(self, node: str, rows: str) -> stanzas.Outcomes:
+    async def _settle(self, node: str, rows: Mapping[str, str]) -> stanzas.Outcomes:
         """Send rows about locks until they are answered; raises StanzaqError if the service refuses them together."""
-        return stanzas.outcomes(
-            await self._connection.ask(f"settle items of {node}", "set", stanzas.settle(node, rows))
-        )
+        payload = stanzas.settle(node, "".join(rows.values()))
+        return stanzas.outcomes(await self._connection.ask(f"settle items of {node}", "set", payload))

@@ -97,7 +97,7 @@ STARTS_TASKS = {
     "stanzaq/testing/broker.py": "awaited where it is started",
     "stanzaq/worker.py": "awaited where it is started",
     "stanzaq/http/worker.py": "awaited where they are started",
-    "stanzaq/xmpp/gatherer.py": "it answers its rows however it ends",
+    "stanzaq/gatherer.py": "it answers its rows however it ends",
     "stanzaq/xmpp/connection.py": "awaited where it is started",
 }
 """Where tasks may be started, and why."""

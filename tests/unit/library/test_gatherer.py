@@ -9,11 +9,11 @@ import pytest
 
 from stanzaq import StanzaqError
 from stanzaq.account import Account
+from stanzaq.gatherer import Gatherer
 from stanzaq.retry import Release
 from stanzaq.transport import Content, Hints, Lock, Outgoing
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
-from stanzaq.xmpp.gatherer import Gatherer
 from stanzaq.xmpp.publisher import XmppSender
 from stanzaq.xmpp.stanzas import Outcomes
 from stanzaq.xmpp.worker import XmppTransport
@@ -31,9 +31,9 @@ class Sent:
         self.all: list[tuple[str, str]] = []
         self._outcomes = outcomes
 
-    async def __call__(self, node: str, rows: str) -> Outcomes | None:
+    async def __call__(self, node: str, rows: Mapping[str, str]) -> Outcomes | None:
         """Take one."""
-        self.all.append((node, rows))
+        self.all.append((node, "".join(rows.values())))
         return self._outcomes
 
 
@@ -69,7 +69,7 @@ async def test_bounds() -> None:
 async def test_refused_as_such() -> None:
     """If the service refuses the batch as such, each is asked alone."""
 
-    async def refuse(_node: str, _rows: str) -> Outcomes:
+    async def refuse(_node: str, _rows: Mapping[str, str]) -> Outcomes:
         msg = "cannot settle"
         raise StanzaqError(msg)
 
@@ -89,7 +89,7 @@ async def test_cancelled() -> None:
     await asyncio.wait({first, *others})
     assert sent.all == [("n", "bc")]
 
-    async def never(_node: str, _rows: str) -> None:
+    async def never(_node: str, _rows: Mapping[str, str]) -> None:
         try:
             await asyncio.Event().wait()
         finally:

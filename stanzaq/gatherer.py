@@ -1,14 +1,13 @@
-"""Sends what is asked about a node's items in one turn of the event loop as one request. Must not know what is asked.
+"""Sends what is asked about items in one turn of the event loop as one request. Must not know what is asked, nor the transport.
 
 Nothing waits for more: a turn's rows go at its end. Whoever asked alone, or gets no outcome of its own, asks again by itself.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Final, Generic, Protocol, TypeVar
 
 from stanzaq.errors import StanzaqError
-from stanzaq.xmpp.stanzas import Outcomes
 
 _MOST: Final = 100
 """The rows of a request that every service with batches takes."""
@@ -16,16 +15,36 @@ _MOST: Final = 100
 _BYTES: Final = 32_768
 """The bytes of its rows; XMPP servers take several times as much."""
 
-Send = Callable[[str, str], Awaitable[Outcomes | None]]
-"""Sends the rows of a node; None if their outcomes are not known. May raise StanzaqError."""
+
+class Refusal(Protocol):
+    """Why a service did not do what a row asks."""
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may succeed later."""
+
+    def fault(self, what: str) -> StanzaqError:
+        """Return the exception for a request that could not do `what`."""
 
 
-class _Batch:
-    """Rows of one node and who waits for them, by the ids of their items."""
+class Outcomes(Protocol):
+    """The answer to a request: the refusals by item."""
+
+    @property
+    def refusals(self) -> Mapping[str, Refusal]:
+        """The refusals by item."""
+
+
+Where = TypeVar("Where", bound=Hashable)
+Told = TypeVar("Told", bound=Outcomes)
+
+
+class _Batch(Generic[Told]):
+    """Rows of one request and who waits for them, by the ids of their items."""
 
     def __init__(self) -> None:
         self.rows: dict[str, str] = {}
-        self.answers: dict[str, asyncio.Future[Outcomes | None]] = {}
+        self.answers: dict[str, asyncio.Future[Told | None]] = {}
         self._size = 0
 
     def add(self, item: str, row: str) -> bool:
@@ -39,25 +58,28 @@ class _Batch:
         return True
 
 
-class Gatherer:
-    """Gathers the rows of each node."""
+class Gatherer(Generic[Where, Told]):
+    """Gathers the rows that go to the same place, such as a node."""
 
-    def __init__(self, send: Send) -> None:
-        """Gather rows for `send`."""
+    def __init__(self, send: Callable[[Where, Mapping[str, str]], Awaitable[Told | None]]) -> None:
+        """Gather rows for `send`, which gets them by item and returns None if their outcomes are not known.
+
+        It may raise StanzaqError.
+        """
         self._send = send
-        self._open: dict[str, _Batch] = {}
+        self._open: dict[Where, _Batch[Told]] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
-    async def ask(self, node: str, item: str, row: str, what: str) -> Outcomes | None:
+    async def ask(self, where: Where, item: str, row: str, what: str) -> Told | None:
         """Ask about an item together with others; None if it must be asked alone, also when its refusal may pass.
 
         Raises StanzaqError, which says `what`, if it is refused for good. A cancelled row is not sent again.
         """
-        batch = self._open.get(node)
+        batch = self._open.get(where)
         if batch is None or not batch.add(item, row):
-            batch = self._open[node] = _Batch()
+            batch = self._open[where] = _Batch()
             batch.add(item, row)
-            asyncio.get_running_loop().call_soon(self._close, node, batch)
+            asyncio.get_running_loop().call_soon(self._close, where, batch)
         told = await batch.answers[item]
         refused = None if told is None else told.refusals.get(item)
         if refused is None:
@@ -66,15 +88,15 @@ class Gatherer:
             return None
         raise refused.fault(what)
 
-    def _close(self, node: str, batch: _Batch) -> None:
+    def _close(self, where: Where, batch: _Batch[Told]) -> None:
         """Send a batch, unless one row or none is left of it."""
-        if self._open.get(node) is batch:
-            del self._open[node]
+        if self._open.get(where) is batch:
+            del self._open[where]
         waiting = {item: answer for item, answer in batch.answers.items() if not answer.done()}
         if len(waiting) < 2:
             _answer(batch, None)
             return
-        task = asyncio.create_task(self._sent(node, "".join(batch.rows[item] for item in waiting), batch))
+        task = asyncio.create_task(self._sent(where, {item: batch.rows[item] for item in waiting}, batch))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
         left = len(waiting)
@@ -88,10 +110,10 @@ class Gatherer:
         for answer in waiting.values():
             answer.add_done_callback(stop)
 
-    async def _sent(self, node: str, rows: str, batch: _Batch) -> None:
+    async def _sent(self, where: Where, rows: Mapping[str, str], batch: _Batch[Told]) -> None:
         outcomes = None
         try:
-            outcomes = await self._send(node, rows)
+            outcomes = await self._send(where, rows)
         except StanzaqError:
             # The service refuses the batch as such, or what is wrong with a row. Its caller will see it.
             return
@@ -99,7 +121,7 @@ class Gatherer:
             _answer(batch, outcomes)
 
 
-def _answer(batch: _Batch, outcomes: Outcomes | None) -> None:
+def _answer(batch: _Batch[Told], outcomes: Told | None) -> None:
     for answer in batch.answers.values():
         if not answer.done():
             answer.set_result(outcomes)
