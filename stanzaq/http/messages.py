@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -85,6 +85,24 @@ def _refusal(status: int, detail: str, seconds: float = 0.0) -> Refusal:
     return Refusal(condition or f"HTTP status {status}", detail, status in _PASSING, seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """The answer to a request about several messages: the refusals, by what names a message in it."""
+
+    refusals: Mapping[str, Refusal]
+
+
+def outcomes(names: Iterable[str], said: Mapping[str, Any]) -> Outcomes:
+    """Read the result of each message, in the order of the request."""
+    results = zip(names, said["results"], strict=True)
+    return Outcomes({name: problem(each) for name, each in results if each["status"] >= HTTPStatus.BAD_REQUEST})
+
+
+def together(rows: Iterable[str]) -> Content:
+    """Return the body of a request about several messages."""
+    return Content(f"[{','.join(rows)}]".encode(), "application/json")
+
+
 def subscription(node: str, credit: int, seconds: int) -> dict[str, Any]:
     """Request items, at most `credit` at once, for as long as the stream lasts and `seconds` after it broke."""
     return {"destinations": node, "prefetch": credit, "lease": seconds}
@@ -100,8 +118,10 @@ def batch_path(node: str) -> str:
     return f"/batches/{quote(node, safe='')}"
 
 
-def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints) -> tuple[list[Any], dict[str, str]]:
-    """Return the body that sends one item, and the trace headers of its request."""
+def message(
+    item: str, content: Content, headers: Mapping[str, str], hints: Hints
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return an item as it is in a batch, and the trace headers of its request."""
     traced, headers = traceparent.split(headers)
     try:
         body = {"text": content.body.decode()}
@@ -119,7 +139,7 @@ def batch(item: str, content: Content, headers: Mapping[str, str], hints: Hints)
         "regardless": hints.regardless,
     }
     given = {name: value for name, value in asked.items() if value or (name == "priority" and value is not None)}
-    return [{**body, "content_type": content.type, "guid": item, **given}], traced
+    return {**body, "content_type": content.type, "guid": item, **given}, traced
 
 
 def schedule_path(node: str, name: str) -> str:
@@ -134,8 +154,8 @@ def schedules_path(node: str) -> str:
 
 def schedule(asked: Scheduling) -> dict[str, Any]:
     """Return the body that makes a schedule."""
-    (message,), _ = batch("", asked.content, asked.headers, asked.hints)
-    return {**{name: value for name, value in message.items() if name != "guid"}, **asked.when}
+    said, _ = message("", asked.content, asked.headers, asked.hints)
+    return {**{name: value for name, value in said.items() if name != "guid"}, **asked.when}
 
 
 def cancellation(node: str, item: str) -> tuple[str, dict[str, Any]]:
@@ -185,19 +205,28 @@ def _body(said: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The paths that complete, return and renew one held message; `complete` takes a result, if the service does."""
+    """The paths that complete, return and renew one held message; `complete` takes a result, if the service does.
+
+    `together` takes the paths that acknowledge several messages of the subscription.
+    """
 
     acknowledge: str
     release: str
     dead_letter: str
     renew: str
-    complete: str = ""
+    complete: str
+    together: str
 
     @classmethod
-    def of(cls, message: Mapping[str, Any]) -> "Addresses":
-        """Read them from a held message."""
+    def of(cls, message: Mapping[str, Any], subscription: str) -> "Addresses":
+        """Read them from a message that a subscription holds."""
         return cls(
-            message["href"], message["release"], message["dead_letter"], message["renew"], message.get("complete", "")
+            message["href"],
+            message["release"],
+            message["dead_letter"],
+            message["renew"],
+            message.get("complete", ""),
+            f"{subscription}/acknowledgements",
         )
 
 

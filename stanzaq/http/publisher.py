@@ -1,17 +1,22 @@
 """Sends items over HTTP. Must not look into payloads."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
 from stanzaq.account import HttpAccount
 from stanzaq.errors import StanzaqError
+from stanzaq.gatherer import Gatherer
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
 from stanzaq.transport import Outcome, Outgoing, Save, Schedule, Scheduling
 
 _PAUSE_SECONDS: Final = 0.5
+
+Trace = tuple[tuple[str, str], ...]
+"""The trace headers of a request, which are those of all its items."""
 
 
 class HttpSender:
@@ -20,6 +25,7 @@ class HttpSender:
     def __init__(self, account: HttpAccount) -> None:
         """Use an account."""
         self._connection = Connection(account)
+        self._gatherer = Gatherer(self._send)
         self._closed = asyncio.Event()
 
     async def run(self) -> None:
@@ -28,10 +34,18 @@ class HttpSender:
 
     async def publish(self, outgoing: Outgoing) -> None:
         """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
-        node, item, content = outgoing.node, outgoing.item, outgoing.content
-        body, traced = messages.batch(item, content, outgoing.headers, outgoing.hints)
-        path = messages.batch_path(node)
-        await self._connection.ask(f"publish to {node}", "POST", path, body, messages.refused_item, traced)
+        node, item, what = outgoing.node, outgoing.item, f"publish to {outgoing.node}"
+        said, traced = messages.message(item, outgoing.content, outgoing.headers, outgoing.hints)
+        if await self._gatherer.ask((node, tuple(traced.items())), item, json.dumps(said), what) is None:
+            path = messages.batch_path(node)
+            await self._connection.ask(what, "POST", path, [said], messages.refused_item, traced)
+
+    async def _send(self, where: tuple[str, Trace], items: Mapping[str, str]) -> messages.Outcomes:
+        """Send items of one node and one trace until they are answered; raises StanzaqError if they are refused together."""
+        node, traced = where
+        path, body = messages.batch_path(node), messages.together(items.values())
+        said = await self._connection.ask(f"publish to {node}", "POST", path, body, headers=dict(traced))
+        return messages.outcomes(items, said)
 
     async def cancel(self, node: str, item: str) -> bool:
         """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""

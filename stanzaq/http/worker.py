@@ -6,15 +6,18 @@ service closed it.
 
 import asyncio
 import contextlib
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from stanzaq.account import HttpAccount
 from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
+from stanzaq.gatherer import Gatherer
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection, LostError
 from stanzaq.http.messages import Addresses
@@ -35,6 +38,9 @@ _OVER: Final = {"gone", "item-not-found"}
 _LEAVE_SECONDS: Final = 2.0
 
 _STOPPED: Final = Release("the worker stops")
+
+_Ask = Callable[[Addresses, str], Awaitable[Any]]
+"""Sends a request about a lock by its addresses; the text says what for."""
 
 
 class _Subscription:
@@ -60,6 +66,7 @@ class HttpTransport:
     def __init__(self, account: HttpAccount, *, create: bool) -> None:
         """Use an account; `create` missing nodes."""
         self._connection = Connection(account)
+        self._gatherer = Gatherer(self._acknowledge_all)
         self._create = create
         self._subscriptions: dict[str, _Subscription] = {}
         self._addresses: dict[Lock, Addresses] = {}
@@ -81,19 +88,17 @@ class HttpTransport:
 
     async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
         """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
-        addresses = self._addresses.get(lock)
-        if result is None or addresses is None or not addresses.complete:
-            return await self._end(lock, "acknowledge", "DELETE", "acknowledge")
-        return await self._end(lock, "acknowledge", "POST", "complete", result)
+        return await self._end(lock, "acknowledge", partial(self._acknowledge, result))
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
         where, body = messages.release(how)
-        return await self._end(lock, "give back", "POST", where, body)
+        return await self._end(lock, "give back", lambda at, what: self._post(what, getattr(at, where), body))
 
     async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
         """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
-        said = await self._about(lock, "renew the lock of", "POST", "renew", messages.progress(progress))
+        told = messages.progress(progress)
+        said = await self._about(lock, "renew the lock of", lambda at, what: self._post(what, at.renew, told))
         return None if said is None else messages.moment(said["expires"])
 
     async def lock_seconds(self, node: str) -> float:
@@ -163,7 +168,7 @@ class HttpTransport:
             if (earlier.node, earlier.item, earlier.partition) == (lock.node, lock.item, lock.partition):
                 # Its lock has ended, or this one would not exist.
                 self._lose(earlier)
-        self._addresses[lock] = Addresses.of(message)
+        self._addresses[lock] = Addresses.of(message, subscription.path)
         self._lock_seconds[lock.node] = float(message["lock_seconds"])
         self._receiver.deliver(delivery)
 
@@ -212,19 +217,36 @@ class HttpTransport:
             if error.condition not in _OVER:
                 log.warning("%s", error)
 
-    async def _end(self, lock: Lock, what: str, method: str, where: str, body: object = None) -> bool:
+    def _post(self, what: str, path: str, body: object) -> Awaitable[Any]:
+        return self._connection.ask(what, "POST", path, body)
+
+    async def _acknowledge(self, result: Content | None, at: Addresses, what: str) -> Any:  # noqa: ANN401
+        """Acknowledge a message, with those of the same turn if it has no result."""
+        if result is not None and at.complete:
+            return await self._post(what, at.complete, result)
+        path = at.acknowledge
+        if await self._gatherer.ask(at.together, path, json.dumps(path), what) is None:
+            await self._connection.ask(what, "DELETE", path)
+        return {}
+
+    async def _acknowledge_all(self, path: str, addresses: Mapping[str, str]) -> messages.Outcomes:
+        """Acknowledge messages of a subscription until that is answered; raises StanzaqError if they are refused together."""
+        body = messages.together(addresses.values())
+        return messages.outcomes(addresses, await self._post("acknowledge items", path, body))
+
+    async def _end(self, lock: Lock, what: str, ask: _Ask) -> bool:
         """Complete or return an item, whose lock ends with that; False if it had already ended. Raises StanzaqError."""
-        done = await self._about(lock, what, method, where, body) is not None
+        done = await self._about(lock, what, ask) is not None
         self._addresses.pop(lock, None)
         return done
 
-    async def _about(self, lock: Lock, what: str, method: str, where: str, body: object = None) -> Any:  # noqa: ANN401
+    async def _about(self, lock: Lock, what: str, ask: _Ask) -> Any:  # noqa: ANN401
         """Send a request about a lock; returns its answer, or None if the lock had already ended. Raises StanzaqError."""
         addresses = self._addresses.get(lock)
         if addresses is None:
             return None
         try:
-            return await self._connection.ask(f"{what} {lock.item}", method, getattr(addresses, where), body)
+            return await ask(addresses, f"{what} {lock.item}")
         except StanzaqError as error:
             if error.condition not in messages.ENDED:
                 raise

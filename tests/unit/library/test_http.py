@@ -18,9 +18,10 @@ from stanzaq import Publisher, StanzaqError, Worker, transports
 from stanzaq.account import HttpAccount
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
+from stanzaq.http.publisher import HttpSender
 from stanzaq.http.worker import HttpTransport
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock
+from stanzaq.transport import Content, Delivery, Hints, Lock, Outgoing
 from tests.certificates import Authority
 from tests.waiting import PATIENCE_SECONDS
 
@@ -118,13 +119,13 @@ def test_delivery() -> None:
         (Hints(at=0.5), {"at": "1970-01-01T00:00:00.500000+00:00"}),
     ],
 )
-def test_batch(hints: Hints, told: dict[str, Any]) -> None:
+def test_message(hints: Hints, told: dict[str, Any]) -> None:
     """An item is sent as text or base64, with the hints that are given, in whole seconds."""
     headers = {"A b": "c", "traceparent": "00-1"}
-    (one,), traced = messages.batch("one", Content("ü".encode(), "text/plain"), headers, hints)
+    one, traced = messages.message("one", Content("ü".encode(), "text/plain"), headers, hints)
     assert traced == {"traceparent": "00-1"}
     assert one == {"text": "ü", "content_type": "text/plain", "guid": "one", "headers": {"A b": "c"}, **told}
-    (one,), _ = messages.batch("one", Content(b"\xff", "image/png"), {}, hints)
+    one, _ = messages.message("one", Content(b"\xff", "image/png"), {}, hints)
     assert one == {"base64": "/w==", "content_type": "image/png", "guid": "one", **told}
 
 
@@ -315,9 +316,10 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-def event(token: int) -> bytes:
-    """Write the event of the message, under a lock."""
-    message = {**MESSAGE, "token": token, "href": f"/subscriptions/S/messages/one?lock=3-{token}-0badcafe"}
+def event(token: int, item: str = "one") -> bytes:
+    """Write the event of a message, under a lock."""
+    href = f"/subscriptions/S/messages/{item}?lock=3-{token}-0badcafe"
+    message = {**MESSAGE, "id": item, "token": token, "href": href}
     return b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n"
 
 
@@ -365,3 +367,74 @@ async def test_stopped_while_it_subscribes() -> None:
         stopped.set()
         await until(lambda: len(asked) > 1)
     assert asked == ["POST", "DELETE"]
+
+
+def outgoing(item: str, **headers: str) -> Outgoing:
+    """Make an item."""
+    return Outgoing(item, "n", item, Content(b"1", "application/json"), headers, Hints())
+
+
+def results(*rows: tuple[int, str]) -> web.Response:
+    """Answer with a status and a detail for each message."""
+    return web.json_response({"results": [{"status": status, "detail": detail} for status, detail in rows]})
+
+
+async def test_publishes_of_one_turn() -> None:
+    """Those of one trace share a request; what is refused for good is raised to its caller, what may pass is sent again alone."""
+    asked: list[tuple[str, list[str]]] = []
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        items = [each["guid"] for each in await request.json()]
+        asked.append((request.headers.get("traceparent", ""), items))
+        refused = {"b": (409, "the node is closed"), "d": (507, "full")} if len(items) > 1 else {}
+        return results(*(refused.get(item, (201, "")) for item in items))
+
+    async with played(answers) as connection:
+        sender = HttpSender(connection._account)
+        items = [*map(outgoing, "abcd"), *(outgoing(item, traceparent="00-1") for item in "ef")]
+        told = await asyncio.gather(*map(sender.publish, items), return_exceptions=True)
+        await sender.close()
+    assert [each for number, each in enumerate(told) if number != 1] == [None] * 5
+    assert isinstance(told[1], StanzaqError) and told[1].condition == "conflict"
+    assert str(told[1]) == "cannot publish to n: conflict (the node is closed)"
+    assert sorted(asked) == [("", ["a", "b", "c", "d"]), ("", ["d"]), ("00-1", ["e", "f"])]
+
+
+@pytest.mark.parametrize("knows", [True, False])
+async def test_acknowledgements_of_one_turn(*, knows: bool) -> None:
+    """They share a request of their subscription, each with its own outcome; a service that refuses it gets them one by one."""
+    asked: list[tuple[str, str]] = []
+    over = asyncio.Event()
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        if request.path == "/subscriptions":
+            return web.json_response({"href": "/subscriptions/S"})
+        if request.method == "GET":
+            answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await answer.prepare(request)
+            for token in (1, 2, 3):
+                await answer.write(event(token, f"m{token}"))
+            await over.wait()
+            return answer
+        if request.path == "/subscriptions/S":
+            return web.json_response({})
+        asked.append((request.method, request.path_qs))
+        if not request.path.endswith("/acknowledgements"):
+            return problem(410, "ended") if "m2" in request.path else web.json_response({})
+        if not knows:
+            return problem(404, "there is no such resource")
+        assert await request.json() == [
+            f"/subscriptions/S/messages/m{token}?lock=3-{token}-0badcafe" for token in (1, 2, 3)
+        ]
+        return results((200, ""), (410, "ended"), (200, ""))
+
+    async with working(answers) as (transport, receiver):
+        await until(lambda: len(receiver.held) == 3)
+        locks = sorted(receiver.held, key=lambda lock: lock.token)
+        assert await asyncio.gather(*map(transport.acknowledge, locks)) == [True, False, True]
+        # Its outcome is known: nothing is asked.
+        assert await transport.acknowledge(locks[0]) is False
+        over.set()
+    together = ("POST", "/subscriptions/S/acknowledgements")
+    alone = [("DELETE", f"/subscriptions/S/messages/m{token}?lock=3-{token}-0badcafe") for token in (1, 2, 3)]
+    assert asked[0] == together and sorted(asked[1:]) == ([] if knows else alone)
