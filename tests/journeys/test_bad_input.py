@@ -113,9 +113,9 @@ CASES = {
         f"<publish xmlns='{STANZAQ}' node='NODE'>{f'<item>{JOB}</item>' * 101}</publish>",
         BAD,
     ),
-    "a batch with an item twice": (
+    "a retract with an item twice": (
         "set",
-        f"<publish xmlns='{STANZAQ}' node='NODE'><item id='a'>{JOB}</item><item id='a'>{JOB}</item></publish>",
+        f"<pubsub xmlns='{PUBSUB}'><retract node='NODE'><item id='a'/><item id='a'/></retract></pubsub>",
         BAD,
     ),
     "a batch of two nodes": (

@@ -94,6 +94,29 @@ async def test_one_bad_among_twenty(join: Join) -> None:
     assert stored == ["i4", *(f"i{number}" for number in range(17) if number not in {2, 3, 4})]
 
 
+async def test_the_same_item_twice(join: Join) -> None:
+    """A second publish of an id is a repeat, or the version that waits; of two rows about a lock the first one counts."""
+    publisher, worker = await join(), await join()
+    node = await publisher.queue({"stanzaq#dedupe": "ignore"})
+    answer = await _publish(publisher, node, *(f"<item id='{name}'>{JOB}</item>" for name in "aab"))
+    assert [(row.get("id"), row.get("duplicate")) for row in answer.element[0]] == [
+        ("a", None),
+        ("a", "true"),
+        ("b", None),
+    ]
+    await worker.subscribe(node, 2)
+    a, b = [await worker.next(Delivery) for _ in range(2)]
+    answer = await _settle(worker, node, _row("release", a), _row("ack", a), _row("ack", b))
+    assert _problems(answer) == [("ack", "a", "bad-request")]
+    assert (await worker.next(Delivery)).item == "a"
+
+    node = await publisher.queue()
+    versions = [f"<item id='a'><job xmlns='urn:x' number='{number}'/></item>" for number in range(2)]
+    assert _problems(await _publish(publisher, node, *versions)) == [("item", "a", "")] * 2
+    (left,) = await publisher.browse(node)
+    assert left[0].get("number") == "1"
+
+
 async def test_half_of_a_settle_fails(join: Join) -> None:
     """Each row is judged alone, the result alone tells of them, and the same request again has the same answer (Q27)."""
     publisher, worker, other = await join(), await join(), await join()

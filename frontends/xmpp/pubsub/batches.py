@@ -1,10 +1,10 @@
 """Batches: one request with several items, each with its own outcome, and one answer.
 
-The frame is judged as a whole: no rows, too many, an unknown row or an item twice refuse all. Each row is
+The frame is judged as a whole: no rows, too many, or an unknown row refuse all. Each row is
 read as a request of its own, by the reader that `requests` gives. Must not know the core, or how notifications are written.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -26,6 +26,7 @@ BYTES: Final = 524_288
 
 _OURS: Final = f"{{{ns.STANZAQ}}}"
 _PUBLISH: Final = f"{_OURS}publish"
+_TWICE: Final = "the batch has the item {} twice"
 
 ReadRow = Callable[[Iq, str, Element], Command]
 
@@ -67,16 +68,20 @@ def read(iq: Iq, element: Element, readers: Mapping[str, ReadRow], beside: str =
     if not rows:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the batch names no item")
     _refuse_excess(rows)
-    batch = BatchRequest(iq, node, tuple((row, _command(partial(readers[row.tag], iq, node, row))) for row in rows))
-    _refuse_repeats(command for _, command in batch.rows)
-    return batch
+    commands = [_command(partial(readers[row.tag], iq, node, row)) for row in rows]
+    # An item that is published twice has two versions. But rows that end or renew a lock have no order: the first one counts.
+    if element.tag != _PUBLISH:
+        for number, name in _repeats(commands):
+            commands[number] = Refused(Problem.BAD_REQUEST, _TWICE.format(name))
+    return BatchRequest(iq, node, tuple(zip(rows, commands, strict=True)))
 
 
 def whole(items: Sequence[Element], read: Callable[[Element], Retract]) -> tuple[Retract, ...]:
     """Translate items that are done or refused together; one that is malformed refuses all."""
     _refuse_excess(items)
     commands = tuple(map(read, items))
-    _refuse_repeats(commands)
+    for _, name in _repeats(commands):
+        raise MalformedRequest(Problem.BAD_REQUEST, _TWICE.format(name))
     return commands
 
 
@@ -92,14 +97,14 @@ def _refuse_excess(rows: Sequence[Element]) -> None:
         raise MalformedRequest(Problem.BAD_REQUEST, f"a batch has at most {MOST} items, this one {len(rows)}")
 
 
-def _refuse_repeats(commands: Iterable[Command | Refused]) -> None:
-    """Refuse an item that is there twice: an id names an item within its partition, which a key chooses."""
+def _repeats(commands: Sequence[Command | Refused]) -> Iterator[tuple[int, str]]:
+    """Find the rows whose item an earlier row names too, with its id, which names an item within its partition."""
     seen = set()
-    for command in commands:
+    for number, command in enumerate(commands):
         if name := getattr(command, "item_id", None):
-            item = name, getattr(command, "partition", None), getattr(command, "key", "")
+            item = name, getattr(command, "partition", None)
             if item in seen:
-                raise MalformedRequest(Problem.BAD_REQUEST, f"the batch has the item {name[:80]} twice")
+                yield number, name[:80]
             seen.add(item)
 
 
