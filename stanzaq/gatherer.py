@@ -23,6 +23,10 @@ class Refusal(Protocol):
     def passing(self) -> bool:
         """Whether the same request may succeed later."""
 
+    @property
+    def seconds(self) -> float:
+        """How long the service wants to be left alone."""
+
     def fault(self, what: str) -> StanzaqError:
         """Return the exception for a request that could not do `what`."""
 
@@ -71,22 +75,27 @@ class Gatherer(Generic[Where, Told]):
         self._sending: set[asyncio.Task[None]] = set()
 
     async def ask(self, where: Where, item: str, row: str, what: str) -> Told | None:
-        """Ask about an item together with others; None if it must be asked alone, also when its refusal may pass.
+        """Ask about an item together with others; None if it must be asked alone, also when its refusal may have passed.
 
-        Raises StanzaqError, which says `what`, if it is refused for good. A cancelled row is not sent again.
+        Raises StanzaqError, which says `what`, if it is refused for good.
         """
+        told = await self._join(where, item, row)
+        refused = None if told is None else told.refusals.get(item)
+        if refused is None:
+            return told
+        if refused.passing:
+            await asyncio.sleep(refused.seconds)
+            return None
+        raise refused.fault(what)
+
+    def _join(self, where: Where, item: str, row: str) -> asyncio.Future[Told | None]:
+        """Add a row to the batch of this turn and return its answer; a fault's traceback keeps no more than that."""
         batch = self._open.get(where)
         if batch is None or not batch.add(item, row):
             batch = self._open[where] = _Batch()
             batch.add(item, row)
             asyncio.get_running_loop().call_soon(self._close, where, batch)
-        told = await batch.answers[item]
-        refused = None if told is None else told.refusals.get(item)
-        if refused is None:
-            return told
-        if refused.passing:
-            return None
-        raise refused.fault(what)
+        return batch.answers[item]
 
     def _close(self, where: Where, batch: _Batch[Told]) -> None:
         """Send a batch, unless one row or none is left of it."""

@@ -63,10 +63,12 @@ class Connection:
         body: object = None,
         inner: Callable[[Any], Refusal | None] = lambda _: None,
         headers: Mapping[str, str] | None = None,
+        *,
+        once: bool = False,
     ) -> Any:  # noqa: ANN401  (any JSON)
-        """Send a request and return the JSON of its answer; raises StanzaqError if it cannot do `what`.
+        """Send a request until it is answered, and return the JSON of the answer; raises StanzaqError if it cannot do `what`.
 
-        `inner` finds a refusal in an answer of success.
+        `inner` finds a refusal in an answer of success. One that is sent `once` returns None at the time of the next attempt.
         """
         backoff = Backoff(0.2, 10.0)
         waiting = False
@@ -76,18 +78,20 @@ class Connection:
                     found = await self._once(method, path, body, headers or {})
             except LostError as lost:
                 await self.pause(lost, backoff)
-                continue
-            told = found if isinstance(found, Refusal) else inner(found)
-            if told is None or not told.passing:
-                self._found()
-            if told is None:
-                return found
-            fault = told.fault(what)
-            if not told.passing:
-                raise fault
-            log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", fault)
-            waiting = True
-            await asyncio.sleep(max(told.seconds, backoff.delay()))
+            else:
+                told = found if isinstance(found, Refusal) else inner(found)
+                if told is None or not told.passing:
+                    self._found()
+                if told is None:
+                    return found
+                fault = told.fault(what)
+                if not told.passing:
+                    raise fault
+                log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", fault)
+                waiting = True
+                await asyncio.sleep(max(told.seconds, backoff.delay()))
+            if once:
+                return None
 
     async def events(self, what: str, path: str) -> AsyncGenerator[tuple[str, Any], None]:
         """Receive events, each with its name; raises StanzaqError if the service refuses, LostError when the stream is over."""

@@ -40,12 +40,15 @@ class HttpSender:
             path = messages.batch_path(node)
             await self._connection.ask(what, "POST", path, [said], messages.refused_item, traced)
 
-    async def _send(self, where: tuple[str, Trace], items: Mapping[str, str]) -> messages.Outcomes:
-        """Send items of one node and one trace until they are answered; raises StanzaqError if they are refused together."""
+    async def _send(self, where: tuple[str, Trace], items: Mapping[str, str]) -> messages.Outcomes | None:
+        """Send items of one node and one trace once: without an answer each is sent by itself, so that one cannot stop others.
+
+        Raises StanzaqError if they are refused together.
+        """
         node, traced = where
         path, body = messages.batch_path(node), messages.together(items.values())
-        said = await self._connection.ask(f"publish to {node}", "POST", path, body, headers=dict(traced))
-        return messages.outcomes(items, said)
+        said = await self._connection.ask(f"publish to {node}", "POST", path, body, headers=dict(traced), once=True)
+        return None if said is None else messages.outcomes(items, said)
 
     async def cancel(self, node: str, item: str) -> bool:
         """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""

@@ -229,10 +229,15 @@ class HttpTransport:
             await self._connection.ask(what, "DELETE", path)
         return {}
 
-    async def _acknowledge_all(self, path: str, addresses: Mapping[str, str]) -> messages.Outcomes:
-        """Acknowledge messages of a subscription until that is answered; raises StanzaqError if they are refused together."""
-        body = messages.together(addresses.values())
-        return messages.outcomes(addresses, await self._post("acknowledge items", path, body))
+    async def _acknowledge_all(self, path: str, addresses: Mapping[str, str]) -> messages.Outcomes | None:
+        """Acknowledge messages of a subscription once: without an answer each is acknowledged by itself.
+
+        Raises StanzaqError if they are refused together.
+        """
+        said = await self._connection.ask(
+            "acknowledge items", "POST", path, messages.together(addresses.values()), once=True
+        )
+        return None if said is None else messages.outcomes(addresses, said)
 
     async def _end(self, lock: Lock, what: str, ask: _Ask) -> bool:
         """Complete or return an item, whose lock ends with that; False if it had already ended. Raises StanzaqError."""

@@ -1,6 +1,7 @@
 """Requests about several items: what goes together, whose answer is whose, and what is asked alone."""
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
@@ -77,6 +78,32 @@ async def test_refused_as_such() -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         answers = await asyncio.gather(gatherer.ask("n", "1", ".", "ask"), gatherer.ask("n", "2", ".", "ask"))
     assert list(answers) == [None, None]
+
+
+async def test_refused_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may pass is asked alone when the service no longer wants to be left alone."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    gatherer = Gatherer(Sent(Outcomes({"b": stanzas.Refusal("resource-constraint", "wait", "full", 60)}, "")))
+    answers = await asyncio.gather(gatherer.ask("n", "a", ".", "ask"), gatherer.ask("n", "b", ".", "ask"))
+    assert (answers[1], slept) == (None, [60])
+
+
+async def test_a_fault_keeps_its_own_row_alone() -> None:
+    """An error that somebody keeps does not keep the payloads of the others of its batch."""
+    payload = f"{object()}"
+    gatherer = Gatherer(Sent(Outcomes({"b": stanzas.Refusal("not-acceptable", "cancel", "")}, "")))
+    before = sys.getrefcount(payload)
+    told = await asyncio.gather(
+        gatherer.ask("n", "a", payload, "ask"), gatherer.ask("n", "b", ".", "ask"), return_exceptions=True
+    )
+    assert isinstance(told[1], StanzaqError)
+    await asyncio.sleep(0)
+    assert sys.getrefcount(payload) == before
 
 
 async def test_cancelled() -> None:

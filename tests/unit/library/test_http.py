@@ -400,9 +400,39 @@ async def test_publishes_of_one_turn() -> None:
     assert sorted(asked) == [("", ["a", "b", "c", "d"]), ("", ["d"]), ("00-1", ["e", "f"])]
 
 
-@pytest.mark.parametrize("knows", [True, False])
-async def test_acknowledgements_of_one_turn(*, knows: bool) -> None:
-    """They share a request of their subscription, each with its own outcome; a service that refuses it gets them one by one."""
+@pytest.mark.parametrize("status", [503, 0])
+async def test_items_without_an_answer(status: int) -> None:
+    """Items that get no answer together are sent one by one, so that none stops others, and without those that were cancelled."""
+    asked: list[list[str]] = []
+    lost = asyncio.Event()
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        items = [each["guid"] for each in await request.json()]
+        asked.append(items)
+        if len(items) == 1:
+            return results((201, ""))
+        await lost.wait()
+        if status:
+            return problem(status, "later")
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async with played(answers) as connection:
+        sender = HttpSender(connection._account)
+        published = [asyncio.create_task(sender.publish(outgoing(item))) for item in "abc"]
+        await until(lambda: asked)
+        published[1].cancel()
+        lost.set()
+        await asyncio.wait(published)
+        await sender.close()
+    assert [task.cancelled() for task in published] == [False, True, False]
+    assert asked[0] == ["a", "b", "c"] and sorted(asked[1:]) == [["a"], ["c"]]
+
+
+@pytest.mark.parametrize("status", [200, 404, 408])
+async def test_acknowledgements_of_one_turn(status: int) -> None:
+    """They share a request of their subscription, each with its own outcome; if that fails, they are sent one by one."""
     asked: list[tuple[str, str]] = []
     over = asyncio.Event()
 
@@ -421,8 +451,8 @@ async def test_acknowledgements_of_one_turn(*, knows: bool) -> None:
         asked.append((request.method, request.path_qs))
         if not request.path.endswith("/acknowledgements"):
             return problem(410, "ended") if "m2" in request.path else web.json_response({})
-        if not knows:
-            return problem(404, "there is no such resource")
+        if status != 200:
+            return problem(status, "not so many")
         assert await request.json() == [
             f"/subscriptions/S/messages/m{token}?lock=3-{token}-0badcafe" for token in (1, 2, 3)
         ]
@@ -437,4 +467,4 @@ async def test_acknowledgements_of_one_turn(*, knows: bool) -> None:
         over.set()
     together = ("POST", "/subscriptions/S/acknowledgements")
     alone = [("DELETE", f"/subscriptions/S/messages/m{token}?lock=3-{token}-0badcafe") for token in (1, 2, 3)]
-    assert asked[0] == together and sorted(asked[1:]) == ([] if knows else alone)
+    assert asked[0] == together and sorted(asked[1:]) == ([] if status == 200 else alone)
