@@ -84,10 +84,14 @@ async def until_reported(store: Store, node: str) -> None:
 
 async def test_two_frontends(make_core: MakeCore, store: Store, node: str) -> None:
     """Whoever ends an item tells its publisher, with the result; in any partition; and nothing is left of it."""
-    (one, _), (two, door) = await make_core(), await make_core()
+    (one, other), (two, door) = await make_core(), await make_core()
     await begin(one, node, partitions="3")
     items = [f"i{number}" for number in range(12)]
     await publish(one, node, *items)
+    # Credit is on its way to the partitions.
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(other.deliveries) + len(door.deliveries) < 12:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     outcomes = await asyncio.gather(*(two.ask(completion(node, item, item.encode())) for item in items))
     assert all(isinstance(each, Retracted) for each in outcomes)
     await door.until(lambda: len(ended(door)) == 12)
