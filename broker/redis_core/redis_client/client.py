@@ -13,7 +13,7 @@ from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.cluster_router import ClusterRouter
 from broker.redis_core.redis_client.connections import Line, Value
-from broker.redis_core.redis_client.node import CALL, ERRORS, PATIENCE, RedisNode, fault
+from broker.redis_core.redis_client.node import CALL, ERRORS, PATIENCE, RedisNode, fault, without_frames
 from broker.redis_core.redis_client.packages import Packages
 from broker.redis_core.redis_client.sentinel import Sentinels
 from broker.redis_url import Topology, read_url
@@ -144,7 +144,7 @@ class Server:
             async with asyncio.timeout(self._patience):
                 return await (self._shield(work) if shielded else work)
         except CoreUnavailable as error:
-            raise _without_frames(error)  # noqa: B904  (its causes are dropped on purpose)
+            raise without_frames(error)  # noqa: B904  (its causes are dropped on purpose)
         except TimeoutError:
             pass
         finally:
@@ -166,16 +166,6 @@ class Server:
         await self._idle.wait()
         await asyncio.gather(*self._open, return_exceptions=True)
         await self._link.close()
-
-
-def _without_frames(error: CoreUnavailable) -> CoreUnavailable:
-    """Return a fault without the frames that it and its causes have left.
-
-    Some of these refer to tasks and futures that refer to the fault. Python would keep such a cycle, and the payloads in its
-    frames, until it collects garbage, which is seldom.
-    """
-    error.__context__ = error.__cause__ = None
-    return error.with_traceback(None)
 
 
 def _raise_first(replies: Iterable[Any]) -> None:

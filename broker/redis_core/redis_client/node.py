@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from redis.exceptions import (
@@ -33,6 +33,8 @@ from broker.redis_core.redis_client.packages import Loads, Package, Packages, is
 from broker.tasks import start
 
 log = structlog.get_logger()
+
+_Fault = TypeVar("_Fault", bound=BaseException)
 
 _Asked = tuple[Sequence[Line], asyncio.Future[list[Any]]]
 """One caller's commands, and the future of their replies."""
@@ -75,8 +77,6 @@ _IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script can
 ERRORS: Final = repeat(Exception)
 """For `map(isinstance, replies, ERRORS)`, which checks many replies at once."""
 
-_FORGOTTEN: Final = CoreUnavailable("Redis has forgotten the script, and a later one has run")
-
 
 class Unsent(CoreUnavailable):
     """There was no connection, or Redis was still loading its data: none of the commands has run."""
@@ -103,6 +103,16 @@ def fault(error: Exception, place: str = "") -> Exception:
         # Redis names file and line as the script's sha and a line of the expanded text.
         return ScriptDefect(str(error)[:500])
     return error
+
+
+def without_frames(error: _Fault) -> _Fault:
+    """Return a fault without the frames that it and its causes have left.
+
+    Some of these refer to tasks and futures that refer to the fault. Python would keep such a cycle, and the payloads in its
+    frames, until it collects garbage, which is seldom.
+    """
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def _forbidden(said: str, named: str) -> Forbidden:
@@ -205,7 +215,11 @@ class RedisNode:
             if not self._gathered:
                 loop.call_soon(self._flush)
             self._gathered.append((lines, answered))
-        return await answered
+        try:
+            return await answered
+        finally:
+            # A fault refers to this frame, and the future to the fault.
+            del answered
 
     def _flush(self) -> None:
         gathered, self._gathered = self._gathered, []
@@ -231,13 +245,12 @@ class RedisNode:
 
     async def _run_round_trip(self, part: list[_Asked]) -> None:
         try:
-            parts, _answers = zip(*part, strict=True)
-            replies = await self._send(parts)
+            replies = await self._send([lines for lines, _answered in part])
         except BaseException as error:
             # Every caller gets an answer; a cancelled one needs none.
             for _lines, answered in part:
                 if not answered.done():
-                    answered.set_exception(error)
+                    answered.set_exception(without_frames(error))
             if not isinstance(error, Exception):
                 raise
             return
@@ -266,9 +279,10 @@ class RedisNode:
             for found, anew in zip(replies, again, strict=True):
                 found[len(found) - len(anew) :] = anew
         # A later command of the same caller has run, so an earlier one must not run after it.
+        forgotten = "Redis has forgotten the script, and a later one has run"
         return [
             [
-                _FORGOTTEN if _is_call(line) and is_unknown(reply) else reply
+                CoreUnavailable(forgotten) if _is_call(line) and is_unknown(reply) else reply
                 for line, reply in zip(lines, found, strict=True)
             ]
             for lines, found in zip(parts, replies, strict=True)

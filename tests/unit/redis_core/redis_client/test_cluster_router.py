@@ -1,7 +1,9 @@
 """Which command goes to which master, in which order, and what is sent again: with masters that answer as told."""
 
 import asyncio
+import gc
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -20,9 +22,11 @@ from redis.exceptions import (
 
 from broker.address import Address
 from broker.model.problems import CoreUnavailable, Problem
+from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.cluster_router import ClusterRouter, Found, slot_of
 from broker.redis_core.redis_client.connections import Line
-from broker.redis_core.redis_client.node import RedisNode, Unsent
+from broker.redis_core.redis_client.node import CALL, RedisNode, Unsent
+from tests.waiting import PATIENCE_SECONDS
 
 A, B, C = (Address(host, 1) for host in "abc")
 LAST = 16_383
@@ -252,3 +256,28 @@ async def test_what_was_known_still_serves(nodes: Nodes, masters: ClusterRouter)
     with pytest.raises(Unsent):
         await masters.send([get(LOW)])
     assert await masters.send([get(HIGH)]) == [f"ok GET {HIGH}"]
+
+
+class Gone(Nodes):
+    """Masters that are gone."""
+
+    def client_of(self, address: Address) -> RedisNode:
+        """Give a client of a port that nobody listens at."""
+        return RedisNode({}, 0.2, None, Address("127.0.0.1", 1 if address == A else 2))
+
+
+async def test_no_payload_is_kept() -> None:
+    """Guarantee 6: what could not be sent to masters that are gone is let go, not when Python collects garbage."""
+    server = Server(ClusterRouter(Gone(), 0.2), {}, 0.2)
+    payload = bytes(1_000)
+    held = sys.getrefcount(payload)
+    gc.disable()
+    try:
+        for _ in range(2):
+            with pytest.raises(CoreUnavailable):
+                await server.run_all([(CALL, "publish", 1, key, payload) for key in (LOW, HIGH) for _ in range(10)])
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while sys.getrefcount(payload) > held:  # noqa: ASYNC110  (nobody tells when the last reference goes)
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()
