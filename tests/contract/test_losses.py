@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker import keys
 from broker.model.commands import (
     Cancel,
     Configure,
@@ -23,12 +24,14 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Cancelled, Counted, Published, Refused, Retracted, Subscribed
+from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sweeper
 from broker.redis_core.partitions import send_marks
 from broker.redis_core.redis_client.client import Line
+from broker.settings import CommandSettings
 from broker.tasks import FAILED, STOPPED
 from frontends.tools.servers.redis import RedisServer
-from tests.contract.conftest import Asked, MakeCore
+from tests.contract.conftest import Asked, MakeCore, Store
 from tests.contract.proxy import LossyNetwork
 from tests.waiting import PATIENCE_SECONDS
 
@@ -455,3 +458,59 @@ async def test_slow_door(quick: None, make_core: MakeCore, node: str) -> None:
     await core.ask(Subscribe(node, W1, W1, 1_000))
     assert len(door.deliveries) < 1_000
     await door.until(lambda: len(door.deliveries) == 1_000)
+
+
+async def test_drained_during_a_heartbeat(make_core: MakeCore, store: Store, node: str) -> None:
+    """A8: a partition that Redis has taken off the list of due ones for a frontend that stops is on the list again."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    taken, answered = asyncio.Event(), asyncio.Event()
+    run_all = core._server.run_all
+
+    async def late(calls: Sequence[Line]) -> list[Any]:
+        replies = await run_all(calls)
+        if calls[0][1] == "heartbeat" and any(node.encode() in name for name in replies[0][3]):
+            taken.set()
+            await answered.wait()
+        return replies
+
+    core._server.run_all = late  # type: ignore[method-assign]
+    async with store.client() as client:
+        due = str((await core._store.partitions([node]))[0])
+        await client.zadd(keys.of_service("due"), {due: 1})
+        core._heartbeat.beat_now()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await taken.wait()
+            assert await client.zscore(keys.of_service("due"), due) is None
+            drained = asyncio.create_task(core.drain(PATIENCE_SECONDS))
+            await asyncio.sleep(0)
+            answered.set()
+            await drained
+            await core.stop()
+        assert await client.zscore(keys.of_service("due"), due) is not None
+
+
+async def test_left_until_redis_takes_it(store: Store, node: str) -> None:
+    """A8: a process that cannot send tells of due partitions until Redis has noted them."""
+    core = RedisCore(CommandSettings(redis_url=store.url), None)
+    commands, failed = core._server.commands, 0
+
+    async def refused(lines: Sequence[Line]) -> list[Any]:
+        nonlocal failed
+        if failed < 2 and any(line[0] == "ZADD" and line[1] == keys.of_service("due") for line in lines):
+            failed += 1
+            msg = "Redis cannot be reached"
+            raise CoreUnavailable(msg)
+        return await commands(lines)
+
+    core._server.commands = refused  # type: ignore[method-assign]
+    partition = Partition(node, "0a0b", 0)
+    core.announce(partition, 2_000)
+    await asyncio.sleep(0)
+    core.announce(partition, 1_000)
+    await core.drain(PATIENCE_SECONDS)
+    async with store.client() as client:
+        assert failed == 2
+        assert await client.zscore(keys.of_service("due"), str(partition)) == 1_000
+        await client.zrem(keys.of_service("due"), str(partition))
+    await core.stop()

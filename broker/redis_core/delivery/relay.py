@@ -4,8 +4,9 @@ The commands of `stanzaq` and the HTTP door change queues without a stream to an
 receive no deliveries; their notices wait in Redis for a frontend's heartbeat. Must not know which commands there are.
 """
 
+import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
 import structlog
@@ -14,7 +15,9 @@ from pydantic import TypeAdapter
 from broker import keys
 from broker.model.items import Delivery, Notice
 from broker.model.names import Partition
+from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.redis_core.redis_client.client import Server, Value
+from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.wakeup import wakeup_commands
 
 log = structlog.get_logger()
@@ -22,6 +25,8 @@ log = structlog.get_logger()
 MOST_NOTICES: Final = 10_000
 KEPT_SECONDS: Final = 3_600
 """Notices are for information: after an hour without a frontend they are useless."""
+
+_PAUSE_SECONDS: Final = 0.5
 
 _KINDS: Final[dict[str, TypeAdapter[Notice]]] = {kind.__name__: TypeAdapter(kind) for kind in get_args(Notice)}
 
@@ -59,6 +64,8 @@ class Relay:
         self._background = background
         self._due: dict[Partition, int] = {}
         self._notices: list[Notice] = []
+        self._leaving = False
+        self._failures = FailureLog("nothing can be left for the frontends")
 
     def deliver(self, batch: Sequence[Delivery]) -> None:
         """Fail: scripts hand out nothing to a process without a name."""
@@ -67,13 +74,13 @@ class Relay:
 
     def notify(self, notice: Notice) -> None:
         """Leave a notice for a frontend."""
-        self._schedule()
         self._notices.append(notice)
+        self._schedule()
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Leave a due partition for a frontend."""
-        self._schedule()
         self._due[partition] = min(due_ms, self._due.get(partition, due_ms))
+        self._schedule()
 
     def congested(self) -> bool:
         """Return False: scripts hand out to pulling subscribers only, so nothing waits to be sent."""
@@ -85,19 +92,38 @@ class Relay:
 
     def _schedule(self) -> None:
         # One write for all notices of one turn of the event loop.
-        if not (self._due or self._notices):
+        if not self._leaving:
+            self._leaving = True
             self._background(self._leave)
 
     async def _leave(self) -> None:
-        due, notices = self._due, self._notices
-        self._due, self._notices = {}, []
-        waiting, sweeps = keys.of_service("notices"), keys.of_service("due")
-        lines: list[Sequence[Value]] = [("ZADD", sweeps, "LT", at, str(partition)) for partition, at in due.items()]
-        if notices:
-            lines += [
-                ("RPUSH", waiting, *map(encode, notices[-MOST_NOTICES:])),
-                ("LTRIM", waiting, -MOST_NOTICES, -1),
-                ("EXPIRE", waiting, KEPT_SECONDS),
-            ]
-        lines += wakeup_commands()
-        await self._server.commands(lines)
+        """Write what there is, again until Redis takes it."""
+        try:
+            while self._due or self._notices:
+                due, notices = self._due, self._notices[-MOST_NOTICES:]
+                self._due, self._notices = {}, []
+                try:
+                    await self._server.commands(_commands(due, notices))
+                except (CoreUnavailable, ScriptDefect) as fault:
+                    self._failures.report(fault)
+                    for partition, at in due.items():
+                        self._due[partition] = min(at, self._due.get(partition, at))
+                    self._notices = notices + self._notices
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                else:
+                    self._failures.recovered()
+        finally:
+            self._leaving = False
+
+
+def _commands(due: Mapping[Partition, int], notices: Sequence[Notice]) -> list[Sequence[Value]]:
+    """Return the commands that leave due partitions and notices, and wake a frontend."""
+    waiting, sweeps = keys.of_service("notices"), keys.of_service("due")
+    lines: list[Sequence[Value]] = [("ZADD", sweeps, "LT", at, str(partition)) for partition, at in due.items()]
+    if notices:
+        lines += [
+            ("RPUSH", waiting, *map(encode, notices)),
+            ("LTRIM", waiting, -MOST_NOTICES, -1),
+            ("EXPIRE", waiting, KEPT_SECONDS),
+        ]
+    return [*lines, *wakeup_commands()]

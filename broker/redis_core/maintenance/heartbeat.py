@@ -20,6 +20,7 @@ from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
 from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.wakeup import Wakeup
+from broker.tasks import start
 
 log = structlog.get_logger()
 
@@ -156,7 +157,18 @@ class Heartbeat:
         return went_well
 
     async def _beat_and_act(self, act: Act) -> None:
-        await act(await self._beat())
+        """Send a heartbeat and act on its result.
+
+        The due partitions that it took are on no list any more, so they are announced again if this fails or is cancelled.
+        """
+        beat = start(self._beat())
+        try:
+            await act(await asyncio.shield(beat))
+        except BaseException:
+            with contextlib.suppress(CoreUnavailable, ScriptDefect):
+                for partition in (await beat).due:
+                    self.announce(partition, int(self.now_ms()))
+            raise
 
     async def attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Do work that needs Redis and return whether it succeeded; a fault is logged. Raises OtherFormat."""
@@ -191,7 +203,7 @@ class Heartbeat:
         most = self.free_sweeps
         try:
             now, dead, due, before, notices, by, alive = await self._call(due_times, taken_over, changed, most)
-        except (CoreUnavailable, ScriptDefect):
+        except BaseException:
             self.mark_state_unknown()
             for partition, due_ms in due_times.items():
                 self.announce(partition, due_ms)

@@ -149,15 +149,9 @@ class Sweeper:
 
     async def _sweep_due(self, partitions: Sequence[Partition]) -> None:
         """Begin sweeps; once half of all sweeps are done and more partitions may be due, send the next heartbeat."""
+        await self._read_records(partitions)
         self._sweeping += len(partitions)
         self._heartbeat.free_sweeps = MAX_SWEEPS - self._sweeping
-        try:
-            await self._read_records(partitions)
-        except asyncio.CancelledError:
-            # The frontend shuts down. The partitions are on no list any more: its last heartbeat puts them back.
-            for partition in partitions:
-                self._heartbeat.announce(partition, int(self._heartbeat.now_ms()))
-            raise
         for partition in partitions:
             self._sweep(partition, partial(self._swept, partition))
 
