@@ -344,7 +344,7 @@ async def _measure(core: RedisCore) -> None:
     while True:
         try:
             await core.measure()
-        except (CoreUnavailable, ScriptDefect) as fault:
+        except Exception as fault:  # noqa: BLE001  (logged; the service does not depend on it)
             failures.report(fault)
         else:
             failures.recovered()

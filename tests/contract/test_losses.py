@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker import keys
 from broker.model.commands import (
@@ -458,6 +459,39 @@ async def test_slow_door(quick: None, make_core: MakeCore, node: str) -> None:
     await core.ask(Subscribe(node, W1, W1, 1_000))
     assert len(door.deliveries) < 1_000
     await door.until(lambda: len(door.deliveries) == 1_000)
+
+
+async def test_an_unreadable_record(quick: None, make_core: MakeCore, store: Store, node: str) -> None:
+    """Guarantee 8: a record that another version wrote holds up neither other nodes' deliveries nor their measurement."""
+    bad = f"{node}-a"
+    (dying, first), (core, door) = await make_core(), await make_core()
+    for each in (bad, node):
+        await dying.ask(Declare(each, ALICE, {}))
+        await dying.ask(Subscribe(each, W1, W1, 1))
+    # Nothing more leaves it, so what it hands out is never reported as sent.
+    first.writes = False
+    for each in (bad, node):
+        await dying.ask(item(each, each))
+    async with store.client() as client:
+        await client.hset(keys.of_node("options", bad), "stanzaq#dedupe", "of-another-version")
+        core.forget(bad)
+        dying._heartbeat.beating = False
+        with capture_logs() as logs:
+            await door.until(lambda: node in {each.item_id for each in door.deliveries})
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                # It is tried again until the record can be read, but not with each heartbeat.
+                while [each["event"] for each in logs].count("frontend is dead") < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert dying.name in core._sweeper._taking_over or core._sweeper._retry_at.get(dying.name, 0)
+            await core.measure()
+            refused = await core.ask(item(bad, "more"))
+        assert node in core.metrics.measured and bad not in core.metrics.measured
+        assert isinstance(refused, Refused) and refused.problem is Problem.UNAVAILABLE
+        assert {"node": bad, "partition": 0}.items() <= next(
+            each for each in logs if each["event"] == "a partition cannot be maintained"
+        ).items()
+        await client.hdel(keys.of_node("options", bad), "stanzaq#dedupe")
+        await door.until(lambda: bad in {each.item_id for each in door.deliveries})
 
 
 async def test_drained_during_a_heartbeat(make_core: MakeCore, store: Store, node: str) -> None:

@@ -176,14 +176,8 @@ class Heartbeat:
             await work()
         except OtherFormat:
             raise
-        except (CoreUnavailable, ScriptDefect) as error:
+        except Exception as error:  # noqa: BLE001  (logged)
             self._failures.report(error)
-        except Exception as error:
-            # A defect of this program: log the traceback, but only once.
-            reason = str(error) or type(error).__name__
-            if reason != self.failure:
-                log.exception("heartbeat work failed")
-            self._failures.reason = reason
         else:
             self._failures.recovered()
             return True

@@ -5,7 +5,8 @@ All of it is idempotent, so several frontends may do it at once. Must not know h
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 from zlib import crc32
@@ -35,6 +36,9 @@ _AWAY_FOR_GOOD = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 
 TAKEOVER_BATCH = 500
 """Partitions of a dead frontend that are taken over together."""
+
+RETRY_SECONDS = 10.0
+"""The longest pause before a takeover that failed in part is tried again; one that takes little time has a shorter pause."""
 
 SWEEP_BATCH = 50
 """Partitions that are swept together when all are: more would keep other commands waiting, fewer would take too long."""
@@ -95,6 +99,7 @@ class Sweeper:
         self._ask = ask
         self._finish = finish
         self._taking_over: set[str] = set()
+        self._retry_at: dict[str, float] = {}
         self._sweeping = 0
         self._measured_ms = 0
         self._turns = 0
@@ -123,9 +128,11 @@ class Sweeper:
             await self._scan_next()
             self._core.background(self._finish)
 
-    def _begin_takeovers(self, frontends: Iterable[str]) -> None:
+    def _begin_takeovers(self, frontends: Sequence[str]) -> None:
+        now = time.monotonic()
+        self._retry_at = {each: at for each, at in self._retry_at.items() if each in frontends and at > now}
         for frontend in frontends:
-            if frontend != self._core.frontend and frontend not in self._taking_over:
+            if frontend != self._core.frontend and frontend not in {*self._taking_over, *self._retry_at}:
                 self._taking_over.add(frontend)
                 log.warning("frontend is dead", frontend=frontend)
                 self._core.background(partial(self._take_over, frontend))
@@ -220,16 +227,27 @@ class Sweeper:
     async def _in_batches(
         self, partitions: Sequence[Partition], at_once: int, work: Callable[[Partition], Coroutine[Any, Any, bool]]
     ) -> bool:
-        """Run `work` for many partitions, `at_once` at a time; returns whether all succeeded."""
+        """Run `work` for many partitions, `at_once` at a time; returns whether all succeeded. Raises CoreUnavailable.
+
+        Another fault is logged: it is that of one partition, such as an unreadable record.
+        """
         well = True
         for first in range(0, len(partitions), at_once):
             some = partitions[first : first + at_once]
             await self._read_records(some)
-            well = all(await asyncio.gather(*map(work, some))) and well
+            outcomes = await asyncio.gather(*map(work, some), return_exceptions=True)
+            for partition, outcome in zip(some, outcomes, strict=True):
+                if isinstance(outcome, CoreUnavailable):
+                    raise outcome
+                if isinstance(outcome, BaseException):
+                    about = {"node": partition.node, "partition": partition.number}
+                    log.error("a partition cannot be maintained", exc_info=outcome, **about)
+            well = all(outcome is True for outcome in outcomes) and well
         return well
 
     async def _take_over(self, frontend: str) -> None:
         """Take over all deliveries of a dead frontend; only then report it, so that it leaves the list of frontends."""
+        began = time.monotonic()
         try:
             living = await self._heartbeat.live_frontends()
             # Partitions with its deliveries are found in bulk and come before idle ones. Each live frontend begins with its
@@ -244,6 +262,10 @@ class Sweeper:
                 complete = await self._take_over_all(others[at : at + LISTED], frontend) and complete
             if complete:
                 self._heartbeat.report_taken_over(frontend)
+            else:
+                # A partition with an unreadable record fails each time.
+                now = time.monotonic()
+                self._retry_at[frontend] = now + min(RETRY_SECONDS, 10 * (now - began))
             await self.sweep_all()
         finally:
             self._taking_over.discard(frontend)

@@ -7,7 +7,7 @@ reader skips. Must not know how partitions work.
 import contextlib
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -104,21 +104,18 @@ class NodeStore:
             found = await self._server.commands(
                 [("HGETALL", keys.of_node(kind, name)) for name in some for kind in kinds]
             )
-            for name, *parts in zip(some, found[::3], found[1::3], found[2::3], strict=True):
-                with contextlib.suppress(CorruptRecord):
-                    records += [_record(name, *parts)] if parts[0] else []
+            records += _readable(zip(some, found[::3], found[1::3], found[2::3], strict=True))
         return records
 
     async def records(self, names: Sequence[str]) -> list[NodeRecord]:
-        """Read many records without affiliations in few round trips; nodes being created or deleted are skipped."""
+        """Read many records without affiliations in few round trips; missing and unreadable ones are skipped."""
         records: list[NodeRecord] = []
         for first in range(0, len(names), LISTED):
             some = names[first : first + LISTED]
             heads = [("HGETALL", keys.of_node("node", name)) for name in some]
             options = [("HGETALL", keys.of_node("options", name)) for name in some]
             found = await self._server.commands([*heads, *options])
-            parts = zip(some, found[: len(some)], found[len(some) :], strict=True)
-            records += [_record(name, head, fields, {}) for name, head, fields in parts if head]
+            records += _readable(zip(some, found[: len(some)], found[len(some) :], [{}] * len(some), strict=True))
         return records
 
     async def counts(self, partitions: Sequence[Partition]) -> dict[Partition, Counted]:
@@ -412,6 +409,16 @@ class NodeStore:
 def _counted(creator: Jid, node: str) -> list[Entry]:
     """Return the entries that count a node."""
     return [(subject, node) for subject in dict.fromkeys((creator, Jid(domain(creator))))]
+
+
+def _readable(
+    found: Iterable[tuple[str, Mapping[bytes, bytes], Mapping[bytes, bytes], Mapping[bytes, bytes]]],
+) -> Iterator[NodeRecord]:
+    """Read the parts of records, without nodes that are missing; an unreadable one is reported to who uses its node."""
+    for name, head, options, affiliations in found:
+        if head:
+            with contextlib.suppress(CorruptRecord):
+                yield _record(name, head, options, affiliations)
 
 
 def _record(

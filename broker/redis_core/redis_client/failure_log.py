@@ -1,9 +1,11 @@
 """Logs a repeated failure once: when it begins, when its reason changes and when it has recovered.
 
-A retry twice a second would otherwise fill the log. Must not know what is tried.
+A retry twice a second would otherwise fill the log. A defect of this program has a traceback. Must not know what is tried.
 """
 
 import structlog
+
+from broker.model.problems import CoreUnavailable, ScriptDefect
 
 log = structlog.get_logger()
 
@@ -19,9 +21,12 @@ class FailureLog:
 
     def report(self, error: Exception | str) -> None:
         """Note a failure, and log it if its reason is new."""
-        reason = str(error)
+        reason = str(error) or type(error).__name__
         if reason != self.reason:
-            log.warning(self._event, error=reason)
+            if isinstance(error, str | CoreUnavailable | ScriptDefect):
+                log.warning(self._event, error=reason)
+            else:
+                log.error(self._event, error=reason, exc_info=error)
         self.reason = reason
 
     def recovered(self) -> None:
