@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from broker import keys
 from broker.model.commands import (
@@ -169,6 +170,29 @@ async def test_death_in_the_middle(
             await asyncio.sleep(0.02)
     assert await items(other, node) == ([] if published else [("m1", b"payload")])
     assert await other.ask(Deliver(ALICE, "m1")) == Done()
+
+
+async def test_an_unreadable_message(quick: None, make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """SX9: a message that cannot be read does not keep those behind it from being completed."""
+    dying, _ = await make_core()
+    await dying.ask(Declare(node, ALICE, {}))
+    for msg_id in ("m1", "m2"):
+        await dying.ask(hold(node, msg_id))
+    core, _ = await make_core()
+    with redis.Redis.from_url(valkey.url) as client, capture_logs() as logs:
+        first, second = sorted(client.hkeys(keys.of_qos("prepared")))
+        client.hset(keys.of_qos("prepared"), first, "of-another-version")
+        # Their frontend has died in the middle of both.
+        client.zadd(keys.of_qos("deliveries_begun"), {first: 1, second: 1})
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not await items(core, node):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        finally:
+            client.hdel(keys.of_qos("prepared"), first)
+            client.zrem(keys.of_qos("deliveries_begun"), first)
+    assert [item for item, _ in await items(core, node)] == ["m2"]
+    assert "assured message not completed" in {each["event"] for each in logs}
 
 
 async def test_trust(make_core: MakeCore, node: str) -> None:

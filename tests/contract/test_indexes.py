@@ -22,7 +22,7 @@ from broker.model.commands import (
 from broker.model.items import Envelope
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation
-from broker.model.problems import Problem
+from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
     AffiliationList,
     Declared,
@@ -206,6 +206,30 @@ async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store,
     refused = await subscribed(core, node, worker(MOST))
     assert isinstance(refused, Refused)
     assert len(await entries(store, "nodes", worker(0))) == MOST
+
+
+async def test_checked_when_redis_is_back(
+    core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be checked, because Redis was away, is checked with the next time."""
+    await declared(core, node)
+    service, index = core._handlers.subscriptions, core._store.subscribed
+    entry = SubscriptionRef(node, worker(0)).entry
+    await index.note([entry], service._occupied)
+    await index.note_done([entry])
+    service.note_ended(node, worker(0))
+    check = index.check
+
+    async def away(*_: object) -> None:
+        detail = "away"
+        raise CoreUnavailable(detail)
+
+    monkeypatch.setattr(index, "check", away)
+    with pytest.raises(CoreUnavailable):
+        await service.tidy()
+    monkeypatch.setattr(index, "check", check)
+    await service.tidy()
+    assert not await entries(store, "nodes", worker(0))
 
 
 async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from broker import codec, keys
 from broker.model.commands import Deliver, PrepareMessage, Publish, Redeem, Reserve
 from broker.model.hints import Hints
 from broker.model.names import Jid, bare, resource
-from broker.model.problems import Problem
+from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Done, Published, Refused, Reserved, Result
 from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.registry.repeats import may_be_stored
@@ -203,7 +203,14 @@ class ExactlyOnce:
         """Complete deliveries that were claimed and not ended, and drop messages that were stored for too long."""
         _code, found = await self._run("claim_overdue", late_ms=LATE_MS, most=FINISH_BATCH)
         for named, record in found:
-            result = await self._publish_claimed(named.decode(), record)
+            try:
+                result = await self._publish_claimed(named.decode(), record)
+            except CoreUnavailable:
+                raise
+            except Exception:
+                # Of another version, perhaps: the messages behind it go on.
+                log.exception("assured message not completed", subscriber=sender_of(named.decode()))
+                continue
             problem = result.problem.value if isinstance(result, Refused) else ""
             log.info("assured message completed", subscriber=sender_of(named.decode()), problem=problem)
 

@@ -142,9 +142,13 @@ class SubscriptionService:
 
     async def tidy(self) -> None:
         """Remove the index entries of subscriptions that ended by themselves."""
-        ended, self._ended = list(self._ended), set()
-        for first in range(0, len(ended), _AT_ONCE):
-            await self._index.check(ended[first : first + _AT_ONCE], self._occupied)
+        while some := {self._ended.pop() for _ in range(min(_AT_ONCE, len(self._ended)))}:
+            try:
+                await self._index.check([*some], self._occupied)
+            except BaseException:
+                # The next call checks them.
+                self._ended |= some
+                raise
 
     async def _settle_entry(self, entry: Entry) -> None:
         async with self._queue(entry[0]):
