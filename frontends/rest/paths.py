@@ -17,6 +17,8 @@ _SEGMENT: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})
 """The characters allowed in a segment (RFC 3986 §3.3)."""
 _SAFE: Final = ":@"
 _STEPS: Final = frozenset({"", ".", ".."})
+_DOTS: Final = {b"=.": ".", b"=..": ".."}
+"""How a name that clients and proxies take for a step in the tree is written (RFC 3986 §6.2.2): no other is written with `=`."""
 
 QUEUES: Final = "/queues"
 QUEUE: Final = "/queues/{queue}"
@@ -125,17 +127,17 @@ def queue(node: str) -> str:
 
 def message(node: str, item: str) -> str:
     """Return the path of a message."""
-    return f"/messages/{_encoded(node)}/{quote(item, safe=_SAFE)}"
+    return f"/messages/{_encoded(node)}/{_segment(item)}"
 
 
 def content(node: str, item: str) -> str:
     """Return the path of a message's body."""
-    return f"/contents/{_encoded(node)}/{quote(item, safe=_SAFE)}"
+    return f"/contents/{_encoded(node)}/{_segment(item)}"
 
 
 def held(lease: str, item: str) -> str:
     """Return the path of a message that a subscription holds."""
-    return f"{SUBSCRIPTIONS}/{lease}/messages/{quote(item, safe=_SAFE)}"
+    return f"{SUBSCRIPTIONS}/{lease}/messages/{_segment(item)}"
 
 
 def schedules(node: str) -> str:
@@ -145,7 +147,7 @@ def schedules(node: str) -> str:
 
 def schedule(node: str, name: str) -> str:
     """Return the path of a schedule."""
-    return f"/schedule/{_encoded(node)}/{quote(name, safe=_SAFE)}"
+    return f"/schedule/{_encoded(node)}/{_segment(name)}"
 
 
 def survey(node: str) -> str:
@@ -154,6 +156,8 @@ def survey(node: str) -> str:
 
 
 def _decoded(segment: bytes) -> str:
+    if segment in _DOTS:
+        return _DOTS[segment]
     if not _SEGMENT.fullmatch(segment):
         raise MalformedRequest(
             Problem.BAD_REQUEST, "the path: a character in it is to be written as % and two hexadecimal digits"
@@ -162,7 +166,7 @@ def _decoded(segment: bytes) -> str:
         text = unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:
         raise MalformedRequest(Problem.BAD_REQUEST, "the path is not UTF-8") from None
-    # Clients and proxies treat these as steps in the tree, even when encoded (RFC 3986 §6.2.2).
+    # Clients and proxies drop these, even when encoded.
     if text in _STEPS:
         raise MalformedRequest(Problem.NODE_NAME_INVALID, "the path: no segment is empty, . or ..")
     return text
@@ -180,4 +184,8 @@ def node(names: list[str], where: str = "the path") -> str:
 
 @lru_cache(maxsize=256)
 def _encoded(node: str) -> str:
-    return quote(node, safe=f"/{_SAFE}" if _STEPS.isdisjoint(node.split("/")) else "")
+    return quote(node, safe=f"/{_SAFE}") if _STEPS.isdisjoint(node.split("/")) else _segment(node)
+
+
+def _segment(name: str) -> str:
+    return f"={name}" if name in _STEPS else quote(name, safe=_SAFE)

@@ -108,14 +108,19 @@ def subscription(node: str, credit: int, seconds: int) -> dict[str, Any]:
     return {"destinations": node, "prefetch": credit, "lease": seconds}
 
 
+def _segment(name: str) -> str:
+    """Write a name in a path; dots alone would be taken for steps in the tree."""
+    return f"={name}" if name in {".", ".."} else quote(name, safe="")
+
+
 def queue_path(node: str) -> str:
     """Return the path of a node."""
-    return f"/queues/{quote(node, safe='')}"
+    return f"/queues/{_segment(node)}"
 
 
 def batch_path(node: str) -> str:
     """Return the path to publish at, whose JSON names headers of any name."""
-    return f"/batches/{quote(node, safe='')}"
+    return f"/batches/{_segment(node)}"
 
 
 def message(
@@ -144,12 +149,12 @@ def message(
 
 def schedule_path(node: str, name: str) -> str:
     """Return the path of a schedule."""
-    return f"/schedule/{quote(node, safe='')}/{quote(name, safe='')}"
+    return f"/schedule/{_segment(node)}/{_segment(name)}"
 
 
 def schedules_path(node: str) -> str:
     """Return the path of a node's schedules."""
-    return f"/schedules/{quote(node, safe='')}"
+    return f"/schedules/{_segment(node)}"
 
 
 def schedule(asked: Scheduling) -> dict[str, Any]:
@@ -160,7 +165,7 @@ def schedule(asked: Scheduling) -> dict[str, Any]:
 
 def cancellation(node: str, item: str) -> tuple[str, dict[str, Any]]:
     """Return the path and the body that cancel one item."""
-    return f"/cancellations/{quote(node, safe='')}", {"items": [item]}
+    return f"/cancellations/{_segment(node)}", {"items": [item]}
 
 
 def refused_item(said: Mapping[str, Any]) -> Refusal | None:
@@ -186,7 +191,7 @@ def progress(told: Progress | None) -> dict[str, Any]:
 
 def ended_path(node: str, item: str) -> str:
     """Return the path at which to wait for the end of an item."""
-    return f"/messages/{quote(node, safe='')}/{quote(item, safe='')}?wait={_WAIT_SECONDS}"
+    return f"/messages/{_segment(node)}/{_segment(item)}?wait={_WAIT_SECONDS}"
 
 
 def ended(said: Mapping[str, Any]) -> Outcome | None:

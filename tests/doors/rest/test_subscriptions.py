@@ -86,6 +86,18 @@ def test_worked(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert alice.get(queue, headers=JSON).json()["counts"]["in_flight"] == 4
 
 
+def test_dots(alice: httpx.Client, queue: str, subscription: str) -> None:
+    """An id that clients and proxies would take for a step in the tree has an address that they leave alone."""
+    ids = [".", "..", "=."]
+    batch = [{"text": each, "guid": each} for each in ids]
+    assert alice.post(f"/batches/{name_of(queue)}", json=batch).status_code == 200
+    first, *others = held(alice, subscription)
+    assert [each["id"] for each in (first, *others)] == ids
+    assert alice.delete(first["href"]).status_code == 200
+    told = alice.post(f"{subscription}/acknowledgements", json=[each["href"] for each in others]).json()
+    assert [each["status"] for each in told["results"]] == [200, 200]
+
+
 def test_selected(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     """R12: a lease gets messages that its selector matches, in order, and blocks nobody else's."""
     red = subscribed(alice, queue, prefetch=2, selector="colour = 'röt' AND size >= 10")
