@@ -37,6 +37,8 @@ _HELD_BYTES: Final = 4_194_304
 _WRITE_BYTES: Final = 1_048_576
 _GREETING_SECONDS: Final = 10.0
 _CLOSING_SECONDS: Final = 2.0
+"""How long a connection that ends waits for a peer that does not read or does not close."""
+
 _LONGEST_TICK_SECONDS: Final = 5.0
 _EXPIRE_SECONDS: Final = 1.0
 """The longest time that a token still works after its expiry."""
@@ -80,6 +82,7 @@ class Connection(asyncio.Protocol):
         self._order = Order(CHANNELS)
         self._deadline: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
+        self._ending: asyncio.TimerHandle | None = None
 
     # Callbacks from asyncio.
 
@@ -97,7 +100,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
         """Stop all links and release proton's memory."""
         self._shared.leave(self)
-        for timer in (self._deadline, self._ticking):
+        for timer in (self._deadline, self._ticking, self._ending):
             if timer is not None:
                 timer.cancel()
         for task in self._tasks:
@@ -163,14 +166,14 @@ class Connection(asyncio.Protocol):
         else:
             # Part 2 §2.2: answer with the expected header and close.
             self._transport.write(sasl.AMQP_HEADER if self._authenticated else sasl.SASL_HEADER)
-            self._transport.close()
+            self._close()
 
     async def _authenticate(self, init: sasl.Init) -> None:
         try:
             self._jid = await self._shared.identity.of(init, self._certified)
         except Untrusted as refusal:
             self._transport.write(sasl.outcome(refusal.outcome))
-            self._transport.close()
+            self._close()
             return
         self._authenticating, self._authenticated = False, True
         self._transport.write(sasl.outcome(sasl.OK))
@@ -243,7 +246,17 @@ class Connection(asyncio.Protocol):
         self._leaving = True
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._loop.call_later(_CLOSING_SECONDS, self._transport.close)
+        self._abort_later()
+
+    def _close(self) -> None:
+        """Close the transport once the peer has read the output."""
+        self._transport.close()
+        self._abort_later()
+
+    def _abort_later(self) -> None:
+        """End the connection after a while, whatever the peer has read by then."""
+        if self._ending is None:
+            self._ending = self._loop.call_later(_CLOSING_SECONDS, self._transport.abort)
 
     def _handle_events(self) -> None:
         if self._engine is None:
@@ -263,7 +276,7 @@ class Connection(asyncio.Protocol):
             case EngineEvent.CLOSED:
                 self._closed = True
                 self._engine.close(None)
-                self._loop.call_later(_CLOSING_SECONDS, self._transport.close)
+                self._abort_later()
             case EngineEvent.ATTACHED if link is not None:
                 if self._engine.links > _LINKS_MOST:
                     link.refuse(Fault(LIMIT, f"a connection has at most {_LINKS_MOST} links"))
@@ -338,7 +351,7 @@ class Connection(asyncio.Protocol):
         while not self._full:
             data = self._engine.output()
             if data is None:
-                self._transport.close()
+                self._close()
                 return
             if not data:
                 break
@@ -382,6 +395,9 @@ class Connection(asyncio.Protocol):
             self._ticking.cancel()
         now = self._loop.time()
         due = self._engine.tick(now)
+        if self._full and self._engine.ended:
+            # The peer was silent for too long: it will not read the close that proton has for it.
+            self._close()
         # proton notices only here that something was sent, and then waits half of the idle time-out: tick more often.
         longest = min(_LONGEST_TICK_SECONDS, self._engine.idle_seconds / 4 or _LONGEST_TICK_SECONDS)
         if self._profile:
@@ -410,4 +426,4 @@ class Connection(asyncio.Protocol):
             # While the core still accepts commands.
             if isinstance(part, QueueConsumer):
                 part.stop()
-        self._transport.close()
+        self._close()

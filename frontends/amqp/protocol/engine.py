@@ -94,6 +94,11 @@ class Engine:
         return float(self._transport.tick(now) or 0.0)
 
     @property
+    def ended(self) -> bool:
+        """Tell whether input has ended: by the peer's close, by a fault, or because the peer was silent for too long."""
+        return bool(self._transport.capacity() < 0)
+
+    @property
     def idle_seconds(self) -> float:
         """The peer's idle time-out in seconds; 0 for none."""
         return float(self._transport.remote_idle_timeout)
