@@ -307,6 +307,9 @@ class Connection(asyncio.Protocol):
 
     async def _attach(self, link: ProtonLink) -> None:
         assert self._attaching, "links are attached after the open"
+        if not link.alive:
+            # The peer has detached it in the same turn: nobody would be told to forget it.
+            return
         refusal = None
         try:
             if link.declares:

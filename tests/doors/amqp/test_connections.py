@@ -18,11 +18,12 @@ from frontends.amqp import connection as connections
 from frontends.amqp.auth.identity import Identity
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.connection import Connection
-from frontends.amqp.protocol import sasl
+from frontends.amqp.protocol import sasl, types
 from frontends.amqp.server import AmqpServer
 from frontends.passwords import Passwords
 from frontends.tools.servers.redis import RedisServer
-from tests.doors.amqp.raw import BEGIN, OPEN, ZERO, frame, framed, receiver, uint
+from tests.doors.amqp.hubs import KEYS
+from tests.doors.amqp.raw import BEGIN, NULL, OPEN, TRUE, ZERO, frame, framed, receiver, sasl_init, source, target, uint
 from tests.doors.frontend import ALICE
 from tests.waiting import PATIENCE_SECONDS
 
@@ -80,11 +81,25 @@ async def send(line: socket.socket, said: bytes) -> None:
 
 
 @pytest.fixture
-async def door(redis: RedisServer) -> AsyncIterator[Door]:
-    """Provide a door where nobody has to authenticate."""
+async def core(redis: RedisServer) -> RedisCore:
+    """Provide a core."""
     core = RedisCore(CommandSettings(redis_url=redis.url, node_quota=100_000), None, "amqp")
     await core.start()
+    return core
+
+
+@pytest.fixture
+async def door(core: RedisCore) -> AsyncIterator[Door]:
+    """Provide a door where nobody has to authenticate."""
     door = Door(core, Identity(Passwords(""), OWNER, Keys("")))
+    yield door
+    await door.stop()
+
+
+@pytest.fixture
+async def hubs(core: RedisCore) -> AsyncIterator[Door]:
+    """Provide a door for clients of Event Hubs."""
+    door = Door(core, Identity(Passwords(""), None, Keys(KEYS)))
     yield door
     await door.stop()
 
@@ -151,3 +166,35 @@ async def _held(core: RedisCore, name: str) -> int:
     found = await core.ask(Stats(name, OWNER))
     assert isinstance(found, Counted), found
     return found.in_flight
+
+
+def _attached(name: str, end: bytes) -> bytes:
+    return frame(0x12, types.string(name), ZERO, TRUE, NULL, NULL, end, target())
+
+
+def _attached_and_detached(name: str, end: bytes) -> bytes:
+    return _attached(name, end) + frame(0x16, ZERO, TRUE)
+
+
+async def test_detached_at_once(door: Door) -> None:
+    """Guarantee 6: of a link that is detached before its attach is answered, nothing stays."""
+    line, connection = await door.connected()
+    dynamic = source(NULL, NULL, NULL, NULL, TRUE)
+    await send(line, HEAD + b"".join(_attached_and_detached(str(number), dynamic) for number in range(5)))
+    # Its attach is the last to be answered.
+    await send(line, _attached("last", dynamic))
+    await until(lambda: any(link.alive for link in connection._parts))
+    assert connection._attaching
+    assert (len(connection._parts), len(connection._attaching.answers)) == (1, 1)
+
+
+async def test_detached_at_once_by_an_sdk(hubs: Door) -> None:
+    """Guarantee 6: likewise of the links for tokens of Event Hubs."""
+    line, connection = await hubs.connected()
+    tokens = source(types.string("$cbs"))
+    await send(line, sasl_init(types.symbol("ANONYMOUS"), NULL) + HEAD)
+    await send(line, b"".join(_attached_and_detached(str(number), tokens) for number in range(5)))
+    await send(line, _attached("last", tokens))
+    await until(lambda: any(link.alive for link in connection._parts))
+    assert connection._profile
+    assert (len(connection._parts), len(connection._profile.attaching._consumers)) == (1, 1)
