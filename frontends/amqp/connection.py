@@ -113,6 +113,8 @@ class Connection(asyncio.Protocol):
         self._parts.clear()
         if self._attaching:
             self._attaching.replies.stop()
+        # Both refer to this connection.
+        self._attaching = self._profile = None
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.release()
@@ -210,7 +212,6 @@ class Connection(asyncio.Protocol):
         if self._leaving:
             return
         sound: list[bytes] = []
-        refusal = None
         try:
             for frame in self._frames.whole(data):
                 if not self._order.check(frame):
@@ -220,11 +221,12 @@ class Connection(asyncio.Protocol):
                     self._receive(frame)
                 else:
                     sound.append(frame)
-        except Fault as wrong:
-            refusal = wrong
-        self._receive(b"".join(sound))
-        if refusal:
+        except Fault as refusal:
+            # Not kept beyond this block: it refers to this frame, and so to the bytes read.
+            self._receive(b"".join(sound))
             self._leave(refusal)
+        else:
+            self._receive(b"".join(sound))
         self.flush()
 
     def _receive(self, data: bytes) -> None:
@@ -310,7 +312,6 @@ class Connection(asyncio.Protocol):
         if not link.alive:
             # The peer has detached it in the same turn: nobody would be told to forget it.
             return
-        refusal = None
         try:
             if link.declares:
                 raise Fault(NOT_IMPLEMENTED, "transactions are not supported")  # noqa: TRY301  (one way to refuse)
@@ -318,15 +319,13 @@ class Connection(asyncio.Protocol):
             if part is not None:
                 self._parts[link] = part
                 part.start()
-        except Fault as wrong:
-            refusal = wrong
-        except MalformedRequest as wrong:
-            refusal = fault(wrong)
+        except Fault as refusal:
+            link.refuse(refusal)
+        except MalformedRequest as refusal:
+            link.refuse(fault(refusal))
         except Exception:  # noqa: BLE001  (likewise)
             _log.exception("a link could not be attached")
-            refusal = Fault(INTERNAL)
-        if refusal is not None and link.alive:
-            link.refuse(refusal)
+            link.refuse(Fault(INTERNAL))
         self.flush()
 
     def _run(self, work: "Coroutine[None, None, None]") -> None:

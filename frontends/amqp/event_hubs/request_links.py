@@ -73,9 +73,10 @@ class RequestLink(RequestReceiver):
     async def _answered(self, asked: management.Request) -> bytes:
         try:
             return management.answer(asked, *await self._ask(asked))
-        except (Fault, MalformedRequest) as wrong:
-            refusal = wrong if isinstance(wrong, Fault) else fault(wrong)
-            return management.answer(asked, _CODES.get(refusal.condition, WRONG), refusal.detail)
+        except Fault as refusal:
+            return _refused(asked, refusal)
+        except MalformedRequest as refusal:
+            return _refused(asked, fault(refusal))
         except Exception:  # noqa: BLE001  (logged, and reported to the peer)
             _log.exception("a request of Event Hubs failed", command=asked.said.get("type"))
             return management.answer(asked, _FAILED, "internal error")
@@ -85,3 +86,7 @@ class RequestLink(RequestReceiver):
         _log.error("a request failed", exc_info=error)
         self.link.end(Fault(INTERNAL))
         self._connection.flush()
+
+
+def _refused(asked: management.Request, refusal: Fault) -> bytes:
+    return management.answer(asked, _CODES.get(refusal.condition, WRONG), refusal.detail)

@@ -14,7 +14,7 @@ from broker.model.qos import Qos
 from broker.model.results import Bound, Described, Refused, Replay, Result, Subscribed
 from broker.model.tree import Scope, SubscriptionType
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
-from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
+from frontends.amqp.errors import CONDITION, LOCKED, NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.links import attach_options, filters
 from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.lock_keeper import LEASE_MS
@@ -166,15 +166,12 @@ class LinkAttacher:
         """Become owner of the first available partition (E28, EX19); None without a group."""
         if not wanted.group:
             return None
-        refusal = Fault(LOCKED)
+        outcome: Result = Refused(Problem.PARTITION_OWNED)
         for number in numbers:
-            try:
-                return await self._asked(Bind(node, self.context.sender, number, wanted.group, wanted.epoch), Bound)
-            except Fault as wrong:
-                refusal = wrong
-                if wrong.condition != LOCKED:
-                    break
-        raise refusal
+            outcome = await self.context.core.ask(Bind(node, self.context.sender, number, wanted.group, wanted.epoch))
+            if not isinstance(outcome, Refused) or CONDITION[outcome.problem] != LOCKED:
+                break
+        return _answer(outcome, Bound)
 
     def _unbind(self, node: str, group: str, bound: Bound) -> None:
         command = Unbind(node, self.context.sender, bound.partition, group, bound.fence, kept=False)

@@ -85,6 +85,8 @@ class LogConsumer:
         for task in (self._task, self._watching):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
+        # A task that was cancelled refers to its frames, and so to this consumer.
+        self._task = self._watching = None
         bound, self._bound = self._bound, None
         if bound:
             command = Unbind(self._node, self.sender, self._partition, self._group, bound.fence, lost)

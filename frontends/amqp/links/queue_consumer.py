@@ -71,7 +71,6 @@ class QueueConsumer:
         self._core = context.core
         self._flush = context.connection.flush
         self._credit = 0
-        self._holding = LockKeeper(context.core, self._look)
         self._outgoing = 0
         self._outgoing_bytes = 0
         self._endings: list[tuple[Retract | Unlock, Then]] = []
@@ -80,6 +79,7 @@ class QueueConsumer:
         self._looked_at = 0.0
         self._was_blocked = False
         self._news = asyncio.Event()
+        self._holding = LockKeeper(context.core, self._news.set)
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
@@ -99,6 +99,8 @@ class QueueConsumer:
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
+        # A task that was cancelled refers to its frames, and so to this consumer.
+        self._tasks.clear()
         # With at-most-once, an item whose message was not sent must not be acknowledged.
         if not self.link.settles:
             self._submit(len(self._endings))
@@ -118,9 +120,6 @@ class QueueConsumer:
         if self._was_blocked and self.link.unsent <= _UNSENT_BYTES // 2:
             self._was_blocked = False
             self._changed.set()
-
-    def _look(self) -> None:
-        self._news.set()
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, Fault):

@@ -157,7 +157,7 @@ class Engine:
             if lib.pn_link_session(raw) == session._impl:  # noqa: SLF001
                 del self._proton_links[raw]
                 yield EngineEvent.ENDED, proton_link
-                proton_link.alive = False
+                proton_link.lose()
         session.close()
         session.free()
 
@@ -190,7 +190,7 @@ class Engine:
     def release(self) -> None:
         """Free proton's objects; links must not be used afterwards."""
         for proton_link in self._proton_links.values():
-            proton_link.alive = False
+            proton_link.lose()
         self._proton_links.clear()
         self._transport.unbind()
         lib.pn_connection_collect(self._connection._impl, ffi.NULL)  # noqa: SLF001  (proton's Python method fails here)

@@ -114,9 +114,9 @@ class ProtonLink:
         link.open()
 
     def refuse(self, fault: Fault) -> None:
-        """Answer without a terminus, then end the link (part 2 §2.6.3)."""
+        """Answer without a terminus, then end the link (part 2 §2.6.3); nothing if the peer has ended it meanwhile."""
         link = self._link
-        if link.state & Endpoint.LOCAL_UNINIT:
+        if self.alive and link.state & Endpoint.LOCAL_UNINIT:
             if self.sends:
                 link.target.copy(link.remote_target)
                 link.source.type = Terminus.UNSPECIFIED
@@ -134,9 +134,13 @@ class ProtonLink:
                 self._link.condition = Condition(fault.condition, fault.detail[:DETAIL_CHARS])
             self._link.close()
 
+    def lose(self) -> None:
+        """Note that the link is gone."""
+        self.alive = False
+
     def ended(self, *, closed: bool) -> None:
         """Answer the peer's close or detach, and free the link."""
-        self.alive = False
+        self.lose()
         if not self._link.state & Endpoint.LOCAL_CLOSED:
             if self._link.state & Endpoint.LOCAL_UNINIT:
                 self._link.open()
@@ -241,6 +245,11 @@ class Outgoing(ProtonLink):
         """Take a link that is not answered yet."""
         super().__init__(link)
         self._unanswered: dict[int, Any] = {}
+
+    def lose(self) -> None:
+        """Note that the link is gone, and let go of its consumer, which refers to it."""
+        super().lose()
+        self.on_outcome = None
 
     def open_for(self) -> int:
         """Return the peer's credit."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient, PartitionContext, _client_base
 from azure.eventhub._consumer import EventHubConsumer
+from azure.eventhub._pyamqp.utils import generate_sas_token
 
 from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import ALICE, BOB
@@ -38,6 +39,14 @@ def address(frontend: AmqpFrontend, hub: str, name: str = "alice", key: str = KE
     """Write a connection string."""
     said = f"SharedAccessKeyName={name};SharedAccessKey={key}"
     return f"Endpoint=sb://127.0.0.1:{frontend.port};{said};EntityPath={hub};UseDevelopmentEmulator=true"
+
+
+def signed(path: str, seconds: float, key: str = KEY, name: str = "alice") -> str:
+    """Sign a token that expires so soon, and return what a connection string has instead of a key."""
+    token = generate_sas_token(  # type: ignore[no-untyped-call]
+        f"sb://some.where/{path}", name, key, int(time.time() + seconds)
+    )
+    return f"SharedAccessSignature={token}"
 
 
 @contextmanager

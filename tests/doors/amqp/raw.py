@@ -95,10 +95,12 @@ def receiver(name: str, handle: int, node: str) -> bytes:
     return frame(0x12, types.string(name), uint(handle), TRUE, NULL, NULL, source(types.string(node)), target())
 
 
-def transfer(handle: int, number: int | None, tag: bytes | None, *more: bytes) -> bytes:
+def transfer(
+    handle: int, number: int | None, tag: bytes | None, *more: bytes, message: bytes = b"\x00\x53\x75\xa0\x01x"
+) -> bytes:
     """Write a transfer of a small message; `more` are the fields from the format on."""
     fields = [uint(handle), NULL if number is None else uint(number), NULL if tag is None else types.binary(tag), *more]
-    return frame(0x14, *fields, payload=b"\x00\x53\x75\xa0\x01x")
+    return frame(0x14, *fields, payload=message)
 
 
 def until(line: socket.socket, sign: bytes) -> bytes:

@@ -1,11 +1,14 @@
 """Connections of a door in this process: what a peer makes one keep, and for how long."""
 
 import asyncio
+import gc
 import secrets
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from proton import Message
 
 from broker import codec
 from broker.model.commands import Declare, Publish, Stats
@@ -18,18 +21,37 @@ from frontends.amqp import connection as connections
 from frontends.amqp.auth.identity import Identity
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.connection import Connection
+from frontends.amqp.constants import EPOCH, GROUP, LOCK, PARTITION
+from frontends.amqp.event_hubs.constants import HUB, MANAGEMENT, TOKEN_TYPE, TOKENS
 from frontends.amqp.protocol import sasl, types
+from frontends.amqp.protocol.engine import CONTAINER
 from frontends.amqp.server import AmqpServer
 from frontends.passwords import Passwords
 from frontends.tools.servers.redis import RedisServer
-from tests.doors.amqp.hubs import KEYS
-from tests.doors.amqp.raw import BEGIN, NULL, OPEN, TRUE, ZERO, frame, framed, receiver, sasl_init, source, target, uint
+from tests.doors.amqp.hubs import KEYS, signed
+from tests.doors.amqp.raw import (
+    BEGIN,
+    NULL,
+    OPEN,
+    TRUE,
+    ZERO,
+    attach,
+    frame,
+    framed,
+    receiver,
+    sasl_init,
+    source,
+    target,
+    transfer,
+    uint,
+)
 from tests.doors.frontend import ALICE
 from tests.waiting import PATIENCE_SECONDS
 
 OWNER = Jid(ALICE)
 HEAD = sasl.AMQP_HEADER + OPEN + BEGIN
 MOST = uint(2**31 - 1)
+ACCEPTED, WINDOW = b"\x00\x53\x24", b"\x52\x0a"
 
 
 class Door:
@@ -80,6 +102,16 @@ async def send(line: socket.socket, said: bytes) -> None:
     await asyncio.get_running_loop().sock_sendall(line, said)
 
 
+async def heard(line: socket.socket, sign: bytes) -> None:
+    """Read until these bytes have come."""
+    found = b""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while sign not in found:
+            piece = await asyncio.get_running_loop().sock_recv(line, 65_536)
+            assert piece, found
+            found += piece
+
+
 @pytest.fixture
 async def core(redis: RedisServer) -> RedisCore:
     """Provide a core."""
@@ -115,6 +147,14 @@ async def queue(core: RedisCore, count: int, size: int) -> str:
     return name
 
 
+async def log(core: RedisCore) -> str:
+    """Create a log."""
+    name = f"log{secrets.token_hex(8)}"
+    options = {"{urn:xmpp:pubsub:queueing:0}enabled": ("0",), "stanzaq#retention_items": ("100",)}
+    assert await core.ask(Declare(name, OWNER, options)) == Declared(name)
+    return name
+
+
 def credit(handle: int, number: int) -> bytes:
     """Write a flow that grants credit."""
     return frame(0x13, ZERO, MOST, ZERO, MOST, uint(handle), ZERO, uint(number))
@@ -140,10 +180,11 @@ async def _is_left(door: Door, _line: socket.socket) -> None:
     door.connections[0].end()
 
 
+Happening = Callable[[Door, socket.socket], Awaitable[None]]
+
+
 @pytest.mark.parametrize("happens", [_is_silent, _is_wrong, _closes, _is_left])
-async def test_reads_no_more(
-    door: Door, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Door, socket.socket], Awaitable[None]]
-) -> None:
+async def test_reads_no_more(door: Door, monkeypatch: pytest.MonkeyPatch, happens: Happening) -> None:
     """A consumer that reads no more holds its items only until its time-out or the end of its connection (part 2 §2.4.5)."""
     monkeypatch.setattr(connections, "_WRITE_BYTES", 4_096)
     monkeypatch.setattr(connections, "_CLOSING_SECONDS", 0.1)
@@ -172,6 +213,12 @@ def _attached(name: str, end: bytes) -> bytes:
     return frame(0x12, types.string(name), ZERO, TRUE, NULL, NULL, end, target())
 
 
+def _owner(name: str, handle: int, node: str, epoch: int) -> bytes:
+    told = [types.symbol(GROUP), types.string("g"), types.symbol(EPOCH), b"\x55%c" % epoch]
+    ends = source(types.string(node)), target()
+    return frame(0x12, types.string(name), uint(handle), TRUE, NULL, NULL, *ends, *[NULL] * 6, types.mapped(told))
+
+
 def _attached_and_detached(name: str, end: bytes) -> bytes:
     return _attached(name, end) + frame(0x16, ZERO, TRUE)
 
@@ -198,3 +245,98 @@ async def test_detached_at_once_by_an_sdk(hubs: Door) -> None:
     await until(lambda: any(link.alive for link in connection._parts))
     assert connection._profile
     assert (len(connection._parts), len(connection._profile.attaching._consumers)) == (1, 1)
+
+
+def kept() -> Counter[str]:
+    """Count the objects of the door."""
+    return Counter(
+        type(each).__name__ for each in gc.get_objects() if type(each).__module__.startswith("frontends.amqp")
+    )
+
+
+async def _opens(_door: Door, line: socket.socket) -> None:
+    await send(line, HEAD)
+    await heard(line, CONTAINER.encode())
+
+
+async def _breaks_the_protocol(_door: Door, line: socket.socket) -> None:
+    await send(line, HEAD + frame(0x99))
+    await heard(line, b"amqp:not-implemented")
+
+
+async def _publishes(door: Door, line: socket.socket) -> None:
+    await send(line, HEAD + attach("l", 0, await queue(door.core, 0, 0)))
+    await heard(line, uint(1_000))
+    await send(line, transfer(0, 0, b"t"))
+    await heard(line, ACCEPTED)
+
+
+async def _consumes(door: Door, line: socket.socket) -> None:
+    await send(line, HEAD + receiver("l", 0, await queue(door.core, 5, 10)) + credit(0, 3))
+    await heard(line, LOCK.encode())
+
+
+async def _reads(door: Door, line: socket.socket) -> None:
+    await send(line, HEAD + receiver("l", 0, await log(door.core)) + credit(0, 3))
+    await heard(line, PARTITION.encode())
+
+
+async def _names_no_node(_door: Door, line: socket.socket) -> None:
+    await send(line, HEAD + attach("l", 0, "nowhere") + receiver("m", 1, " " * 2_000))
+    await heard(line, b"amqp:not-found")
+
+
+async def _is_not_the_owner(door: Door, line: socket.socket) -> None:
+    name = await log(door.core)
+    await send(line, HEAD + _owner("l", 0, name, epoch=5))
+    await heard(line, EPOCH.encode())
+    await send(line, _owner("m", 1, name, epoch=4))
+    await heard(line, b"amqp:resource-locked")
+
+
+async def _manages(_door: Door, line: socket.socket) -> None:
+    await send(line, sasl_init(types.symbol("ANONYMOUS"), NULL) + HEAD)
+    await send(line, attach("a", 0, TOKENS) + receiver("b", 1, TOKENS) + credit(1, 9))
+    proof = {"operation": "put-token", "type": TOKEN_TYPE}
+    await heard(line, WINDOW)
+    token = signed("nowhere", 60).removeprefix("SharedAccessSignature=")
+    await send(line, transfer(0, 0, b"t", message=Message(body=token, properties=proof).encode()))
+    await heard(line, b"Accepted")
+    await send(line, attach("c", 2, MANAGEMENT) + receiver("d", 3, MANAGEMENT) + credit(3, 9))
+    asked = {"operation": "READ", "name": "nowhere", "type": HUB}
+    await heard(line, WINDOW)
+    await send(line, transfer(2, 1, b"t", message=Message(properties=asked).encode()))
+    await heard(line, b"status-code")
+
+
+@pytest.mark.parametrize(
+    "happens", [_opens, _breaks_the_protocol, _publishes, _consumes, _reads, _names_no_node, _is_not_the_owner]
+)
+async def test_nothing_stays(door: Door, happens: Happening) -> None:
+    """Guarantee 6: once a connection has ended, nothing of it stays, not even until Python collects garbage."""
+    await _leaves_nothing(door, happens)
+
+
+async def test_nothing_stays_of_an_sdk(hubs: Door) -> None:
+    """Guarantee 6: likewise of a client of Event Hubs, one of whose requests is refused."""
+    await _leaves_nothing(hubs, _manages)
+
+
+async def _leaves_nothing(door: Door, happens: Happening) -> None:
+    await _happens_once(door, happens)
+    gc.collect()
+    gc.disable()
+    try:
+        before = kept()
+        await _happens_once(door, happens)
+        await until(lambda: kept() <= before)
+    finally:
+        gc.enable()
+
+
+async def _happens_once(door: Door, happens: Happening) -> None:
+    line, connection = await door.connected()
+    del connection
+    await happens(door, line)
+    line.close()
+    await until(lambda: not door.connections)

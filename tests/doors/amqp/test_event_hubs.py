@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from azure.eventhub import EventData
-from azure.eventhub._pyamqp.utils import generate_sas_token
 from azure.eventhub.exceptions import (
     AuthenticationError,
     ConnectError,
@@ -23,7 +22,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, ConnectionClosed,
 
 from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
-from tests.doors.amqp.hubs import BOBS_KEY, KEY, KEYS, Reader, address, body, reading, send, sending
+from tests.doors.amqp.hubs import BOBS_KEY, KEYS, Reader, address, body, reading, send, sending, signed
 from tests.doors.amqp.served import AmqpFrontend, annotations, connected, consumer, marks, one, producer, text
 
 
@@ -177,14 +176,6 @@ def test_batches(hubs: AmqpFrontend, new_log: NewLog) -> None:
     ]
     odd = next(event for _, event in reader.events if not body(event).isdecimal())
     assert list(odd.body) == [encoded, encoded]
-
-
-def signed(path: str, seconds: float, key: str = KEY, name: str = "alice") -> str:
-    """Sign a token that expires so soon, and return what a connection string has instead of a key."""
-    token = generate_sas_token(  # type: ignore[no-untyped-call]
-        f"sb://some.where/{path}", name, key, int(time.time() + seconds)
-    )
-    return f"SharedAccessSignature={token}"
 
 
 def by_token(frontend: AmqpFrontend, hub: str, token: str) -> str:
