@@ -1,7 +1,7 @@
 """One AMQP connection: bytes between a socket and proton, SASL, and the connection's links. Must not know what a link is for.
 
 Everything that a peer can make it keep is bounded: message bytes that wait for Redis (above the bound it stops reading),
-bytes that the peer does not read (its links stop delivering), links, sessions, and the time to authenticate.
+bytes that the peer does not read (its links stop delivering), links, sessions, and the bytes and the time to authenticate.
 """
 
 import asyncio
@@ -129,6 +129,9 @@ class Connection(asyncio.Protocol):
             self._read_greeting()
         except Malformed:
             self._transport.abort()
+        if self._authenticating and len(self._buffer) > sasl.FRAME_MOST:
+            # A client may send ahead while its password is checked, but not without end.
+            self._transport.pause_reading()
 
     def pause_writing(self) -> None:
         """Stop writing: the peer does not read. Output stays in proton, where links see its size."""
@@ -178,6 +181,7 @@ class Connection(asyncio.Protocol):
             self._close()
             return
         self._authenticating, self._authenticated = False, True
+        self._transport.resume_reading()
         self._transport.write(sasl.outcome(sasl.OK))
         try:
             self._read_greeting()

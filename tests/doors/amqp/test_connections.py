@@ -38,6 +38,7 @@ from tests.doors.amqp.raw import (
     attach,
     frame,
     framed,
+    plain,
     receiver,
     sasl_init,
     source,
@@ -55,13 +56,14 @@ ACCEPTED, WINDOW = b"\x00\x53\x24", b"\x52\x0a"
 
 
 class Door:
-    """A core and an AMQP server, whose sockets take few bytes that nobody reads."""
+    """A core and an AMQP server, whose sockets keep few bytes that nobody reads."""
 
     def __init__(self, core: RedisCore, identity: Identity) -> None:
         """Listen on a free port."""
         self.core = core
         self.server = AmqpServer(identity, "127.0.0.1", 0, context=None, connections=10)
-        self.server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            self.server._socket.setsockopt(socket.SOL_SOCKET, size, 4_096)
         self.server.start(core)
         self._lines: list[socket.socket] = []
 
@@ -340,3 +342,38 @@ async def _happens_once(door: Door, happens: Happening) -> None:
     await happens(door, line)
     line.close()
     await until(lambda: not door.connections)
+
+
+class _Slow(Identity):
+    """Lets a peer wait for the check of its password, which is always right."""
+
+    def __init__(self) -> None:
+        """Check nothing yet."""
+        super().__init__(Passwords(""), None, Keys(""))
+        self.asked = asyncio.Event()
+        self.answer = asyncio.Event()
+
+    async def of(self, _init: sasl.Init, _certified: Jid | None) -> Jid:
+        """Wait until the test says so."""
+        self.asked.set()
+        await self.answer.wait()
+        return OWNER
+
+
+async def test_reads_nothing_while_it_checks_a_password(core: RedisCore) -> None:
+    """Guarantee 6: what a peer sends while its password is checked waits outside; then it is read."""
+    identity = _Slow()
+    door = Door(core, identity)
+    try:
+        line, connection = await door.connected()
+        await send(line, plain())
+        await identity.asked.wait()
+        # Empty frames with long heads.
+        sending = asyncio.ensure_future(send(line, HEAD + framed(bytes(1_012), offset=255) * 4_000))
+        await until(lambda: sending.done() or not connection._transport.is_reading())
+        assert len(connection._buffer) < 1_000_000
+        identity.answer.set()
+        await heard(line, CONTAINER.encode())
+        await sending
+    finally:
+        await door.stop()
