@@ -11,7 +11,7 @@ from broker.model import offsets
 from broker.model.commands import Read
 from broker.model.core import Core
 from broker.model.names import Jid
-from broker.model.results import Replay
+from broker.model.results import Refused, Replay
 from broker.tasks import keep_running
 
 _PAUSE_SECONDS: Final = 0.02
@@ -74,8 +74,12 @@ class LogTails:
             waiters = self._waiters[node][partition]
             one = next(iter(waiters))
             found = await self._core.ask(Read(node, one.sender, partition, offsets.LATEST, 0))
-            # A reader that is refused finds the reason by its own read.
-            late = [each for each in waiters if not isinstance(found, Replay) or found.latest != each.after]
-            pause = _PAUSE_SECONDS if late else min(_LONGEST_SECONDS, pause * 1.5)
+            if isinstance(found, Replay):
+                late = [each for each in waiters if found.latest != each.after]
+            else:
+                # Each reader finds the reason by its own read, unless it will pass.
+                late = [] if isinstance(found, Refused) and found.problem.retryable else list(waiters)
+            news = isinstance(found, Replay) and late
+            pause = _PAUSE_SECONDS if news else min(_LONGEST_SECONDS, pause * 1.5)
             for each in late:
                 each.wake()
