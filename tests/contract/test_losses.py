@@ -548,3 +548,49 @@ async def test_left_until_redis_takes_it(store: Store, node: str) -> None:
         assert await client.zscore(keys.of_service("due"), str(partition)) == 1_000
         await client.zrem(keys.of_service("due"), str(partition))
     await core.stop()
+
+
+async def test_damaged_by_hand(make_core: MakeCore, store: Store, node: str) -> None:
+    """Guarantee 8: keys and names that somebody has written with redis-cli hold up neither sweeps nor the counts of others."""
+    core, door = await make_core()
+    hand, mark = f"{node}-a", f"{node}-b"
+    for each in (hand, mark, node):
+        await core.ask(Declare(each, ALICE, {}))
+        await core.ask(item(each, "i"))
+    there = {each.node: each for each in await core._store.partitions([hand, mark, node])}
+    due = str(there[node])
+    async with store.client() as client:
+        try:
+            await client.hset(keys.of_node("options", hand), "stanzaq#partitions", "4x")
+            await client.set(keys.of_partition("send_marks", there[mark]), "text")
+            await client.set(keys.of_partition("inflight", there[mark]), "text")
+            await client.zadd(keys.of_service("all_nodes"), {b"\\xff": 1, f"{node}-c": 2})
+            await client.set(keys.of_node("node", f"{node}-c"), "text")
+            core.forget(hand)
+            await core._sweeper.sweep_all()
+            assert set(await core._store.partitions([hand, mark, node, f"{node}-c"])) >= set(there.values())
+            assert there[node] not in await core._store.with_deliveries_of([*there.values()], "f")
+            with capture_logs() as logs:
+                await core.measure()
+            assert node in core.metrics.measured and mark not in core.metrics.measured
+            assert {"node": mark, "partition": 0}.items() <= next(
+                each for each in logs if each["event"] == "a partition cannot be counted"
+            ).items()
+            assert f"(HGETALL {keys.of_node('node', f'{node}-c')})" in str([each.get("error") for each in logs])
+            # A foreign name among the due partitions loses none of them.
+            await core.ask(Subscribe(node, W1, W1, 0))
+            await client.zadd(keys.of_service("due"), {"foreign": 1, due: 1})
+            await core.ask(Subscribe(node, W1, W1, 1))
+            await door.until(lambda: bool(door.deliveries))
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while await client.zscore(keys.of_service("due"), "foreign") is not None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert core.healthy() == []
+        finally:
+            await client.zrem(keys.of_service("all_nodes"), b"\\xff", f"{node}-c")
+            await client.delete(
+                keys.of_node("node", f"{node}-c"),
+                keys.of_partition("inflight", there[mark]),
+                keys.of_partition("send_marks", there[mark]),
+            )
+            await client.hdel(keys.of_node("options", hand), "stanzaq#partitions")

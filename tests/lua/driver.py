@@ -139,7 +139,7 @@ class Delivered(NamedTuple):
     ready: str = ""
 
     @classmethod
-    def read(cls, row: list[Any]) -> Self:
+    def read(cls, row: tuple[Any, ...]) -> Self:
         """Read a delivery; the last value names its subscription, and tells when a delayed item's delay ended."""
         return cls(*row[:-1], *row[-1].split(" "))
 

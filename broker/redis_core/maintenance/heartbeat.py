@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -210,7 +210,7 @@ class Heartbeat:
         if self._frontend and before != self._last_beat_ms:
             self.mark_state_unknown()
         self._last_beat_ms = now
-        partitions = [Partition.parse(name.decode()) for name in due]
+        partitions = list(_partitions(due))
         self.more_due = len(due) == most
         state_unknown, self._state_unknown = self._state_unknown, False
         frontends = [name.decode() for name in dead]
@@ -244,3 +244,12 @@ class Heartbeat:
                 ("HDEL", keys.of_service("disconnected"), self._frontend),
             ]
         )
+
+
+def _partitions(names: Iterable[bytes]) -> Iterator[Partition]:
+    """Read names of partitions; only somebody with redis-cli lists another."""
+    for name in names:
+        try:
+            yield Partition.parse(name.decode())
+        except ValueError as error:
+            log.warning("the list of due partitions had another name", error=str(error))

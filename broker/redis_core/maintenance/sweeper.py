@@ -263,12 +263,20 @@ class Sweeper:
             if complete:
                 self._heartbeat.report_taken_over(frontend)
             else:
-                # A partition with an unreadable record fails each time.
-                now = time.monotonic()
-                self._retry_at[frontend] = now + min(RETRY_SECONDS, 10 * (now - began))
+                self._pause_takeover(frontend, began)
             await self.sweep_all()
+        except CoreUnavailable:
+            raise
+        except Exception:
+            self._pause_takeover(frontend, began)
+            raise
         finally:
             self._taking_over.discard(frontend)
+
+    def _pause_takeover(self, frontend: str, began: float) -> None:
+        """Try again later: what cannot be read fails each time."""
+        now = time.monotonic()
+        self._retry_at[frontend] = now + min(RETRY_SECONDS, 10 * (now - began))
 
     async def _take_over_all(self, partitions: Sequence[Partition], frontend: str) -> bool:
         found = await self._store.with_deliveries_of(partitions, frontend)

@@ -1,11 +1,12 @@
 """What a call is, and the common shape of the replies of partition scripts. Must not know any one operation."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
+
+import structlog
 
 from broker import keys
 from broker.model.items import Delivery, LockEnded, OwnershipLost
@@ -18,6 +19,10 @@ from broker.model.qos import MAX_BATCH, Stage
 from broker.model.results import Refused
 from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.credit import CreditReport, Grant, HeldCredit
+
+log = structlog.get_logger()
+
+_Part = TypeVar("_Part")
 
 Values = Mapping[str, str | int | bytes]
 
@@ -141,9 +146,9 @@ class ScriptReply:
         _code, rows, deliveries, notices, handovers, due_ms, more, token, *told = reply
         return ScriptReply(
             rows or [],
-            tuple(map(_delivery, delivery_rows(deliveries), repeat(partition), repeat(config))),
-            tuple(map(_notice, notices or (), repeat(partition))),
-            tuple(map(_handover, handovers or ())),
+            _each(_delivery, delivery_rows(deliveries), partition, config) if deliveries else (),
+            _each(_notice, notices, partition) if notices else (),
+            _each(_handover, handovers, partition) if handovers else (),
             due_ms,
             bool(more),
             token,
@@ -151,13 +156,24 @@ class ScriptReply:
         )
 
 
+def _each(read: Callable[..., _Part], lines: Iterable[Any], partition: Partition, *about: object) -> tuple[_Part, ...]:
+    """Read lines of a reply; one that only another version understands must not hide the others."""
+    found: list[_Part] = []
+    for line in lines:
+        try:
+            found.append(read(line, partition, *about))
+        except Exception:
+            log.exception("a line of a reply cannot be read", node=partition.node, partition=partition.number)
+    return tuple(found)
+
+
 _WIDTH = 12
 """Values of one delivery (lua/lib/delivery/delivery_row.lua)."""
 
 
-def delivery_rows(values: list[Any] | None) -> list[list[Any]]:
+def delivery_rows(values: list[Any] | None) -> list[tuple[Any, ...]]:
     """Return the deliveries of a script's answer, which has the values of all of them in one list."""
-    return [values[first : first + _WIDTH] for first in range(0, len(values), _WIDTH)] if values else []
+    return list(zip(*[iter(values or ())] * _WIDTH, strict=True))
 
 
 def answered(part: list[Any] | bytes) -> list[Any]:
@@ -165,7 +181,7 @@ def answered(part: list[Any] | bytes) -> list[Any]:
     return part if isinstance(part, list) else [b"ok", part]
 
 
-def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
+def _delivery(row: tuple[Any, ...], partition: Partition, config: NodeConfig) -> Delivery:
     jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, told = row
     pool, name, ready = (*told.split(b" "), b"", b"")[:3] if told else (b"", b"", b"")
     through, whose = subscription(pool, name) if told else ("", "")
@@ -197,7 +213,7 @@ def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Deliv
     )
 
 
-def _handover(row: list[bytes]) -> Handover:
+def _handover(row: list[bytes], _partition: Partition) -> Handover:
     position, to, note = row
     return Handover(position.decode(), to.decode(), note.decode())
 

@@ -16,7 +16,7 @@ from broker import keys
 from broker.model.names import Jid, Partition, bare, resource
 from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, restored, stored
 from broker.model.options import NodeConfig, NodeState
-from broker.model.problems import CorruptRecord, MalformedRequest, OtherFormat, Problem
+from broker.model.problems import CoreUnavailable, CorruptRecord, MalformedRequest, OtherFormat, Problem
 from broker.model.quotas import counts_for, domain
 from broker.model.results import Counted, Refused
 from broker.redis_core.records import jid_indexes
@@ -101,9 +101,7 @@ class NodeStore:
         records: list[NodeRecord] = []
         for first in range(0, len(names), LISTED):
             some = names[first : first + LISTED]
-            found = await self._server.commands(
-                [("HGETALL", keys.of_node(kind, name)) for name in some for kind in kinds]
-            )
+            found = await self._server.reads([("HGETALL", keys.of_node(kind, name)) for name in some for kind in kinds])
             records += _readable(zip(some, found[::3], found[1::3], found[2::3], strict=True))
         return records
 
@@ -114,12 +112,12 @@ class NodeStore:
             some = names[first : first + LISTED]
             heads = [("HGETALL", keys.of_node("node", name)) for name in some]
             options = [("HGETALL", keys.of_node("options", name)) for name in some]
-            found = await self._server.commands([*heads, *options])
+            found = await self._server.reads([*heads, *options])
             records += _readable(zip(some, found[: len(some)], found[len(some) :], [{}] * len(some), strict=True))
         return records
 
     async def counts(self, partitions: Sequence[Partition]) -> dict[Partition, Counted]:
-        """Count the items of many partitions; those being created are skipped."""
+        """Count the items of many partitions; those being created, and those that cannot be counted, are skipped."""
         names = self._server.operations["stats"].keys
         found: dict[Partition, Counted] = {}
         for first in range(0, len(partitions), LISTED):
@@ -133,9 +131,11 @@ class NodeStore:
                 for each in some
             ]
             for each, reply in zip(some, await self._server.run_all(calls), strict=True):
-                if isinstance(reply, Exception):
+                if isinstance(reply, CoreUnavailable):
                     raise reply
-                if reply[0] == b"ok":
+                if isinstance(reply, Exception):
+                    log.error("a partition cannot be counted", node=each.node, partition=each.number, error=str(reply))
+                elif reply[0] == b"ok":
                     found[each] = Counted(*reply[1])
         return found
 
@@ -301,7 +301,8 @@ class NodeStore:
     async def names(self, first: int = 0, count: int = LISTED) -> tuple[str, ...]:
         """Return names of nodes in order of creation; some may be of nodes that are being created or deleted."""
         found = await self._server.command("ZRANGE", keys.of_service("all_nodes"), first, first + count - 1)
-        return tuple(name.decode() for name in found)
+        # Only somebody with redis-cli writes a name that is no text: it has no node.
+        return tuple(name.decode(errors="replace") for name in found)
 
     async def incarnations(self, names: Sequence[str]) -> dict[str, str]:
         """Return the incarnations of those nodes that exist."""
@@ -309,16 +310,16 @@ class NodeStore:
         return {name: life.decode() for name, life in zip(names, found, strict=True) if life}
 
     async def partitions(self, names: Sequence[str]) -> list[Partition]:
-        """Return the partitions of those nodes that exist."""
+        """Return the partitions of those nodes that exist; the first one of a node whose record cannot be read."""
         lived = [("HGET", keys.of_node("node", name), "incarnation") for name in names]
         counted = [("HGET", keys.of_node("options", name), _PARTITIONS) for name in names]
-        found = await self._server.commands([*lived, *counted])
+        found = await self._server.reads([*lived, *counted])
         incarnations, counts = found[: len(names)], found[len(names) :]
         return [
             Partition(name, life.decode(), number)
             for name, life, count in zip(names, incarnations, counts, strict=True)
             if life
-            for number in range(int(count or 1))
+            for number in range(int(count) if count and count.isdigit() else 1)
         ]
 
     async def access(self, names: Sequence[str], jid: Jid) -> list[tuple[str, str]]:
@@ -332,7 +333,7 @@ class NodeStore:
         """Return the partitions where a frontend may have left deliveries: those with locks, readers, or its sent mark."""
         held = [("EXISTS", *keys.all_of_partition(("inflight", "uncommitted"), partition)) for partition in partitions]
         marked = [("HEXISTS", keys.of_partition("send_marks", partition), frontend) for partition in partitions]
-        answers = await self._server.commands([*held, *marked])
+        answers = await self._server.reads([*held, *marked])
         found = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
         return [partition for partition, *signs in found if any(signs)]
 
@@ -412,11 +413,13 @@ def _counted(creator: Jid, node: str) -> list[Entry]:
 
 
 def _readable(
-    found: Iterable[tuple[str, Mapping[bytes, bytes], Mapping[bytes, bytes], Mapping[bytes, bytes]]],
+    found: Iterable[
+        tuple[str, Mapping[bytes, bytes] | None, Mapping[bytes, bytes] | None, Mapping[bytes, bytes] | None]
+    ],
 ) -> Iterator[NodeRecord]:
     """Read the parts of records, without nodes that are missing; an unreadable one is reported to who uses its node."""
     for name, head, options, affiliations in found:
-        if head:
+        if head and options is not None and affiliations is not None:
             with contextlib.suppress(CorruptRecord):
                 yield _record(name, head, options, affiliations)
 

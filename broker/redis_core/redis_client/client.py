@@ -6,8 +6,11 @@ Hides whether Redis is one server, a cluster or a master that sentinels watch. M
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol, Self
+
+import structlog
 
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.redis_core.redis_client.cluster import Cluster
@@ -23,6 +26,8 @@ from broker.settings import Packaging
 from broker.tasks import start
 
 __all__ = ["Line", "Server", "Value"]
+
+log = structlog.get_logger()
 
 
 class Link(Protocol):
@@ -111,22 +116,32 @@ class Server:
 
     async def commands(self, lines: Sequence[Line]) -> list[Any]:
         """Run plain commands in one round trip; raises the first fault."""
-        if not lines:
-            return []
-        replies: list[Any] = await self._within_patience(self._link.send(lines), shielded=True)
-        _raise_first(replies)
+        replies = await self._replies(lines)
+        _raise_first(lines, replies)
+        return replies
+
+    async def reads(self, lines: Sequence[Line]) -> list[Any]:
+        """Run plain commands that read, in one round trip; raises CoreUnavailable.
+
+        A key of another type, which somebody has written by hand, is logged and reads as None: it must not hide the others.
+        """
+        replies = await self._replies(lines)
+        return [_read(*each) for each in zip(lines, replies, strict=True)]
+
+    async def _replies(self, lines: Sequence[Line]) -> list[Any]:
+        replies: list[Any] = await self._within_patience(self._link.send(lines), shielded=True) if lines else []
         return replies
 
     async def wait(self, *parts: Value) -> Any:
         """Run one blocking command; cancelling the caller also cancels it and closes its connection."""
         replies = await self._link.send([parts])
-        _raise_first(replies)
+        _raise_first([parts], replies)
         return replies[0]
 
     async def everywhere(self, *parts: Value) -> dict[str, Any]:
         """Run one command without keys on each master; raises the first fault."""
         replies: dict[str, Any] = await self._within_patience(self._link.everywhere(parts), shielded=True)
-        _raise_first(replies.values())
+        _raise_first(repeat(parts), replies.values())
         return replies
 
     async def _within_patience(self, work: Coroutine[Any, Any, Any], *, shielded: bool = False) -> Any:
@@ -168,10 +183,26 @@ class Server:
         await self._link.close()
 
 
-def _raise_first(replies: Iterable[Any]) -> None:
-    for reply in replies:
+def _raise_first(lines: Iterable[Line], replies: Iterable[Any]) -> None:
+    for line, reply in zip(lines, replies, strict=False):
         if isinstance(reply, Exception):
-            raise fault(reply) from reply
+            raise _fault_of(line, reply) from reply
+
+
+def _read(line: Line, reply: Any) -> Any:
+    if not isinstance(reply, Exception):
+        return reply
+    named = _fault_of(line, reply)
+    if not isinstance(named, ScriptDefect):
+        raise named from reply
+    log.warning("a key cannot be read", error=str(named))
+    return None
+
+
+def _fault_of(line: Line, reply: Exception) -> Exception:
+    """Name the fault of one command; what is wrong with the command or its key is said with both."""
+    named = fault(reply)
+    return ScriptDefect(f"{named} ({' '.join(map(str, line[:2]))})") if isinstance(named, ScriptDefect) else named
 
 
 def _link(url: str, timeout: float, packages: Packages) -> Link:

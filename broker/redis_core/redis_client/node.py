@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -38,6 +39,8 @@ _Fault = TypeVar("_Fault", bound=BaseException)
 
 _Asked = tuple[Sequence[Line], asyncio.Future[list[Any]]]
 """One caller's commands, and the future of their replies."""
+
+_LINES: Final = itemgetter(0)
 
 CALL: Final = "CALL"
 """The first word of a line that runs an operation, before its name; each master's package replaces it."""
@@ -245,7 +248,7 @@ class RedisNode:
 
     async def _run_round_trip(self, part: list[_Asked]) -> None:
         try:
-            replies = await self._send([lines for lines, _answered in part])
+            replies = await self._send(list(map(_LINES, part)))
         except BaseException as error:
             # Every caller gets an answer; a cancelled one needs none.
             for _lines, answered in part:

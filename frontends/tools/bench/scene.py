@@ -92,9 +92,9 @@ class Node(Bench):
         await asyncio.gather(*map(self.scene.ask, commands))
         return jids
 
-    async def put(self, count: int, size: int = 10, key: str = "", hints: str = "") -> list[list[Any]]:
+    async def put(self, count: int, size: int = 10, key: str = "", hints: str = "") -> list[tuple[Any, ...]]:
         """Publish a number of items; returns their deliveries."""
-        body, found = b"x" * size, []
+        body, found = b"x" * size, list[tuple[Any, ...]]()
         row = {"item": "", "by": "owner@bounds.example", "body": body, "once": "", "subids": "", "hints": hints}
         at_once = max(1, min(AT_ONCE, 4_000_000 // size))
         left = count
