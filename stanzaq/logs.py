@@ -6,8 +6,11 @@ from typing import Any, Final
 
 from stanzaq.job import Job
 
-current: Final[ContextVar[Job[Any] | None]] = ContextVar("stanzaq_job", default=None)
-"""The job whose handler or middleware runs; not known in another process."""
+current: Final[ContextVar[dict[str, str | int] | None]] = ContextVar("stanzaq_job", default=None)
+"""The fields of the job whose handler or middleware runs; not known in another process.
+
+Not the job itself: tasks and connections that a handler opens keep its context, and a job's own task would refer to it.
+"""
 
 _FIELDS: Final = ("node", "item", "attempt", "token")
 
@@ -22,9 +25,9 @@ class JobFields(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add them, and let the record pass."""
-        job = current.get()
-        if job is not None and not hasattr(record, "token"):
-            vars(record).update(fields(job))
+        known = current.get()
+        if known is not None and not hasattr(record, "token"):
+            vars(record).update(known)
         return True
 
 

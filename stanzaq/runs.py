@@ -71,8 +71,10 @@ class Runs:
             run.stop(self._leaving)
 
     def _forget(self, lock: Lock) -> None:
-        runs = self._of_item[lock.node, lock.item]
-        runs.discard(self._runs.pop(lock))
+        run, runs = self._runs.pop(lock), self._of_item[lock.node, lock.item]
+        # A task that was cancelled refers to frames, and so to the run: both would stay until Python collects garbage.
+        del run.handling, run.task
+        runs.discard(run)
         if not runs:
             del self._of_item[lock.node, lock.item]
 
@@ -181,11 +183,9 @@ class _Run:
         """Cancel the handler, and warn once if it ignores that."""
         self.handling.cancel()
         if self._warning is None:
-            self._warning = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._warn)
-
-    def _warn(self) -> None:
-        if not self.handling.done():
-            log.warning(IGNORES, extra=self._about)
+            late = partial(log.warning, IGNORES, extra=self._about)
+            warning = self._warning = asyncio.get_running_loop().call_later(SETTLE_SECONDS, late)
+            self.handling.add_done_callback(lambda _: warning.cancel())
 
     @property
     def _about(self) -> dict[str, Any]:
@@ -287,7 +287,7 @@ class _Run:
             self._renew,
             self._returned,
         )
-        logs.current.set(job)
+        logs.current.set(logs.fields(job))
         await chain(job)
 
     async def _keep(self) -> None:

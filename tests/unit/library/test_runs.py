@@ -19,6 +19,7 @@ from stanzaq.retry import Reject, Release, Retry
 from stanzaq.runs import Runs
 from stanzaq.task import Handler, Task, run_in
 from stanzaq.transport import Content, Delivery, Lock, Progress, Receiver
+from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -458,3 +459,43 @@ async def test_progress() -> None:
     played.deliver(delivery())
     await until(lambda: len(service.told) == 3)
     assert service.told[:2] == [("one", Progress(0.25, "one of four")), ("one", Progress(None, "nearly"))]
+
+
+@pytest.mark.parametrize("how", ["returns", "leaves a task", "lost", "waits"])
+async def test_no_payload_is_kept(how: str) -> None:
+    """Guarantee 6: once a job is over, however, nothing keeps its payload, not even until Python collects garbage."""
+    service, began, later = Service(), asyncio.Event(), list[asyncio.Task[bool]]()
+    service.broken = how == "untold"
+
+    async def handler(_job: Job[bytes]) -> None:
+        began.set()
+        match how:
+            case "waits" | "lost" | "timeout":
+                await asyncio.Event().wait()
+            case "raises" | "untold":
+                raise ValueError
+            case "leaves a task":
+                later.append(asyncio.create_task(asyncio.Event().wait()))
+
+    def function(_job: Job[bytes]) -> None:
+        raise ValueError
+
+    more = {"payload": int if how == "unfit" else bytes, "timeout": 0.01 if how == "timeout" else None}
+    played = runs(service, function if how == "thread" else handler, concurrency=1, **more)
+    body = bytes(1_000)
+    held = sys.getrefcount(body)
+    with uncollected():
+        if how == "waits":
+            # For the room of another one.
+            played.deliver(delivery("first"))
+            await began.wait()
+        played.deliver(delivery(body=body, token=2))
+        if how in {"waits", "lost"}:
+            await began.wait()
+            await asyncio.sleep(0)
+            played.lost(Lock("jobs", "one", 2))
+        await until(lambda: sys.getrefcount(body) == held)
+    played.close()
+    await played.closed()
+    for task in later:
+        task.cancel()
