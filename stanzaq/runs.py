@@ -81,7 +81,8 @@ class Runs:
     async def _call(self, task: Task, job: Job[Any]) -> None:
         """Call the handler, inside all middleware; raises what it raises."""
         if isinstance(job.payload, payloads.Unfit):
-            raise job.payload
+            # A new one: the frames of a fault that is raised refer to the job.
+            raise payloads.Unfit(*job.payload.args)
         result = await self._callers.call(task, job)
         if result is not None:
             job._returned[:] = [result]  # noqa: SLF001  (the same package's)
@@ -259,8 +260,8 @@ class _Run:
                     return _STOPPED
                 end = after_failure(error, delivery.attempt, attempts, task.retry)
                 # The reason of a Reject says all that its author wants to say.
-                trace = None if isinstance(error, Reject) else error
-                log.warning("job failed: %s", end.reason, extra=self._about, exc_info=trace)
+                told = not isinstance(error, Reject)
+                log.warning("job failed: %s", end.reason, extra=self._about, exc_info=told)
                 return end
         return None
 
@@ -270,8 +271,8 @@ class _Run:
         try:
             payload: Any = payloads.decoded(delivery.content, self._task.payload)
         except payloads.Unfit as error:
-            # Raised where the handler would be called, inside the middleware.
-            payload = error
+            # Raised where the handler would be called, inside the middleware. Until then a value: this one has frames.
+            payload = payloads.Unfit(*error.args)
         job: Job[Any] = Job(
             payload,
             lock.item,

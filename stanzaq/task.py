@@ -96,7 +96,11 @@ class Callers:
         """Wait for a call in a thread or a process, which goes on when this is cancelled."""
         self._apart[future] = job
         future.add_done_callback(self._apart.pop)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            # A fault refers to this frame, and the future to the fault.
+            del future
 
     def running(self) -> list[Job[Any]]:
         """Return the jobs whose calls run in threads and processes."""

@@ -461,7 +461,9 @@ async def test_progress() -> None:
     assert service.told[:2] == [("one", Progress(0.25, "one of four")), ("one", Progress(None, "nearly"))]
 
 
-@pytest.mark.parametrize("how", ["returns", "leaves a task", "lost", "waits"])
+@pytest.mark.parametrize(
+    "how", ["returns", "leaves a task", "raises", "untold", "unfit", "thread", "timeout", "lost", "waits"]
+)
 async def test_no_payload_is_kept(how: str) -> None:
     """Guarantee 6: once a job is over, however, nothing keeps its payload, not even until Python collects garbage."""
     service, began, later = Service(), asyncio.Event(), list[asyncio.Task[bool]]()
