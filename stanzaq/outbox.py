@@ -95,17 +95,17 @@ class Outbox:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
 
     async def _run(self, what: str, work: Callable[[], T]) -> T:
-        fault: Exception
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as error:
             # Errors of Python's module itself have no name.
             name = getattr(error, "sqlite_errorname", "")
-            fault, remedy = error, _REMEDIES.get(name, "check the file and its disk")
+            raise self._unusable(what, error, _REMEDIES.get(name, "check the file and its disk")) from error
         except msgspec.MsgspecError as error:
-            fault, remedy = error, _REMEDIES["SQLITE_CORRUPT"]
-        msg = f"the outbox {self._path} cannot be {what} ({fault}): {remedy}"
-        raise StanzaqError(msg) from fault
+            raise self._unusable(what, error, _REMEDIES["SQLITE_CORRUPT"]) from error
+
+    def _unusable(self, what: str, fault: Exception, remedy: str) -> StanzaqError:
+        return StanzaqError(f"the outbox {self._path} cannot be {what} ({fault}): {remedy}")
 
 
 _outboxes: weakref.WeakSet[Outbox] = weakref.WeakSet()

@@ -114,26 +114,33 @@ class Reply:
         Raises StanzaqError with the condition `dead`, `cancelled` or `expired` if no worker has completed the item, and
         TimeoutError after `timeout`.
         """
+        closed = f"the publisher was closed before {self.id} had ended"
         if self._running.done():
-            raise self._closed()
+            raise _fault(self._running, closed)
         waiting = asyncio.ensure_future(self._ended())
         try:
             async with asyncio.timeout(None if timeout is None else seconds(timeout)):
                 await asyncio.wait({waiting, self._running}, return_when=FIRST_COMPLETED)
+            if self._running.done():
+                raise _fault(self._running, closed)
+            outcome = waiting.result()
         finally:
             waiting.cancel()
-        if self._running.done():
-            raise self._closed()
-        outcome = waiting.result()
+            # A fault refers to this frame, and the future to the fault.
+            del waiting
         if outcome.state != "acknowledged":
             msg = f"{self.id} is {outcome.state}{f': {outcome.reason}' if outcome.reason else ''}"
             raise StanzaqError(msg, outcome.state)
         return None if outcome.result is None else payloads.decoded(outcome.result, Any)
 
-    def _closed(self) -> BaseException:
-        """Return why the connection has ended."""
-        fault = None if self._running.cancelled() else self._running.exception()
-        return fault or StanzaqError(f"the publisher was closed before {self.id} had ended")
+
+def _fault(running: asyncio.Task[None], closed: str, kept: str = "") -> BaseException:
+    """Return why a connection has ended, which says where the item is `kept`; or that the publisher was `closed`."""
+    fault = running.exception() if running.done() and not running.cancelled() else None
+    if isinstance(fault, StanzaqError):
+        # A new one: all that wait raise it, and it would keep the frames of all.
+        return StanzaqError(f"{fault}: {kept}" if kept else str(fault), fault.condition)
+    return fault or StanzaqError(closed)
 
 
 class Publisher:
@@ -283,26 +290,22 @@ class Publisher:
         try:
             # A connection that fails for good ends everything that waits for it.
             await asyncio.wait({sending, running}, return_when=FIRST_COMPLETED)
+            if sending.done() and not sending.cancelled():
+                sending.result()
+                return answer
+            sending.cancel()
         except asyncio.CancelledError:
             if self._outbox is None:
                 sending.cancel()
             else:
                 wait.is_abandoned = True
             raise
-        if sending.done() and not sending.cancelled():
-            sending.result()
-            return answer
-        sending.cancel()
-        why, condition = f"the publisher was closed before {item} was answered", ""
-        if running.done() and not running.cancelled() and (fault := running.exception()) is not None:
-            if not (wait.is_kept and isinstance(fault, StanzaqError)):
-                raise fault
-            why, condition = str(fault), fault.condition
-        where = (
-            f"{item} is in the outbox, and the next publisher sends it" if wait.is_kept else "it may be in the queue"
-        )
-        msg = f"{why}: {where}"
-        raise StanzaqError(msg, condition)
+        finally:
+            # A fault refers to this frame, and the task to the fault.
+            del sending
+        kept = f"{item} is in the outbox, and the next publisher sends it" if wait.is_kept else ""
+        closed = f"the publisher was closed before {item} was answered: {kept or 'it may be in the queue'}"
+        raise _fault(running, closed, kept)
 
     async def cancel(self, node: str, id: str) -> bool:  # noqa: A002
         """Cancel an item that this account has published, or that is in its own node, even if a worker has it.
@@ -379,10 +382,9 @@ class Publisher:
                 return asking.result()
         finally:
             asking.cancel()
-        if not running.cancelled() and (fault := running.exception()) is not None:
-            raise fault
-        msg = f"the publisher was closed before {done}"
-        raise StanzaqError(msg)
+            # A fault refers to this frame, and the task to the fault.
+            del asking
+        raise _fault(running, f"the publisher was closed before {done}")
 
     def _opened(self) -> tuple[Sender, asyncio.Task[None]]:
         """Return the connection and its task; raises StanzaqError if there is none."""
@@ -451,15 +453,22 @@ class Publisher:
             finally:
                 room.release()
 
-        tasks = []
+        group, tasks = asyncio.TaskGroup(), list[asyncio.Task[str]]()
         try:
-            async with asyncio.TaskGroup() as group:
+            async with group:
                 async for payload in _each(payloads):
                     await room.acquire()
                     tasks.append(group.create_task(send(payload)))
+            return [task.result() for task in tasks]
+        except asyncio.CancelledError as left:
+            # Frames of the group refer to what they raise, here and below.
+            raise left.with_traceback(None)  # noqa: B904  (the same)
         except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        return [task.result() for task in tasks]
+            faults = list(failed.with_traceback(None).exceptions)
+        finally:
+            # A fault refers to this frame, and the tasks to the fault.
+            del group, tasks
+        raise faults.pop(0)
 
 
 async def _each(values: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterable[Any]:

@@ -240,6 +240,9 @@ class Publisher:
         except NotInTime:
             future.cancel()
             raise
+        finally:
+            # A fault refers to this frame, and the future to the fault.
+            del future
 
 
 _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()

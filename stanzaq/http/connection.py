@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import ssl
+import traceback
 from collections.abc import AsyncGenerator, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -84,10 +85,9 @@ class Connection:
                     self._found()
                 if told is None:
                     return found
-                fault = told.fault(what)
                 if not told.passing:
-                    raise fault
-                log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", fault)
+                    raise told.fault(what)
+                log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", told.fault(what))
                 waiting = True
                 await asyncio.sleep(max(told.seconds, backoff.delay()))
             if once:
@@ -181,6 +181,9 @@ class Connection:
 
 def _lost(error: Exception) -> Exception:
     """Return the exception for a request without an answer; StanzaqError if no further attempt can succeed."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        # Frames of aiohttp refer to the request, and to the fault that they raise.
+        traceback.clear_frames(error.__traceback__)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = getattr(error.certificate_error, "verify_message", error.certificate_error)
         told = f"the service's certificate is not trusted ({why}): give the file of its authority in SSL_CERT_FILE"

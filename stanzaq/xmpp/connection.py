@@ -99,12 +99,11 @@ class Connection:
             told = refusal(element)
             if told is None:
                 return element
-            fault = told.fault(what)
             is_away = told.condition in AWAY or await self._service_is_away(told)
             if not (told.passing or is_away):
-                raise fault
+                raise told.fault(what)
             remedy = f"; does the service run, and is {self._account.service} its domain (service=)?" if is_away else ""
-            log.log(logging.DEBUG if waiting else logging.WARNING, "%s%s; trying again", fault, remedy)
+            log.log(logging.DEBUG if waiting else logging.WARNING, "%s%s; trying again", told.fault(what), remedy)
             waiting = True
             await asyncio.sleep(max(told.seconds, backoff.delay()))
 
@@ -130,6 +129,8 @@ class Connection:
         finally:
             self._asked.pop(name, None)
             self._sizes.pop(name, None)
+            # A fault refers to this frame, and the future to the fault.
+            del answer
 
     async def _service_is_away(self, told: Refusal) -> bool:
         """Return whether the server answered for a service that is not connected, by forbidding to look for it elsewhere.

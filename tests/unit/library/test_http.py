@@ -5,6 +5,7 @@ import itertools
 import json
 import logging
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +24,7 @@ from stanzaq.http.worker import HttpTransport
 from stanzaq.retry import Release
 from stanzaq.transport import Content, Delivery, Hints, Lock, Outgoing
 from tests.certificates import Authority
+from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS
 
 Answers = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -468,3 +470,26 @@ async def test_acknowledgements_of_one_turn(status: int) -> None:
     together = ("POST", "/subscriptions/S/acknowledgements")
     alone = [("DELETE", f"/subscriptions/S/messages/m{token}?lock=3-{token}-0badcafe") for token in (1, 2, 3)]
     assert asked[0] == together and sorted(asked[1:]) == ([] if status == 200 else alone)
+
+
+@pytest.mark.parametrize("why", ["refused", "no service"])
+async def test_no_payload_is_kept(why: str) -> None:
+    """Guarantee 6: once a request has failed, however, nothing keeps its body, not even until Python collects garbage."""
+
+    async def answers(_request: web.Request) -> web.StreamResponse:
+        return problem(403, "not yours")
+
+    async with played(answers) as connection:
+        if why == "no service":
+            # Nobody listens at port 1.
+            connection._account = HttpAccount("http://127.0.0.1:1", "a", "b")
+        body = bytes(1_000)
+        held = sys.getrefcount(body)
+        with uncollected():
+            asking = asyncio.create_task(connection.ask("publish", "POST", "/", Content(body, "image/png")))
+            if why == "no service":
+                await until(lambda: connection._is_lost)
+                asking.cancel()
+            await asyncio.wait({asking})
+            del asking
+            await until(lambda: sys.getrefcount(body) == held)

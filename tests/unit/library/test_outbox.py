@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -21,6 +22,7 @@ from stanzaq.account import Account
 from stanzaq.outbox import Outbox
 from stanzaq.transport import Content, Hints, Outgoing, Save
 from stanzaq.xmpp.publisher import XmppSender
+from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS
 
 ONE = Outgoing("name-1", "jobs", "one", Content(b"\0\xff", "image/png"), {"a": "ü"}, Hints("k", 1.5, 0, None))
@@ -375,3 +377,40 @@ async def test_another_sender() -> None:
     sender._connection = Stream("item-not-found")  # type: ignore[assignment]  # it plays one
     with pytest.raises(StanzaqError, match="cannot tell whether one is published"):
         await sender.publish_once(replace(ONE, since=time.time(), sender="p@example.org/b"), stored)
+
+
+def test_no_payload_is_kept(service: Service) -> None:
+    """Guarantee 6: once a blocking publish has failed, nothing keeps its payload, not even until Python collects garbage."""
+    service.answer = refused
+    body = bytes(1_000)
+    held = sys.getrefcount(body)
+    with sync.Publisher("xmpp://p@example.org", password="x") as publisher, uncollected():
+        with pytest.raises(StanzaqError, match="item-not-found") as failed:
+            publisher.publish("jobs", body)
+        del failed
+        began = time.monotonic()
+        while sys.getrefcount(body) > held:
+            assert time.monotonic() - began < PATIENCE_SECONDS
+            time.sleep(0.001)
+
+
+async def test_no_record_is_kept(path: Path) -> None:
+    """Guarantee 6: once an item could not be written, nothing keeps its record, not even until Python collects garbage."""
+    outbox = Outbox(path)
+    await outbox.open()
+    assert outbox._db is not None
+    outbox._db.execute("PRAGMA query_only = 1")
+    record = bytes(1_000)
+    held = sys.getrefcount(record)
+
+    async def write() -> None:
+        await outbox._run("written", partial(outbox._do, "INSERT INTO items VALUES ('a', ?)", record))
+
+    with uncollected():
+        with pytest.raises(StanzaqError, match="readonly database") as failed:
+            await write()
+        del failed
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while sys.getrefcount(record) > held:  # noqa: ASYNC110  (nobody tells when the last reference goes)
+                await asyncio.sleep(0)
+    await outbox.close()

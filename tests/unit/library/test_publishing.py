@@ -1,6 +1,8 @@
 """Publishing without a server: what ends while it waits, and what no server would take."""
 
 import asyncio
+import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -15,6 +17,7 @@ from stanzaq.xmpp import connection
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender
 from stanzaq.xmpp.stanzas import STANZAQ, item, publish
+from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS
 
 
@@ -161,3 +164,74 @@ async def test_an_id_that_has_ended_before() -> None:
     second = sender.reply("n", "a")
     tell("acknowledged")
     assert [(await each()).state for each in (first, second)] == ["cancelled", "acknowledged"]
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for something that no event tells."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("why", ["refused", "stream lost", "too large"])
+async def test_no_stanza_is_kept(why: str) -> None:
+    """Guarantee 6: once a request has failed, however, nothing keeps it, not even until Python collects garbage."""
+    asked = Connection(Account.read("xmpp://a@b", None, "x", None, "required"))
+    asked._up.set()
+    payload = "".join(["x"] * 20_000)
+    held = sys.getrefcount(payload)
+    with uncollected():
+        asking: asyncio.Task[ET.Element | None] = asyncio.create_task(
+            asked.ask_once("set", payload) if why == "stream lost" else asked.ask("publish", "set", payload)
+        )
+        await until(lambda: asked._asked)
+        match why:
+            case "refused":
+                error = "<error type='cancel'><conflict xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+                (name,) = asked._asked
+                iq = f"<iq xmlns='jabber:client' id='{name}' type='error' from='queue.b'>{error}</iq>"
+                asked._hear(ET.fromstring(iq))
+            case "stream lost":
+                for answer in asked._asked.values():
+                    answer.set_exception(connection._StreamLostError())
+                del answer
+            case "too large":
+                asked._refuse_largest()
+        await asyncio.wait({asking})
+        del asking
+        await until(lambda: sys.getrefcount(payload) == held)
+
+
+@pytest.mark.parametrize("why", ["refused", "many refused", "many cancelled", "no connection"])
+async def test_no_payload_is_kept(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 6: once a publish has failed, however, nothing keeps its payload, not even until Python collects garbage."""
+    ends = asyncio.Event()
+
+    async def run(_self: Connection, _listener: object) -> None:
+        await ends.wait()
+        msg = "the server refuses publisher@example.org"
+        raise StanzaqError(msg)
+
+    async def publish(*_: object) -> None:
+        if "refused" not in why:
+            await asyncio.Event().wait()
+        msg = "cannot publish"
+        raise StanzaqError(msg)
+
+    monkeypatch.setattr(Connection, "run", run)
+    monkeypatch.setattr(XmppSender, "publish", publish)
+    body = bytes(1_000)
+    held = sys.getrefcount(body)
+    async with Publisher("xmpp://publisher@example.org", password="x") as publisher:
+        with uncollected():
+            many = publisher.publish_many("node", iter((b"", body))) if "many" in why else None
+            asking: asyncio.Task[Any] = asyncio.create_task(many or publisher.publish("node", body))
+            del many
+            await until(lambda: publisher._sending or "refused" in why)
+            if why == "no connection":
+                ends.set()
+            elif why == "many cancelled":
+                asking.cancel()
+            await asyncio.wait({asking})
+            del asking
+            await until(lambda: sys.getrefcount(body) == held)
