@@ -129,6 +129,7 @@ class HttpTransport:
         backoff = Backoff(0.5, 60.0)
         while not self._paused.is_set():
             subscription = self._subscriptions.get(node)
+            is_new = subscription is None
             if subscription is None:
                 subscription = _Subscription(node, await self._subscribe(node, credit))
                 if self._paused.is_set():
@@ -144,6 +145,9 @@ class HttpTransport:
                 if error.condition not in _OVER:
                     raise
                 self._forget(subscription)
+                if is_new:
+                    # The next one may end as soon.
+                    await asyncio.sleep(backoff.delay())
 
     async def _receive(self, subscription: _Subscription, backoff: Backoff) -> None:
         """Receive messages until the stream is over; raises LostError, or StanzaqError if the service refuses."""

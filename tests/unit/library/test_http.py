@@ -352,6 +352,26 @@ async def test_streams() -> None:
     assert asked.count("POST") == 2 and asked[-1] == "DELETE"
 
 
+async def test_subscriptions_that_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker pauses, for longer each time, before it replaces a subscription that has ended before its first stream."""
+    asked, pauses, go_on = list[str](), list[tuple[int, float]](), asyncio.sleep
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        asked.append(request.method)
+        if request.method == "GET":
+            return problem(410, "the subscription has expired")
+        return web.json_response({"href": "/subscriptions/S"})
+
+    async def sleep(seconds: float) -> None:
+        pauses.extend([(asked.count("POST"), seconds)] if seconds > 0.2 else [])
+        await go_on(min(seconds, 0.01))
+
+    monkeypatch.setattr("stanzaq.http.worker.asyncio.sleep", sleep)
+    async with working(answers):
+        await until(lambda: asked.count("POST") > 3)
+    assert [count for count, _ in pauses[:3]] == [1, 2, 3] and pauses[2][1] > pauses[0][1]
+
+
 async def test_stopped_while_it_subscribes() -> None:
     """A worker that stops before its subscription is answered ends that, and never comes for its messages."""
     asked: list[str] = []
