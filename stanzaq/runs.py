@@ -293,7 +293,11 @@ class _Run:
 
     async def _keep(self) -> None:
         """Renew the lock repeatedly until it is lost, or its time is over without an answer: another worker may have it then."""
-        self._lasts = await self._transport.lock_seconds(self._delivery.lock.node)
+        try:
+            self._lasts = await self._transport.lock_seconds(self._delivery.lock.node)
+        except StanzaqError:
+            log.exception("a lock is not renewed: its time cannot be read", extra=self._about)
+            return
         while not self._lost:
             await asyncio.sleep(self._lasts / _RENEWALS)
             try:

@@ -35,6 +35,7 @@ class Service:
     gone: set[Lock] = field(default_factory=set)
     broken: bool = False
     silent: bool = False
+    timeless: bool = False
 
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Play no part here."""
@@ -65,6 +66,9 @@ class Service:
     async def lock_seconds(self, node: str) -> float:
         """Give what a worker is told."""
         assert node == "jobs"
+        if self.timeless:
+            msg = "cannot find jobs"
+            raise StanzaqError(msg, "item-not-found")
         return self.lasts
 
     async def pause(self) -> None:
@@ -274,6 +278,23 @@ async def test_an_end_that_cannot_be_told(caplog: pytest.LogCaptureFixture) -> N
     await until(lambda: not played.locks("jobs"))
     record = next(each for each in caplog.records if "could not be told" in each.message)
     assert {"node": "jobs", "item": "one", "attempt": 1, "token": 1}.items() <= vars(record).items()
+
+
+async def test_a_lock_whose_time_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged with what the job was, whose lock nobody renews."""
+    service, go_on = Service(timeless=True), asyncio.Event()
+
+    async def handler(_job: Job[Any]) -> None:
+        await go_on.wait()
+
+    played = runs(service, handler)
+    played.deliver(delivery())
+    await until(lambda: "a lock is not renewed" in caplog.text)
+    record = next(each for each in caplog.records if "a lock is not renewed" in each.message)
+    assert {"node": "jobs", "item": "one", "attempt": 1, "token": 1}.items() <= vars(record).items()
+    go_on.set()
+    await until(lambda: service.told)
+    assert service.told == [("acknowledged", "one")]
 
 
 @pytest.mark.parametrize(
