@@ -20,7 +20,7 @@ class Content:
     type: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Lock:
     """A worker's lock on an item; the token grows with every lock of the item."""
 

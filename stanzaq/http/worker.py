@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from stanzaq.account import HttpAccount
 from stanzaq.backoff import Backoff
@@ -69,7 +70,8 @@ class HttpTransport:
         self._gatherer = Gatherer(self._acknowledge_all)
         self._create = create
         self._subscriptions: dict[str, _Subscription] = {}
-        self._addresses: dict[Lock, Addresses] = {}
+        # Those of locks that the worker has let go of without a word are forgotten.
+        self._addresses: WeakKeyDictionary[Lock, Addresses] = WeakKeyDictionary()
         self._lock_seconds: dict[str, float] = {}
         self._receiver: Receiver | None = None
         self._paused = asyncio.Event()

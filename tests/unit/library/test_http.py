@@ -372,6 +372,27 @@ async def test_subscriptions_that_end_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert [count for count, _ in pauses[:3]] == [1, 2, 3] and pauses[2][1] > pauses[0][1]
 
 
+async def test_locks_that_are_over_without_a_word() -> None:
+    """Nothing stays of a lock whose time was over, or whose end could not be told, once the worker has let go of it."""
+    over = asyncio.Event()
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        if request.method != "GET":
+            return web.json_response({"href": "/subscriptions/S"})
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        await answer.write(event(1))
+        await over.wait()
+        return answer
+
+    async with working(answers) as (transport, receiver):
+        await until(lambda: receiver.held)
+        assert list(transport._addresses) == list(receiver.held)
+        receiver.held.clear()
+        await until(lambda: not transport._addresses)
+        over.set()
+
+
 async def test_stopped_while_it_subscribes() -> None:
     """A worker that stops before its subscription is answered ends that, and never comes for its messages."""
     asked: list[str] = []
