@@ -29,7 +29,7 @@ def message(shown: Message, kind: str) -> Response:
 
 
 def outcome(node: str, ended: ItemOutcome) -> Response:
-    """Answer how a message has ended, with its worker's result if there is one."""
+    """Answer how a message has ended, with its worker's result if there is one; raises CorruptRecord."""
     said: dict[str, object] = {
         "id": ended.item_id,
         "href": paths.message(node, ended.item_id),

@@ -4,14 +4,18 @@ Handlers keep nothing between two requests.
 """
 
 import asyncio
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
+
+import structlog
 
 from broker.model.commands import Browse, Children, Delete, Describe, Publish, ReadOutcome, Reserve, Retract, Stats
 from broker.model.core import Core
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, configured, shown
-from broker.model.problems import MalformedRequest, Problem
+from broker.model.outcomes import ItemOutcome
+from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import (
     Browsed,
     Counted,
@@ -38,6 +42,8 @@ _LOOKS: Final = 2
 
 _CHILDREN: Final = 100
 """With this many children found it reads no further."""
+
+_log = structlog.get_logger("stanzaq.rest")
 
 
 async def list_queues(core: Core, request: Request) -> Response:
@@ -174,7 +180,7 @@ async def show_message(core: Core, request: Request) -> Response:
         asked = ReadOutcome(request.path.node, request.sender, request.path.item, seconds)
         ended = await core.ask(asked)
         if isinstance(ended, Ended) and ended.outcome:
-            return replies.outcome(request.path.node, ended.outcome)
+            return _end(request.path.node, ended.outcome)
     return replies.message(await _message(core, request), request.wants)
 
 
@@ -226,6 +232,15 @@ async def _message(core: Core, request: Request) -> Message:
     if not looked.items:
         raise fault(MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such message, or not any more"))
     return views.message(path.node, looked.items[0])
+
+
+def _end(node: str, ended: ItemOutcome) -> Response:
+    """Answer how a message has ended, without a result that cannot be read."""
+    try:
+        return replies.outcome(node, ended)
+    except CorruptRecord as wrong:
+        _log.error("a result cannot be read", node=node, item=ended.item_id, error=str(wrong))
+        return replies.outcome(node, replace(ended, envelope=b""))
 
 
 def _command(request: Request, part: requests.NewMessage | Fault) -> Publish | Fault:

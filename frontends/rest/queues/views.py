@@ -11,8 +11,8 @@ from frontends.rest.paths import ResourcePath
 
 
 def message(node: str, item: Listed) -> Message:
-    """Return the view of a browsed message; raises CorruptRecord."""
-    envelope = codec.unpack(item.envelope)
+    """Return the view of a browsed message; one that cannot be read is shown as its stored bytes."""
+    envelope = codec.unpack_any(item.envelope)
     return Message(
         node,
         item.item_id,

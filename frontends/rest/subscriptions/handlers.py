@@ -4,10 +4,12 @@ Must not know a framework. Handlers keep nothing between two requests.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
+
+import structlog
 
 from broker.model.commands import (
     Declare,
@@ -24,13 +26,14 @@ from broker.model.core import Core
 from broker.model.destinations import is_wildcard, matches
 from broker.model.leases import is_lease
 from broker.model.names import Jid
-from broker.model.problems import MalformedRequest, Problem
+from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import (
     Declared,
     Described,
     Done,
     Fetched,
+    HeldItem,
     Listing,
     Refused,
     Renewed,
@@ -47,6 +50,7 @@ from frontends.rest import fields, negotiation, replies
 from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault, written
 from frontends.rest.formats import documents
+from frontends.rest.formats.views import Message
 from frontends.rest.http_types import Request, Response
 from frontends.rest.subscriptions import requests, views
 from frontends.rest.subscriptions.requests import Lease, LockRef
@@ -56,6 +60,8 @@ SILENT_SECONDS: Final = 5.0
 
 _LOOKS: Final = 20
 """How many pages of names one request reads to find matches of a wildcard."""
+
+_log = structlog.get_logger("stanzaq.rest")
 
 
 async def create_subscription(core: Core, request: Request) -> Response:
@@ -110,7 +116,7 @@ async def show_subscription(core: Core, request: Request) -> Response:
         found = await _fetched(core, lease, fetch)
         return Response(HTTPStatus.OK, media=negotiation.EVENTS, events=_events(core, lease, fetch, found))
     found = await _fetched(core, lease, replace(fetch, wait_seconds=float(wait)))
-    return replies.lease(views.lease(lease, found), request.wants)
+    return replies.lease(views.lease(lease, found, _readable(lease, found.items)), request.wants)
 
 
 async def delete_subscription(core: Core, request: Request) -> Response:
@@ -185,6 +191,19 @@ async def _fetched(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
         raise replies.of(found)
     assert isinstance(found, Fetched)
     return found
+
+
+def _readable(lease: Lease, items: Iterable[HeldItem]) -> Iterator[Message]:
+    """Return the views of held messages, without those that cannot be read."""
+    for item in items:
+        try:
+            message = views.held(lease, item)
+        except CorruptRecord as wrong:
+            # Its lock expires like any other; after its last attempt it becomes a dead letter.
+            where = {"node": item.partition.node, "partition": item.partition.number, "item": item.item_id}
+            _log.error("an item cannot be read", **where, subscriber=lease.owner, error=str(wrong))
+        else:
+            yield message
 
 
 def _expired_lease(lease: Lease, outcome: Result) -> Result:
@@ -293,9 +312,10 @@ async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> Asyn
     seen = dict(fetch.after)
     try:
         while isinstance(found, Fetched):
-            for item in sorted(found.items, key=lambda item: item.token):
-                seen[item.partition] = item.token
-                yield b"event: message\ndata: %b\n\n" % documents.message(views.held(lease, item))
+            items = sorted(found.items, key=lambda item: item.token)
+            seen |= {item.partition: item.token for item in items}
+            for message in _readable(lease, items):
+                yield b"event: message\ndata: %b\n\n" % documents.message(message)
             if not found.items:
                 # A comment, which keeps the stream alive.
                 yield b":\n\n"

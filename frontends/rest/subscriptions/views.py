@@ -1,6 +1,6 @@
 """Turns results of the core into views of subscriptions and their messages. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -37,9 +37,9 @@ def held(lease: Lease, item: HeldItem) -> Message:
     )
 
 
-def lease(of: Lease, found: Fetched) -> HeldMessages:
-    """Return the view of a subscription's messages."""
-    return HeldMessages(of.href, of.node, found.until_ms, [held(of, item) for item in found.items], found.more)
+def lease(of: Lease, found: Fetched, messages: Iterable[Message]) -> HeldMessages:
+    """Return the view of a subscription with the views of its messages."""
+    return HeldMessages(of.href, of.node, found.until_ms, list(messages), found.more)
 
 
 def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Response:
