@@ -339,7 +339,7 @@ def _browsed(question: Question, asked: Browse, found: Browsed) -> bytes:
     shown: list[Listed] = []
     size = 0
     for item in reversed(found.items) if asked.backwards else found.items:
-        payload = payloads.shown(item.envelope)
+        payload = payloads.listed(item.envelope)
         size += len(payload)
         if size > _BROWSE_BYTES and pieces:
             break

@@ -78,7 +78,7 @@ def replayed(node: str, found: Replay) -> bytes:
     inside: list[bytes] = []
     size, after, more = 0, found.after, found.more
     for number, event in enumerate(found.events):
-        payload = payloads.shown(event.envelope)
+        payload = payloads.listed(event.envelope)
         size += len(payload)
         if size > _REPLAY_BYTES and inside:
             after, more = found.events[number - 1].offset, True

@@ -90,6 +90,11 @@ def shown(record: bytes) -> bytes:
     return _element(codec.unpack(record))
 
 
+def listed(record: bytes) -> bytes:
+    """Return the element of a payload in a list; an envelope that cannot be read is shown as its bytes, and hides no others."""
+    return _element(codec.unpack_any(record))
+
+
 def told(record: bytes, more: Mapping[str, str]) -> tuple[bytes, bytes]:
     """Return the payload element, and a headers element of the envelope's headers and `more`; raises CorruptRecord."""
     envelope = codec.unpack(record)

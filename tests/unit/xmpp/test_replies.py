@@ -288,6 +288,15 @@ def test_browsed(make_iq: MakeIq) -> None:
     assert len(_content(make_iq(""), browse, Browsed((), more=False))[0]) == 0
 
 
+def test_unreadable(make_iq: MakeIq) -> None:
+    """A browse shows an item that another version wrote as its stored bytes, between the others."""
+    good = codec.pack(Envelope(b"<a xmlns='urn:x'/>"))
+    found = tuple(_listed(item, record) for item, record in (("a", good), ("bad", b"\xc1"), ("b", good)))
+    items = _content(make_iq(""), Browse("jobs", _ME, (), 9), Browsed(found, more=False))[0]
+    assert [item.get("id") for item in items] == ["a", "bad", "b"]
+    assert (items[1][0].get("type"), items[1][0].text) == ("application/octet-stream", "wQ==")
+
+
 def test_a_browse_fits_a_stanza(make_iq: MakeIq) -> None:
     """However large the items are, a browse stops at what servers let through; one is always shown."""
     large = codec.pack(Envelope(b"<a xmlns=''>%b</a>" % (b"x" * 600_000)))

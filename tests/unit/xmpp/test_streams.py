@@ -112,3 +112,16 @@ def test_a_replay_fits_a_stanza() -> None:
     assert [event.get("item") for event in replay] == ["i0", "i1"]
     assert (replay.get("more"), replay.get("next")) == ("true", f">{found[1].offset}")
     assert ET.fromstring(log_options.extended("n", Extents(()))).get("node") == "n"
+
+
+def test_a_replay_passes_an_unreadable_entry() -> None:
+    """An entry that another version wrote is shown as its stored bytes: its readers go on after it."""
+    good = codec.pack(Envelope(b"<x xmlns='urn:x'/>"))
+    found = tuple(
+        Event(offsets.written(_HERE, f"{number}-0"), number, f"i{number}", "", Jid("p@x"), record)
+        for number, record in enumerate((good, b"\xc1", good))
+    )
+    last = found[-1].offset
+    replay = ET.fromstring(log_options.replayed("n", Replay(3, found, "", last, last, gap=False, more=False)))
+    assert [event.get("item") for event in replay] == ["i0", "i1", "i2"]
+    assert (replay[1][0].get("type"), replay[1][0].text) == ("application/octet-stream", "wQ==")
