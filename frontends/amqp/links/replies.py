@@ -6,12 +6,14 @@ the node says. Must not know how an item is published or how a reply is encoded.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from broker.model.commands import ReadOutcome
+from broker.model.outcomes import ItemOutcome
+from broker.model.problems import CorruptRecord
 from broker.model.results import Ended, Refused
 from broker.tasks import serve
 from frontends.amqp.errors import LIMIT, Fault
@@ -67,7 +69,7 @@ class Replies:
                 continue
             found = await self._context.core.ask(ReadOutcome(node, self._context.sender, item, _LOOK_SECONDS))
             if isinstance(found, Ended) and found.outcome and not wanted.answers.full:
-                wanted.answers.send_answer(messages.reply(found.outcome, wanted.correlation))
+                wanted.answers.send_answer(_reply(node, found.outcome, wanted.correlation))
                 self._context.connection.flush()
                 return
             if isinstance(found, Refused) and found.problem.retryable:
@@ -85,3 +87,12 @@ class Replies:
         """Drop all replies."""
         for task in list(self._waiting):
             task.cancel()
+
+
+def _reply(node: str, end: ItemOutcome, correlation: bytes) -> bytes:
+    """Write the end of an item, without a result that cannot be read."""
+    try:
+        return messages.reply(end, correlation)
+    except CorruptRecord as wrong:
+        _log.error("a result cannot be read", node=node, item=end.item_id, error=str(wrong))
+        return messages.reply(replace(end, envelope=b""), correlation)

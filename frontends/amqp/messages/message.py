@@ -368,7 +368,10 @@ def _content_type(kind: str) -> bytes:
 
 
 def reply(end: ItemOutcome, correlation: bytes) -> bytes:
-    """Write the end of an item as a message: the worker's result, and the end as application properties."""
+    """Write the end of an item as a message: the worker's result, and the end as application properties.
+
+    Raises CorruptRecord.
+    """
     result = codec.unpack(end.envelope) if end.envelope else Envelope(b"", BYTES)
     form, _sections = _carried(result)
     told = {**payloads.said(result), "item": end.item_id, "state": end.state.value, "reason": end.reason}

@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -557,6 +558,18 @@ def test_replies(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConn
     answer: Any = one(answers)
     assert (answer.correlation_id, answer.content_type, text(answer)) == ("c1", "application/json", '{"size": 7}')
     assert answer.properties == {"item": done.item_id, "state": "acknowledged", "reason": "", "colour": "red"}
+    settle(receiver, Delivery.ACCEPTED)
+    # A result that another version wrote is left out.
+    sender.send(Message(body="newer", correlation_id="c2", reply_to=address))
+    receiver.flow(1)
+    assert got(receiver, 1) == ["newer"]
+    newer = replace(done, item_id=locked(redis, queue), envelope=b"\xc1", body_bytes=1)
+    assert isinstance(ask(redis, newer), Retracted)
+    answer = one(answers)
+    assert (answer.correlation_id, text(answer), answer.properties["state"]) == ("c2", "", "acknowledged")
+    assert f'"item": "{newer.item_id}"' in next(
+        line for line in frontend.log.splitlines() if "a result cannot be read" in line
+    )
     settle(receiver, Delivery.ACCEPTED)
     # Without an id of its own the message's id is meant; a reply elsewhere is the application's own affair.
     sender.send(Message(body="second", id=17, reply_to=address))
