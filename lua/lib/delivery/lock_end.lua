@@ -71,25 +71,31 @@ end
 
 -- `kind` is released, expired or bounced; `request` may have delay_ms, reason, dead_letter, and untried (the attempt does not count). An
 -- unfetched item goes back as if it had never been reserved: nobody received it, so there was no attempt. Without a delay_ms, also of 0,
--- an item whose attempt counts rests as its node asks.
+-- an item whose attempt counts rests as its node asks. An item whose entry somebody has removed with redis-cli ends here, where the entry
+-- is read; else `ready_queue` passes over it.
 function lock_end.release(flight, kind, request)
   unlock(flight)
   local successor, unfetched = parked(flight), inflight.is_unfetched(flight)
   local attempt = tonumber(flight.attempt) - (unfetched and 1 or 0)
   local counts = not (request.untried or unfetched)
   local tried = counts and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
-  local reason = request.reason or ''
+  local reason, dead = request.reason or '', call.partition_dead_letters and (tried or request.dead_letter)
+  local entry = not successor and (dead or call.partition_hinted) and log_entries.get(flight.log_id)
   if successor then
     finish(flight, successor, false)
     outcomes.pass_on(flight.position, successor)
-  elseif call.partition_dead_letters and (tried or request.dead_letter) then
+  elseif entry == nil then
+    kind, reason = 'cancelled', 'removed'
+    finish(flight, nil, false)
+    outcomes.ended(flight.position, flight.item, 'cancelled', reason, '')
+  elseif dead then
     if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
-    handovers.start(flight.position, log_entries.get(flight.log_id), attempt, flight.jid, reason)
+    handovers.start(flight.position, entry, attempt, flight.jid, reason)
     outcomes.ended(flight.position, flight.item, 'dead', reason, '')
   else
     if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
-    local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, attempt)
+    local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, entry, attempt)
     delay = delay or counts and attempt_history.rest_after(flight.position, attempt) or 0
     if delay > 0 and not over then
       call.seldom_any = true

@@ -24,8 +24,7 @@ function expiry.expire_if_due(position, entry, attempts)
 end
 
 -- Expires an item that came back, instead of making it wait again, if it is due; returns whether it did.
-function expiry.expire_or_wait(flight, attempts)
-  local entry = log_entries.get(flight.log_id)
+function expiry.expire_or_wait(flight, entry, attempts)
   if expiry.expire_if_due(flight.position, entry, attempts) then return true end
   scheduling.start_expiry(flight.position, entry)
   return false

@@ -58,10 +58,13 @@ local function from_ready(count, taken, first, last)
       -- An item's group is that of its first version.
       local earliest = call.partition_ordered and entry and entry.log_id ~= position and log_entries.get(position) or entry
       local admits = entry and entry.hints ~= '' and expiry.may_go_out or group_order.may_go_out
-      -- Only somebody with redis-cli removes an entry of a waiting item: skip it.
+      -- Only somebody with redis-cli removes an entry of a waiting item: skip it, and let the next of its group follow.
       if entry then
         entry.position, entry.past = position, past
         if not first and call.partition_before.fair_at then fair_order.remove(position, entry) end
+      else
+        group_order.remove(position)
+        over = false
       end
       if entry and admits(position, earliest.key, entry, past) and by_key(entry) then
         taken[#taken + 1] = entry

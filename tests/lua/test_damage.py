@@ -1,0 +1,61 @@
+"""What somebody has removed or written with redis-cli stops nothing else in its partition."""
+
+import pytest
+
+from tests.lua.driver import T0, Answer, Delivered, Queue
+
+W1, W2 = "w1@x/a", "w2@x/a"
+
+
+def removed(queue: Queue, delivery: Delivered) -> Answer:
+    """Remove the entry of a locked item, and let the lock end."""
+    assert queue.client.xdel(queue.key("log"), delivery.position) == 1
+    queue.subscribe(W2, 5)
+    queue.now += 60_000
+    return queue.expire()
+
+
+def unused(queue: Queue) -> bool:
+    """Whether nothing is left of any item."""
+    held = {"inflight", "lock_deadlines", "ready", "delayed", "index", "expirations", "history", "handovers"}
+    return not (held | {"group_of", "group_heads", "group_blocked"}) & queue.kept()
+
+
+@pytest.mark.parametrize("hints", ["", f"0 0 {T0 + 600_000}"])
+def test_a_locked_item_is_removed(unopened: Queue, hints: str) -> None:
+    """Its lock ends as a cancelled one, at the last delivery too, and the others end in the same sweep."""
+    queue = unopened
+    queue.open(max_deliveries=1 if not hints else 20)
+    queue.subscribe(W1, 2)
+    poison, other = queue.publish("poison", "other", hints=hints).deliveries
+    answer = removed(queue, poison)
+    assert [notice[2] for notice in answer.notices if notice[0] == "unlocked"] == ["poison", "other"]
+    ended = queue.journal()[0]
+    assert (ended["item"], ended["type"], ended["reason"]) == ("poison", "cancelled", "removed")
+    if hints:
+        assert answer.given == [(W2, "other")]
+        queue.retract(W2, "other")
+    else:
+        assert [told.position for told in answer.handovers] == [other.position]
+        queue.handed(other.position)
+    assert unused(queue)
+
+
+def test_a_locked_item_of_a_group_is_removed(unopened: Queue) -> None:
+    """The next item of its group follows."""
+    queue = unopened
+    queue.open(ordered="1")
+    queue.subscribe(W1, 1)
+    (poison,) = queue.publish("poison", "next", key="k").deliveries
+    assert removed(queue, poison).given == [(W2, "next")]
+    queue.retract(W2, "next")
+    assert "group_heads" not in queue.kept()
+
+
+def test_who_waits_for_a_removed_item_is_told(queue: Queue) -> None:
+    """Its publisher learns that the item was cancelled."""
+    queue.subscribe(W1, 1)
+    (poison,) = queue.publish("poison", hints=f"0 0 {T0 + 600_000}").deliveries
+    queue.client.hset(queue.key("replies"), poison.position, "alice@x")
+    queue.client.hset(queue.key("meta"), "replies", "1")
+    assert [notice[0] for notice in removed(queue, poison).notices] == ["unlocked", "outcome"]
