@@ -7,10 +7,10 @@ if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
   local who, a, b = partition_owner.get(), jids.subids(row.subids)
-  if who and (who.subid == a or who.subid == b) then
+  local subscriber = who and (who.subid == a or who.subid == b) and subscriptions.get(who.subid)
+  if subscriber then
     partition_owner.renew(who)
-    results[i] = {'ok', who.group, group_epochs.recorded(who.group), call.partition_fence, who.lease,
-      subscriptions.get(who.subid).limit}
+    results[i] = {'ok', who.group, group_epochs.recorded(who.group), call.partition_fence, who.lease, subscriber.limit}
   else
     results[i] = {'not-subscribed'}
   end

@@ -2,7 +2,9 @@
 
 import pytest
 
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import T0, Answer, Delivered, Queue
+from tests.lua.subscribed import carried, subscribed
 
 W1, W2 = "w1@x/a", "w2@x/a"
 
@@ -59,3 +61,50 @@ def test_who_waits_for_a_removed_item_is_told(queue: Queue) -> None:
     queue.client.hset(queue.key("replies"), poison.position, "alice@x")
     queue.client.hset(queue.key("meta"), "replies", "1")
     assert [notice[0] for notice in removed(queue, poison).notices] == ["unlocked", "outcome"]
+
+
+def forgotten(queue: Queue, jid: str) -> None:
+    """Remove a subscriber's line."""
+    assert queue.client.hdel(queue.key("subscribers"), subid(jid)) == 1
+
+
+def test_a_ready_subscriber_is_removed(queue: Queue) -> None:
+    """The next ones in turn get the items, and it has no turn any more."""
+    for jid in ("w3@x/a", "w4@x/a", W1, W2):
+        queue.subscribe(jid, 1)
+    for jid in ("w3@x/a", "w4@x/a", W1):
+        forgotten(queue, jid)
+    assert queue.stats()["credit_free"] == 1
+    assert queue.publish("a").given == [(W2, "a")]
+    assert "ready_subscribers" not in queue.kept()
+
+
+def test_a_subscriber_of_several_partitions_is_removed(parts: tuple[Queue, Queue, Queue]) -> None:
+    """The coordinator grants the next one credit, and subscribing goes on."""
+    coordinator, one, _two = parts
+    subscribed(parts, W1, 5)
+    subscribed(parts, W2, 5)
+    forgotten(coordinator, W1)
+    assert carried(parts, one, one.publish("a")) == [(W2, "a")]
+    assert carried(parts, coordinator, coordinator.publish("b")) == [(W2, "b")]
+
+
+def test_an_expiring_subscriber_is_removed(queue: Queue) -> None:
+    """There is nobody to tell, and the sweep goes on."""
+    queue.subscribe(W1, 1, lease=T0 + 5_000)
+    queue.subscribe(W2, 1, lease=T0 + 5_000)
+    forgotten(queue, W1)
+    queue.now += 5_000
+    assert [notice[1] for notice in queue.expire().notices] == [W2]
+    queue.unsubscribe(W2, lapsed="1")
+    assert "subscription_expiry" not in queue.kept()
+
+
+def test_an_owner_is_removed(queue: Queue) -> None:
+    """Its lease ends without a notice, and the partition is free."""
+    queue.attach(W1)
+    forgotten(queue, W1)
+    assert queue.keep(W1).words == ["not-subscribed"]
+    queue.now += 60_000
+    assert queue.expire().notices == []
+    assert queue.client.hget(queue.key("meta"), "owner") is None

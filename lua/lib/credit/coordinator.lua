@@ -74,6 +74,12 @@ local function page(first, count)
   for _, subid in ipairs(subids) do
     local subscriber = subscriptions.get(subid)
     call.budget_spent = call.budget_spent + 0.4
+    if not subscriber then
+      ready_subscribers.forget({subid})
+      -- Others have moved up.
+      if budget.exhausted() then return found, false end
+      return page(first, count)
+    end
     if not call.caller_sends and not call.caller_alone and not subscriptions.pulls(subscriber) then
       call.coordinator_owed = true
       return found, false

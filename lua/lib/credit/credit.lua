@@ -50,24 +50,32 @@ local function in_turn(next_of, count, first)
   return not who.clearing and redis.call('ZSCORE', key.ready_subscribers, who.subid) and {who.subid} or {}
 end
 
+-- Returns also those that have no line, nil for none.
 local function examined(subids)
   if #subids == 0 then return {}, 0 end
   -- Credit of a grant is counted apart.
-  local known, lacking, found, room = #call.dispatch_granted == 0 and call.credit_known or {}, {}, {}, 0
+  local known, lacking, found, room, gone = #call.dispatch_granted == 0 and call.credit_known or {}, {}, {}, 0, nil
   for i = 1, #subids do
     if not known[subids[i]] then lacking[#lacking + 1] = subids[i] end
   end
   local lines = #lacking > 0 and redis.call('HMGET', key.subscribers, unpack(lacking)) or lacking
   for i = 1, #lacking do
-    known[lacking[i]] = subscriptions.read(lacking[i], lines[i])
+    if lines[i] then
+      known[lacking[i]] = subscriptions.read(lacking[i], lines[i])
+    else
+      gone = gone or {}
+      gone[#gone + 1] = lacking[i]
+    end
   end
   for i = 1, #subids do
     local subscriber = known[subids[i]]
-    subscriber.held = subscriber.held or credit.lock_count(subids[i])
-    room = room + (call.partition_several and credit.room(subscriber) or subscriber.limit - subscriber.held)
-    found[i] = subscriber
+    if subscriber then
+      subscriber.held = subscriber.held or credit.lock_count(subids[i])
+      room = room + (call.partition_several and credit.room(subscriber) or subscriber.limit - subscriber.held)
+      found[#found + 1] = subscriber
+    end
   end
-  return found, room
+  return found, room, gone
 end
 
 -- Returns up to `count` subscribers with free credit, the least recently served first, and how many items they can take together.
@@ -79,7 +87,13 @@ end
 -- the coordinator limits what the node hands out.
 function credit.candidates(count, first)
   if call.partition_several and (call.partition_before.limits or not partition_owner.get()) then return {}, 0 end
-  return examined(in_turn(ready_subscribers.for_waiting, count, first or 0))
+  local found, room, gone = examined(in_turn(ready_subscribers.for_waiting, count, first or 0))
+  if gone then
+    ready_subscribers.forget(gone)
+    -- Others have moved up.
+    if not budget.exhausted() then return credit.candidates(count, first) end
+  end
+  return found, room
 end
 
 -- Whether anybody but the owner has free credit here.

@@ -20,6 +20,14 @@ function ready_subscribers.all(count, first)
   return redis.call('ZRANGE', key.ready_subscribers, first, first + count - 1)
 end
 
+-- Removes the turns of subscribers whose lines somebody has removed with redis-cli.
+function ready_subscribers.forget(subids)
+  for _, subid in ipairs(subids) do
+    call.budget_spent = call.budget_spent + 0.4
+    redis.call('ZREM', key.ready_subscribers, subid)
+  end
+end
+
 -- Whether there are subscribers without a selector.
 function ready_subscribers.any_unselective()
   return redis.call('HLEN', key.subscribers) > selectors.count()

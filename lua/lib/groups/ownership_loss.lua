@@ -8,9 +8,11 @@ function ownership_loss.end_of(subid, kept, reason)
   local who = partition_owner.get()
   if not who or who.subid ~= subid then return end
   local epoch = group_epochs.recorded(who.group)
-  if reason then
+  local subscriber = reason and subscriptions.get(subid)
+  -- Without one, somebody has removed it with redis-cli.
+  if subscriber then
     call.ownership_loss_notices[#call.ownership_loss_notices + 1] =
-      {'lost', subscriptions.get(subid).jid, who.group, epoch, call.partition_fence, reason}
+      {'lost', subscriber.jid, who.group, epoch, call.partition_fence, reason}
   end
   if kept then group_epochs.put(who.group, epoch, who.lease) else group_epochs.reset(who.group) end
   partition_owner.drop()

@@ -37,8 +37,17 @@ end
 function subscription_expiry.lapsed()
   if not seldom.any() then return {} end
   local found = redis.call('ZRANGEBYSCORE', key.subscription_expiry, '-inf', call.partition_now, 'LIMIT', 0, subscription_expiry.MOST)
-  for i, subid in ipairs(found) do found[i] = {'lapsed', subscriptions.get(subid).jid, subid} end
-  return found
+  local notices = {}
+  for _, subid in ipairs(found) do
+    local subscriber = subscriptions.get(subid)
+    if subscriber then
+      notices[#notices + 1] = {'lapsed', subscriber.jid, subid}
+    else
+      -- Somebody has removed it with redis-cli.
+      redis.call('ZREM', key.subscription_expiry, subid)
+    end
+  end
+  return notices
 end
 
 -- Returns when to look again: `due` or sooner. Those that are being ended are looked for again after a pause.
