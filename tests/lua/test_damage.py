@@ -1,5 +1,7 @@
 """What somebody has removed or written with redis-cli stops nothing else in its partition."""
 
+from typing import Any
+
 import pytest
 
 from broker.redis_core.operations.operation import subid
@@ -108,3 +110,35 @@ def test_an_owner_is_removed(queue: Queue) -> None:
     queue.now += 60_000
     assert queue.expire().notices == []
     assert queue.client.hget(queue.key("meta"), "owner") is None
+
+
+@pytest.mark.parametrize(
+    "fields", [{"note": "1"}, {"note": "1", "more": "2"}, {"by": "alice@x", "body": "b", "trace": "1"}]
+)
+def test_a_foreign_entry(queue: Queue, fields: dict[Any, Any]) -> None:
+    """An entry without a payload is passed over, a field that is not known is ignored."""
+    queue.publish("before")
+    queue.client.xadd(queue.key("log"), fields, id=f"{T0}-500")
+    queue.now += 1
+    queue.publish("after")
+    whole = [f"0-{T0}-500"] if "body" in fields else []
+    assert list(queue.browse()) == ["before", *whole, "after"]
+    assert queue.stats()["waiting"] == 3
+    assert [item for _jid, item in queue.subscribe(W1, 5).given] == ["before", *whole, "after"]
+    for item in ("before", *whole, "after"):
+        assert queue.retract(W1, item).words == ["ok"]
+
+
+def test_a_foreign_entry_of_a_log(unopened: Queue) -> None:
+    """Readers pass over it, and retention removes it as any other."""
+    unopened.open(queueing="0", keep_items=2)
+    unopened.publish("before")
+    unopened.client.xadd(unopened.key("log"), {"note": "1"}, id=f"{T0}-500")
+    unopened.now += 1
+    unopened.publish("after")
+    assert unopened.read()[0] == "before" and unopened.read()[-1] == "after"
+    assert unopened.follow(W1, 5, "@earliest").deliveries[-1].item == "after"
+    for number in range(4):
+        unopened.publish(f"i{number}")
+    assert "before" not in unopened.read() and unopened.read()[-1] == "i3"
+    assert unopened.run("purge").code == "ok" and unopened.read() == []

@@ -10,12 +10,18 @@ function log_entries.read(raw)
   local values = raw[2]
   -- `by` and `body` always come first. The field names are for people who look with redis-cli, and cost nothing: a stream stores repeated
   -- names once.
+  -- Somebody has added it with redis-cli: it is passed over as a later version of an item is.
+  if values[3] ~= 'body' then return {log_id = raw[1], by = '', body = '', item = '', key = '', hints = '', at = raw[1]} end
   local cost = 0.5 + #values[4] / budget.PAGE
   call.budget_spent, call.log_entries_cost = call.budget_spent + cost, call.log_entries_cost + cost
   call.log_entries_seen = call.log_entries_seen + 1
   -- `ready_queue` adds two fields to these six: a table of nine takes twice the memory and time.
   local entry = {log_id = raw[1], by = values[2], body = values[4], item = '', key = '', hints = ''}
-  for i = 5, #values, 2 do entry[NAMES[values[i]]] = values[i + 1] end
+  for i = 5, #values, 2 do
+    local name = NAMES[values[i]]
+    -- A later version of stanzaq may write more fields.
+    if name then entry[name] = values[i + 1] end
+  end
   return entry
 end
 
