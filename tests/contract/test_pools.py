@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from structlog.testing import capture_logs
 
-from broker import codec
+from broker import codec, keys
 from broker.model.commands import (
     Affiliate,
     Approve,
@@ -16,6 +17,7 @@ from broker.model.commands import (
     Configure,
     Declare,
     Delete,
+    Describe,
     Dissociate,
     Locks,
     Options,
@@ -34,6 +36,7 @@ from broker.model.problems import Problem
 from broker.model.results import (
     Counted,
     Declared,
+    Described,
     Done,
     HeldLocks,
     Published,
@@ -51,7 +54,7 @@ from broker.redis_core.credit.collections import CHECK_SECONDS
 from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
 from broker.tasks import FAILED
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
@@ -520,3 +523,31 @@ async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:
             if (counted.subscribers, counted.in_flight, counted.waiting) == (0, 0, 2):
                 break
             await asyncio.sleep(0.02)
+
+
+async def test_an_unreadable_collection(make_core: MakeCore, store: Store, tag: str) -> None:
+    """Guarantee 8: a collection that another version wrote holds up neither the nodes beside it nor those below it."""
+    core, _ = await make_core()
+    top, (leaf,) = await tree(core, tag, 1)
+    bad = await made(core, f"bad{tag}", top, type="collection")
+    deep = await made(core, f"deep{tag}", bad)
+    for each in (top, bad):
+        await core.ask(Subscribe(each, W1, W1, 10, scope=ALL))
+    async with store.client() as client:
+        await client.hset(keys.of_node("options", bad), "stanzaq#dedupe", "of-another-version")
+    await core.stop()
+    # Written to a terminal, the tracebacks take longer than Redis may.
+    with capture_logs():
+        other, door = await make_core()
+        for each in (leaf, deep):
+            assert isinstance(await other.ask(item(each, each)), Published)
+            await door.until(lambda: each in {one.item_id for one in door.deliveries})  # noqa: B023
+        assert isinstance(await other.ask(Subscribe(top, W2, W2, 10, scope=ALL)), Subscribed)
+        await made(other, f"new{tag}", top)
+        described = await other.ask(Describe(deep, ALICE, as_owner=True))
+        assert isinstance(described, Described) and described.record.parent == bad
+        assert await other.ask(Affiliate(deep, ALICE, {Jid("w3@x"): "member"})) == Done()
+        refused = await other.ask(Subscribe(bad, W2, W2, 10, scope=ALL))
+        assert isinstance(refused, Refused) and refused.problem is Problem.UNAVAILABLE
+        for each in (deep, top):
+            assert await other.ask(Delete(each, ALICE)) == Done()

@@ -16,7 +16,8 @@ from itertools import count
 from typing import Any, Protocol
 
 from broker.model.names import Partition
-from broker.model.problems import CoreUnavailable, Problem
+from broker.model.nodes import NodeRecord
+from broker.model.problems import CoreUnavailable, CorruptRecord, Problem
 from broker.model.results import Refused
 from broker.redis_core.commands.credit import (
     CreditReport,
@@ -40,7 +41,7 @@ from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.partitioner import COORDINATOR
-from broker.tasks import start
+from broker.tasks import FAILED, start
 
 DEMAND_SECONDS = 10.0
 """How long a coordinator is trusted to remember a partition's demand: a failover may have lost it."""
@@ -147,7 +148,7 @@ class CollectionCredit:
 
     async def _read(self) -> None:
         self._known_at = time.monotonic()
-        record = await self._cache.renew()
+        record = await self._record()
         if record is None or not record.config.collects:
             self._pool, self._by_number, self._numbers = "", {}, {}
             return
@@ -161,6 +162,13 @@ class CollectionCredit:
             number: CollectionPartition(each, levels.get(each)) for number, each in reached.partitions.items()
         }
         self._numbers = {each: number for number, each in reached.partitions.items()}
+
+    async def _record(self) -> NodeRecord | None:
+        """Read the collection's record. Until one of another version can be read, the collection is unavailable."""
+        try:
+            return await self._cache.renew()
+        except CorruptRecord as error:
+            raise CoreUnavailable(FAILED.detail, told=str(error)) from error
 
     async def _ask_coordinator(self, command: RegisterPoolPartitions) -> PoolPartitions:
         reached = await ask_pipeline(self._gates(command.node).pipeline(COORDINATOR), command)
@@ -287,7 +295,7 @@ class CollectionCredit:
 
     async def _check(self) -> None:
         """Check that the collection is still the same incarnation: reports for a deleted one are ignored."""
-        record = await self._cache.renew()
+        record = await self._record()
         if record is None or pool_of(record.partition(COORDINATOR)) != self._pool:
             await self.numbers()
 

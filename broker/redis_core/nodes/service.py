@@ -134,7 +134,7 @@ class NodeService:
             return record
         if not (record.parent or record.config.collects):
             return Described(record)
-        placed = moved(record, await self.placement.parent(record))
+        placed = record if await self._tree.above(record) else moved(record, None)
         return Described(placed, await self._tree.children(record))
 
     async def admits(self, command: Publish) -> Refused | None:

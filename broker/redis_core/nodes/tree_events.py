@@ -3,6 +3,7 @@
 Must not know what has changed, or how credit is shared.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from broker.model.items import TreeEvent
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
+from broker.model.problems import CorruptRecord
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import Scanned
 from broker.redis_core.commands.repeated import subscribers
@@ -30,23 +32,26 @@ class TreeEvents:
 
     async def register_above(self, *records: NodeRecord) -> None:
         """Update the collections above a node, which it may have entered or left."""
-        above = {each.name: each for record in records for each in await self._tree.above(record)}
-        await self.register_in(tuple(above.values()))
+        above = [name for record in records for name in await self._tree.above(record)]
+        await self.register_in(tuple(dict.fromkeys(above)))
 
-    async def register_in(self, collections: Sequence[NodeRecord]) -> None:
-        """Register all subscribers of these collections in the partitions that are below them now."""
+    async def register_in(self, collections: Sequence[str]) -> None:
+        """Register all subscribers of readable collections in the partitions that are below them now."""
         for each in collections:
-            await self._register_all(each.name)
+            with contextlib.suppress(CorruptRecord):
+                await self._register_all(each)
 
     async def tell(self, record: NodeRecord, *, came: bool) -> None:
         """Notify the subscribers of tree events above a node that it came or went."""
         for level, collection in enumerate(await self._tree.above(record), 1):
-            scopes = await self.scopes(collection.name)
+            scopes: dict[tuple[Jid, str], Scope | None] = {}
+            with contextlib.suppress(CorruptRecord):
+                scopes = await self.scopes(collection)
             many = Counter(jid for jid, _whose in scopes)
             for (jid, whose), scope in scopes.items():
                 if scope and scope.kind is not SubscriptionType.ITEMS and scope.reaches(level):
                     told = whose if many[jid] > 1 else ""
-                    self._notify(TreeEvent(collection.name, jid, record.parent, record.name, came, told))
+                    self._notify(TreeEvent(collection, jid, record.parent, record.name, came, told))
 
     async def scopes(self, node: str) -> dict[tuple[Jid, str], Scope | None]:
         """List subscriptions with their scopes: a shared one is in every partition, an owner's only in its own."""

@@ -55,7 +55,7 @@ class TreeMoves:
         self, sender: Jid, node: str, record: NodeRecord | None, config: NodeConfig, tree: TreeRequest
     ) -> TreePlace | Refused:
         """Check a node's new place before anything is changed."""
-        parent = None if record is None else await self.parent(record)
+        parent = None if record is None else await self._parent(record)
         if tree.parent is not None:
             parent = await self._read(tree.parent) if tree.parent else None
             refused = await self._tree.check_move(sender, node, record, parent) if tree.parent else None
@@ -87,10 +87,10 @@ class TreeMoves:
                 return refused
         return None
 
-    async def parent(self, record: NodeRecord) -> NodeRecord | None:
+    async def _parent(self, record: NodeRecord) -> NodeRecord | None:
         """Return the collection above a node; None is the root."""
         above = await self._tree.above(record)
-        return above[0] if above else None
+        return await self._store.read(above[0]) if above else None
 
     async def change(
         self, record: NodeRecord, config: NodeConfig, parent: NodeRecord | None
@@ -159,7 +159,6 @@ class TreeMoves:
 
     async def detach_children(self, record: NodeRecord, children: Sequence[str]) -> None:
         """Store in the children of a deleted collection that they are below the root, as they already are (XEP-0248 §7.2)."""
-        for name in children:
-            child = await self._read(name)
-            if child is not None and (child.parent, child.parent_life) == (record.name, record.incarnation):
+        for child in await self._store.read_all(children):
+            if (child.parent, child.parent_life) == (record.name, record.incarnation):
                 await self.change(child, child.config, None)

@@ -5,7 +5,7 @@ that readers check, so after a crash between the two a name is skipped. Must not
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from broker import keys
@@ -40,26 +40,31 @@ class Tree:
         self._server = server
         self._store = store
 
-    async def above(self, record: NodeRecord) -> tuple[NodeRecord, ...]:
-        """Return the collections above a node, nearest first: none twice, and at most `DEPTH`."""
-        found: list[NodeRecord] = []
-        below = record
-        while below.parent and len(found) < DEPTH:
-            parent = await self._store.read(below.parent)
-            # A deleted collection has left its children to the root, even if its name is used again.
-            if parent is None or parent.incarnation != below.parent_life or not parent.config.collects:
+    async def above(self, record: NodeRecord) -> tuple[str, ...]:
+        """Return the names of the collections above a node, nearest first: none twice, and at most `DEPTH`."""
+        found: list[str] = []
+        async for name in self._upwards(record):
+            if name in {record.name, *found} or len(found) == DEPTH:
                 break
-            if any(parent.name == each.name for each in (record, *found)):
-                break
-            found.append(parent)
-            below = parent
+            found.append(name)
         return tuple(found)
+
+    async def _upwards(self, record: NodeRecord) -> AsyncIterator[str]:
+        """Yield the names of the collections above a node; what is not about the tree need not be readable."""
+        parent, life = record.parent, record.parent_life
+        # A deleted collection has left its children to the root, even if its name is used again.
+        while parent and await self._store.incarnations([parent]) == {parent: life}:
+            yield parent
+            ((parent, life),) = await self._placed([parent])
 
     async def children(self, record: NodeRecord) -> tuple[str, ...]:
         """Return the children of a collection, oldest first."""
         if not record.config.collects:
             return ()
-        return tuple(name for name, theirs in await self._noted(record) if theirs)
+        return await self._children(record.name, record.incarnation)
+
+    async def _children(self, name: str, incarnation: str) -> tuple[str, ...]:
+        return tuple(child for child, theirs in await self._noted(name, incarnation) if theirs)
 
     async def first_level(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names of nodes that are below no collection: the root shows them (H3)."""
@@ -80,16 +85,16 @@ class Tree:
         """Return the nodes below a collection by level, at most `MOVED` in all."""
         levels: list[list[str]] = []
         seen = {record.name}
-        collections = [record] if record.config.collects else []
+        collections = {record.name: record.incarnation} if record.config.collects else {}
         while collections and len(levels) < DEPTH:
-            names = [name for each in collections for name in await self.children(each) if name not in seen]
+            found = [name for each in collections.items() for name in await self._children(*each)]
+            names = [name for name in found if name not in seen]
             names = names[: MOVED + 1 - len(seen)]
             seen.update(names)
             if names:
                 levels.append(names)
             those = await self.collections(names)
-            found = [await self._store.read(name) for name in names if name in those]
-            collections = [each for each in found if each is not None]
+            collections = await self._store.incarnations([name for name in names if name in those])
         return levels
 
     async def leaves(self, record: NodeRecord) -> dict[Partition, int]:
@@ -135,8 +140,8 @@ class Tree:
         return await self._check_shape(child, record, parent)
 
     async def _check_shape(self, child: str, record: NodeRecord | None, parent: NodeRecord) -> Refused | None:
-        above = (parent, *await self.above(parent))
-        if any(child == each.name for each in above):
+        above = (parent.name, *await self.above(parent))
+        if child in above:
             return _CYCLE
         levels = [] if record is None else await self.below(record)
         if sum(map(len, levels)) >= MOVED:
@@ -168,27 +173,23 @@ class Tree:
 
     async def has_cycle(self, record: NodeRecord) -> bool:
         """Return whether two concurrent moves have put a collection below itself; at least one of the two sees it."""
-        below, seen = record, {record.name}
-        while below.parent:
-            parent = await self._store.read(below.parent)
-            if parent is None or parent.incarnation != below.parent_life:
-                return False
-            if parent.name in seen:
+        seen = {record.name}
+        async for name in self._upwards(record):
+            if name in seen:
                 return True
-            seen.add(parent.name)
-            below = parent
+            seen.add(name)
         return False
 
     async def _tidy(self, parent: NodeRecord) -> None:
-        stale = [name for name, theirs in await self._noted(parent) if not theirs]
+        stale = [name for name, theirs in await self._noted(parent.name, parent.incarnation) if not theirs]
         if stale:
             await self._server.command("ZREM", keys.of_node("children", parent.name), *stale)
 
-    async def _noted(self, record: NodeRecord) -> list[tuple[str, bool]]:
+    async def _noted(self, parent: str, incarnation: str) -> list[tuple[str, bool]]:
         """Return the noted children of a collection, and whether each is one."""
-        noted = await self._server.command("ZRANGE", keys.of_node("children", record.name), 0, -1)
+        noted = await self._server.command("ZRANGE", keys.of_node("children", parent), 0, -1)
         names = [name.decode() for name in noted]
-        truth = (record.name, record.incarnation)
+        truth = (parent, incarnation)
         return [(name, placed == truth) for name, placed in zip(names, await self._placed(names), strict=True)]
 
     async def _placed(self, names: Sequence[str]) -> list[tuple[str, str]]:
