@@ -57,8 +57,8 @@ class Quota:
 
     @staticmethod
     def restored(text: str) -> "Quota":
-        """Read what `str` wrote."""
-        return Quota(**json.loads(text))
+        """Read what `str` wrote; raises ValueError, TypeError or MalformedRequest on anything else."""
+        return Quota.read({name: str(value) for name, value in dict(json.loads(text)).items()})
 
     @property
     def measures(self) -> bool:

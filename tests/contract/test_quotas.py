@@ -5,6 +5,8 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from prometheus_client import generate_latest
+from structlog.testing import capture_logs
 
 from broker import codec, keys
 from broker.model.commands import (
@@ -233,3 +235,19 @@ async def test_metrics(make_core: MakeCore, node: str) -> None:
         ("limit", "nodes"): 7, ("limit", "items"): 2, ("limit", "bytes"): None,
     }  # fmt: skip
     assert registry.get_sample_value("stanzaq_quota_refused_total") == 3
+
+
+@pytest.mark.parametrize("text", [b'{"items": "10k"}', b'{"publish_rate": "100 per minute"}', b"[1]", b"\xff"])
+async def test_an_unreadable_quota(make_core: MakeCore, store: Store, node: str, text: bytes) -> None:
+    """A quota that somebody has written wrongly limits nothing, is logged once, and fails neither publishes nor metrics."""
+    core = await made(make_core)
+    await declared(core, node)
+    async with store.client() as client:
+        await client.hset(keys.of_service("quotas"), mapping={bare(ALICE): text, "x": '{"items": 5}'})
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert await core._quotas.read() == {"x": Quota(items=5)}
+    assert [each["event"] for each in logs].count("a quota cannot be read") <= 1
+    assert not refused(await publish(core, node, 1))
+    core.metrics.quotas.measured = await core._quotas.statuses()
+    assert b'stanzaq_quota_limit{resource="items",subject="x"} 5.0' in generate_latest(core.metrics.registry)

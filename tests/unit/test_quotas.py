@@ -1,5 +1,7 @@
 """Quotas as values: how they are read and stored, which hold for an owner, and how much of them is used."""
 
+import json
+
 import pytest
 
 from broker.model.names import Jid
@@ -36,6 +38,8 @@ def test_bad_input(name: str, text: str) -> None:
     """A wrong value names its field."""
     with pytest.raises(MalformedRequest, match=name):
         Quota.read({name: text})
+    with pytest.raises(MalformedRequest, match=name):
+        Quota.restored(json.dumps({name: text}))
 
 
 def test_an_empty_one() -> None:

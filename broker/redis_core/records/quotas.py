@@ -11,7 +11,7 @@ import structlog
 
 from broker import keys
 from broker.model.names import Jid
-from broker.model.problems import CoreUnavailable
+from broker.model.problems import CoreUnavailable, MalformedRequest
 from broker.model.quotas import DEFAULT, Quota, QuotaStatus, counts_for, holding
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server
@@ -36,6 +36,7 @@ class Quotas:
         self._server = server
         self._store = store
         self._known: dict[str, Quota] = {}
+        self._unreadable: dict[bytes, bytes] = {}
         self._metered: dict[Jid, dict[str, Quota]] = {}
         self._read_at = 0.0
         self._statuses: tuple[QuotaStatus, ...] = ()
@@ -49,15 +50,18 @@ class Quotas:
         return time.monotonic() - self._read_at > FRESH_SECONDS
 
     async def read(self) -> dict[str, Quota]:
-        """Read the quotas; one that cannot be read is logged, and does not hold."""
+        """Read the quotas; one that cannot be read is logged once, and does not hold."""
         self._read_at = time.monotonic()
         found = await self._server.command("HGETALL", keys.of_service("quotas"))
-        known = {}
+        known, unreadable = {}, {}
         for name, text in found.items():
             try:
                 known[name.decode()] = Quota.restored(text.decode())
-            except (ValueError, TypeError) as error:
-                log.warning("a quota cannot be read", subject=name.decode(), error=str(error))
+            except (ValueError, TypeError, MalformedRequest) as error:
+                unreadable[name] = text
+                if self._unreadable.get(name) != text:
+                    log.warning("a quota cannot be read", subject=name.decode(errors="replace"), error=str(error))
+        self._unreadable = unreadable
         if known != self._known:
             self._known, self._metered = known, {}
             self.meters = any(quota.meters for quota in known.values())
