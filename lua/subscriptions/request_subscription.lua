@@ -8,7 +8,8 @@ if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'
 if redis.call('HEXISTS', key.pending, arg.jid) == 1 then return {'pending-subscription'} end
 local lines, own, oldest, age = redis.call('HGETALL', key.pending), 0, '', math.huge
 for i = 1, #lines, 2 do
-  local since = tonumber(string.match(lines[i + 1], '^%d+'))
+  -- What another version wrote may have no time: it is the oldest.
+  local since = tonumber(string.match(lines[i + 1], '^%d+') or 0)
   if jids.bare(lines[i]) == jids.bare(arg.jid) then
     own = own + 1
     if since < age then oldest, age = lines[i], since end

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker import keys
 from broker.model.commands import (
@@ -458,3 +459,26 @@ async def test_publishing_is_another_matter(core: RedisCore, node: str) -> None:
     assert problem(await core.ask(item(node, sender=W1))) is Problem.FORBIDDEN
     result = await core.ask(Publish(node, ALICE, "a", item(node).envelope, 4))
     assert not isinstance(result, Refused)
+
+
+@pytest.mark.parametrize("line", ["of another version", "1 0 5 of-another-version - - - - 0", ""])
+async def test_an_unreadable_request(make_core: MakeCore, store: Store, node: str, line: str) -> None:
+    """Guarantee 8: a request that another version wrote keeps no other from being made, approved or ended."""
+    core, door = await make_core()
+    await closed(core, node)
+    for jid in (W1, W2):
+        assert await core.ask(Subscribe(node, jid, jid, 1)) == waiting(jid)
+    async with store.client() as client:
+        await client.hset(keys.of_node("pending", node), W1, line)
+    with capture_logs() as logs:
+        assert await core.ask(yes(node, W2)) == Done()
+    assert told(door) == [(W2, State.SUBSCRIBED)]
+    assert {"node": node, "jid": W1}.items() <= next(each for each in logs if each["log_level"] == "warning").items()
+    again = Jid(f"{bare(W1)}/again")
+    for jid in (BOB, again):
+        assert await core.ask(Subscribe(node, jid, jid, 1)) == waiting(jid)
+    assert await core.ask(Configure(node, ALICE, {"pubsub#title": ("t",)})) == Done()
+    assert await core.ask(Delete(node, ALICE)) == Done()
+    gone = [notice.subscriber for notice in door.notices if isinstance(notice, NodeEvent)]
+    assert set(gone) == {W1, W2, BOB, again}
+    assert await index(store, "pending_nodes", W1) == 0

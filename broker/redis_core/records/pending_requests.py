@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
+import structlog
+
 from broker import keys
 from broker.model.commands import Subscribe
 from broker.model.names import Jid
@@ -21,6 +23,8 @@ from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import Entry
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.redis_core.redis_client.client import Server, Value
+
+log = structlog.get_logger()
 
 MOST = 1_000
 """Subscriptions that may wait at a node."""
@@ -129,10 +133,22 @@ class PendingList:
         return _TOO_MANY if code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)
 
     async def all(self, node: str) -> dict[Jid, Subscribe]:
-        """Return all pending subscriptions of a node, oldest first."""
+        """Return all pending subscriptions of a node, oldest first; one that cannot be read is logged and skipped."""
         found = await self._server.command("HGETALL", keys.of_node("pending", node))
-        lines = sorted((int(line.split(b" ", 1)[0]), jid.decode(), line.decode()) for jid, line in found.items())
-        return {Jid(jid): decode(node, Jid(jid), line.split(" ", 2)[2]) for _since, jid, line in lines}
+        requests: list[tuple[int, Jid, Subscribe]] = []
+        for name, line in found.items():
+            try:
+                since, _claimed, request = line.decode().split(" ", 2)
+                jid = Jid(name.decode())
+                requests.append((int(since), jid, decode(node, jid, request)))
+            except ValueError as error:
+                told = {"node": node, "jid": name.decode(errors="replace"), "error": str(error)}
+                log.warning("a pending subscription cannot be read", **told)
+        return {jid: command for _since, jid, command in sorted(requests, key=lambda each: each[:2])}
+
+    async def jids(self, node: str) -> list[Jid]:
+        """Return the JIDs of all pending subscriptions of a node."""
+        return [Jid(jid.decode()) for jid in await self._server.command("HKEYS", keys.of_node("pending", node))]
 
     async def waits(self, node: str, jid: Jid) -> bool:
         """Return whether a JID has a pending subscription at a node."""

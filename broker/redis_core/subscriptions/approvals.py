@@ -175,7 +175,7 @@ class Approvals:
 
     async def end_all(self, node: str) -> list[Jid]:
         """Remove all pending requests without notices; returns their JIDs."""
-        return [jid for jid in await self._pending.all(node) if await self._pending.remove(node, jid)]
+        return [jid for jid in await self._pending.jids(node) if await self._pending.remove(node, jid)]
 
     async def _admit(self, record: NodeRecord, jids: list[Jid]) -> Refused | None:
         """Make JIDs without an affiliation members; that decides their requests too."""
