@@ -482,3 +482,14 @@ async def test_an_unreadable_request(make_core: MakeCore, store: Store, node: st
     gone = [notice.subscriber for notice in door.notices if isinstance(notice, NodeEvent)]
     assert set(gone) == {W1, W2, BOB, again}
     assert await index(store, "pending_nodes", W1) == 0
+
+
+async def test_an_unreadable_affiliation(make_core: MakeCore, store: Store, node: str) -> None:
+    """Guarantee 8: a list of affiliations leaves out those of another version."""
+    core, _ = await make_core()
+    bad = f"{node}-bad"
+    for each in (node, bad):
+        assert await core.ask(Declare(each, ALICE, {})) == Declared(each)
+    async with store.client() as client:
+        await client.hset(keys.of_node("affiliations", bad), bare(ALICE), "of-another-version")
+    assert await core.ask(Affiliations(ALICE, None)) == AffiliationList(((node, Affiliation.OWNER),))

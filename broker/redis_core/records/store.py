@@ -378,11 +378,15 @@ class NodeStore:
         return tuple(ref.jid for ref in await self.subscription_refs(jid) if ref.node == node)
 
     async def affiliations_of(self, jid: Jid) -> list[tuple[str, Affiliation]]:
-        """Return a bare JID's affiliations, at most `MOST_PER_JID`; outdated entries are removed from its index."""
+        """Return a bare JID's affiliations, at most `MOST_PER_JID`; outdated entries are removed from its index.
+
+        An affiliation that this version does not know is left out.
+        """
         entries = [(jid, name) for name in await self.affiliated.members(jid)]
         found = dict(zip(entries, await self._affiliations(entries), strict=True))
         await self.affiliated.check([entry for entry, value in found.items() if value is None], self._has_affiliation)
-        return sorted((name, Affiliation(value.decode())) for (_, name), value in found.items() if value is not None)
+        known = {each.value.encode(): each for each in Affiliation}
+        return sorted((name, known[value]) for (_, name), value in found.items() if value in known)
 
     async def _remove_noted(self, entries: Sequence[Entry], noted: Sequence[Noted | None]) -> None:
         """Remove noted entries whose change failed; entries known before stay."""
