@@ -1,5 +1,6 @@
 """Samples of what processes have used: their form in Redis. Pure; must not know who writes or reads them."""
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -35,10 +36,9 @@ class Usage:
 def read_all(fields: Iterable[tuple[bytes, bytes]]) -> Iterator[Usage]:
     """Read samples; skips fields of another form, which a newer version may have written."""
     for field, value in fields:
-        _minute, kind, name = field.decode().split(" ", 2)
-        words = value.split()
-        if len(words) >= _WORDS:
-            at_ms, cpu_ms, jobs = map(int, words[:_WORDS])
+        with contextlib.suppress(ValueError):
+            _minute, kind, name = field.decode().split(" ", 2)
+            at_ms, cpu_ms, jobs = map(int, value.split()[:_WORDS])
             yield Usage(kind, name, at_ms, cpu_ms, jobs)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from broker import keys
 from broker.model.commands import Declare, Disconnect, Frontends, Publish, Retract, Subscribe
 from broker.model.names import Jid
 from broker.model.problems import Problem
@@ -60,6 +61,17 @@ async def test_doors(make_core: MakeCore) -> None:
     refused = await core.ask(Disconnect(ADMIN, "0000000c"))
     assert isinstance(refused, Refused) and refused.problem is Problem.UNSUPPORTED
     await beat.leave()
+    assert await listed(core) == {core.frontend: ""}
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "of another version", '{"host": "a", "pid": {}, "version": 1, "started": "x"}']
+)
+async def test_unreadable_details(make_core: MakeCore, store: Store, text: str) -> None:
+    """Guarantee 8: a frontend whose details another version wrote is listed without them."""
+    core, _ = await make_core(admins="admin@x")
+    async with store.client() as client:
+        await client.hset(keys.of_service("frontend_details"), core.frontend, text)
     assert await listed(core) == {core.frontend: ""}
 
 

@@ -4,13 +4,14 @@ from dataclasses import astuple
 
 import pytest
 
+from broker import keys
 from broker.model.commands import Declare, Delete, Publish, Retract, ShowHistory, Subscribe, Unsubscribe
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Done, History, Published, Refused, Retracted, Sample, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.redis_core.records.store import NodeStore
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
 ALICE, W1 = Jid("alice@x/a"), Jid("w1@x/a")
 MINUTE = 60_000
@@ -107,3 +108,14 @@ async def test_another_life(clock: Clock, make_core: MakeCore, node: str) -> Non
     await core._server.command("HSET", f"sq:{{{node}}}:hour", 1, f"{late - 1} 2 0 0 2 0 0")
     await core.ask(Declare(node, ALICE, {}))
     assert [each.published for each in await shown(core, node)] == [0, 0]
+
+
+async def test_an_unreadable_sample(make_core: MakeCore, store: Store, node: str) -> None:
+    """Guarantee 8: a history leaves out samples of another form."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    whole = await shown(core, node)
+    async with store.client() as client:
+        texts = {"7": "1 2 3 4 5 6 7 8", "8": "1 2", "9": "a b c d e f g"}
+        await client.hset(keys.of_node("hour", node), mapping=texts)
+    assert len(await shown(core, node)) == len(whole)

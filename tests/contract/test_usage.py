@@ -29,3 +29,13 @@ async def test_samples(store: Store, make_core: MakeCore) -> None:
     assert all(each.cpu_ms > 0 for each in found)
     await one._usage.note(now_ms + 61 * MINUTE_MS)
     assert len([each for each in await _noted(store) if each.name == one.name]) == 2
+
+
+async def test_an_unreadable_sample(store: Store, make_core: MakeCore) -> None:
+    """Guarantee 8: samples of another form are skipped, and keep nobody from writing."""
+    core, _ = await make_core()
+    texts = {b"7": b"1 2 3", b"7 xmpp a": b"a b c", b"\xff xmpp a": b"1 2 3", b"7 xmpp b": b"1 2"}
+    async with store.client() as client:
+        await client.hset(keys.of_service("process_usage"), mapping=texts)
+    await core._usage.note(int(time.time() * 1000))
+    assert core.name in {each.name for each in await _noted(store)}

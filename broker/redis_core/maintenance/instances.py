@@ -165,9 +165,13 @@ class FrontendDetails:
 def _described(one: FrontendStatus, text: bytes | None, now_ms: int) -> FrontendStatus:
     if text is None:
         return one
-    said = json.loads(text)
-    up_ms = max(0, now_ms - said["started"])
-    return replace(one, host=said["host"], pid=said["pid"], version=said["version"], up_ms=up_ms)
+    try:
+        said = json.loads(text)
+        up_ms = max(0, now_ms - int(said["started"]))
+        return replace(one, host=str(said["host"]), pid=int(said["pid"]), version=str(said["version"]), up_ms=up_ms)
+    except (ValueError, TypeError, KeyError):
+        # Another version may have written them.
+        return one
 
 
 def _door(member: bytes, ago_ms: int) -> FrontendStatus:

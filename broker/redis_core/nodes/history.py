@@ -4,7 +4,7 @@ Each frontend that counts a node writes the sample of the minute; the last one s
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple
 from typing import Final
 
@@ -55,7 +55,7 @@ class Histories:
         kept = await self._server.command("HGETALL", keys.of_node("hour", command.node))
         # A sample that is older than the node belongs to a deleted node of the same name.
         samples = sorted(
-            (each for each in map(_read, kept.values()) if each.at_ms > record.created_ms), key=lambda each: each.at_ms
+            (each for each in _readable(kept.values()) if each.at_ms > record.created_ms), key=lambda each: each.at_ms
         )
         began_ms = now_ms - _HOUR_MS
         before = [each for each in samples if each.at_ms <= began_ms][-1:]
@@ -77,5 +77,8 @@ def _sample(now_ms: int, counted: Counted) -> Sample:
     )
 
 
-def _read(text: bytes) -> Sample:
-    return Sample(*map(int, text.split()))
+def _readable(texts: Iterable[bytes]) -> Iterator[Sample]:
+    """Read samples; skips those of another form, which another version may have written."""
+    for text in texts:
+        with contextlib.suppress(ValueError, TypeError):
+            yield Sample(*map(int, text.split()))
