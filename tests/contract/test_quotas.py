@@ -251,3 +251,15 @@ async def test_an_unreadable_quota(make_core: MakeCore, store: Store, node: str,
     assert not refused(await publish(core, node, 1))
     core.metrics.quotas.measured = await core._quotas.statuses()
     assert b'stanzaq_quota_limit{resource="items",subject="x"} 5.0' in generate_latest(core.metrics.registry)
+
+
+async def test_quotas_of_another_type(make_core: MakeCore, store: Store, node: str) -> None:
+    """A frontend starts and serves without quotas where their key is not a hash; it logs that once."""
+    async with store.client() as client:
+        await client.set(keys.of_service("quotas"), "a text")
+    with capture_logs() as logs:
+        core = await made(make_core)
+        await core._quotas.refresh()
+    assert [each["event"] for each in logs].count("quotas not read") == 1
+    assert await core.ask(Declare(node, ADMIN, {})) == Declared(node)
+    assert not refused(await publish(core, node, 1, sender=ADMIN))

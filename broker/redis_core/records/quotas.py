@@ -11,10 +11,11 @@ import structlog
 
 from broker import keys
 from broker.model.names import Jid
-from broker.model.problems import CoreUnavailable, MalformedRequest
+from broker.model.problems import CoreUnavailable, MalformedRequest, ScriptDefect
 from broker.model.quotas import DEFAULT, Quota, QuotaStatus, counts_for, holding
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server
+from broker.redis_core.redis_client.failure_log import FailureLog
 
 log = structlog.get_logger()
 
@@ -37,6 +38,7 @@ class Quotas:
         self._store = store
         self._known: dict[str, Quota] = {}
         self._unreadable: dict[bytes, bytes] = {}
+        self._failures = FailureLog("quotas not read")
         self._metered: dict[Jid, dict[str, Quota]] = {}
         self._read_at = 0.0
         self._statuses: tuple[QuotaStatus, ...] = ()
@@ -68,11 +70,13 @@ class Quotas:
         return known
 
     async def refresh(self) -> None:
-        """Read them again; without Redis the known ones hold."""
+        """Read them again; while they cannot be read the known ones hold."""
         try:
             await self.read()
-        except CoreUnavailable as error:
-            log.warning("quotas not read", error=str(error))
+        except (CoreUnavailable, ScriptDefect) as error:
+            self._failures.report(error)
+        else:
+            self._failures.recovered()
 
     def metered(self, owner: Jid | None) -> dict[str, Quota]:
         """Return the quotas by subject that limit publishes to an owner's nodes; empty for administrators."""
