@@ -51,11 +51,16 @@ class Tree:
 
     async def _upwards(self, record: NodeRecord) -> AsyncIterator[str]:
         """Yield the names of the collections above a node; what is not about the tree need not be readable."""
-        parent, life = record.parent, record.parent_life
-        # A deleted collection has left its children to the root, even if its name is used again.
-        while parent and await self._store.incarnations([parent]) == {parent: life}:
-            yield parent
-            ((parent, life),) = await self._placed([parent])
+        name, life = record.parent, record.parent_life
+        while name:
+            head = "HMGET", keys.of_node("node", name), "incarnation", "parent", "parent_life"
+            found, kind = await self._server.commands([head, ("HGET", keys.of_node("options", name), _NODE_TYPE)])
+            incarnation, *place = [(value or b"").decode() for value in found]
+            # A deleted collection has left its children to the root, even if its name is used again.
+            if not life or incarnation != life or kind != _COLLECTION:
+                return
+            yield name
+            name, life = place
 
     async def children(self, record: NodeRecord) -> tuple[str, ...]:
         """Return the children of a collection, oldest first."""
