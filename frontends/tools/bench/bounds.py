@@ -5,6 +5,7 @@ load slows both. A separate process sends PING all the while, as any other clien
 """
 
 import asyncio
+import math
 import random
 import statistics
 import subprocess
@@ -95,6 +96,22 @@ class Measure:
         return self.ping_ms / self.native_ms
 
 
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What a step takes in Redis: the µs of its function calls, and how many commands run, including those inside them."""
+
+    micros: float
+    commands: float
+
+    def least(self, other: "StepCost") -> "StepCost":
+        """Return the least of both, of each figure for itself."""
+        return StepCost(min(self.micros, other.micros), min(self.commands, other.commands))
+
+
+NO_COST: Final = StepCost(math.inf, math.inf)
+"""Nothing is measured yet."""
+
+
 @contextmanager
 def gauged(server: RedisServer) -> "Iterator[Gauge]":
     """Measure cases on a server."""
@@ -138,20 +155,22 @@ class Gauge:
         async with self._scene(share) as (scene, client):
             return await self._measured(await case.prepare(scene), client)
 
-    async def compare(self, cost: GrowthCost, share: float) -> tuple[float, float]:
-        """Return the time of a step in Redis beside little and beside much data, in µs: the best of alternating repetitions."""
+    async def compare(self, cost: GrowthCost, share: float) -> tuple[StepCost, StepCost]:
+        """Return what a step takes in Redis beside little and beside much data: the least of alternating repetitions."""
         async with self._scene(share) as (scene, client):
             steps = [await cost.prepare(scene, much) for much in (False, True)]
-            best = [float("inf")] * 2
+            least = [NO_COST] * 2
             for _ in range(ROUNDS):
                 for which, step in enumerate(steps):
                     before = await _quiet(client)
                     await step()
-                    best[which] = min(best[which], (await _quiet(client)).micros - before.micros)
-            if min(best) <= 0:
+                    after = await _quiet(client)
+                    taken = StepCost(after.micros - before.micros, after.commands - before.commands)
+                    least[which] = least[which].least(taken)
+            if any(each.micros <= 0 for each in least):
                 msg = "nothing was measured: a step has called no operation as a function"
                 raise RuntimeError(msg)
-            return best[0], best[1]
+            return least[0], least[1]
 
     async def idle(self, idle: Idle, share: float, seconds: float) -> float:
         """Return the commands a second of an idle frontend, including those inside scripts."""
@@ -215,15 +234,18 @@ def longest_call(entries: "Sequence[Mapping[str, Any]]") -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Scripts:
-    """The number of function calls so far, and their time in µs."""
+    """The number of function calls so far, their time in µs, and the number of all commands except PING and INFO."""
 
     calls: int
     micros: int
+    commands: int
 
 
 async def _scripts(client: "aioredis.Redis") -> _Scripts:
-    found = (await client.info("commandstats")).get("cmdstat_fcall", {"calls": 0, "usec": 0})
-    return _Scripts(found["calls"], found["usec"])
+    found = await client.info("commandstats")
+    functions = found.get("cmdstat_fcall", {"calls": 0, "usec": 0})
+    commands = sum(each["calls"] for name, each in found.items() if name not in {"cmdstat_ping", "cmdstat_info"})
+    return _Scripts(functions["calls"], functions["usec"], commands)
 
 
 async def _quiet(client: "aioredis.Redis") -> _Scripts:
@@ -284,7 +306,7 @@ def main(*, as_json: bool, quick: bool) -> int:
         for cost in COSTS:
             status.update(f"measuring {cost.name}")
             little, much = asyncio.run(gauge.compare(cost, share))
-            rows.append(at_most(cost.name, "µs", much, INDEPENDENT, little))
+            rows.append(at_most(cost.name, "µs", much.micros, INDEPENDENT, little.micros))
         for idle in IDLE:
             status.update(f"measuring {idle.name}")
             sent = asyncio.run(gauge.idle(idle, share, seconds))
