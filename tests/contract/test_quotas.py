@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from broker import codec, keys
 from broker.model.commands import (
+    Affiliate,
     Configure,
     Declare,
     Delete,
@@ -96,6 +97,25 @@ async def test_nodes_of_a_domain(make_core: MakeCore, store: Store, node: str) -
     listed = await cores[0].ask(ListQuotas(ADMIN))
     assert isinstance(listed, QuotaList)
     assert next((each.subject, each.nodes) for each in listed.quotas) == ("x", 4)
+
+
+async def test_nodes_that_exist(make_core: MakeCore, store: Store, node: str) -> None:
+    """Who creates a node that exists, as workers do when they start, takes it from no quota: of its creator, or its domain."""
+    core = await made(make_core)
+    await limited([core], "x", nodes="2")
+    await declared(core, node)
+    assert await core.ask(Affiliate(node, ALICE, {bare(BOB): "owner", bare(ALICE): "none"})) == Done()
+    for worker in (BOB, Jid("w1@x/a"), ALICE):
+        (again,) = refused([await core.ask(Declare(node, worker, {}))])
+        assert again.problem is Problem.NODE_EXISTS
+    await declared(core, f"{node}-2", BOB)
+    (over,) = refused([await core.ask(Declare(f"{node}-3", BOB, {}))])
+    assert over.problem is Problem.TOO_MANY_NODES
+    async with store.client() as client:
+        asked = ("x", "alice@x", "bob@x", "w1@x")
+        counted = [set(await client.zrange(keys.of_jid("created_nodes", jid), 0, -1)) for jid in asked]
+    first, second = node.encode(), f"{node}-2".encode()
+    assert counted == [{first, second}, {first}, {second}, set()]
 
 
 @EVERYWHERE

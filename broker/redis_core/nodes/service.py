@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release
 from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
 from broker.model.names import Jid, bare, is_jid, resource
-from broker.model.nodes import Affiliation, NodeRecord, configured
+from broker.model.nodes import NodeRecord, configured
 from broker.model.options import NodeConfig, NodeState
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.quotas import MOST, domain, holding
@@ -101,7 +101,7 @@ class NodeService:
             if most is None:
                 most = self._store.node_quota if subject == owner else MOST
             if not await self._store.count_owned(subject, node, most):
-                await self._uncount(owner, node)
+                await self._store.uncount_owned(owner, node)
                 return Refused(Problem.TOO_MANY_NODES, _no_room(subject, owner, most))
         return None
 
@@ -109,23 +109,17 @@ class NodeService:
         """Create a node without access checks; nodes for dead letters are created by this too."""
         refused = None if parent is None else await self._tree.note_child(parent, node)
         if refused is not None:
-            await self._uncount(owner, node)
+            await self._store.uncount_owned(owner, node)
             return refused
         record = await self._store.create(node, owner, config, parent)
         if record is None:
-            await self._uncount(owner, node)
+            await self._store.uncount_owned(owner, node)
             return Refused(Problem.NODE_EXISTS, "a node of this name exists")
         await self._store.open(record)
         self._changed(node)
         await self._tree_events.register_above(record)
         await self._tree_events.tell(record, came=True)
         return Declared(node)
-
-    async def _uncount(self, owner: Jid, node: str) -> None:
-        """Uncount a node that was not created, unless its owner has one of that name."""
-        known = await self._store.read(node)
-        if known is None or known.affiliation(owner) is not Affiliation.OWNER:
-            await self._store.uncount_owned(owner, node)
 
     async def describe(self, command: Describe) -> Result:
         """Return a node's record and its place in the tree."""

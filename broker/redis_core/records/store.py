@@ -343,8 +343,10 @@ class NodeStore:
         return noted is not None
 
     async def uncount_owned(self, jid: Jid, node: str) -> None:
-        """Uncount a node that was not created."""
-        await self.created_nodes.remove(_counted(jid, node), await self.now_ms())
+        """Uncount a node that was not created; one of this name that was created before still counts."""
+        counted, now_ms = _counted(jid, node), await self.now_ms()
+        true = await self._created(counted)
+        await self.created_nodes.remove([entry for entry in counted if entry not in true], now_ms)
 
     async def _created(self, entries: Sequence[Entry]) -> set[Entry]:
         asked = [("HGET", keys.of_node("node", node), "creator") for _jid, node in entries]
