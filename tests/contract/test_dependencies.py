@@ -46,6 +46,7 @@ from broker.model.results import (
     Retracted,
     Subscribed,
 )
+from broker.redis_core.commands.dependency_parts import NoteParent
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import dependencies
@@ -436,6 +437,46 @@ async def test_crash_between_steps(make_core: MakeCore, store: Store, node: str,
                 await asyncio.sleep(0.02)
         publishing.cancel()
         one._tasks.cancel()
+
+
+async def test_refused_by_two(make_core: MakeCore, node: str) -> None:
+    """Of a publish and its repeat on another frontend, both with an unknown parent, neither is answered as if it were stored."""
+    (one, _), (two, _) = await make_core(), await make_core()
+    await begin(one, node)
+    ask, arrived, goes = one._handlers.dependencies._ask, asyncio.Event(), asyncio.Event()
+
+    async def late(command: Any) -> Any:  # noqa: ANN401
+        if isinstance(command, NoteParent):
+            arrived.set()
+            await goes.wait()
+        return await ask(command)
+
+    one._handlers.dependencies._ask = late
+    sent = item(node, "c", "none")
+    publishing = asyncio.create_task(one.ask(sent))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await arrived.wait()
+    assert await refused(two, sent) is Problem.ITEM_NOT_FOUND
+    goes.set()
+    answer = await publishing
+    assert isinstance(answer, Refused) and answer.problem.retryable
+    assert await refused(one, sent) is Problem.ITEM_NOT_FOUND
+
+
+async def test_a_refusal_whose_reply_is_lost(make_core: MakeCore, node: str) -> None:
+    """A publish with an unknown parent is not answered as if it were stored when the reply to its removal is lost."""
+    core, _ = await make_core()
+    await begin(core, node)
+    ask = core._handlers.dependencies._ask
+
+    async def lost(command: Any) -> Any:  # noqa: ANN401
+        answer = await ask(command)
+        return Refused(Problem.TIMED_OUT) if isinstance(command, NoteParent) else answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(core._handlers.dependencies, "_ask", lost)
+        assert await refused(core, item(node, "c", "none")) is Problem.TIMED_OUT
+    assert await refused(core, item(node, "c", "none")) is Problem.ITEM_NOT_FOUND
 
 
 async def leave(core: RedisCore, store: Store, node: str, names: list[str], how: str) -> None:

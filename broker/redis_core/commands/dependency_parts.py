@@ -93,9 +93,10 @@ class NoteParent:
 
 @dataclass(frozen=True, slots=True)
 class ParentNoted:
-    """It is noted, or nothing waits for it any more; `refused`: the waiting item was removed."""
+    """It is noted; or `refused`: the waiting item was removed; or `gone`: no item waits there any more."""
 
     refused: bool = False
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,9 @@ _GONE: Final = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND, Problem.UNS
 
 _UNKNOWN: Final = Awaited("unknown")
 
+_PERHAPS: Final = Refused(Problem.UNAVAILABLE, "another process may have refused the item: publish it again")
+"""The item is gone that a parent is missing of: it has been refused elsewhere, or its parents have ended, or it was cancelled."""
+
 
 class DependencyService:
     """Publishes items that wait, and tells them how their parents end."""
@@ -161,7 +164,12 @@ class DependencyService:
                 notes.append(note)
                 continue
             outcome = await self._ask(note)
-            if isinstance(outcome, ParentNoted) and outcome.refused:
+            if isinstance(outcome, Refused):
+                return outcome
+            assert isinstance(outcome, ParentNoted)
+            if outcome.gone and not parent.state:
+                return _PERHAPS
+            if outcome.refused:
                 where = f" of the node {parent.node!r}" if parent.node else ""
                 return Refused(
                     Problem.ITEM_NOT_FOUND,

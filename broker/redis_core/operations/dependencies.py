@@ -81,7 +81,7 @@ def _note_row(command: NoteParent, _record: NodeRecord) -> Values:
 
 
 def _noted(_command: NoteParent, reply: list[Any], _record: NodeRecord) -> ParentNoted:
-    return ParentNoted(refused=reply[0] == b"unknown")
+    return ParentNoted(refused=reply[0] == b"unknown", gone=reply[0] == b"item-not-found")
 
 
 def _read_arguments(command: ReadAwaited, _record: NodeRecord) -> Values:
