@@ -20,9 +20,10 @@ from broker.model.commands import Browse, Configure, Declare, Publish, Retract, 
 from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.results import Browsed, Counted, Declared, Published, Refused, Retracted
+from broker.model.results import Browsed, Counted, Declared, Done, Published, Refused, Retracted
 from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
 from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import sweeper
 from broker.redis_core.redis_client import cluster
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.cluster_router import slot_of as slot_of_line
@@ -187,6 +188,42 @@ async def test_a_killed_master(make_core: MakeCore, redis_cluster: RedisCluster,
     await door.until(lambda: len(door.deliveries) == 2)
     master.start()
     await away(redis_cluster.wait_until_well)
+
+
+async def test_overdue_at_a_promoted_replica(
+    make_core: MakeCore, redis_cluster: RedisCluster, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 4: what a promoted replica has overdue is found, though the list of due partitions is on another master."""
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
+    service = redis_cluster.owner(slot_of_line(("GET", keys.of_service("due"))))
+    owner = next(each for each in redis_cluster.masters() if each is not service)
+    core, door = await make_core(redis_timeout=0.5)
+    busy = await declared_at(core, redis_cluster, owner)
+    other, sent = await make_core()
+    idle = await declared_at(other, redis_cluster, owner)
+    assert (
+        await other.ask(Configure(idle, ALICE, {"stanzaq#lock_seconds": ("2",), "stanzaq#max_deliveries": ("0",)}))
+        == Done()
+    )
+    await other.ask(Subscribe(idle, W1, W1, 1))
+    await other.ask(item(idle, "late"))
+    await sent.until(lambda: len(sent.deliveries) == 1)
+    await other.drain(PATIENCE_SECONDS)
+    await other.stop()
+    async with store.client() as client:
+        # Somebody has swept the partition, and the master has lost that sweep.
+        (partition,) = await core._store.partitions([idle])
+        assert await client.zrem(keys.of_service("due"), str(partition)) == 1
+    await away(redis_cluster.replicated, owner)
+    owner.kill()
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not isinstance(await core.ask(item(busy)), Published):  # noqa: ASYNC110  (Redis tells nobody)
+                await asyncio.sleep(0.05)
+        await door.until(lambda: [each.item_id for each in door.deliveries] == ["late"])
+    finally:
+        owner.start()
+        await away(redis_cluster.wait_until_well)
 
 
 async def test_too_few_replicas(make_core: MakeCore, redis_cluster: RedisCluster) -> None:

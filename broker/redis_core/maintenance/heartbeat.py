@@ -43,8 +43,9 @@ class HeartbeatResult:
     """What a heartbeat returned: due partitions, dead frontends, and notices left by processes that cannot send.
 
     With `disconnected_by` the frontend does nothing but end. `state_unknown` is set when the reply to the last heartbeat was lost
-    or when a promoted replica does not know that heartbeat: due partitions may have been removed without being swept, so the
-    frontend sweeps all. An `early` heartbeat only fetches more due partitions than the last one could take.
+    or when a promoted replica does not know that heartbeat: due partitions may have been removed without being swept. It is set
+    too when another master of a cluster has returned, with partitions that may be overdue again. So the frontend sweeps all. An
+    `early` heartbeat only fetches more due partitions than the last one could take.
     """
 
     due: list[Partition] = field(default_factory=list)
@@ -77,6 +78,7 @@ class Heartbeat:
         self.skew_ms = 0.0
         """What Redis's time was ahead of this process's steady clock at the last heartbeat."""
         self._last_beat_ms = 0
+        self._returns = 0
         self._state_unknown = False
         self._beat_early = False
         self.free_sweeps = MAX_SWEEPS
@@ -207,9 +209,10 @@ class Heartbeat:
         if changed:
             self._changes_sent_at = time.monotonic()
         self.skew_ms = now - time.monotonic() * 1000
-        if self._frontend and before != self._last_beat_ms:
+        returns = self._server.returns
+        if (self._frontend and before != self._last_beat_ms) or returns != self._returns:
             self.mark_state_unknown()
-        self._last_beat_ms = now
+        self._last_beat_ms, self._returns = now, returns
         partitions = list(_partitions(due))
         self.more_due = len(due) == most
         state_unknown, self._state_unknown = self._state_unknown, False

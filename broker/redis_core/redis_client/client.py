@@ -31,7 +31,13 @@ log = structlog.get_logger()
 
 
 class Link(Protocol):
-    """A `RedisNode`, or a `ClusterRouter` for several."""
+    """A `RedisNode`, or a `ClusterRouter` for several.
+
+    `returns` counts how often one of several masters was replaced, or answered again after it had not. Of the only one everybody
+    knows that it was away, since all that is asked of it fails.
+    """
+
+    returns: int
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send each command once, in order within each slot; a refused command has its error among the replies.
@@ -66,6 +72,11 @@ class Server:
         """Make a client for a URL; connections open when first used, every answer is due within `timeout` seconds."""
         found = {name: operation(folder, name) for name in operations(folder)}
         return cls(_link(url, timeout, Packages.of(folder, packaging)), found, timeout, library(folder).name)
+
+    @property
+    def returns(self) -> int:
+        """How often a master came back, or another one in its place: it may have lost what was written last."""
+        return self._link.returns
 
     def call(
         self,

@@ -68,6 +68,8 @@ class ClusterRouter:
         self._masters: dict[Address, RedisNode] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._found_at = -math.inf
+        self._lost: set[Address] = set()
+        self.returns = 0
         self._failures = FailureLog("masters not found")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
@@ -132,10 +134,13 @@ class ClusterRouter:
         work = (self._exchange(*way, [lines[pending.place] for pending in group]) for way, group in groups.items())
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         lost: BaseException | None = None
-        for group, outcome in zip(groups.values(), outcomes, strict=True):
+        for ((owner, _asking), group), outcome in zip(groups.items(), outcomes, strict=True):
             if isinstance(outcome, BaseException):
+                self._lost.add(owner)
                 self._refresh()
                 lost = lost if isinstance(outcome, Unsent) else outcome
+            elif owner in self._lost:
+                self._note_return(owner)
             for number, pending in enumerate(group):
                 replies[pending.place] = outcome if isinstance(outcome, BaseException) else outcome[number]
         if lost is not None:
@@ -201,7 +206,13 @@ class ClusterRouter:
         self._owners = owners
         self._found_at = asyncio.get_running_loop().time()
         for address in self._masters.keys() - set(owners):
+            self._note_return(address)
             await self._masters.pop(address).retire()
+
+    def _note_return(self, lost: Address) -> None:
+        """Note that a master answers again, or is replaced."""
+        self._lost.discard(lost)
+        self.returns += 1
 
     async def close(self) -> None:
         """Close all connections."""

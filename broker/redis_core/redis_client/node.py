@@ -190,6 +190,7 @@ class RedisNode:
         at = {**options, **place}
         self._connections = Connections(at, timeout, greet)
         self._place = str(at.get("path") or Address(at.get("host", "localhost"), at.get("port", 6379)))
+        self.returns = 0
         self._retired = False
         self._gathered: list[_Asked] = []
         self._round_trips: set[asyncio.Task[None]] = set()

@@ -30,6 +30,7 @@ class Heart:
         self.away = False
         self.known = 0
         self.by = b""
+        self.returns = 0
         self.operations = {"heartbeat": operation(lua_directory(), "heartbeat")}
 
     def call(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
@@ -126,6 +127,16 @@ async def test_tells_anew_after_a_loss() -> None:
     await turns.turn()
     assert turns.heart.beats[-1] == turns.heart.beats[0] != []
     assert [visits.state_unknown for visits in turns.found] == [False, False, True, False]
+
+
+async def test_a_master_returns() -> None:
+    """Another master of the cluster may have lost a sweep, of a partition that is on no list any more."""
+    turns = Turns()
+    await turns.turn()
+    turns.heart.returns += 1
+    await turns.turn()
+    await turns.turn()
+    assert [visits.state_unknown for visits in turns.found] == [False, True, False]
 
 
 async def test_asks_for_visits() -> None:

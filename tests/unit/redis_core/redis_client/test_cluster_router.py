@@ -1,6 +1,7 @@
 """Which command goes to which master, in which order, and what is sent again: with masters that answer as told."""
 
 import asyncio
+import contextlib
 import gc
 import math
 import sys
@@ -144,6 +145,25 @@ async def test_everywhere(nodes: Nodes, masters: ClusterRouter) -> None:
     nodes.found = known
     assert await masters.everywhere(("INFO", "memory")) == {str(A): "ok INFO memory", str(B): "ok INFO memory"}
     assert [nodes.told[each].heard[-1:] for each in (A, B, C)] == [[["INFO memory"]], [["INFO memory"]], []]
+
+
+async def test_returns(nodes: Nodes, masters: ClusterRouter) -> None:
+    """A master that answers again, or is replaced, counts once: it may have lost what it wrote last. A moved slot does not."""
+    for errors in ((CoreUnavailable("away"),), (None,), (None,)):
+        nodes.told[A].answers.append(failing(*errors))
+        with contextlib.suppress(CoreUnavailable):
+            await masters.send([get(LOW)])
+        await masters.send([get(HIGH)])
+    assert masters.returns == 1
+    nodes.found = [(0, 0, B), (1, LAST // 2, A), (LAST // 2 + 1, LAST, B)]
+    nodes.told[A].answers.append(failing(MovedError(f"{key_slot(LOW.encode())} b:1")))
+    assert await masters.send([get(LOW)]) == [f"ok GET {LOW}"]
+    assert masters.returns == 1
+    nodes.found = [(0, LAST // 2, C), (LAST // 2 + 1, LAST, B)]
+    nodes.told[A].answers.append(failing(ReadOnlyError("READONLY replica")))
+    assert await masters.send([get(LOW)]) == [f"ok GET {LOW}"]
+    await masters.close()
+    assert masters.returns == 2
 
 
 async def test_moved(nodes: Nodes, masters: ClusterRouter) -> None:
