@@ -11,7 +11,7 @@ from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.names import Jid, Partition
 from broker.model.results import Declared, Retracted
 from broker.redis_core.core import RedisCore
-from broker.redis_core.maintenance import heartbeat
+from broker.redis_core.maintenance import heartbeat, sweeper
 from broker.redis_core.partitions import send_marks
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.redis_client.node import RedisNode
@@ -173,6 +173,7 @@ async def test_going(make_core: MakeCore, store: Store, node: str, monkeypatch: 
         return await asyncio.Future()
 
     monkeypatch.setattr(core._store, "read_all", read_all)
+    monkeypatch.setattr(sweeper, "HEARTBEAT_SECONDS", 3_600)
     core._routers.clear()
     async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
         await client.zadd(keys.of_service("due"), {str(partition): 1})
@@ -182,3 +183,31 @@ async def test_going(make_core: MakeCore, store: Store, node: str, monkeypatch: 
         await core.drain(5)
         await core.stop()
         assert await client.zscore(keys.of_service("due"), str(partition)) is not None
+
+
+@pytest.mark.parametrize("reading", ["read_all", "names"])
+async def test_a_silent_master(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch, reading: str
+) -> None:
+    """Guarantee 4: while one master of a cluster is silent, a frontend goes on with heartbeats, and sweeps what is elsewhere."""
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1 if reading == "names" else 1_000_000)
+    core, _ = await make_core()
+    await declared(core, node)
+    (due,) = await partitions_of(core, node)
+    silent = asyncio.Event()
+
+    async def unanswered(*_: Any) -> Any:  # noqa: ANN401
+        silent.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(core._store, reading, unanswered)
+    async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
+        while not silent.is_set():
+            core._routers.clear()
+            await client.zadd(keys.of_service("due"), {str(due): 1})
+            await asyncio.sleep(0.02)
+        for _ in range(3):
+            beat = core._heartbeat.last_beat
+            while core._heartbeat.last_beat == beat:  # noqa: ASYNC110  (nobody is told of a heartbeat)
+                await asyncio.sleep(0.02)
+        await none_due(core, store)

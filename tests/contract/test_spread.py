@@ -110,6 +110,8 @@ class Telling(Door):
 class Severed:
     """The connection of a dead process to Redis: nothing is sent any more, and nothing is answered."""
 
+    returns = 0
+
     async def send(self, _lines: Any) -> Any:
         """Cancel the caller."""
         raise asyncio.CancelledError

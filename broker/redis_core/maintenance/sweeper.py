@@ -20,7 +20,7 @@ from broker.model.results import Counted, Refused
 from broker.redis_core.commands.internal import Ask, Outcome, Scanned, Sweep, TakeOver
 from broker.redis_core.delivery import relay
 from broker.redis_core.groups.ownership import Ownership
-from broker.redis_core.maintenance.heartbeat import MAX_SWEEPS, Heartbeat, HeartbeatResult
+from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, MAX_SWEEPS, Heartbeat, HeartbeatResult
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.partitions.pipeline import PartitionPipeline
@@ -125,7 +125,7 @@ class Sweeper:
             router.tick()
         self._turns += 1
         if self._turns % SCAN_EVERY == 0:
-            await self._scan_next()
+            self._core.background(self._scan_next)
             self._core.background(self._finish)
 
     def _begin_takeovers(self, frontends: Sequence[str]) -> None:
@@ -156,7 +156,10 @@ class Sweeper:
 
     async def _sweep_due(self, partitions: Sequence[Partition]) -> None:
         """Begin sweeps; once half of all sweeps are done and more partitions may be due, send the next heartbeat."""
-        await self._read_records(partitions)
+        # Of several masters one may be silent: it must keep back no heartbeat, nor what is due elsewhere.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                await self._read_records(partitions)
         self._sweeping += len(partitions)
         self._heartbeat.free_sweeps = MAX_SWEEPS - self._sweeping
         for partition in partitions:
