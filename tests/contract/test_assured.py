@@ -1,6 +1,7 @@
 """Assured messages over a real server: the two steps on two frontends, crashes between them, limits and trust."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 import redis
@@ -18,6 +19,8 @@ from broker.model.commands import (
     Publish,
     Retract,
 )
+from broker.model.dependencies import Dependencies
+from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, Refused, Result, Retracted
@@ -113,6 +116,23 @@ async def test_refused_for_good(make_core: MakeCore, valkey: RedisServer, node: 
     await core.ask(Affiliate(node, owner, {Jid("alice@localhost"): "outcast"}))
     assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.FORBIDDEN
     assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.ITEM_NOT_FOUND
+    assert kept(valkey) == set()
+
+
+async def test_what_it_names_is_missing(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """S13, SX8: a partition or an item to wait for that is not there is no unknown message, which is sent again."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    sent = hold(node)
+    wrong = {"partition": 7}, {"hints": Hints(after=Dependencies.judged("none", regardless=False))}
+    for named in wrong:
+        assert await core.ask(replace(sent, publish=replace(sent.publish, **named))) == Done()
+        refused = await core.ask(Deliver(ALICE, "m1"))
+        assert problem(refused) is Problem.NOT_ACCEPTABLE
+        assert isinstance(refused, Refused) and refused.detail.startswith(
+            ("the node has no ", "there is no item 'none'")
+        )
+        assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.ITEM_NOT_FOUND
     assert kept(valkey) == set()
 
 

@@ -40,6 +40,9 @@ _REDEEM_REFUSALS = {
     b"reservation-used": Refused(Problem.RESERVATION_USED, "another body was sent to this reservation before"),
     b"too-much-held": _QUOTA_EXCEEDED,
 }
+_MISSING = (Problem.PARTITION_NOT_FOUND, Problem.ITEM_NOT_FOUND)
+"""What a message may name that is not there: its partition, and an item that it waits for."""
+
 _UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "no message is stored under this msgId: send it again as assured")
 
 
@@ -159,7 +162,11 @@ class ExactlyOnce:
         named = message_key(command.sender, command.msg_id)
         code, *found = await self._run("begin_delivery", name=named)
         if code == b"ok":
-            return await self._publish_claimed(named, found[0])
+            result = await self._publish_claimed(named, found[0])
+            if isinstance(result, Refused) and result.problem in _MISSING:
+                # Answered with another error than an unknown message, which the sender would send again for ever.
+                return Refused(Problem.NOT_ACCEPTABLE, result.detail)
+            return result
         return Done() if code == b"replayed" else _UNKNOWN
 
     async def reserve(self, command: Reserve) -> Result:
@@ -223,7 +230,6 @@ class ExactlyOnce:
         delivered = isinstance(result, Published)
         await self._run("end_delivery", name=named, nonce=stored.nonce, delivered="1" if delivered else "")
         if isinstance(result, Refused):
-            # Answered with another error than an unknown message, which the sender would send again for ever.
             return _GONE if result.problem is Problem.NODE_NOT_FOUND else result
         return Done()
 
