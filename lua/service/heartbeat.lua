@@ -23,7 +23,8 @@ for _, row in ipairs(rows) do
   if row.kind == 'due' then
     redis.call('ZADD', key.due, 'LT', row.at, row.name)
   elseif row.kind == 'changed' then
-    redis.call('ZADD', key.changed, now, row.name)
+    -- A node that has been deleted since left both lists.
+    if redis.call('ZSCORE', key.all_nodes, row.name) then redis.call('ZADD', key.changed, now, row.name) end
   elseif row.kind == 'taken-over' then
     local seen = redis.call('ZSCORE', key.frontends, row.name)
     if seen == '0' then

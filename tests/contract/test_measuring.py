@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker import codec
+from broker import codec, keys
 from broker.model.commands import (
     Cancel,
     Declare,
@@ -24,8 +24,9 @@ from broker.model.items import Envelope
 from broker.model.leases import lease_jid
 from broker.model.names import Jid
 from broker.model.qos import Qos
-from broker.model.results import Declared, Fetched, Published, Refused, Retracted, RetractedBatch
+from broker.model.results import Declared, Done, Fetched, Published, Refused, Retracted, RetractedBatch
 from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.metrics import REASONS
 from broker.settings import CommandSettings
 from tests.contract.conftest import MakeCore, Store
@@ -76,6 +77,27 @@ async def test_idle_nodes_cost_nothing(make_core: MakeCore, store: Store, node: 
         calls = {name: found["calls"] for name, found in (await client.info("commandstats")).items()}
     assert "cmdstat_fcall" not in calls and sum(calls.values()) <= 8
     assert shown(core, f"{node}/59", "waiting") == 0
+
+
+async def test_deleted_nodes_leave_nothing(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 6: of nodes that come and go nothing stays in the list of changed nodes, though a change is reported later."""
+    monkeypatch.setattr(heartbeat, "CHANGES_SECONDS", 0.0)
+    core, _ = await make_core()
+    await declared(core, node)
+    for number in range(5):
+        await declared(core, f"{node}/{number}")
+        await published(core, f"{node}/{number}")
+        assert await core.ask(Delete(f"{node}/{number}", ALICE)) == Done()
+    core._heartbeat.changed.add(f"{node}/0")
+    await published(core, node)
+    async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
+        names: list[bytes] = []
+        while core._heartbeat.changed or not names:
+            await asyncio.sleep(0.02)
+            names = await client.zrange(keys.of_service("changed"), 0, -1)
+    assert names == [node.encode()]
 
 
 async def test_what_another_does(make_core: MakeCore, store: Store, node: str) -> None:

@@ -88,3 +88,11 @@ def test_stands_as_it_beat_last(records: Records) -> None:
         told.append(int(answer[4]))
         assert records.client.zscore(records.key("frontends"), "f1") == T0 + at
     assert told == [0, T0, T0 + 500, T0 + 1_000, T0 + 1_500, T0 + 2_000]
+
+
+def test_changed(records: Records) -> None:
+    """Guarantee 6: changed nodes are listed with the time, but not those that have been deleted meanwhile."""
+    records.client.zadd(records.key("all_nodes"), {"a": 1, "b": 2})
+    beat(records, "f1", 0, ("changed", "a", 0), ("changed", "b", 0), ("changed", "gone", 0))
+    beat(records, "f2", 7, ("changed", "a", 0))
+    assert records.client.zrange(records.key("changed"), 0, -1, withscores=True) == [(b"b", T0), (b"a", T0 + 7)]
