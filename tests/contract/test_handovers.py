@@ -31,7 +31,7 @@ from broker.tasks import FAILED
 from tests.contract.conftest import MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
-ALICE, W1 = Jid("alice@x/home"), Jid("w1@x/a")
+ALICE, EVE, W1 = Jid("alice@x/home"), Jid("eve@y/b"), Jid("w1@x/a")
 
 
 async def declared(core: RedisCore, node: str, **options: str) -> None:
@@ -254,6 +254,36 @@ async def test_to_a_node_that_is_gone(make_core: MakeCore, store: Store, node: s
     await later(core, store, node)
     now = await counted(core, node)
     assert (now.dying, now.waiting) == (0, 1)
+
+
+async def test_to_a_node_that_is_now_of_another(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead letter does not go to somebody else who creates its node again while it is on its way."""
+    core, _ = await make_core()
+    dead = f"{node}/dead"
+    await declared(core, node)
+    await declared(core, dead)
+    ask, made = core._handovers._ask, list[bool]()
+
+    async def late(command: Any) -> Any:
+        if isinstance(command, AcceptHandover) and not made:
+            made.append(True)
+            assert await core.ask(Delete(dead, ALICE)) == Done()
+            assert await core.ask(Declare(dead, EVE, {})) == Declared(dead)
+        return await ask(command)
+
+    monkeypatch.setattr(core._handovers, "_ask", late)
+    await died(core, node, "a")
+    await rested(core)
+    for _ in range(2):
+        found = await core.ask(Browse(dead, EVE, (), 100))
+        assert isinstance(found, Browsed) and (made, found.items) == ([True], ())
+        await later(core, store, node)
+    assert await core.ask(Delete(dead, EVE)) == Done()
+    await later(core, store, node)
+    assert (await counted(core, node)).dying == 0
+    assert len(await bodies(core, dead)) == 1
 
 
 @pytest.mark.parametrize("dedupe", ["ignore", "overwrite"])

@@ -546,6 +546,29 @@ async def test_of_a_deleted_node(cores: list[Frontend], store: Store, node: str)
     assert not await listed(core, node)
 
 
+async def test_of_a_node_that_is_now_of_another(
+    cores: list[Frontend], node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule publishes nothing to the node of somebody else who has created it again while it was about to publish."""
+    core, clock = cores[0].core, cores[0].clock
+    await core.ask(Declare(node, ALICE, {}))
+    await accepted(core, put(node, every="10s"))
+    clock.now_ms += 10 * SECOND
+    ask, made = cores[1].ask, list[bool]()
+
+    async def late(command: PartitionCommand) -> Any:  # noqa: ANN401
+        if isinstance(command, AcceptHandover):
+            made.append(True)
+            assert await core.ask(Delete(node, ALICE)) == Done()
+            assert await core.ask(Declare(node, BOB, {})) == Declared(node)
+        return await ask(command)
+
+    monkeypatch.setattr(cores[1].firing, "_ask", late)
+    await cores[1].fire(node)
+    found = await core.ask(Browse(node, BOB, (), 10))
+    assert isinstance(found, Browsed) and (made, found.items) == ([True], ())
+
+
 async def test_pages(cores: list[Frontend], node: str) -> None:
     """Schedules are listed in pages, by id."""
     core = cores[0].core

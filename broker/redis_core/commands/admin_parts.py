@@ -97,6 +97,7 @@ class AcceptHandover:
     """Store an item from another node or of a schedule, once by its ticket; with `count` partitions it belongs to this one."""
 
     node: str
+    incarnation: str
     partition: int
     count: int
     item_id: str

@@ -266,7 +266,9 @@ def _acceptance(
     else:
         item_id, envelope = ticket, codec.pack(_with_death_headers(unpacked, source.name, item))
     place = arrival(item_id, item.key, count)
-    return AcceptHandover(target.name, place, count, item_id, ticket, item.key, item.publisher, envelope)
+    return AcceptHandover(
+        target.name, target.incarnation, place, count, item_id, ticket, item.key, item.publisher, envelope
+    )
 
 
 def headers(envelope: bytes) -> dict[str, str]:

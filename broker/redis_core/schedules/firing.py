@@ -155,6 +155,7 @@ class FiringSchedules:
         result = await self._ask(
             AcceptHandover(
                 node.name,
+                node.incarnation,
                 place,
                 firing.count,
                 name,

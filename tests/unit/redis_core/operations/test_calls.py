@@ -144,7 +144,7 @@ SAMPLES: tuple[Any, ...] = (
     commands.Release("n", ME, ("i",)),
     InspectPartition("n", ME, 0, ("i",), 5),
     MoveFromPartition("n", ME, 0, (("1-0", "i", "m"),)),
-    AcceptHandover("n", 0, 1, "i", "t", "k", ME, b"e"),
+    AcceptHandover("n", "i1", 0, 1, "i", "t", "k", ME, b"e"),
     PublishIfKnown("n", ME, "i", b"e", 1),
     MeterPublish("n", ME, "i", b"e", 1),
     PublishDependent("n", ME, "i", b"e", 1),
