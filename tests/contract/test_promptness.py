@@ -9,7 +9,9 @@ import pytest
 from broker import keys
 from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.names import Jid, Partition
-from broker.model.results import Declared, Retracted
+from broker.model.problems import Problem
+from broker.model.results import Declared, Refused, Retracted
+from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sweeper
 from broker.redis_core.partitions import send_marks
@@ -183,6 +185,34 @@ async def test_going(make_core: MakeCore, store: Store, node: str, monkeypatch: 
         await core.drain(5)
         await core.stop()
         assert await client.zscore(keys.of_service("due"), str(partition)) is not None
+
+
+async def test_refused_while_all_are_swept(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 4: a partition that a sweep of all cannot sweep now, as its master has no replica yet, is swept later."""
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
+    core, _ = await make_core()
+    await declared(core, node)
+    ask, swept, refused = core._sweeper._ask, asyncio.Event(), list[str]()
+
+    async def without_replicas(command: Any) -> Any:  # noqa: ANN401
+        if isinstance(command, Sweep) and not refused:
+            refused.append(command.node)
+            return Refused(Problem.UNAVAILABLE)
+        return await ask(command)
+
+    submit = PartitionPipeline.submit
+
+    def seen(pipeline: PartitionPipeline, command: Any, reply: Any) -> None:  # noqa: ANN401
+        submit(pipeline, command, reply)
+        if isinstance(command, Sweep) and refused:
+            swept.set()
+
+    monkeypatch.setattr(core._sweeper, "_ask", without_replicas)
+    monkeypatch.setattr(PartitionPipeline, "submit", seen)
+    await core._sweeper.sweep_all()
+    assert refused == [node]
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await swept.wait()
 
 
 @pytest.mark.parametrize("reading", ["read_all", "names"])

@@ -184,6 +184,9 @@ class Sweeper:
         if self._heartbeat.more_due and self._sweeping <= MAX_SWEEPS // 2:
             self._heartbeat.more_due = False
             self._heartbeat.beat_now()
+        self._announce_failed(partition, outcome)
+
+    def _announce_failed(self, partition: Partition, outcome: Outcome) -> None:
         if isinstance(outcome, Refused) and outcome.problem not in _AWAY_FOR_GOOD:
             self._heartbeat.announce(partition, int(self._heartbeat.now_ms()))
 
@@ -222,7 +225,8 @@ class Sweeper:
             raise
 
     async def _sweep_one(self, partition: Partition) -> bool:
-        await self._ask(Sweep(partition.node, partition.number, passing=True))
+        # What is due here may be on no list.
+        self._announce_failed(partition, await self._ask(Sweep(partition.node, partition.number, passing=True)))
         if partition.number == COORDINATOR:
             await self._core.router(partition.node).audit()
         return True
