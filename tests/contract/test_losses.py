@@ -494,6 +494,29 @@ async def test_an_unreadable_record(quick: None, make_core: MakeCore, store: Sto
         await door.until(lambda: bad in {each.item_id for each in door.deliveries})
 
 
+async def test_a_change_that_was_cut_short(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frontend that dies after it has changed a node's record: others soon serve the node by what everybody reads there."""
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
+    (dying, _), (core, _) = await make_core(), await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(item(node, "a"))
+
+    async def dead(*_: object) -> bool:
+        raise CoreUnavailable(node)
+
+    monkeypatch.setattr(dying._store, "open", dead)
+    for task in dying._running:
+        task.cancel()
+    assert isinstance(await dying.ask(Configure(node, ALICE, {"stanzaq#lock_seconds": ("7",)})), Refused)
+    (partition,) = await core._store.partitions([node])
+    async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
+        while await client.hget(keys.of_partition("meta", partition), "lock_ms") != b"7000":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
 async def test_drained_during_a_heartbeat(make_core: MakeCore, store: Store, node: str) -> None:
     """A8: a partition that Redis has taken off the list of due ones for a frontend that stops is on the list again."""
     core, _ = await make_core()

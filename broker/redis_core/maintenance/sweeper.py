@@ -330,25 +330,23 @@ class Sweeper:
             yield await self._store.partitions(names)
 
     async def _compare_records(self, most: int) -> None:
-        """Compare the next cached records with Redis, and forget a record of another incarnation.
+        """Compare the next cached records with Redis, and forget a record of another incarnation or revision.
 
-        If Redis lost the record of a cached incarnation, no script would notice, since the partitions are still there. If Redis
-        also have lost only the name in the list of all nodes: it is added again.
+        If Redis lost the record of a cached incarnation, no script would notice, since the partitions are still there. Nor would
+        one if a frontend died after it had changed a record and before it told the partitions. Redis may also have lost only the
+        name in the list of all nodes: it is added again.
         """
         if not self._to_compare:
             self._to_compare = [router for router in self._core.routers() if router.known.record]
         some, self._to_compare = self._to_compare[:most], self._to_compare[most:]
-        if not some:
+        cached = [(router, record) for router in some if (record := router.known.record)]
+        if not cached:
             return
-        incarnations = await self._store.incarnations([router.known.node for router in some])
-        there = []
-        for router in some:
-            record = router.known.record
-            if record and record.incarnation == incarnations.get(record.name):
-                there.append(record)
-            elif record:
+        present = await self._store.are_present([record for _, record in cached])
+        for (router, _), there in zip(cached, present, strict=True):
+            if not there:
                 router.forget()
-        await self._store.relist(there)
+        await self._store.relist([record for (_, record), there in zip(cached, present, strict=True) if there])
 
     async def _names(self) -> AsyncIterator[tuple[str, ...]]:
         first = 0

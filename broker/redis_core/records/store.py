@@ -309,6 +309,12 @@ class NodeStore:
         found = await self._server.commands([("HGET", keys.of_node("node", name), "incarnation") for name in names])
         return {name: life.decode() for name, life in zip(names, found, strict=True) if life}
 
+    async def are_present(self, records: Sequence[NodeRecord]) -> list[bool]:
+        """Return whether each of these records has the incarnation and the revision of the stored one."""
+        asked = [("HMGET", keys.of_node("node", record.name), "incarnation", "revision") for record in records]
+        lives = [[record.incarnation.encode(), str(record.revision).encode()] for record in records]
+        return [found == life for found, life in zip(await self._server.reads(asked), lives, strict=True)]
+
     async def partitions(self, names: Sequence[str]) -> list[Partition]:
         """Return the partitions of those nodes that exist; the first one of a node whose record cannot be read."""
         lived = [("HGET", keys.of_node("node", name), "incarnation") for name in names]
