@@ -24,3 +24,8 @@ def is_lease(jid: str) -> bool:
 def own_view(node: str, jid: Jid) -> bool:
     """Return whether a node is a collection that was made for one pull subscription, and ends with it."""
     return is_lease(jid) and node == resource(jid)
+
+
+def is_view(node: str) -> bool:
+    """Return whether a node has the name of a collection that is made for one pull subscription."""
+    return _RESOURCE.fullmatch(node) is not None

@@ -103,7 +103,7 @@ class RedisCore:
         self._handlers = Handlers(self._server, Records(self._store, tree, self._quotas), settings, self)
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
-        self.histories = self._handlers.histories
+        self.histories, self.nodes = self._handlers.histories, self._handlers.nodes
         self._handovers = Handovers(self._store, self._handlers.nodes, self)
         self._outcomes = OutcomeSender(self)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))

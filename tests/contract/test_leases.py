@@ -9,12 +9,17 @@ import pytest
 from broker import codec
 from broker.model.commands import Declare, Delete, Options, Publish, SetSubscriptionOptions, Stats, Subscribe
 from broker.model.items import Envelope, SubscriptionChanged
-from broker.model.names import Jid
+from broker.model.leases import lease_jid
+from broker.model.names import Jid, bare
 from broker.model.problems import Problem
+from broker.model.qos import Qos
 from broker.model.results import Counted, Declared, Done, Published, Refused, Result, Subscribed
 from broker.model.subscriptions import State, Subscription
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import Leave, Left, ScanSubscribers
 from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import heartbeat, sweeper
+from broker.redis_core.nodes import service
 from broker.redis_core.operations.operation import subid
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
@@ -68,6 +73,39 @@ async def until(holds: Callable[[], bool]) -> None:
 def is_refused(result: Result, problem: Problem) -> bool:
     """Return whether a result is this refusal."""
     return isinstance(result, Refused) and result.problem is problem
+
+
+async def test_a_view_without_its_subscription(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection that was made for one pull subscription goes if that has not begun, as when its frontend died in between."""
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
+    core, _ = await make_core()
+    await declared(core, node, 1)
+    left, used, plain = (f"lease-{number:016x}" for number in range(3))
+    kind = {"pubsub#node_type": ("collection",)}
+    for name, more in (
+        (left, {"stanzaq#destinations": (node,)}),
+        (used, {"stanzaq#destinations": (node,)}),
+        (plain, {}),
+    ):
+        assert await core.ask(Declare(name, ALICE, kind | more)) == Declared(name)
+    jid, scope = lease_jid(bare(ALICE), used.removeprefix("lease-")), Scope(SubscriptionType.ITEMS, None)
+    asked = Subscribe(used, ALICE, jid, 1, Qos.PULLED, scope=scope, lease_ms=HOUR)
+    assert isinstance(await core.ask(asked), Subscribed)
+
+    async def scanned() -> None:
+        turns = core._sweeper._turns
+        while core._sweeper._turns < turns + 12:  # noqa: ASYNC110  (nobody is told of a scan)
+            await asyncio.sleep(0.02)
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await scanned()
+        assert await core._store.read(left), "it may be about to begin"
+        monkeypatch.setattr(service, "UNUSED_MS", 0)
+        while await core._store.read(left):  # noqa: ASYNC110  (Redis tells nobody)
+            await asyncio.sleep(0.02)
+        await scanned()
+    assert all([await core._store.read(name) for name in (node, used, plain)])
 
 
 @EVERYWHERE

@@ -23,6 +23,7 @@ from broker.redis_core.groups.ownership import Ownership
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, MAX_SWEEPS, Heartbeat, HeartbeatResult
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes.history import Histories
+from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.store import LISTED, NodeStore
 from broker.redis_core.registry.merge import added_up
@@ -61,6 +62,7 @@ class Pipelines(Protocol):
     owners: Ownership
     approvals: Approvals
     histories: Histories
+    nodes: NodeService
 
     def router(self, node: str) -> NodeRouter:
         """Return the router of a node."""
@@ -210,6 +212,8 @@ class Sweeper:
             self._core.background(partial(self._core.owners.rebalance, partition.node))
             # A frontend may have died between an owner's approval and the subscription.
             self._core.background(partial(self._core.approvals.decide_pending, partition.node))
+            # So may one between the steps of a subscription to several destinations.
+            self._core.background(partial(self._core.nodes.end_unused, partition.node))
             # A crash may have lost credit between two partitions, and a failover may have brought some back.
             self._core.background(self._core.router(partition.node).audit)
 

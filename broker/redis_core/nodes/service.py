@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release
 from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
+from broker.model.leases import is_view
 from broker.model.names import Jid, bare, is_jid, resource
 from broker.model.nodes import NodeRecord, configured
 from broker.model.options import NodeConfig, NodeState
@@ -20,7 +21,8 @@ from broker.model.quotas import MOST, domain, holding
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import tree_request
-from broker.redis_core.commands.internal import LogExtent, Sweep
+from broker.redis_core.commands.internal import LogExtent, Scanned, Sweep
+from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.ports import HandlerPort
@@ -28,7 +30,11 @@ from broker.redis_core.records.records import Records
 from broker.redis_core.records.tree import moved
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
 from broker.redis_core.registry.admission import admitted
+from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.redis_core.registry.rows import refusal
+
+UNUSED_MS = 600_000
+"""How old a collection is at least that was made for a subscription which has not begun: it does within seconds."""
 
 _RETRIES = 5
 _PURGE_CHUNKS = 10_000
@@ -267,6 +273,17 @@ class NodeService:
             for jid in dict.fromkeys((*through, *jids, *waited)):
                 self._notify(NodeEvent(command.node, jid, "delete", command.redirect))
         return Done()
+
+    async def end_unused(self, node: str) -> None:
+        """Delete a collection that was made for one pull subscription, if that has not begun: its maker has died in between."""
+        record = await self._store.read(node) if is_view(node) else None
+        if record is None or record.creator is None or not record.config.destinations:
+            return
+        if await self._store.now_ms() - record.created_ms < UNUSED_MS:
+            return
+        found = [part async for part in subscribers(self._ask, node, COORDINATOR)]
+        if all(isinstance(part, Scanned) and not part.jids for part in found):
+            await self.delete(Delete(node, record.creator))
 
     async def purge(self, command: Purge) -> Result:
         """Drop waiting items in batches, and notify each subscriber once (P25)."""
