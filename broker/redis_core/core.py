@@ -276,11 +276,13 @@ class RedisCore:
         return written and not self._tasks and all(router.quiet for router in self._routers.values())
 
     async def stop(self) -> None:
-        """Leave the list of frontends and close the connections."""
+        """Report what is due, leave the list of frontends and close the connections."""
         for task in self._running:
             task.cancel()
         self._tasks.cancel()
-        if not self._relay and all(not pipeline.unreported and pipeline.quiet for pipeline in self.pipelines()):
+        # Others take over from a frontend that has something to report. From a process that cannot send nobody does.
+        reported = all(not pipeline.unreported and pipeline.quiet for pipeline in self.pipelines())
+        if self._running if self._relay else reported:
             try:
                 await self._heartbeat.deregister()
             except CoreUnavailable as error:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from broker import codec
+from broker import codec, keys
 from broker.model.commands import Declare, Describe, Fetch, Publish, Retract, Stats, Subscribe, Unlock, Unsubscribe
 from broker.model.items import Delivery, Envelope, SubscriptionChanged
 from broker.model.leases import lease_jid
@@ -31,6 +31,7 @@ from broker.model.results import (
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import NO_FRONTEND, RedisCore
+from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.subscriptions import long_poll
 from broker.settings import CommandSettings
@@ -144,6 +145,26 @@ async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) ->
             await asyncio.sleep(0.02)
     counted = await one.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize("drained", [True, False])
+async def test_stopped_after_a_fetch(
+    make_nameless: MakeNameless, store: Store, node: str, monkeypatch: pytest.MonkeyPatch, *, drained: bool
+) -> None:
+    """Guarantee 4: a process that cannot send reports the deadlines of locks before it stops, as a frontend does."""
+    # No heartbeat comes by itself.
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
+    core = await make_nameless()
+    await declared(core, node)
+    jid = await leased(core, node, 1)
+    await published(core, node, 1)
+    assert (await fetched(core, node, jid)).items
+    (partition,) = await core._store.partitions([node])
+    if drained:
+        await core.drain(PATIENCE_SECONDS)
+    await core.stop()
+    async with store.client() as client:
+        assert await client.zscore(keys.of_service("due"), str(partition)) is not None
 
 
 async def test_woken(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
