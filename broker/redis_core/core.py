@@ -329,16 +329,20 @@ class RedisCore:
         return self._outlet.flushed()
 
     def announce(self, partition: Partition, due_ms: int) -> None:
-        """Note when a partition is next due; a core that cannot send tells a frontend at once if that is soon."""
-        if self._relay and (not self._running or due_ms <= self._heartbeat.now_ms() + 1000 * HEARTBEAT_SECONDS):
-            self._relay.announce(partition, due_ms)
-        else:
+        """Note when a partition is next due. A core that cannot send notes it at once, and tells a frontend if that is soon.
+
+        Nobody takes over from such a core if it is killed before its next heartbeat.
+        """
+        soon = not self._running or due_ms <= self._heartbeat.now_ms() + 1000 * HEARTBEAT_SECONDS
+        if self._relay is None:
             self._heartbeat.announce(partition, due_ms)
+        elif soon or self._heartbeat.announce(partition, due_ms):
+            self._relay.announce(partition, due_ms, wake=soon)
 
     def partition_changed(self, partition: Partition) -> None:
         """Note that a node must be measured again; a command of the shell, without a heartbeat, lets a frontend sweep it."""
         if self._relay and not self._running:
-            self._relay.announce(partition, 0)
+            self._relay.announce(partition, 0, wake=True)
         else:
             self._heartbeat.changed.add(partition.node)
 

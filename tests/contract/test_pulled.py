@@ -167,6 +167,28 @@ async def test_stopped_after_a_fetch(
         assert await client.zscore(keys.of_service("due"), str(partition)) is not None
 
 
+async def test_killed_after_a_fetch(
+    make_nameless: MakeNameless, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 4: a process that cannot send notes the deadline of a lock at once: it may be killed, and nobody takes over."""
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
+    core = await make_nameless()
+    await declared(core, node)
+    jid = await leased(core, node, 2)
+    await published(core, node, 1)
+    assert (await fetched(core, node, jid)).items
+    (partition,) = await core._store.partitions([node])
+    async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
+        while await client.zscore(keys.of_service("due"), str(partition)) is None:  # noqa: ASYNC110  (nobody says so)
+            await asyncio.sleep(0.01)
+        assert not await client.exists(keys.of_service("wakeup")), "no frontend need hurry"
+        # Until the next heartbeat what is due later need not be noted.
+        await client.zrem(keys.of_service("due"), str(partition))
+        await published(core, node, 1)
+        assert len((await fetched(core, node, jid)).items) == 2
+        assert await client.zscore(keys.of_service("due"), str(partition)) is None
+
+
 async def test_woken(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """RX5: a waiting fetch learns at once of items that its own process hands out, and soon of another's."""
     one, two = await make_nameless(), await make_nameless()

@@ -64,6 +64,7 @@ class Relay:
         self._background = background
         self._due: dict[Partition, int] = {}
         self._notices: list[Notice] = []
+        self._wakes = False
         self._leaving = False
         self._failures = FailureLog("nothing can be left for the frontends")
 
@@ -75,11 +76,13 @@ class Relay:
     def notify(self, notice: Notice) -> None:
         """Leave a notice for a frontend."""
         self._notices.append(notice)
+        self._wakes = True
         self._schedule()
 
-    def announce(self, partition: Partition, due_ms: int) -> None:
-        """Leave a due partition for a frontend."""
+    def announce(self, partition: Partition, due_ms: int, *, wake: bool) -> None:
+        """Leave a due partition for a frontend, and wake one if it must not wait for its next heartbeat."""
         self._due[partition] = min(due_ms, self._due.get(partition, due_ms))
+        self._wakes |= wake
         self._schedule()
 
     def congested(self) -> bool:
@@ -100,15 +103,16 @@ class Relay:
         """Write what there is, again until Redis takes it."""
         try:
             while self._due or self._notices:
-                due, notices = self._due, self._notices[-MOST_NOTICES:]
-                self._due, self._notices = {}, []
+                due, notices, wakes = self._due, self._notices[-MOST_NOTICES:], self._wakes
+                self._due, self._notices, self._wakes = {}, [], False
                 try:
-                    await self._server.commands(_commands(due, notices))
+                    await self._server.commands([*_commands(due, notices), *(wakeup_commands() if wakes else ())])
                 except (CoreUnavailable, ScriptDefect) as fault:
                     self._failures.report(fault)
                     for partition, at in due.items():
                         self._due[partition] = min(at, self._due.get(partition, at))
                     self._notices = notices + self._notices
+                    self._wakes |= wakes
                     await asyncio.sleep(_PAUSE_SECONDS)
                 else:
                     self._failures.recovered()
@@ -117,7 +121,7 @@ class Relay:
 
 
 def _commands(due: Mapping[Partition, int], notices: Sequence[Notice]) -> list[Sequence[Value]]:
-    """Return the commands that leave due partitions and notices, and wake a frontend."""
+    """Return the commands that leave due partitions and notices."""
     waiting, sweeps = keys.of_service("notices"), keys.of_service("due")
     lines: list[Sequence[Value]] = [("ZADD", sweeps, "LT", at, str(partition)) for partition, at in due.items()]
     if notices:
@@ -126,4 +130,4 @@ def _commands(due: Mapping[Partition, int], notices: Sequence[Notice]) -> list[S
             ("LTRIM", waiting, -MOST_NOTICES, -1),
             ("EXPIRE", waiting, KEPT_SECONDS),
         ]
-    return [*lines, *wakeup_commands()]
+    return lines

@@ -99,12 +99,16 @@ class Heartbeat:
         """Return Redis's time by the last heartbeat: good enough to decide what to announce, nothing else."""
         return time.monotonic() * 1000 + self.skew_ms
 
-    def announce(self, partition: Partition, due_ms: int) -> None:
-        """Report a partition's due time with the next heartbeat.
+    def announce(self, partition: Partition, due_ms: int) -> bool:
+        """Report a partition's due time with the next heartbeat; returns whether no earlier one waits for that.
 
         Also after an earlier time was reported: another frontend may have swept the partition since, and found nothing due.
         """
-        self._unsent_due[partition] = min(due_ms, self._unsent_due.get(partition, due_ms))
+        known = self._unsent_due.get(partition)
+        if known is not None and known <= due_ms:
+            return False
+        self._unsent_due[partition] = due_ms
+        return True
 
     def report_taken_over(self, frontend: str) -> None:
         """Report with the next heartbeat that all deliveries of a dead frontend are taken over."""
