@@ -253,6 +253,29 @@ async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, mon
     assert await entries(store, "nodes", worker(0)) == {}
 
 
+async def test_one_that_cannot_be_ended(
+    core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q33: who goes offline while one of its nodes cannot be reached loses its subscriptions to the others all the same."""
+    names = [f"{node}-{number}" for number in range(MOST)]
+    for name in names:
+        await declared(core, name)
+        assert isinstance(await subscribed(core, name, worker(0)), Subscribed)
+    groups = core._handlers.subscriptions._groups
+    remove = groups.remove_member
+
+    async def away(name: str, jid: Jid) -> bool:
+        if name == names[0]:
+            raise CoreUnavailable(name)
+        return await remove(name, jid)
+
+    monkeypatch.setattr(groups, "remove_member", away)
+    outcome = await core.ask(Presence(worker(0), available=False))
+    assert isinstance(outcome, Refused) and outcome.problem.retryable
+    assert await core.ask(Subscriptions(worker(0), None)) == SubscriptionList(())
+    assert await entries(store, "nodes", worker(0)) == {}
+
+
 async def test_what_waits_for_approval(core: RedisCore, store: Store, node: str) -> None:
     """A3: pending requests that a deleted node took with it block nobody."""
     for number in range(MOST + 1):

@@ -100,8 +100,11 @@ class SubscriptionService:
         """Record a JID's presence, and end its subscriptions when it goes offline (Q33)."""
         async with self._queue(command.sender):
             refs = await self._store.track_presence(command.sender, here=command.available)
-        for ref in refs:
-            await self.remove(ref.node, ref.jid)
+        # All of them, and at once: one whose Redis is away would keep back the others.
+        ended = await asyncio.gather(*(self.remove(ref.node, ref.jid) for ref in refs), return_exceptions=True)
+        for fault in ended:
+            if isinstance(fault, BaseException):
+                raise fault
         return Done()
 
     async def expire(self, expired: Subscription) -> None:
