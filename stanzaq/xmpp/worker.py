@@ -43,6 +43,7 @@ class XmppTransport:
         self._lock_seconds: dict[str, float] = {}
         self._paused = False
         self._wakeup = asyncio.Event()
+        self._subscribing = asyncio.Lock()
         self._takes_batches = False
         self._gatherer = Gatherer(self._settle)
 
@@ -54,6 +55,7 @@ class XmppTransport:
     async def connected(self) -> None:
         """Send presence, so that the service notices when this worker goes offline, and subscribe at intervals."""
         while not self._paused:
+            self._wakeup.clear()
             for node in self._nodes:
                 await self._find(node)
             about = await self._connection.ask("find the service", "get", stanzas.describe())
@@ -63,7 +65,6 @@ class XmppTransport:
             for node, credit in self._nodes.items():
                 await self._subscribe(node, credit)
                 await self._compare(node)
-            self._wakeup.clear()
             try:
                 async with asyncio.timeout(_AGAIN_SECONDS * random.uniform(0.8, 1.2)):  # noqa: S311  (guards nothing)
                     await self._wakeup.wait()
@@ -112,12 +113,14 @@ class XmppTransport:
         """Unsubscribe; existing locks stay."""
         self._paused = True
         self._wakeup.set()
-        for node in self._nodes:
-            try:
-                ask = stanzas.unsubscribe(node, self._connection.jid)
-                await self._connection.ask(f"unsubscribe from {node}", "set", ask)
-            except StanzaqError as error:
-                log.warning("%s", error)
+        # Another frontend may carry out what is sent before an answer first.
+        async with self._subscribing:
+            for node in self._nodes:
+                try:
+                    ask = stanzas.unsubscribe(node, self._connection.jid)
+                    await self._connection.ask(f"unsubscribe from {node}", "set", ask)
+                except StanzaqError as error:
+                    log.warning("%s", error)
 
     async def close(self) -> None:
         """Disconnect; the service notices and gives held items to others."""
@@ -141,10 +144,13 @@ class XmppTransport:
         self._lock_seconds[node] = float(stanzas.field(found, "stanzaq#lock_seconds"))
 
     async def _subscribe(self, node: str, credit: int) -> None:
-        """Subscribe, or confirm the existing subscription; raises StanzaqError."""
-        batch = min(credit, _BATCH) if self._takes_batches else 1
-        ask = stanzas.subscribe(node, self._connection.jid, credit, batch)
-        answer = await self._connection.ask(f"subscribe to {node}", "set", ask)
+        """Subscribe, or confirm the existing subscription, unless this worker has left; raises StanzaqError."""
+        async with self._subscribing:
+            if self._paused:
+                return
+            batch = min(credit, _BATCH) if self._takes_batches else 1
+            ask = stanzas.subscribe(node, self._connection.jid, credit, batch)
+            answer = await self._connection.ask(f"subscribe to {node}", "set", ask)
         if any(each.get("subscription") == "pending" for each in answer.iter(f"{{{stanzas.PUBSUB}}}subscription")):
             log.warning("the subscription to %s waits for the approval of an owner", node)
 

@@ -23,6 +23,7 @@ import pytest
 
 from frontends.tools.servers.process import free_port
 from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker, sync
+from stanzaq.xmpp import worker as xmpp_worker
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender
 from tests.doors.frontend import ALICE, HASH, PASSWORD
@@ -605,6 +606,47 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
     assert (await other.subscribe(node, 5)).error == ""
     again = {delivery.item: delivery.attempt for delivery in [await other.next(Delivery) for _ in range(3)]}
     assert again == {"hangs": 2, "waits": 2, "stays": 1}
+
+
+async def test_stopped_while_it_subscribes(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that stops while it confirms its subscription ends that for good: nothing is sent to it, and back, again."""
+    asked, seen, owner, other = list[str](), Seen(), await join(), await join()
+    node, confirms, left, go_on = await owner.queue(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    ask = Connection.ask
+
+    async def noted(connection: Connection, what: str, kind: str, payload: str) -> Element:
+        asked.append(what)
+        if asked.count("find the service") == 2 and what == "find the service":
+            confirms.set()
+            await left.wait()
+        answer = await ask(connection, what, kind, payload)
+        if what == f"unsubscribe from {node}":
+            left.set()
+        return answer
+
+    monkeypatch.setattr(xmpp_worker, "_AGAIN_SECONDS", 0.1)
+    worker = Worker(**over_xmpp, concurrency=2, grace=PATIENCE_SECONDS)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.id)
+        await go_on.wait()
+
+    assert (await owner.publish(node, "runs")).error == ""
+    monkeypatch.setattr(Connection, "ask", noted)
+    async with serving(worker) as serve:
+        await asyncio.wait_for(confirms.wait(), PATIENCE_SECONDS)
+        await seen.until(1)
+        worker.stop()
+        await asyncio.wait_for(left.wait(), PATIENCE_SECONDS)
+        assert (await owner.publish(node, "late")).error == ""
+        await owner.settle()
+        go_on.set()
+        await asyncio.wait_for(serve, PATIENCE_SECONDS)
+    assert f"subscribe to {node}" not in asked[asked.index(f"unsubscribe from {node}") :]
+    assert (await other.subscribe(node)).error == ""
+    late = await other.next(Delivery)
+    assert (late.item, late.attempt) == ("late", 1)
 
 
 _TEN_JOBS = """
