@@ -69,10 +69,18 @@ class Release:
 def after_failure(fault: BaseException, attempt: int, max_attempts: int, policy: Retry) -> Release:
     """Decide how to return an item whose handler raised `fault`; `max_attempts` 0 is no limit."""
     cause = fault.__cause__ if isinstance(fault, Retry) and fault.__cause__ else fault
-    reason = f"{type(cause).__name__}: {cause}"
+    reason = f"{type(cause).__name__}: {_text(cause)}"
     if isinstance(fault, Reject):
-        return Release(str(fault) or "rejected", dead=True)
+        return Release(_text(fault) or "rejected", dead=True)
     if 0 < max_attempts <= attempt:
         return Release(f"attempt {attempt} of {max_attempts} failed: {reason}", dead=True)
     delay = fault.delay if isinstance(fault, Retry) else policy.delay_after(attempt)
     return Release(reason, min(delay, MAX_DELAY_SECONDS))
+
+
+def _text(fault: BaseException) -> str:
+    """Return what an exception says, even if it fails at that."""
+    try:
+        return str(fault)
+    except Exception:  # noqa: BLE001  (it is anybody's)
+        return f"a {type(fault).__name__} that has no text"

@@ -237,7 +237,7 @@ class _Run:
             return None
         try:
             result = payloads.encoded(self._returned[0])
-        except TypeError as error:
+        except Exception as error:  # noqa: BLE001  (a model's own methods may raise anything)
             log.warning("a handler's result is dropped: %s", error, extra=self._about)
             return None
         if len(result.body) > _RESULT_BYTES:

@@ -25,6 +25,9 @@ from tests.waiting import PATIENCE_SECONDS
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The service's clock is far from ours."""
 
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
 
 @dataclass
 class Service:
@@ -150,6 +153,26 @@ async def test_failures(fault: BaseException, attempt: int, policy: Retry, end: 
     runs(service, handler, retry=policy).deliver(delivery(attempt=attempt))
     await until(lambda: service.told)
     assert service.told == [("one", end)]
+
+
+class TextlessError(Exception):
+    """An exception whose text cannot be made."""
+
+    def __str__(self) -> str:
+        """Fail."""
+        return str(self.args[7])
+
+
+@pytest.mark.parametrize(
+    ("fault", "end"),
+    [
+        (TextlessError(), Release("TextlessError: a TextlessError that has no text", 2.0)),
+        (type("TornError", (Reject, TextlessError), {})(), Release("a TornError that has no text", dead=True)),
+    ],
+)
+async def test_a_failure_without_a_text(fault: BaseException, end: Release) -> None:
+    """A job also ends, and its item is given back, if what its handler raised cannot say what it is."""
+    await test_failures(fault, 1, Retry(delay="2s", jitter=False), end)
 
 
 @pytest.mark.parametrize("kind", [KeyError, SystemExit, KeyboardInterrupt, BaseException])
@@ -304,6 +327,8 @@ async def test_a_lock_whose_time_cannot_be_read(caplog: pytest.LogCaptureFixture
         (12, Content(b"12", JSON), ""),
         ({"path": "ü"}, Content('{"path":"ü"}'.encode(), JSON), ""),
         (object(), None, "a handler's result is dropped"),
+        ("a file's name: \udcff", None, "a handler's result is dropped"),
+        (ENDLESS, None, "a handler's result is dropped"),
         (b"x" * 65_536, Content(b"x" * 65_536, BYTES), ""),
         (b"x" * 65_537, None, "at most 65536"),
         (Element("a"), None, "a handler's result is dropped: cannot acknowledge"),
