@@ -4,7 +4,6 @@ Sources are XEP-0060, XEP-0254 and docs/protocol.md.
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -405,6 +404,6 @@ def _content(item: Element) -> Content:
     if element.tag == f"{{{STANZAQ}}}data":
         try:
             return Content(base64.b64decode(element.text or ""), element.get("type", BYTES))
-        except binascii.Error:
+        except ValueError:
             return Content((element.text or "").encode(), BYTES)
     return Content(ET.tostring(element, "utf-8", xml_declaration=False), XML)

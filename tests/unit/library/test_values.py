@@ -240,6 +240,13 @@ def test_elements(text: str) -> None:
     assert item[0].tail is None
 
 
+@pytest.mark.parametrize("body", ["é", "a", "====", "<b/>", ""])
+def test_what_is_no_base64(body: str) -> None:
+    """An element that has the name of ours is read, whatever is in it: a message that fails would end the stream."""
+    read = stanzas._content(ET.fromstring(f"<item><data xmlns='{stanzas.STANZAQ}'>{body}</data></item>"))
+    assert isinstance(read.body, bytes)
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "wanted", "why"),
     [
