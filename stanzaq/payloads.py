@@ -82,7 +82,14 @@ def encoded(payload: Any) -> Content:  # noqa: ANN401
             alone = copy.copy(payload)
             # What comes after an element is its parent's.
             alone.tail = None
-            return Content(ET.tostring(alone, "utf-8", xml_declaration=False), XML)
+            body = ET.tostring(alone, "utf-8", xml_declaration=False)
+            try:
+                ET.fromstring(body)  # noqa: S314  (it is our own)
+            except ET.ParseError as error:
+                # It would end the stream of whoever sends it, and each further one.
+                msg = f"an element that is no XML ({error}): correct its names and texts"
+                raise TypeError(msg) from None
+            return Content(body, XML)
         case _:
             return Content(msgspec.json.encode(payload, enc_hook=_plain), JSON)
 

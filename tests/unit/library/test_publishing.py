@@ -149,6 +149,15 @@ def test_comments() -> None:
         encoded(element)
 
 
+@pytest.mark.parametrize("name", ["a b", "", "1", "p:a", "{urn:x}a/", "{urn:x}"])
+def test_names(name: str) -> None:
+    """Elements and attributes with names that XML does not have, which end a stream, are refused."""
+    with pytest.raises(TypeError, match="is no XML"):
+        encoded(ET.Element(name))
+    with pytest.raises(TypeError, match="is no XML"):
+        encoded(ET.Element("{urn:x}a", {name: "b"}))
+
+
 async def test_an_id_that_has_ended_before() -> None:
     """A reply waits for the item that was published with it, also while somebody keeps that of an earlier item of the id."""
     sender = XmppSender(Account.read("xmpp://a@b", None, "x", None, "required"))
