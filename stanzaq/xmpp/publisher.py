@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 from xml.etree.ElementTree import Element
 
 from stanzaq.account import Account
@@ -34,6 +34,8 @@ class XmppSender:
         self._gatherer = Gatherer(self._send)
         # Those that nobody waits for any more are forgotten.
         self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()
+        # Of items that are stored: while one is on its way, the service may know the end of an earlier one of its id.
+        self._sought: WeakSet[asyncio.Future[Outcome]] = WeakSet()
 
     async def run(self) -> None:
         """Stay connected until `close`; raises StanzaqError if no further attempt can succeed."""
@@ -63,12 +65,19 @@ class XmppSender:
         return told is None
 
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
-        """Begin to expect the end of an item; returns what waits for it."""
+        """Begin to expect the end of an item; returns what waits for it once the item is stored."""
         ended = self._expected.get((node, item))
         if ended is None or ended.done():
             # An end that is known is that of an earlier item of this id.
             ended = self._expected[node, item] = asyncio.get_running_loop().create_future()
-        return partial(asyncio.shield, ended)
+        return partial(self._awaited, node, item, ended)
+
+    async def _awaited(self, node: str, item: str, ended: asyncio.Future[Outcome]) -> Outcome:
+        if not ended.done():
+            self._sought.add(ended)
+            # It may have come already: without a connection, or to the item that this one was a repeat of.
+            await self._find_end(node, item)
+        return await asyncio.shield(ended)
 
     async def schedule(self, asked: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""
@@ -144,14 +153,18 @@ class XmppSender:
             )
         except StanzaqError as error:
             log.debug("%s", error)
-        for node, item in [name for name, ended in self._expected.items() if not ended.done()]:
-            with contextlib.suppress(StanzaqError):
-                # The service knows it only if the node keeps ends.
-                self._end(await self._connection.ask(f"find {item}", "get", stanzas.outcome(node, item)))
+        for (node, item), ended in list(self._expected.items()):
+            if ended in self._sought and not ended.done():
+                await self._find_end(node, item)
 
     def message(self, message: Element) -> None:
         """Receive the ends of items."""
         self._end(message)
+
+    async def _find_end(self, node: str, item: str) -> None:
+        """Ask for an end that was not told; the service knows it only if the node keeps ends."""
+        with contextlib.suppress(StanzaqError):
+            self._end(await self._connection.ask(f"find {item}", "get", stanzas.outcome(node, item)))
 
     def _end(self, stanza: Element) -> None:
         told = stanzas.ended_item(stanza)

@@ -392,6 +392,22 @@ async def test_replies(user: Account, join: Join) -> None:
         await open_ended.result(timeout=PATIENCE_SECONDS)
 
 
+async def test_a_reply_to_a_repeat(user: Account, join: Join) -> None:
+    """A publish that the node ignores, as a repeat of an item that has ended, is told how that one did."""
+    owner = await join()
+    options = {"stanzaq#result_seconds": "600", "stanzaq#dedupe": "ignore", "pubsub#publish_model": "open"}
+    node, worker = await owner.queue(options), Worker(grace=5, **user)
+
+    @worker.task(node)
+    async def _job(job: Job[int]) -> int:
+        return job.payload
+
+    async with serving(worker), Publisher(**user) as publisher:
+        for number in (1, 2):
+            reply = await publisher.publish(node, number, id="one", reply=True)
+            assert await reply.result(timeout=PATIENCE_SECONDS) == 1
+
+
 async def test_fan_in(user: Account, join: Join) -> None:
     """An item waits for two others, and its handler gets what theirs returned; one whose parent fails never runs."""
     owner, seen = await join(), Seen()

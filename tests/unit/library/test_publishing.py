@@ -175,6 +175,30 @@ async def test_an_id_that_has_ended_before() -> None:
     assert [(await each()).state for each in (first, second)] == ["cancelled", "acknowledged"]
 
 
+async def test_an_end_of_an_earlier_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher that connects while an item is on its way does not take the end of an earlier item of the id for its own."""
+    kept = f"<outcome xmlns='{STANZAQ}' node='n' item='a' state='cancelled'/>"
+
+    async def ask(_self: Connection, what: str, _kind: str, _payload: str) -> ET.Element:
+        if what == "find a" and not kept:
+            raise StanzaqError(what, "item-not-found")
+        return ET.fromstring(f"<iq>{kept if what == 'find a' else ''}</iq>")
+
+    monkeypatch.setattr(Connection, "ask", ask)
+    sender = XmppSender(Account.read("xmpp://a@b", None, "x", None, "required"))
+    ended = sender.reply("n", "a")
+    await sender.connected()
+    # The service has stored the item, and with that forgotten the earlier one.
+    kept = ""
+    waiting = asyncio.ensure_future(ended())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    # The item ends while the publisher is not connected.
+    kept = f"<outcome xmlns='{STANZAQ}' node='n' item='a' state='acknowledged'/>"
+    await sender.connected()
+    assert (await waiting).state == "acknowledged"
+
+
 async def until(holds: Callable[[], object]) -> None:
     """Wait for something that no event tells."""
     async with asyncio.timeout(PATIENCE_SECONDS):
