@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import quoteattr
 
@@ -175,7 +175,7 @@ class Connection:
     async def _session(self, listener: Listener, backoff: Backoff) -> str:
         """Connect once, stay until the stream ends, and return the reason."""
         stream = _Stream(self._account, self._hear)
-        work: asyncio.Task[None] | None = None
+        tasks: list[asyncio.Task[Any]] = []
         try:
             reason = await stream.opened()
             if reason:
@@ -184,9 +184,9 @@ class Connection:
             self._stream, self.jid = stream.xmpp, str(stream.xmpp.boundjid.full)
             self._heard_at = time.monotonic()
             self._up.set()
-            work = asyncio.create_task(listener.connected())
-            ended = asyncio.create_task(stream.ended())
-            await asyncio.wait((work, ended), return_when=asyncio.FIRST_COMPLETED)
+            work, ended = asyncio.create_task(listener.connected()), asyncio.create_task(stream.ended())
+            tasks += work, ended
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 # Raises its exception.
                 work.result()
@@ -194,8 +194,8 @@ class Connection:
         finally:
             self._up.clear()
             self._stream = None
-            if work is not None:
-                work.cancel()
+            for task in tasks:
+                task.cancel()
             if stream.is_violated:
                 self._refuse_largest()
             for answer in self._asked.values():
@@ -240,7 +240,7 @@ class _Stream:
         self._account = account
         self._hear = hear
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._up = asyncio.Event()
+        self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._fault = ""
         self._final = False
         self.is_violated = False
@@ -249,7 +249,7 @@ class _Stream:
         self.xmpp.enable_direct_tls = self.xmpp.enable_starttls = not plain
         self.xmpp.enable_plaintext = plain
         self.xmpp.add_filter("in", self._filter)
-        self.xmpp.add_event_handler("session_start", lambda _: self._up.set())
+        self.xmpp.add_event_handler("session_start", self._begin)
         self.xmpp.add_event_handler(
             "disconnected", lambda reason: self._end(str(reason or "the server ended the stream"))
         )
@@ -268,14 +268,10 @@ class _Stream:
                 # A future instead of a result is slixmpp's own next attempt; attempts are made here.
                 if await attempt is not None:
                     return self._fault or "the server cannot be reached"
-                up = asyncio.create_task(self._up.wait())
-                ended = asyncio.create_task(self.ended())
-                await asyncio.wait((up, ended), return_when=asyncio.FIRST_COMPLETED)
-                up.cancel()
-                ended.cancel()
+                await asyncio.wait((self._begun, self._ended), return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             return f"no session after {_LOGIN_SECONDS:g} s"
-        if self._up.is_set():
+        if self._begun.done():
             return ""
         if self._final:
             raise StanzaqError(self._fault)
@@ -296,6 +292,10 @@ class _Stream:
 
     def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
         return None if self._hear(stanza.xml) else stanza
+
+    def _begin(self, _: object) -> None:
+        if not self._begun.done():
+            self._begun.set_result(None)
 
     def _end(self, reason: str) -> None:
         if not self._ended.done():

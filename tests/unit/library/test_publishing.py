@@ -1,6 +1,7 @@
 """Publishing without a server: what ends while it waits, and what no server would take."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -74,6 +75,29 @@ async def test_unsayable(publisher: Publisher, hints: dict[str, Any]) -> None:
             await publisher.publish("node", {}, **hints)
         with pytest.raises(StanzaqError, match="which XML cannot contain"):
             await Connection(Account.read("xmpp://a@b", None, "x", None, "required")).ask("say", "get", "\ud800")
+
+
+async def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left of attempts to log in that nobody has answered, and they go on."""
+    attempts = 0
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        with contextlib.suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(connection, "_LOGIN_SECONDS", 0.05)
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        before = asyncio.all_tasks()
+        async with Publisher("xmpp://a@example.org", password="x", address=address, tls="disabled"):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while attempts < 3:  # noqa: ASYNC110  (nobody is told)
+                    await asyncio.sleep(0.01)
+        server.close()
+        await until(lambda: asyncio.all_tasks() == before)
 
 
 class TooBig:
