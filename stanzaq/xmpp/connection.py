@@ -30,6 +30,9 @@ _ANSWER_SECONDS: Final = 15.0
 
 _LEAVE_SECONDS: Final = 2.0
 
+_STEADY_SECONDS: Final = 10.0
+"""A stream that has lasted so long was no failed attempt."""
+
 _SURE_BYTES: Final = 10_000
 """Every XMPP server takes stanzas of this size (RFC 6120 §13.12)."""
 
@@ -176,14 +179,15 @@ class Connection:
         """Connect once, stay until the stream ends, and return the reason."""
         stream = _Stream(self._account, self._hear)
         tasks: list[asyncio.Task[Any]] = []
+        steady: asyncio.TimerHandle | None = None
         try:
             reason = await stream.opened()
             if reason:
                 return reason
-            backoff.reset()
             self._stream, self.jid = stream.xmpp, str(stream.xmpp.boundjid.full)
             self._heard_at = time.monotonic()
             self._up.set()
+            steady = asyncio.get_running_loop().call_later(_STEADY_SECONDS, backoff.reset)
             work, ended = asyncio.create_task(listener.connected()), asyncio.create_task(stream.ended())
             tasks += work, ended
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -192,27 +196,31 @@ class Connection:
                 work.result()
             return await ended
         finally:
+            if steady is not None:
+                steady.cancel()
             self._up.clear()
             self._stream = None
             for task in tasks:
                 task.cancel()
-            if stream.is_violated:
-                self._refuse_largest()
+            if stream.is_violated and self._refuse_largest():
+                backoff.reset()
             for answer in self._asked.values():
                 if not answer.done():
                     answer.set_exception(_StreamLostError())
             await stream.drop()
 
-    def _refuse_largest(self) -> None:
-        """Refuse the request at which the server ended the stream: it would end each further one."""
+    def _refuse_largest(self) -> bool:
+        """Refuse the request at which the server ended the stream: it would end each further one. False if there is none."""
         name = max(self._sizes, key=self._sizes.__getitem__, default="")
         size, answer = self._sizes.get(name, 0), self._asked.get(name)
-        if size > _SURE_BYTES and answer is not None and not answer.done():
-            msg = (
-                f"the XMPP server takes no stanza of {size} bytes: make the payload smaller, or raise the server's"
-                " limit (max_stanza_size in ejabberd)"
-            )
-            answer.set_exception(StanzaqError(msg, "not-acceptable"))
+        if size <= _SURE_BYTES or answer is None or answer.done():
+            return False
+        msg = (
+            f"the XMPP server takes no stanza of {size} bytes: make the payload smaller, or raise the server's"
+            " limit (max_stanza_size in ejabberd)"
+        )
+        answer.set_exception(StanzaqError(msg, "not-acceptable"))
+        return True
 
     def _hear(self, stanza: Element) -> bool:
         """Handle a stanza from the service; False for any other."""

@@ -77,6 +77,25 @@ async def test_unsayable(publisher: Publisher, hints: dict[str, Any]) -> None:
             await Connection(Account.read("xmpp://a@b", None, "x", None, "required")).ask("say", "get", "\ud800")
 
 
+async def test_streams_that_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher that can log in, but whose streams end at once, pauses for longer each time."""
+    pauses, go_on = list[float](), asyncio.sleep
+
+    class Short(TooBig):
+        async def ended(self) -> str:
+            return "End of stream"
+
+    async def sleep(seconds: float) -> None:
+        pauses.extend([seconds] if seconds else [])
+        await go_on(0)
+
+    monkeypatch.setattr(connection, "_Stream", Short)
+    monkeypatch.setattr("stanzaq.xmpp.connection.asyncio.sleep", sleep)
+    async with Publisher("xmpp://publisher@example.org", password="x"):
+        await until(lambda: len(pauses) > 4)
+    assert pauses[4] > 2 * pauses[0]
+
+
 async def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left of attempts to log in that nobody has answered, and they go on."""
     attempts = 0
