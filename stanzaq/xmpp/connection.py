@@ -279,15 +279,14 @@ class _Stream:
                 await asyncio.wait((self._begun, self._ended), return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             return f"no session after {_LOGIN_SECONDS:g} s"
-        if self._begun.done():
-            return ""
-        if self._final:
-            raise StanzaqError(self._fault)
-        return self._fault or await self._ended
+        return "" if self._begun.done() else await self.ended()
 
     async def ended(self) -> str:
-        """Wait for the end of the stream and return the reason."""
-        return await asyncio.shield(self._ended)
+        """Wait for the end of the stream and return the reason; raises StanzaqError if the next one would end so too."""
+        reason = await asyncio.shield(self._ended)
+        if self._final:
+            raise StanzaqError(self._fault)
+        return self._fault or reason
 
     async def drop(self) -> None:
         """End the stream in any state."""
@@ -302,6 +301,8 @@ class _Stream:
         return None if self._hear(stanza.xml) else stanza
 
     def _begin(self, _: object) -> None:
+        # Another address, or another way to log in, has failed before.
+        self._fault = ""
         if not self._begun.done():
             self._begun.set_result(None)
 
@@ -310,7 +311,13 @@ class _Stream:
             self._ended.set_result(reason)
 
     def _broken(self, error: StanzaBase) -> None:
-        self.is_violated = error["condition"] == "policy-violation"
+        condition = error["condition"]
+        self.is_violated = condition == "policy-violation"
+        self._fault = f"the server ended the stream ({condition})"
+        if condition == "conflict":
+            # Each would replace the other again and again (RFC 6120 §4.9.3.3).
+            told = f"another program has connected as {self.xmpp.boundjid.full}: leave out the resource, or give each its own"
+            self._give_up(told, final=True)
 
     def _note(self, reason: str) -> None:
         remedy = "" if self._account.address else "; if DNS does not name it, give address=host:port"

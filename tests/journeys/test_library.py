@@ -814,6 +814,36 @@ async def test_refusals(user: Account, join: Join) -> None:
         assert refused.value.condition == "item-not-found"
 
 
+async def test_the_same_resource(over_xmpp: Account, join: Join) -> None:
+    """A worker whose resource another one takes ends and says so: two that replace each other would use up all attempts."""
+    seen, owner = Seen(), await join()
+    node = await owner.queue()
+    workers = [Worker(**{**over_xmpp, "url": f"{over_xmpp['url']}/same"}, grace=5) for _ in range(2)]
+    for number, worker in enumerate(workers):
+
+        @worker.task(node)
+        async def _job(job: Job[Any], number: int = number) -> None:
+            seen.add((number, job.attempt))
+            await asyncio.sleep(3600 if job.attempt == 1 else 0)
+
+    assert (await owner.publish(node, "one")).error == ""
+    first = asyncio.create_task(workers[0].serve())
+    await seen.until(1)
+    async with serving(workers[1]):
+        with pytest.raises(StanzaqError, match=r"another program has connected as \S+/same: leave out the resource"):
+            await asyncio.wait_for(first, PATIENCE_SECONDS)
+        assert await seen.until(2) == [(0, 1), (1, 2)]
+        await eventually_empty(owner, node)
+
+
+async def test_a_domain_that_is_not_there(over_xmpp: Account, caplog: pytest.LogCaptureFixture) -> None:
+    """Why the server ends a stream is told."""
+    user = {**over_xmpp, "url": "xmpp://worker@nowhere.localhost"}
+    async with Publisher(**user), asyncio.timeout(PATIENCE_SECONDS):
+        while "the server ended the stream (host-unknown)" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
+            await asyncio.sleep(0.02)
+
+
 async def test_a_service_that_is_away(user: Account, caplog: pytest.LogCaptureFixture) -> None:
     """A service that is away, or whose name is wrong, is waited for, and its users are told why and what to do."""
     wrong, told = over_http(free_port()), "; does a frontend for HTTP run there?; next try in "
