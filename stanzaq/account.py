@@ -46,7 +46,7 @@ class Account:
         # Another connection with the same resource would end this one.
         resource = unquote(parts.path.strip("/")) or f"stanzaq-{secrets.token_hex(8)}"
         jid = f"{unquote(parts.username)}@{parts.hostname}/{resource}"
-        return cls(jid, _given(password), service or f"queue.{parts.hostname}", at, tls)
+        return cls(jid, _given(password), (service or f"queue.{parts.hostname}").lower(), at, tls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,8 @@ def test_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
         "q.x",
         ("::1", 5222),
     )
+    # Answers come from the domain as servers write it.
+    assert Account.read("xmpp://w@example.org", "Q.Example.ORG", "x", None, "required").service == "q.example.org"
     monkeypatch.delenv("STANZAQ_PASSWORD")
     with pytest.raises(StanzaqError, match="set STANZAQ_PASSWORD"):
         one.password()
