@@ -38,6 +38,9 @@ UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 _BARE_ROOT: Final = re.compile(r"""<[^\s/>]+(?!(?:[^>"']|"[^"]*"|'[^']*')*\sxmlns=)(?=[\s/>])""")
 """A root element that declares no default namespace."""
 
+_UNTOLD: Final = f"<hint xmlns='{STANZAQ}' notify='false'/>"
+"""The result is enough: a notification, which names no token, may come when the worker has the next item of that id."""
+
 _SECONDS: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 _REASON_BYTES: Final = 1_024
 
@@ -126,7 +129,7 @@ def create(node: str, options: Mapping[str, str]) -> str:
 
 def acknowledge(lock: Lock, result: Content | None = None) -> str:
     """Acknowledge an item, with a result for its publisher."""
-    inside = f"<retract node={quoteattr(lock.node)}>{_item(lock)}{_result(result)}</retract>"
+    inside = f"<retract node={quoteattr(lock.node)}>{_item(lock)}{_result(result)}{_UNTOLD}</retract>"
     return f"<pubsub xmlns='{PUBSUB}'>{inside}</pubsub>"
 
 
@@ -141,7 +144,7 @@ def _result(result: Content | None) -> str:
 
 def release(lock: Lock, how: Release) -> str:
     """Return an item. Delays are whole seconds on the wire."""
-    hint = f"<hint xmlns='{STANZAQ}'{_hints(how)}/>"
+    hint = f"<hint xmlns='{STANZAQ}'{_hints(how)} notify='false'/>"
     inside = f"<unlock xmlns='{QUEUEING}' node={quoteattr(lock.node)}>{_item(lock)}{hint}</unlock>"
     return f"<pubsub xmlns='{PUBSUB}'>{inside}</pubsub>"
 

@@ -28,7 +28,17 @@ from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender
 from tests.doors.frontend import ALICE, HASH, PASSWORD
 from tests.doors.rest.served import RestFrontend, client
-from tests.journeys.client import COMMANDS, DISCO_INFO, STANZAQ, Client, Delivery, form_values, submitted
+from tests.journeys.client import (
+    COMMANDS,
+    DISCO_INFO,
+    RETRACTED,
+    STANZAQ,
+    UNLOCKED,
+    Client,
+    Delivery,
+    form_values,
+    submitted,
+)
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, Service
 from tests.network import network
@@ -190,6 +200,32 @@ async def test_batches(over_xmpp: Account, join: Join, monkeypatch: pytest.Monke
     assert sum(text.count("<publish ") for text in said) < 30
     assert any("<settle " in text and text.count("<ack ") > 1 for text in said)
     assert any("stanzaq#batch" in text for text in said)
+
+
+async def test_ends_that_it_knows(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is not told of ends that are its own doing: it may have the next item of that id by then, and would cancel it."""
+    told, seen, owner = list[str](), Seen(), await join()
+    hear = Connection._hear
+
+    def note(connection: Connection, stanza: Element) -> bool:
+        told.extend(each.tag for each in stanza.iter() if each.tag in {RETRACTED, UNLOCKED})
+        return hear(connection, stanza)
+
+    monkeypatch.setattr(Connection, "_hear", note)
+    node, worker = await owner.queue(), Worker(grace=5, **over_xmpp)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> str:
+        seen.add(job.attempt)
+        if job.attempt == 1:
+            raise Retry(delay=0)
+        return "a result"
+
+    async with serving(worker):
+        assert (await owner.publish(node, "one")).error == ""
+        assert await seen.until(2) == [1, 2]
+        await eventually_empty(owner, node)
+    assert told == []
 
 
 async def release(owner: Client, node: str, item: str) -> None:
