@@ -160,7 +160,14 @@ class XmppTransport:
         # Only locks known before the request: one delivered meanwhile may be missing in the answer.
         known = self._receiver.locks(node)
         for each in {lock.node for lock in known}:
-            listed = stanzas.held(await self._connection.ask(f"list the locks at {each}", "get", stanzas.locks(each)))
+            try:
+                answer = await self._connection.ask(f"list the locks at {each}", "get", stanzas.locks(each))
+                listed = stanzas.held(answer)
+            except StanzaqError as error:
+                if error.condition not in stanzas.ENDED:
+                    raise
+                # A queue below a collection may be deleted, or bar this worker, and its locks end with that.
+                listed = set()
             for lock in known - listed:
                 if lock.node == each:
                     self._receiver.lost(lock)

@@ -292,6 +292,35 @@ async def test_a_collection(user: Account, join: Join) -> None:
             await eventually_empty(owner, node)
 
 
+async def test_a_queue_below_is_deleted(user: Account, join: Join) -> None:
+    """H5: the worker of a collection goes on when a queue below it is deleted: only the jobs of that one are cancelled."""
+    seen, owner = Seen(), await join()
+    above = f"above-{secrets.token_hex(4)}"
+    options = {"pubsub#node_type": "collection", "pubsub#access_model": "open"}
+    assert (await owner.create(above, options)).error == ""
+    # Over HTTP a worker learns of it when it renews the lock.
+    deleted, kept = [await owner.queue({"pubsub#collection": above, "stanzaq#lock_seconds": "3"}) for _ in range(2)]
+    worker = Worker(grace=5, **user, concurrency=2)
+
+    @worker.task(above)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.node)
+        try:
+            await asyncio.sleep(3600 if job.node == deleted else 0)
+        except asyncio.CancelledError:
+            seen.add("cancelled")
+            raise
+
+    async with serving(worker), Publisher(**user) as publisher:
+        await publisher.publish(deleted, {})
+        await seen.until(1)
+        assert (await owner.owner(f"<delete node='{deleted}'/>")).error == ""
+        assert await seen.until(2) == [deleted, "cancelled"]
+        await publisher.publish(kept, {})
+        assert await seen.until(3) == [deleted, "cancelled", kept]
+        await eventually_empty(owner, kept)
+
+
 async def test_failures(user: Account, join: Join) -> None:
     """A failed job is tried again until its attempts are used up; Reject and an unfit payload are dead-lettered at once."""
     seen, owner, reader = Seen(), await join(), await join()
