@@ -157,7 +157,7 @@ class _Run:
         self._chain = chain
         self._state = state
         self._delivery = delivery
-        self._lost = self._ended = False
+        self._lost = self._ended = self._cancelled = False
         self._stopped: asyncio.Task[None] | None = None
         self._warning: asyncio.TimerHandle | None = None
         self._deadline = delivery.deadline
@@ -182,6 +182,7 @@ class _Run:
 
     def cancel(self) -> None:
         """Cancel the handler, and warn once if it ignores that."""
+        self._cancelled = True
         self.handling.cancel()
         if self._warning is None:
             late = partial(log.warning, IGNORES, extra=self._about)
@@ -256,7 +257,7 @@ class _Run:
                 await self._run_of(attempts)
             except BaseException as error:
                 # Any exception of a handler ends its job, not the worker.
-                if self._lost or self._stopped:
+                if self._cancelled:
                     return _STOPPED
                 end = after_failure(error, delivery.attempt, attempts, task.retry)
                 # The reason of a Reject says all that its author wants to say.

@@ -453,8 +453,8 @@ async def test_it_ignores_its_cancellation(
     assert {"node": "jobs", "item": "one", "attempt": 1, "token": 1}.items() <= vars(record).items()
 
 
-async def test_closed() -> None:
-    """Without a connection runs are cancelled, and nothing waits for a service that cannot be told."""
+async def test_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a connection runs are cancelled, which is no failure of theirs, and nothing waits for a service."""
     service, began = Service(), asyncio.Event()
 
     async def handler(_job: Job[Any]) -> None:
@@ -467,7 +467,8 @@ async def test_closed() -> None:
     await began.wait()
     played.close()
     await until(lambda: not played.locks("jobs"))
-    assert not service.told
+    await played.closed()
+    assert not service.told and not caplog.text
 
 
 async def test_a_handler_that_renews() -> None:
