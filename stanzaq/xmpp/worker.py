@@ -63,7 +63,14 @@ class XmppTransport:
             # Items of an earlier run may follow at once, and their lock time must be known.
             self._connection.send(f"<presence to='{self._service}'/>")
             for node, credit in self._nodes.items():
-                await self._subscribe(node, credit)
+                try:
+                    await self._subscribe(node, credit)
+                except StanzaqError as error:
+                    if error.condition != _NO_NODE:
+                        raise
+                    # It was deleted since it was found.
+                    await self._find(node)
+                    await self._subscribe(node, credit)
                 await self._compare(node)
             try:
                 async with asyncio.timeout(_AGAIN_SECONDS * random.uniform(0.8, 1.2)):  # noqa: S311  (guards nothing)

@@ -996,6 +996,38 @@ async def test_created(user: Account) -> None:
         assert await seen.until(2) == ["one", "two"]
 
 
+async def test_deleted_while_it_subscribes(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `create` a worker also creates a node that is deleted after it was found, and before it has subscribed."""
+    seen, owner, deleted = Seen(), await join(), asyncio.Event()
+    node, ask = await owner.queue(), Connection.ask
+
+    async def asked(connection: Connection, what: str, kind: str, payload: str) -> Element:
+        if what == "find the service" and not deleted.is_set():
+            assert (await owner.owner(f"<delete node='{node}'/>")).error == ""
+            deleted.set()
+        return await ask(connection, what, kind, payload)
+
+    monkeypatch.setattr(Connection, "ask", asked)
+    worker = Worker(grace=5, **over_xmpp, create=True)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.id)
+
+    # The worker's account owns the new node.
+    async with serving(worker) as serve:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await deleted.wait()
+        async with Publisher(**over_xmpp) as publisher:
+            while True:
+                with contextlib.suppress(StanzaqError):
+                    await publisher.publish(node, {}, id="one")
+                    break
+                assert not serve.done()
+                await asyncio.sleep(0.02)
+        assert await seen.until(1) == ["one"]
+
+
 async def test_a_frontend_restarts(join: Join, service: Service) -> None:
     """Over HTTP a job continues while the frontend is restarted, and is run once: its subscription outlives the process."""
     seen, owner, go_on = Seen(), await join(), asyncio.Event()
