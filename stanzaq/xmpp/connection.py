@@ -249,7 +249,7 @@ class _Stream:
         self._hear = hear
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._fault = ""
+        self._fault = self._denial = ""
         self._final = False
         self.is_violated = False
         """The server ended the stream with `policy-violation`, as servers do when a stanza is too large."""
@@ -257,6 +257,7 @@ class _Stream:
         self.xmpp.enable_direct_tls = self.xmpp.enable_starttls = not plain
         self.xmpp.enable_plaintext = plain
         self.xmpp.add_filter("in", self._filter)
+        self.xmpp.add_event_handler("connected", self._reached)
         self.xmpp.add_event_handler("session_start", self._begin)
         self.xmpp.add_event_handler(
             "disconnected", lambda reason: self._end(str(reason or "the server ended the stream"))
@@ -300,9 +301,11 @@ class _Stream:
     def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
         return None if self._hear(stanza.xml) else stanza
 
-    def _begin(self, _: object) -> None:
-        # Another address, or another way to log in, has failed before.
+    def _reached(self, _: object) -> None:
+        # Another address, or the same one with TLS, may have failed before.
         self._fault = ""
+
+    def _begin(self, _: object) -> None:
         if not self._begun.done():
             self._begun.set_result(None)
 
@@ -328,14 +331,14 @@ class _Stream:
         self._give_up(told, final=True)
 
     def _denied(self, failure: StanzaBase) -> None:
-        self._fault = failure["condition"]
+        self._denial = failure["condition"]
 
     def _unauthorised(self, _: object) -> None:
         user = self._account.jid.partition("/")[0]
-        if self._fault == "temporary-auth-failure":
+        if self._denial == "temporary-auth-failure":
             self._give_up(f"the server cannot check the password of {user} now", final=False)
-        elif self._fault:
-            self._give_up(f"the server refuses {user} ({self._fault}): correct the user or the password", final=True)
+        elif self._denial:
+            self._give_up(f"the server refuses {user} ({self._denial}): correct the user or the password", final=True)
         else:
             self._give_up(
                 "the server offers no way to log in that is safe on this connection: it needs TLS", final=True

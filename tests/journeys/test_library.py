@@ -879,6 +879,13 @@ async def test_refusals(user: Account, join: Join) -> None:
         assert refused.value.condition == "item-not-found"
 
 
+async def test_a_server_without_tls(over_xmpp: Account) -> None:
+    """A server that offers no TLS is not taken for one that refuses the password."""
+    async with Publisher(**{**over_xmpp, "tls": "required"}) as publisher, asyncio.timeout(PATIENCE_SECONDS):
+        with pytest.raises(StanzaqError, match=r"^the server offers no way to log in that is safe on this connection"):
+            await publisher.publish("jobs", {})
+
+
 async def test_the_same_resource(over_xmpp: Account, join: Join) -> None:
     """A worker whose resource another one takes ends and says so: two that replace each other would use up all attempts."""
     seen, owner = Seen(), await join()
