@@ -108,17 +108,33 @@ def _refusal(error: Element | None) -> Refusal:
 
 def subscribe(node: str, jid: str, credit: int, batch: int = 1) -> str:
     """Request items, at most `credit` at once and `batch` in a message."""
-    several = {"stanzaq#batch": str(batch)} if batch > 1 else {}
-    form = _form(f"{PUBSUB}#subscribe_options", {"pubsub#queue_requests": str(credit), **several})
     return (
         f"<pubsub xmlns='{PUBSUB}'><subscribe node={quoteattr(node)} jid={quoteattr(jid)}/>"
-        f"<options>{form}</options></pubsub>"
+        f"<options>{_requests(credit, batch)}</options></pubsub>"
     )
 
 
-def unsubscribe(node: str, jid: str) -> str:
-    """Stop requesting items."""
-    return f"<pubsub xmlns='{PUBSUB}'><unsubscribe node={quoteattr(node)} jid={quoteattr(jid)}/></pubsub>"
+def confirm(node: str, jid: str, subid: str, credit: int, batch: int = 1) -> str:
+    """Request items as `subscribe` does, under a subscription that exists."""
+    about = f"node={quoteattr(node)} jid={quoteattr(jid)} subid={quoteattr(subid)}"
+    return f"<pubsub xmlns='{PUBSUB}'><options {about}>{_requests(credit, batch)}</options></pubsub>"
+
+
+def _requests(credit: int, batch: int) -> str:
+    several = {"stanzaq#batch": str(batch)} if batch > 1 else {}
+    return _form(f"{PUBSUB}#subscribe_options", {"pubsub#queue_requests": str(credit), **several})
+
+
+def subscribed(iq: Element) -> tuple[str, str]:
+    """Read the id and the state of the subscription in a result."""
+    found = next(iq.iter(f"{{{PUBSUB}}}subscription"), None)
+    return ("", "") if found is None else (found.get("subid", ""), found.get("subscription", ""))
+
+
+def unsubscribe(node: str, jid: str, subid: str) -> str:
+    """Stop requesting items; `subid` may be empty."""
+    which = f" subid={quoteattr(subid)}" if subid else ""
+    return f"<pubsub xmlns='{PUBSUB}'><unsubscribe node={quoteattr(node)} jid={quoteattr(jid)}{which}/></pubsub>"
 
 
 def create(node: str, options: Mapping[str, str]) -> str:

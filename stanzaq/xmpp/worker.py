@@ -1,6 +1,7 @@
 """Items over XMPP: subscribes with credit, and receives and answers deliveries and ends of locks. Must not know handlers."""
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Mapping
@@ -41,6 +42,7 @@ class XmppTransport:
         self._nodes: Mapping[str, int] = {}
         self._receiver: Receiver | None = None
         self._lock_seconds: dict[str, float] = {}
+        self._subids: dict[str, str] = {}
         self._paused = False
         self._wakeup = asyncio.Event()
         self._subscribing = asyncio.Lock()
@@ -124,7 +126,7 @@ class XmppTransport:
         async with self._subscribing:
             for node in self._nodes:
                 try:
-                    ask = stanzas.unsubscribe(node, self._connection.jid)
+                    ask = stanzas.unsubscribe(node, self._connection.jid, self._subids.get(node, ""))
                     await self._connection.ask(f"unsubscribe from {node}", "set", ask)
                 except StanzaqError as error:
                     log.warning("%s", error)
@@ -156,9 +158,16 @@ class XmppTransport:
             if self._paused:
                 return
             batch = min(credit, _BATCH) if self._takes_batches else 1
+            if subid := self._subids.get(node, ""):
+                # On some nodes another subscribe would be another subscription, with a credit of its own.
+                ask = stanzas.confirm(node, self._connection.jid, subid, credit, batch)
+                with contextlib.suppress(StanzaqError):
+                    await self._connection.ask(f"confirm the subscription to {node}", "set", ask)
+                    return
             ask = stanzas.subscribe(node, self._connection.jid, credit, batch)
             answer = await self._connection.ask(f"subscribe to {node}", "set", ask)
-        if any(each.get("subscription") == "pending" for each in answer.iter(f"{{{stanzas.PUBSUB}}}subscription")):
+            self._subids[node], state = stanzas.subscribed(answer)
+        if state == "pending":
             log.warning("the subscription to %s waits for the approval of an owner", node)
 
     async def _compare(self, node: str) -> None:

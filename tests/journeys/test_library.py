@@ -730,6 +730,46 @@ async def test_stopped_while_it_subscribes(over_xmpp: Account, join: Join, monke
     assert (late.item, late.attempt) == ("late", 1)
 
 
+async def test_one_subscription(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P12: a worker has one subscription, also where each subscribe makes a new one: it confirms that, and ends it."""
+    asked, seen, owner, other = list[str](), Seen(), await join(), await join()
+    node, go_on = await owner.queue({"stanzaq#multi_subscribe": "1"}), asyncio.Event()
+    send = Connection.send
+
+    def note(connection: Connection, text: str) -> None:
+        asked.append(text)
+        send(connection, text)
+
+    monkeypatch.setattr(Connection, "send", note)
+    monkeypatch.setattr(xmpp_worker, "_AGAIN_SECONDS", 0.1)
+    worker = Worker(**over_xmpp, grace=PATIENCE_SECONDS)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.id)
+        await go_on.wait()
+
+    async with serving(worker) as serve:
+        for name in ("runs", "waits", "waits, too"):
+            assert (await owner.publish(node, name)).error == ""
+        await seen.until(1)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while sum(text.startswith("<presence") for text in asked) < 4:  # noqa: ASYNC110  (nobody is told)
+                await asyncio.sleep(0.01)
+        assert sum("<subscribe " in text for text in asked) == 1
+        assert await counted(owner, node, "in_flight") == 1
+        worker.stop()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not any("<unsubscribe " in text for text in asked):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await owner.settle()
+        go_on.set()
+        await asyncio.wait_for(serve, PATIENCE_SECONDS)
+    assert (await other.subscribe(node, 2)).error == ""
+    left = [await other.next(Delivery) for _ in range(2)]
+    assert {(each.item, each.attempt) for each in left} == {("waits", 1), ("waits, too", 1)}
+
+
 _TEN_JOBS = """
 import asyncio, pathlib, sys
 from stanzaq import Job, Worker
