@@ -30,6 +30,9 @@ _BATCH: Final = 100
 
 _NO_NODE: Final = "item-not-found"
 
+_WAITS: Final = "not-authorized"
+"""The error of another subscribe, while an owner has not approved the first one."""
+
 
 class XmppTransport:
     """The transport of a worker with an XMPP account."""
@@ -165,8 +168,14 @@ class XmppTransport:
                     await self._connection.ask(f"confirm the subscription to {node}", "set", ask)
                     return
             ask = stanzas.subscribe(node, self._connection.jid, credit, batch)
-            answer = await self._connection.ask(f"subscribe to {node}", "set", ask)
-            self._subids[node], state = stanzas.subscribed(answer)
+            try:
+                answer = await self._connection.ask(f"subscribe to {node}", "set", ask)
+            except StanzaqError as error:
+                if error.condition != _WAITS:
+                    raise
+                state = "pending"
+            else:
+                self._subids[node], state = stanzas.subscribed(answer)
         if state == "pending":
             log.warning("the subscription to %s waits for the approval of an owner", node)
 

@@ -730,6 +730,30 @@ async def test_stopped_while_it_subscribes(over_xmpp: Account, join: Join, monke
     assert (late.item, late.attempt) == ("late", 1)
 
 
+async def test_waits_for_approval(
+    over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P27: a worker waits, also for longer than until it asks again, for an owner to approve its subscription."""
+    seen, owner = Seen(), await join()
+    node = await owner.queue({"pubsub#access_model": "authorize"})
+    monkeypatch.setattr(xmpp_worker, "_AGAIN_SECONDS", 0.1)
+    worker = Worker(**over_xmpp, grace=5)
+
+    @worker.task(node)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.id)
+
+    async with serving(worker) as serve:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while caplog.text.count(f"the subscription to {node} waits for the approval of an owner") < 2:
+                assert not serve.done()
+                await asyncio.sleep(0.01)
+        assert (await owner.publish(node, "one")).error == ""
+        assert (await owner.affiliate(node, over_xmpp["url"].removeprefix("xmpp://"), "member")).error == ""
+        assert await seen.until(1) == ["one"]
+        await eventually_empty(owner, node)
+
+
 async def test_one_subscription(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """P12: a worker has one subscription, also where each subscribe makes a new one: it confirms that, and ends it."""
     asked, seen, owner, other = list[str](), Seen(), await join(), await join()
