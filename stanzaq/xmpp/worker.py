@@ -153,7 +153,11 @@ class XmppTransport:
 
     async def _read_lock_seconds(self, node: str) -> None:
         found = await self._connection.ask(f"find {node}", "get", stanzas.describe(node))
-        self._lock_seconds[node] = float(stanzas.field(found, "stanzaq#lock_seconds"))
+        told = stanzas.field(found, "stanzaq#lock_seconds")
+        if not told:
+            msg = f"{self._service} has {node}, but is no stanzaq service: correct its domain (service=)"
+            raise StanzaqError(msg)
+        self._lock_seconds[node] = float(told)
 
     async def _subscribe(self, node: str, credit: int) -> None:
         """Subscribe, or confirm the existing subscription, unless this worker has left; raises StanzaqError."""

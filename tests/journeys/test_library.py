@@ -31,6 +31,7 @@ from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import (
     COMMANDS,
     DISCO_INFO,
+    PUBSUB,
     RETRACTED,
     STANZAQ,
     UNLOCKED,
@@ -978,6 +979,17 @@ async def test_a_domain_that_is_not_there(over_xmpp: Account, caplog: pytest.Log
     async with Publisher(**user), asyncio.timeout(PATIENCE_SECONDS):
         while "the server ended the stream (host-unknown)" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
             await asyncio.sleep(0.02)
+
+
+async def test_another_service(over_xmpp: Account, join: Join, service: Service) -> None:
+    """A worker at a service of another kind ends with a line that says so."""
+    owner, node = await join(over_xmpp["url"].removeprefix("xmpp://"), over_xmpp["password"]), secrets.token_hex(4)
+    create = f"<pubsub xmlns='{PUBSUB}'><create node='{node}'/></pubsub>"
+    assert (await owner.ask(create, to=service.ejabberd.pubsub)).error == ""
+    worker = Worker(**{**over_xmpp, "service": service.ejabberd.pubsub})
+    worker.task(node)(in_process)
+    with pytest.raises(StanzaqError, match=rf"{service.ejabberd.pubsub} has {node}, but is no stanzaq service"):
+        await asyncio.wait_for(worker.serve(), PATIENCE_SECONDS)
 
 
 async def test_a_service_that_is_away(user: Account, caplog: pytest.LogCaptureFixture) -> None:
