@@ -5,9 +5,11 @@ beyond its addresses.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -32,6 +34,8 @@ _LEAVE_SECONDS: Final = 2.0
 
 _STEADY_SECONDS: Final = 10.0
 """A stream that has lasted so long was no failed attempt."""
+
+_UNSENT_BYTES: Final = 16_384
 
 _SURE_BYTES: Final = 10_000
 """Every XMPP server takes stanzas of this size (RFC 6120 §13.12)."""
@@ -66,7 +70,8 @@ class Connection:
         self._up = asyncio.Event()
         self._closed = asyncio.Event()
         self._listener: Listener | None = None
-        self._heard_at = 0.0
+        self._heard_at = self._taken_at = 0.0
+        self._left = 0
         self.jid = account.jid
         """The full JID; the server may choose another resource than requested."""
 
@@ -125,9 +130,12 @@ class Connection:
         self._asked[name], self._sizes[name] = answer, len(payload.encode())
         try:
             self.send(f"<iq type='{kind}' id='{name}' to={quoteattr(self._account.service)}>{payload}</iq>")
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                return await answer
-        except (TimeoutError, _StreamLostError):
+            while not answer.done():
+                await asyncio.wait({answer}, timeout=_ANSWER_SECONDS)
+                if not answer.done() and not self._is_sending():
+                    return None
+            return answer.result()
+        except _StreamLostError:
             return None
         finally:
             self._asked.pop(name, None)
@@ -149,9 +157,18 @@ class Connection:
     def _name(self) -> str:
         return f"{self._run}-{next(self._numbers)}"
 
+    def _is_sending(self) -> bool:
+        """Return whether the server still takes what waits here to be sent: a repeat would only wait behind it."""
+        transport, now = None if self._stream is None else self._stream.transport, time.monotonic()
+        left = 0 if transport is None else transport.get_write_buffer_size()
+        if left != self._left:
+            self._left, self._taken_at = left, now
+        return left > 0 and now - self._taken_at < 2 * _ANSWER_SECONDS
+
     def _drop_silent(self) -> None:
         """End a stream that looks open but has been silent for too long."""
-        if self._stream is not None and time.monotonic() - self._heard_at > 2 * _ANSWER_SECONDS:
+        alive_at = max(self._heard_at, self._taken_at)
+        if self._stream is not None and time.monotonic() - alive_at > 2 * _ANSWER_SECONDS:
             self._stream.abort()
 
     def send(self, text: str) -> None:
@@ -185,7 +202,8 @@ class Connection:
             if reason:
                 return reason
             self._stream, self.jid = stream.xmpp, str(stream.xmpp.boundjid.full)
-            self._heard_at = time.monotonic()
+            self._heard_at, self._left = time.monotonic(), 0
+            stream.tell_unsent()
             self._up.set()
             steady = asyncio.get_running_loop().call_later(_STEADY_SECONDS, backoff.reset)
             work, ended = asyncio.create_task(listener.connected()), asyncio.create_task(stream.ended())
@@ -288,6 +306,14 @@ class _Stream:
         if self._final:
             raise StanzaqError(self._fault)
         return self._fault or reason
+
+    def tell_unsent(self) -> None:
+        """Let the system hold back little of what the server does not take yet, so that the transport knows how much that is."""
+        transport = self.xmpp.transport
+        plug = None if transport is None else transport.get_extra_info("socket")
+        if plug is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            with contextlib.suppress(OSError):
+                plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
 
     async def drop(self) -> None:
         """End the stream in any state."""

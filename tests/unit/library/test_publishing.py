@@ -132,6 +132,13 @@ class TooBig:
         """Return whether it ends."""
         return self._gone.is_set()
 
+    def get_write_buffer_size(self) -> int:
+        """Return how much waits to be sent."""
+        return 0
+
+    def tell_unsent(self) -> None:
+        """Do it anyway."""
+
     def send_raw(self, text: str) -> None:
         """Receive stanzas."""
         if len(text) > 10_000:
@@ -164,6 +171,40 @@ async def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
             await publisher.publish("node", "x" * 20_000)
         assert refused.value.condition == "not-acceptable" and not small.done()
         small.cancel()
+
+
+class Slow(TooBig):
+    """Simulates a stream whose server takes a byte each time somebody looks, until it takes no more."""
+
+    sent = 0
+    left = 40
+    is_aborted = False
+
+    def send_raw(self, text: str) -> None:
+        """Count items."""
+        Slow.sent += text.count("<publish ")
+
+    def get_write_buffer_size(self) -> int:
+        """Send a byte."""
+        Slow.left = max(1, Slow.left - 1)
+        return Slow.left
+
+    def abort(self) -> None:
+        """End."""
+        Slow.is_aborted = True
+        self._gone.set()
+
+
+async def test_a_slow_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request is not repeated, nor its stream ended, while the server still takes it; only once it takes no more."""
+    monkeypatch.setattr(connection, "_Stream", Slow)
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.01)
+    async with Publisher("xmpp://publisher@example.org", password="x") as publisher, asyncio.timeout(PATIENCE_SECONDS):
+        publishing = asyncio.create_task(publisher.publish("node", "x"))
+        await until(lambda: Slow.left <= 5)
+        assert Slow.sent == 1 and not Slow.is_aborted
+        await until(lambda: Slow.is_aborted)
+        publishing.cancel()
 
 
 def test_json_names_them() -> None:
