@@ -3,16 +3,16 @@
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 from broker.model.times import moment
 
 _LINE: Final = re.compile(rb"([0-9]{1,13}) ([a-z]+) ([0-9]{1,4}) (.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """One attempt: its end by Redis's clock, its outcome (`released`, `expired` or `bounced`), its holder, and the reason."""
 

@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import quote, unquote
 
+from broker.model.frozen import frozen
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES
 from broker.model.problems import MalformedRequest, Problem
 
@@ -22,7 +22,7 @@ _ESCAPES: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _RESERVED: Final = str.maketrans({char: quote(char) for char in "%# \t\r\n"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parent:
     """An item that another one waits for; `node` is empty for the other one's own node."""
 
@@ -50,7 +50,7 @@ class Parent:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dependencies:
     """The parents of an item. With `regardless` it goes out however they end; else all are acknowledged, or it dies."""
 
@@ -95,7 +95,7 @@ class Dependencies:
 NO_DEPENDENCIES: Final = Dependencies()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParentState:
     """A parent of a waiting item: `awaited`, or how it has ended; empty while the publish of the waiting item is not finished.
 

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from broker.model.frozen import frozen
 from broker.model.tree import NodeType
 
 DIGITS: Final = 18
@@ -17,7 +17,7 @@ LEAST_WEIGHT: Final = 0.01
 MOST_WEIGHT: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """One configuration field: its name on the wire, the attribute it sets, and how it is read and shown.
 
@@ -54,7 +54,7 @@ def boolean(text: str) -> bool:
     return text in {"1", "true"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Whole:
     """Reads whole numbers between two bounds; each of `words` means the upper one."""
 
@@ -73,7 +73,7 @@ class Whole:
         return int(text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decimal:
     """Reads numbers between two bounds, with at most three decimals."""
 
@@ -90,7 +90,7 @@ class Decimal:
         return float(text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rate:
     """Reads rates like `100/s`, up to a number in each second, minute or hour; an empty text is none."""
 
@@ -105,7 +105,7 @@ class Rate:
         return f"{int(plain[1])}/{plain[2]}" if plain else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weights:
     """Reads lines like `KEY=3`: up to `most` names with a weight each, in up to so many bytes."""
 
@@ -146,7 +146,7 @@ def decimal(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """Reads texts of up to so many bytes."""
 

@@ -1,10 +1,10 @@
 """What a publisher may request for its item: a delay, a priority, a time to live, a reply, and items to wait for. Values only."""
 
 import time
-from dataclasses import dataclass
 from typing import Final, Self
 
 from broker.model.dependencies import NO_DEPENDENCIES, Dependencies
+from broker.model.frozen import frozen
 from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.times import read_moment
@@ -17,7 +17,7 @@ MOST_SECONDS: Final = 366 * 86_400
 """The longest delay, and the longest time to live."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hints:
     """Delay, priority and time to live; both times count from the publish, and a time to live of 0 is none.
 

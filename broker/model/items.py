@@ -1,10 +1,11 @@
 """Items, deliveries and notices. Must not know encodings: an envelope here is values, not bytes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from broker.model.attempts import Attempt
 from broker.model.dependencies import ParentState
+from broker.model.frozen import frozen
 from broker.model.hints import USUAL_PRIORITY
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
@@ -18,7 +19,7 @@ XML = "application/xml"
 """Content type of an XMPP payload element, stored as UTF-8 text that can stand alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Envelope:
     """A payload with its content type and headers; `broker.codec` turns it into bytes and back."""
 
@@ -27,7 +28,7 @@ class Envelope:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivery:
     """An item handed to one subscriber under one lock; `deadline_ms` is Redis's clock, ms since 1970.
 
@@ -60,7 +61,7 @@ class Delivery:
     ready_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lock:
     """An item that a subscriber holds, as `locks` lists it; `partition` None when the node has only one."""
 
@@ -72,7 +73,7 @@ class Lock:
     partition: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """An item as a browse shows it: waiting, delayed, dependent, locked, dying (on its way to another node), or kept in a log.
 
@@ -88,7 +89,7 @@ class Listed:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockDetails:
     """A lock on an item: its holder, when it began and ends by Redis's clock, and the frontend that was to send it.
 
@@ -103,7 +104,7 @@ class LockDetails:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemDetails:
     """An item as its node's owner sees it; `state` as in `Listed`, and `kept` in a log.
 
@@ -130,7 +131,7 @@ class ItemDetails:
     parents: tuple[ParentState, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockEnded:
     """Notice to a holder that its lock ended without its request (Q35), through a `collection` if one is named.
 
@@ -146,7 +147,7 @@ class LockEnded:
     cancelled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owned:
     """An owned partition: the group's epoch (E27), and the fence, which alone authorises (EX11).
 
@@ -161,7 +162,7 @@ class Owned:
     credit: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnershipGained:
     """Notice to a group member that it was assigned a partition."""
 
@@ -170,7 +171,7 @@ class OwnershipGained:
     owned: Owned
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnershipLost:
     """Notice to an owner that it no longer owns a partition (E28).
 
@@ -187,7 +188,7 @@ class OwnershipLost:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeEvent:
     """Notice to a subscriber about the node: `what` is `delete`, with an optional redirect, or `purge`."""
 
@@ -197,7 +198,7 @@ class NodeEvent:
     redirect: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeConfigured:
     """Notice to a subscriber that the node's configuration has changed (P23)."""
 
@@ -205,14 +206,14 @@ class NodeConfigured:
     record: NodeRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionChanged:
     """Notice to a subscriber that others have changed the state of its subscription."""
 
     subscription: Subscription
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalAsked:
     """Notice to an owner that a subscription waits for approval."""
 
@@ -220,7 +221,7 @@ class ApprovalAsked:
     subscription: Subscription
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreeEvent:
     """Notice to a subscriber of `through` that a child of `collection`, which is that or below it, came or went."""
 
@@ -232,7 +233,7 @@ class TreeEvent:
     subid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemEnded:
     """Notice to a publisher of how an item has ended; it may come again, under the same `name`."""
 

@@ -1,9 +1,10 @@
 """Names of JIDs, nodes and partitions. Pure text rules; must not know where a name is stored or how it travels."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NewType
+
+from broker.model.frozen import frozen
 
 Jid = NewType("Jid", str)
 """A bare or full JID, as its XMPP server stamped it."""
@@ -69,7 +70,7 @@ def is_jid(text: str) -> bool:
     return all(len(part.encode()) <= JID_PART_BYTES and form.fullmatch(part) for part, form in parts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Partition:
     """One slice of one incarnation of a node: the unit of order, of locks, and of atomic change."""
 

@@ -1,12 +1,13 @@
 """A node's record: its configuration and affiliations. Pure rules; must not know forms, Redis or stanzas."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Final
 
 from broker.model.fields import Option
+from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.options import BY_NAME, FORCED, OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -108,7 +109,7 @@ def _refusal(option: Option, wrong: str) -> MalformedRequest:
     return MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} {wrong}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeRecord:
     """A node's stored record; `revision` grows with every change, and scripts compare it with the caller's.
 

@@ -4,12 +4,13 @@ Forms, stored records and documentation are made from `OPTIONS`.
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
 from broker.model import destinations
 from broker.model.fields import Decimal, Option, Rate, Text, Weights, Whole, boolean, decimal, lines, rate_rule, values
+from broker.model.frozen import frozen
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.tree import MAX_CHILDREN, Association, NodeType
 
@@ -77,7 +78,7 @@ class Fair(Enum):
     PUBLISHER = "publisher"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeConfig:
     """All configuration of a node; durations in seconds as in their options, sizes in bytes."""
 

@@ -1,9 +1,9 @@
 """How an item has ended, for the publisher that asked for it. Values only."""
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, Self
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 
 RESULT_BYTES: Final = 65_536
@@ -27,7 +27,7 @@ class End(Enum):
     EXPIRED = "expired"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemOutcome:
     """The end of an item; `envelope` is the worker's result, empty without one. `publisher` asked for it."""
 

@@ -2,10 +2,11 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from broker.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """At most `most` entries: those after a place, those before one (the last ones, when it is empty), or those from an index on.
 

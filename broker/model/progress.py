@@ -1,9 +1,9 @@
 """How far a worker is with an item: a share of the work, a note, or both. Values only."""
 
-from dataclasses import dataclass
 from typing import Final, Self
 
 from broker.model.fields import Decimal
+from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.times import moment
 
@@ -12,7 +12,7 @@ NOTE_CHARACTERS: Final = 200
 _SHARE: Final = Decimal(0, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """What a worker has told; the share is from 0 to 1. `at_ms` is when it did, by Redis's clock."""
 

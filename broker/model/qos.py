@@ -1,8 +1,9 @@
 """Quality of service (urn:xmpp:qos) of deliveries. Values only; must not know any stanza."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from broker.model.frozen import frozen
 
 
 class Qos(Enum):
@@ -22,7 +23,7 @@ MAX_BATCH: Final = 100
 """The most items in one stanza."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sending:
     """How items are sent to a subscriber: at which level, and at most how many in one stanza."""
 

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker.model.fields import Rate, Whole, rate_rule
+from broker.model.frozen import frozen
 from broker.model.names import Jid, is_jid, is_printable, prepared
 from broker.model.options import MAX_RATE
 from broker.model.problems import MalformedRequest, Problem
@@ -21,7 +21,7 @@ _NUMBER: Final = Whole(0, MOST)
 _RATE: Final = Rate(MAX_RATE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quota:
     """What the nodes of a subject may hold together; None and the empty rate are no limit."""
 
@@ -77,7 +77,7 @@ class Quota:
         return f"{sizes} {rate_rule(self.publish_rate)}" if self.meters else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuotaStatus:
     """The quota of a subject and what its nodes use of it; None: not measured."""
 

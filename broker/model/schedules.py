@@ -5,10 +5,10 @@ they are understood (`broker.redis_core.schedules.timetable`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self, TypeVar
 
+from broker.model.frozen import frozen
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid, is_printable
 from broker.model.problems import MalformedRequest, Problem
@@ -44,7 +44,7 @@ class CatchUp(Enum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schedule:
     """When a schedule publishes: by a cron expression in a zone, or every so often. Times are ms since 1970, in whole seconds."""
 
@@ -112,7 +112,7 @@ class ScheduleState(Enum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScheduledItem:
     """What a schedule publishes."""
 
@@ -121,7 +121,7 @@ class ScheduledItem:
     hints: Hints = NO_HINTS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScheduleStatus:
     """A schedule as its owners see it; the item only where one schedule was asked for.
 

@@ -1,8 +1,8 @@
 """A subscription as lists show it. Values only; must not know what it grants."""
 
-from dataclasses import dataclass
 from enum import Enum
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 
 
@@ -14,7 +14,7 @@ class State(Enum):
     SUBSCRIBED = "subscribed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscription:
     """One JID's subscription to one node; the node's owner also sees its credit and what it holds in all partitions."""
 
@@ -31,7 +31,7 @@ class Subscription:
         return f"{self.jid} {self.subid}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """The state that an owner sets for a subscription; without a `subid` it is the JID's only one."""
 

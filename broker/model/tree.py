@@ -1,10 +1,10 @@
 """The tree of nodes (XEP-0248): collections contain nodes, leaves contain items. Pure; must not know how they are stored."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 
 DEPTH: Final = 8
@@ -32,7 +32,7 @@ class SubscriptionType(Enum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """What a subscription to a collection is for, and how many levels below it; `depth` None: all of them."""
 
@@ -67,7 +67,7 @@ class Association(Enum):
     WHITELIST = "whitelist"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreeRequest:
     """A requested place in the tree: the collection above (empty: the root) and the children; None: unchanged."""
 

@@ -1,13 +1,13 @@
 """The files of the page for people, with the headers that restrict it in the browser. Must not know what they show."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 from broker.model.core import Core
+from broker.model.frozen import frozen
 from frontends.rest.errors import Fault
 from frontends.rest.http_types import Request, Response
 
@@ -32,7 +32,7 @@ GUARDED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _File:
     body: bytes
     kind: str

@@ -5,10 +5,10 @@ Pure; h11 has already refused what is not HTTP. Must not know paths or the meani
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
+from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest.errors import Fault, headers_too_large, target_too_long
 
@@ -43,7 +43,7 @@ _ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?#]*)(/.*)?")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Head:
     """A valid head: the path of its target, and its fields by name in lower case."""
 

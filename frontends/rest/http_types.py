@@ -1,15 +1,16 @@
 """Requests and answers as translators see them. Values only; must not know a framework."""
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 from frontends.rest.errors import Fault
 from frontends.rest.paths import ResourcePath
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """An authenticated request; header names are in lower case, `wants` is a media type.
 
@@ -26,7 +27,7 @@ class Request:
     most_leases: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """An answer: a body, or a stream of events; `refusals` are those of parts of the request, for the log."""
 

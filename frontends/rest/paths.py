@@ -5,11 +5,11 @@ are one resource. A dot is an ordinary character.
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
+from broker.model.frozen import frozen
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, is_printable
 from broker.model.problems import MalformedRequest, Problem
 
@@ -69,7 +69,7 @@ _OF_NOTHING: Final = {b"ui": UI_FILE, b"quotas": QUOTA}
 _ACTIONS: Final = {"complete": COMPLETE, "release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResourcePath:
     """A parsed path: its pattern, and its queue, message, subscription, file or subject."""
 

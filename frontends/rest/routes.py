@@ -1,11 +1,12 @@
 """The table of paths and methods: the application dispatches by it, and `/openapi.json` is built from it. Data only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
+from broker.model.frozen import frozen
 from broker.model.hints import MOST_PRIORITY, MOST_SECONDS, USUAL_PRIORITY
 from broker.model.names import ITEM_ID_BYTES
 from frontends.rest import paths
@@ -61,7 +62,7 @@ class Shown(Enum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operation:
     """One method of one path; `name` is a key of `operations.OPERATIONS`."""
 
@@ -74,7 +75,7 @@ class Operation:
     public: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """A query parameter or header: its description and JSON schema."""
 

@@ -1,15 +1,15 @@
 """The one table from problems to stanza errors (RFC 6120 §8.3, XEP-0060 §14.2). Must not know requests."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from broker.model.fields import decimal
+from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml.text import escaped
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wire:
     """A stanza error: its type, its condition, XEP-0060's condition and the feature that it names.
 

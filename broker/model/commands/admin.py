@@ -1,12 +1,11 @@
 """Commands of administrators and owners. Values only."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 from broker.model.quotas import Quota
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InspectItems:
     """Inspect items as an owner: those named, or up to `limit` of all in the order of each partition's log.
 
@@ -20,7 +19,7 @@ class InspectItems:
     scan: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MoveItems:
     """Move one batch of waiting items to another node: those named, or of the next `limit` from `scan` on.
 
@@ -39,7 +38,7 @@ class MoveItems:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Release:
     """End locks as an owner and notify the holders: of the items named, or of all that `holder` has, a bare or a full JID."""
 
@@ -49,7 +48,7 @@ class Release:
     holder: Jid | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overview:
     """Summarize up to `limit` nodes from the `first` on, in order of creation.
 
@@ -61,7 +60,7 @@ class Overview:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShowHistory:
     """Return what a node held in the last hour; for everybody that may read its items."""
 
@@ -69,14 +68,14 @@ class ShowHistory:
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frontends:
     """List the frontends."""
 
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disconnect:
     """End a frontend: the others take over its deliveries at once, and it drains when its heartbeat tells it."""
 
@@ -84,7 +83,7 @@ class Disconnect:
     frontend: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListQuotas:
     """List the quotas and what is used of them: all, or those that hold for `owner`, which may ask for its own."""
 
@@ -92,7 +91,7 @@ class ListQuotas:
     owner: Jid | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetQuota:
     """Set the quota of a subject, a bare JID, a domain or `default`; None clears it."""
 

@@ -1,8 +1,9 @@
 """Commands on items: publish, fetch, acknowledge, unlock, browse. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from broker.model.frozen import frozen
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid, Partition
 from broker.model.positions import Position
@@ -10,7 +11,7 @@ from broker.model.progress import Progress
 from broker.model.qos import Stage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Publish:
     """Add one item, or replace the one with its id; without an id the core makes one.
 
@@ -32,7 +33,7 @@ class Publish:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrepareMessage:
     """Store a publish until its sender says `Deliver`: the first of two with one `msg_id` counts (QoS assured, S9, S10).
 
@@ -50,7 +51,7 @@ class PrepareMessage:
         return self.publish.envelope
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deliver:
     """Publish the message that is stored under a `msg_id`, once (S11)."""
 
@@ -58,7 +59,7 @@ class Deliver:
     msg_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reserve:
     """Reserve an item id for a later publish, for a while."""
 
@@ -66,7 +67,7 @@ class Reserve:
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Redeem:
     """Publish an item under a reserved id: the first body counts, however often it is sent."""
 
@@ -79,7 +80,7 @@ class Redeem:
     hints: Hints = NO_HINTS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fetch:
     """Read what the pull subscription `jid` holds, in each partition what was locked after the token that the sender has seen.
 
@@ -96,7 +97,7 @@ class Fetch:
     comes: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retract:
     """Acknowledge an item that the sender holds, or delete one as owner or publisher."""
 
@@ -108,7 +109,7 @@ class Retract:
     partition: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Complete(Retract):
     """Acknowledge an item that the sender holds, with a result for its publisher."""
 
@@ -116,7 +117,7 @@ class Complete(Retract):
     body_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadOutcome:
     """Read how an item has ended, as the publisher that asked for it or as an owner; wait for its end for so many seconds."""
 
@@ -126,7 +127,7 @@ class ReadOutcome:
     wait_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetractBatch:
     """Retract several items of one partition, all or none of them (XEP-0060 §12)."""
 
@@ -135,7 +136,7 @@ class RetractBatch:
     items: tuple[Retract, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cancel:
     """Remove an item as its publisher or an owner, even if somebody holds it: the holder is notified."""
 
@@ -147,7 +148,7 @@ class Cancel:
     request: str = field(default="cancel", init=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unlock:
     """Release an item without acknowledging it; the hints delay it, give a reason, or make it a dead letter at once (Q32).
 
@@ -167,7 +168,7 @@ class Unlock:
     untried: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Renew:
     """Restart the lock time of a held item: the node's, or so long from now on; and tell how far the sender is with it."""
 
@@ -180,7 +181,7 @@ class Renew:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Locks:
     """List what the sender holds on a node."""
 
@@ -188,7 +189,7 @@ class Locks:
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounce:
     """Report that a delivery came back undelivered from `sender`; `gone`: no later one can succeed (P30).
 
@@ -209,7 +210,7 @@ class Bounce:
         return self.partition.node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Confirm:
     """Report that `sender` has confirmed a delivery (urn:xmpp:qos); with `others` as in `Bounce`.
 
@@ -230,7 +231,7 @@ class Confirm:
         return self.partition.node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Browse:
     """List items without touching their locks; `item_ids` empty means `limit` of them in order.
 

@@ -1,11 +1,10 @@
 """Commands of log readers. Values only."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Commit:
     """Commit the offset that a log reader has come to, which gives back the credit for all entries up to it."""
 
@@ -15,7 +14,7 @@ class Commit:
     offset: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Read:
     """Read up to `limit` entries of a partition's log from a start on, whatever became of the items.
 
@@ -31,7 +30,7 @@ class Read:
     fence: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bind:
     """Own the reading of a partition for a group (E26 to E28); with the `fence` of an earlier call, renew the ownership (EX16).
 
@@ -47,7 +46,7 @@ class Bind:
     equal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unbind:
     """Give up the ownership (E29); the epoch is `kept` for a while after a lost connection (EX11)."""
 
@@ -59,7 +58,7 @@ class Unbind:
     kept: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Partitions:
     """List a node's partitions and how far each log reaches (EX17)."""
 

@@ -1,12 +1,12 @@
 """Commands on nodes and their place in the tree. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Declare:
     """Create a node; `node` None asks for a made-up name; `options` are configuration fields by their wire names."""
 
@@ -15,7 +15,7 @@ class Declare:
     options: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Configure:
     """Change configuration fields of a node."""
 
@@ -24,7 +24,7 @@ class Configure:
     options: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Describe:
     """Read a node's record; `as_owner` refuses all but its owners (XEP-0060 §8.2)."""
 
@@ -33,7 +33,7 @@ class Describe:
     as_owner: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Purge:
     """Drop all waiting items; locked ones are left to their holders (P25)."""
 
@@ -41,7 +41,7 @@ class Purge:
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delete:
     """Delete a node with its items; `redirect` is a URI for its subscribers (P24)."""
 
@@ -50,7 +50,7 @@ class Delete:
     redirect: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stats:
     """Count what a node holds."""
 
@@ -58,7 +58,7 @@ class Stats:
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Associate:
     """Make a node the child of a collection, wherever it was before (XEP-0248 §6.4)."""
 
@@ -67,7 +67,7 @@ class Associate:
     child: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dissociate:
     """Move a child of a collection to the root (XEP-0248 §6.5)."""
 
@@ -76,7 +76,7 @@ class Dissociate:
     child: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Children:
     """List the children of a collection; a leaf has none."""
 
@@ -84,7 +84,7 @@ class Children:
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nodes:
     """List up to `limit` nodes that the sender may see, in order of creation.
 

@@ -1,13 +1,12 @@
 """Commands on the schedules of a node. Values only."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.schedules import Schedule
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PutSchedule:
     """Make a schedule, or replace the one with its id; the item is as in `Publish`."""
 
@@ -20,7 +19,7 @@ class PutSchedule:
     hints: Hints = NO_HINTS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListSchedules:
     """List a page of schedules by id, from after one on; or, by its `id`, one schedule with its item."""
 
@@ -31,7 +30,7 @@ class ListSchedules:
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PauseSchedule:
     """Pause a schedule, or resume it: times that pass meanwhile are not missed."""
 
@@ -41,7 +40,7 @@ class PauseSchedule:
     paused: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RemoveSchedule:
     """Delete a schedule; what it has published stays."""
 

@@ -1,8 +1,8 @@
 """Commands on subscriptions and affiliations. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 from broker.model.pages import Page
 from broker.model.qos import Qos, Sending
@@ -10,7 +10,7 @@ from broker.model.subscriptions import Change
 from broker.model.tree import Scope
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscribe:
     """Subscribe with so much credit; `jid` is the sender's, bare or full.
 
@@ -42,7 +42,7 @@ class Subscribe:
         return Sending(self.qos, self.batch)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetSubscriptionOptions:
     """Change an existing subscription (XEP-0060 subscription options); values of None stay as they are."""
 
@@ -58,7 +58,7 @@ class SetSubscriptionOptions:
     batch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """Read the options of a subscription."""
 
@@ -68,7 +68,7 @@ class Options:
     subid: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unsubscribe:
     """Unsubscribe; locks stay until they end or expire (Q34), unless `release` gives the items back (R14)."""
 
@@ -79,7 +79,7 @@ class Unsubscribe:
     release: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RenewOwnership:
     """Renew all partition ownerships of the sender on a node: the heartbeat of an owner (EX16)."""
 
@@ -87,7 +87,7 @@ class RenewOwnership:
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Presence:
     """Report that a resource came or went; when a subscription's last one goes, the subscription and its locks end (Q33)."""
 
@@ -95,7 +95,7 @@ class Presence:
     available: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscriptions:
     """List all subscriptions of the sender's bare JID: of the whole service, or with a `node` to that one (P10)."""
 
@@ -103,7 +103,7 @@ class Subscriptions:
     node: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Affiliations:
     """List the affiliations of the sender's bare JID: of the whole service, or with a `node` to that one (P10)."""
 
@@ -111,7 +111,7 @@ class Affiliations:
     node: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListSubscribers:
     """List the subscribers of a node as its owner: a page of them, or without one as many as are shown at once."""
 
@@ -120,7 +120,7 @@ class ListSubscribers:
     page: Page | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ManageSubscribers:
     """Approve, refuse or remove subscriptions to a node as its owner; a failed change does not stop the others (P26)."""
 
@@ -129,7 +129,7 @@ class ManageSubscribers:
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Approve:
     """Allow or refuse the pending subscriptions of a bare JID as an owner; without any it changes nothing (P27)."""
 
@@ -140,14 +140,14 @@ class Approve:
     allow: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListPending:
     """List the sender's nodes with pending subscriptions."""
 
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SendPending:
     """Send an owner the pending subscriptions of a node again."""
 
@@ -155,7 +155,7 @@ class SendPending:
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Affiliate:
     """Set affiliations by bare JID; the value `none` removes one."""
 

@@ -1,7 +1,6 @@
 """Outcomes of commands, refusals among them. Values only; must not know how a wire writes an outcome."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.problems import Problem
 from broker.model.results.admin import (
     AdminResult,
@@ -95,7 +94,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """The command changed nothing; `detail` is a sentence for people. It may succeed after `wait_ms`, 0 if nobody knows."""
 
@@ -104,7 +103,7 @@ class Refused:
     wait_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Done:
     """The command took effect and returns nothing."""
 

@@ -1,15 +1,15 @@
 """Outcomes of administrators' and owners' commands. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from broker.model.frozen import frozen
 from broker.model.items import ItemDetails
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.quotas import QuotaStatus
 from broker.model.results.nodes import Counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InspectedItems:
     """Items in the order of their partitions; `scan` is where to continue, empty at the end."""
 
@@ -17,7 +17,7 @@ class InspectedItems:
     scan: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MovedItems:
     """So many items are moving and will arrive whatever happens; `scan` is where to continue, empty at the end.
 
@@ -29,7 +29,7 @@ class MovedItems:
     scan: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Released:
     """So many locks were ended; `left` more were too many for one script."""
 
@@ -37,7 +37,7 @@ class Released:
     left: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """A node in an overview, with the sender's affiliation in place of all."""
 
@@ -46,7 +46,7 @@ class Summary:
     standing: Affiliation = Affiliation.OWNER
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overviewed:
     """One page of the `total` nodes."""
 
@@ -54,7 +54,7 @@ class Overviewed:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """What a node held at a time, and its totals by then, as in `Counted`."""
 
@@ -67,7 +67,7 @@ class Sample:
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class History:
     """Samples of a node, at most one a minute, oldest first; the last one is of now.
 
@@ -78,7 +78,7 @@ class History:
     samples: tuple[Sample, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrontendStatus:
     """A frontend, the time since its last heartbeat, and who disconnected it, if it has not ended yet.
 
@@ -96,21 +96,21 @@ class FrontendStatus:
     up_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrontendList:
     """The frontends, those that send items first, each kind by the oldest heartbeat; at most 1,000."""
 
     frontends: tuple[FrontendStatus, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disconnected:
     """The frontend ends at its next heartbeat; not `listed`: it had ended or was dead, and others have taken over."""
 
     listed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuotaList:
     """Quotas by subject, with what is used of them."""
 

@@ -1,14 +1,13 @@
 """Outcomes of commands on items. Values only."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.items import Listed, Lock
 from broker.model.names import Jid, Partition
 from broker.model.outcomes import ItemOutcome
 from broker.model.positions import Position
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Published:
     """The item is in the log under `item_id`; `duplicate`: the node ignores repeats and this was one (X1).
 
@@ -20,7 +19,7 @@ class Published:
     differs: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retracted:
     """The item is gone; `holder` is to be notified (Q20), None when nobody held it; `replayed`: it was gone before (Q27).
 
@@ -33,21 +32,21 @@ class Retracted:
     subid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetractedBatch:
     """All items are gone: what became of each, in the order of the command."""
 
     ended: tuple[Retracted, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cancelled:
     """The item is gone, and its holder is notified; `replayed`: it was gone before."""
 
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """How the item has ended; None if that is not kept, or not for the sender; `awaited`: it is or will be."""
 
@@ -55,7 +54,7 @@ class Ended:
     awaited: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unlocked:
     """The lock is ended; `holder` is to be notified (Q29); `collection` and `subid` as in `Retracted`."""
 
@@ -65,7 +64,7 @@ class Unlocked:
     subid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Renewed:
     """The lock holds until `deadline_ms`."""
 
@@ -73,14 +72,14 @@ class Renewed:
     deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldLocks:
     """The sender's locks; at most 1,000 for each JID, earliest deadline first."""
 
     locks: tuple[Lock, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldItem:
     """An item as its holder reads it, with its lock; `tries` of the attempts count, this one included, and `of` may be made."""
 
@@ -98,7 +97,7 @@ class HeldItem:
     lock_seconds: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fetched:
     """What a pull subscription holds, oldest locks first; it expires at `until_ms`, Redis's clock. `more`: a limit cut the list.
 
@@ -113,7 +112,7 @@ class Fetched:
     returned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reserved:
     """The sender may publish under this id until `until_ms` of Redis's clock."""
 
@@ -121,7 +120,7 @@ class Reserved:
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Browsed:
     """Items in order; `more`: a limit cut the list, which was read up to `reached`.
 

@@ -1,11 +1,10 @@
 """Outcomes of log commands. Values only."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogStart:
     """Where a subscription began to read a partition: after `offset`; `gap`: retention has removed entries before it (EX7)."""
 
@@ -14,7 +13,7 @@ class LogStart:
     gap: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """An entry of the log, as reading shows it."""
 
@@ -26,7 +25,7 @@ class Event:
     envelope: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replay:
     """Entries of a partition's log in order, and how far it reaches; reading continues after the offset `after`.
 
@@ -42,14 +41,14 @@ class Replay:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extents:
     """Each partition of a node, without its entries."""
 
     partitions: tuple[Replay, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """The sender owns the reading of a partition under this epoch (E27) and this fence, which alone authorises (EX11).
 

@@ -1,18 +1,17 @@
 """Outcomes of commands on nodes. Values only."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.nodes import NodeRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Declared:
     """The node exists now."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Described:
     """A node's record, with its children if it is a collection."""
 
@@ -20,7 +19,7 @@ class Described:
     children: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Purged:
     """So many waiting items were dropped; `more`: others wait for the next call."""
 
@@ -28,7 +27,7 @@ class Purged:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counted:
     """What a node holds now; `oldest_ms` is the age of the oldest eligible item, at least, and 0 when there is none.
 
@@ -53,7 +52,7 @@ class Counted:
     dependent: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listing:
     """Names of nodes, in order of creation; `more`: a limit cut the list.
 

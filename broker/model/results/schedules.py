@@ -1,18 +1,17 @@
 """Outcomes of commands on schedules. Values only."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.schedules import ScheduleStatus
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scheduled:
     """The schedule as it is now."""
 
     status: ScheduleStatus
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScheduleList:
     """A page of schedules by id; `more`: others follow."""
 

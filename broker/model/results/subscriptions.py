@@ -1,7 +1,6 @@
 """Outcomes of commands on subscriptions. Values only."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
@@ -11,7 +10,7 @@ from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Scope
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscribed:
     """A subscription with the credit that was granted (Q9), or requested while it is pending (P5).
 
@@ -41,14 +40,14 @@ class Subscribed:
         return Sending(self.qos, self.batch)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnershipsRenewed:
     """The partition ownerships of the sender on a node are renewed (EX16)."""
 
     owned: tuple[Owned, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unsubscribed:
     """The subscription is gone."""
 
@@ -56,7 +55,7 @@ class Unsubscribed:
     subid: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionList:
     """Subscriptions; `more` when there are others. For a page, `index` is the rank of its first one among `count`."""
 
@@ -66,14 +65,14 @@ class SubscriptionList:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AffiliationList:
     """The affiliations of one bare JID, by node names."""
 
     affiliations: tuple[tuple[str, Affiliation], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unaffiliated:
     """No affiliation was changed, since the request as a whole was refused; `kept` are the requested ones as they are (P26)."""
 
@@ -81,7 +80,7 @@ class Unaffiliated:
     kept: tuple[tuple[Jid, Affiliation], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Managed:
     """Subscriptions were changed; `failed` are those that were not, as they are (P26)."""
 

@@ -1,14 +1,13 @@
 """Commands to one partition as a part of an administrator's command, and to the target of a hand-over."""
 
-from dataclasses import dataclass
-
 from broker.model.attempts import Attempt
+from broker.model.frozen import frozen
 from broker.model.items import ItemDetails
 from broker.model.names import Jid
 from broker.model.outcomes import ItemOutcome
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InspectPartition:
     """Read items of one partition with all details: those named, or at most `limit` entries between two positions."""
 
@@ -21,7 +20,7 @@ class InspectPartition:
     upto: str = "+"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InspectedPartition:
     """Items of one partition, and the position up to which it was read; empty at the end."""
 
@@ -29,7 +28,7 @@ class InspectedPartition:
     come: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MoveFromPartition:
     """Move items of one partition to other nodes, each given by its position, its id and its target."""
 
@@ -39,7 +38,7 @@ class MoveFromPartition:
     departures: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MovedFromPartition:
     """Of the first `tried` items, `count` are moved; the rest must be requested again."""
 
@@ -47,7 +46,7 @@ class MovedFromPartition:
     tried: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Handover:
     """A script's announcement of an item to bring `to` a node, or to be a dead letter; `note`: where it may have arrived."""
 
@@ -56,7 +55,7 @@ class Handover:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutcomeDue:
     """A script's announcement: the publisher of the item that was at a position is to be told how it has ended."""
 
@@ -64,7 +63,7 @@ class OutcomeDue:
     outcome: ItemOutcome
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadHandovers:
     """Read items that are on their way to another node, up to `max_bytes` of payload, and `note` their target."""
 
@@ -76,7 +75,7 @@ class ReadHandovers:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HandoverItem:
     """An item on its way; a moved item has `>NODE` in place of its last holder."""
 
@@ -92,7 +91,7 @@ class HandoverItem:
     history: tuple[Attempt, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AcceptHandover:
     """Store an item from another node or of a schedule, once by its ticket; with `count` partitions it belongs to this one."""
 
@@ -108,7 +107,7 @@ class AcceptHandover:
     hints: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndHandover:
     """Remove an item that has arrived elsewhere, or note that it has certainly not arrived."""
 
@@ -119,14 +118,14 @@ class EndHandover:
     arrived: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remaining:
     """How many items of a partition are still on their way."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExpireTickets:
     """Let a ticket expire: the item's old node knows that it has arrived."""
 

@@ -4,14 +4,13 @@ One partition coordinates: the first of a node with several, and a collection's 
 have items for it; scripts report the use of it (`CreditReport`).
 """
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.qos import Sending
 from broker.model.tree import Scope
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReregisterSubscription:
     """Register a subscription again in all partitions, new ones included."""
 
@@ -19,7 +18,7 @@ class ReregisterSubscription:
     subid: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegisterSubscription:
     """Register a subscription in a partition, under the number of this registration: earlier grants are void.
 
@@ -36,7 +35,7 @@ class RegisterSubscription:
     selector: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegisterPoolSubscription:
     """Register a subscriber of a collection in a leaf's partition; authorized like a subscription."""
 
@@ -52,7 +51,7 @@ class RegisterPoolSubscription:
     selector: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Registered:
     """What a subscriber holds in a partition as of `version`; `shut`: it may not work there."""
 
@@ -61,7 +60,7 @@ class Registered:
     shut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegisterPoolPartitions:
     """Register the partitions below a collection, and remove those that are `gone`."""
 
@@ -70,7 +69,7 @@ class RegisterPoolPartitions:
     gone: tuple[Partition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PoolPartitions:
     """The partitions below a collection, by their numbers there."""
 
@@ -80,7 +79,7 @@ class PoolPartitions:
 SHUT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holding:
     """What a subscriber holds in a partition as of `version`, and the number of the last grant accepted there.
 
@@ -97,7 +96,7 @@ class Holding:
     full: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Demand:
     """A partition wants so much credit; `whom` is `A` and subids to avoid for the first items, or `W` and useful subids."""
 
@@ -107,7 +106,7 @@ class Demand:
     whom: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GrantCredit:
     """Report what partitions hold and want to a coordinator, which grants credit to those with demand.
 
@@ -121,14 +120,14 @@ class GrantCredit:
     gone: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Granted:
     """The amount that was granted to the partition."""
 
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grant:
     """Credit of a subscriber for the partition `number`; the number `grant` makes it count once."""
 
@@ -138,7 +137,7 @@ class Grant:
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HandOut:
     """Hand out items with granted credit; `pool` names the collection of the subscription, if any."""
 
@@ -150,7 +149,7 @@ class HandOut:
     incarnation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListHoldings:
     """Ask a partition what these subscribers hold there, or all from the subid `past` on."""
 
@@ -160,7 +159,7 @@ class ListHoldings:
     incarnation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldCredit:
     """How much a subscriber holds in a partition, its last grant there, its collection, and its state as in `Holding`."""
 
@@ -171,7 +170,7 @@ class HeldCredit:
     state: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holdings:
     """What is held in a partition; the page ends at `past`, empty at the end."""
 
@@ -180,7 +179,7 @@ class Holdings:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListUsage:
     """Ask a coordinator for its ledger of holdings, from a scan cursor on."""
 
@@ -188,7 +187,7 @@ class ListUsage:
     scan: str = "0"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreditUsage:
     """Pairs of subid and partition number, and whether the subid is not known there; `scan` is `0` at the end."""
 
@@ -196,7 +195,7 @@ class CreditUsage:
     pairs: tuple[tuple[str, int, bool], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreditReport:
     """A script's report on shared credit as of `version`: how much is `wanted`, since when and of whom, and what changed.
 

@@ -1,26 +1,25 @@
 """Commands by which an item learns how its parents end."""
 
-from dataclasses import dataclass
-
 from broker.model.commands import Publish
 from broker.model.dependencies import ParentState
+from broker.model.frozen import frozen
 from broker.model.outcomes import ItemOutcome
 from broker.model.results import Published
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishDependent(Publish):
     """Store an item that waits for its parents. One with a known id is a duplicate."""
 
     parents: tuple[ParentState, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishDependentIfKnown(PublishDependent):
     """The same in a partition that the item belonged to before the node grew."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DependentStored:
     """The item waits in this partition, or is a duplicate of one that is or was there."""
 
@@ -28,7 +27,7 @@ class DependentStored:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadDependents:
     """Read the parents of a waiting item in a partition, by its position, or by its id."""
 
@@ -39,7 +38,7 @@ class ReadDependents:
     position: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundDependent:
     """A waiting item and its parents; `position` is empty if it does not wait."""
 
@@ -49,7 +48,7 @@ class FoundDependent:
     parents: tuple[ParentState, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AwaitEnd:
     """Ask what became of an item that another one waits for, named by a `reference`; with `register` note that it waits.
 
@@ -65,7 +64,7 @@ class AwaitEnd:
     register: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Awaited:
     """What became of it: `awaited`, `ended` with its outcome, `unfinished` or `unknown`."""
 
@@ -75,7 +74,7 @@ class Awaited:
     outcome: ItemOutcome | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoteParent:
     """Note what became of a parent of the waiting item at a position, by its index."""
 
@@ -91,7 +90,7 @@ class NoteParent:
     result: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParentNoted:
     """It is noted; or `refused`: the waiting item was removed; or `gone`: no item waits there any more."""
 
@@ -99,7 +98,7 @@ class ParentNoted:
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadAwaited:
     """Read the end of an item by its token, and who waits for it and does not know, from one reference on."""
 
@@ -111,7 +110,7 @@ class ReadAwaited:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WhoAwaits:
     """The end of an item, None if all know it, and references of those that do not."""
 
@@ -119,7 +118,7 @@ class WhoAwaits:
     references: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListAwaited:
     """List who waits for items of a partition, from one on, to check whether they still wait."""
 
@@ -130,7 +129,7 @@ class ListAwaited:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AllAwaited:
     """References of those that wait, each with the token of its item, in their order; `last` is where the next page begins."""
 
@@ -138,7 +137,7 @@ class AllAwaited:
     last: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndAwaited:
     """Report that these dependents know the end of an item, or are gone."""
 

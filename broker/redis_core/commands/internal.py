@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final, TypeVar, cast
 
 from broker.model import commands
 from broker.model.commands import Fetch, Publish
+from broker.model.frozen import frozen
 from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.problems import Problem
@@ -61,7 +62,7 @@ from broker.redis_core.commands.schedule_parts import FoundSchedules, ReadSchedu
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sweep:
     """Do what is due in a partition; `passing`: a background scan, without a known reason.
 
@@ -74,7 +75,7 @@ class Sweep:
     told_before_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TakeOver:
     """Take over what the `previous` frontend has not sent; `after` None means after its sent mark, `upto` None up to now."""
 
@@ -86,7 +87,7 @@ class TakeOver:
     partition: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leave:
     """End a subscription and, with `release`, all its locks; `lapsed`: only if its lease is still expired.
 
@@ -105,17 +106,17 @@ class Leave:
     told: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeterPublish(Publish):
     """Ask whether a publish is within its publisher's rate, and count it; authorized like the publish."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishIfKnown(Publish):
     """Publish to a partition that an item belonged to before the node grew; it is stored only if the partition knows it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindRepeat:
     """Ask whether a publish repeats a stored one; these fields of the publish tell. `waits`: its item waits for others."""
 
@@ -129,12 +130,12 @@ class FindRepeat:
     waits: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindFormerRepeat(FindRepeat):
     """The same in a partition that the item belonged to before the node grew."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindItem:
     """Ask a partition whether it has an item of this id, whether the sender holds it, and whether it answered the `request`."""
 
@@ -146,7 +147,7 @@ class FindItem:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndOutcomes:
     """Report that publishers were told of the ends of the items at these positions."""
 
@@ -156,7 +157,7 @@ class EndOutcomes:
     positions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscribeLog:
     """Read a partition's log from a start on; without a start the partition only knows the reader."""
 
@@ -170,7 +171,7 @@ class SubscribeLog:
     until_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogExtent:
     """Return how far a partition's log reaches."""
 
@@ -179,7 +180,7 @@ class LogExtent:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PullItems:
     """Read what a pull subscription holds in one partition; its owner has seen deliveries up to the token `after`.
 
@@ -196,7 +197,7 @@ class PullItems:
     comes: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScanSubscribers:
     """List the subscribers, from a scan cursor on."""
 
@@ -205,7 +206,7 @@ class ScanSubscribers:
     partition: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AcquirePartition:
     """Make a subscriber the owner of a partition; authorized like a subscription of `sender`.
 
@@ -229,7 +230,7 @@ class AcquirePartition:
 EPOCH_NEXT = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReleasePartition:
     """End the ownership of one partition, with its locks; with a `reason` the owner is notified."""
 
@@ -239,7 +240,7 @@ class ReleasePartition:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RenewPartition:
     """Renew the ownership of one partition, if the sender owns it."""
 
@@ -279,7 +280,7 @@ Internal = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scanned:
     """A page of a scan: the cursor to continue from (`0` at the end), and the `upto` that `TakeOver` continues with."""
 
@@ -292,7 +293,7 @@ class Scanned:
     holdings: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Left:
     """The subscriptions that `ended`, and how much they still hold; `others`: their JID has more to do with the node."""
 
@@ -301,7 +302,7 @@ class Left:
     others: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Begun:
     """A subscription as its coordinator knows it, to be registered in the other partitions under this number."""
 
@@ -309,7 +310,7 @@ class Begun:
     registration: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """What a partition knows of an item: the asker holds it, it exists, or the request was answered there."""
 
@@ -318,7 +319,7 @@ class Found:
     there: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unknown:
     """The partition does not know the item; `over`: it has no item left that belongs to another partition now."""
 

@@ -1,9 +1,9 @@
 """Commands to a node's first partition, which keeps the node's schedules; their records are bytes here."""
 
-from dataclasses import dataclass
+from broker.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadSchedules:
     """Read schedules: the one named, with its item; or those that are `due` but the first `skip`, with items; or a page by id."""
 
@@ -16,7 +16,7 @@ class ReadSchedules:
     limit: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundSchedule:
     """A stored schedule; the item is empty where it was not asked for."""
 
@@ -25,7 +25,7 @@ class FoundSchedule:
     item: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundSchedules:
     """Schedules, and Redis's time."""
 
@@ -33,7 +33,7 @@ class FoundSchedules:
     found: tuple[FoundSchedule, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreSchedule:
     """Store the record of a schedule in place of the `expected` one, empty for none; an empty record deletes it.
 
@@ -54,7 +54,7 @@ class StoreSchedule:
         return self.item
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScheduleStored:
     """Whether the record was stored; not if it was another than expected."""
 

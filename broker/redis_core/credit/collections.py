@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Protocol
 
+from broker.model.frozen import frozen
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem
@@ -58,7 +59,7 @@ _SHUT = (Problem.FORBIDDEN, Problem.CLOSED_NODE, Problem.APPROVAL_REQUIRED, Prob
 """Refusals of a leaf that does not admit a subscriber: the leaf is skipped."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CollectionPartition:
     """A partition that may hold credit of a collection, and its depth below it; None: it has left the collection."""
 

@@ -9,13 +9,14 @@ looks like on any wire, nor how a partition works.
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from broker import codec, keys
 from broker.model.commands import Deliver, PrepareMessage, Publish, Redeem, Reserve
+from broker.model.frozen import frozen
 from broker.model.hints import Hints
 from broker.model.names import Jid, bare, resource
 from broker.model.problems import CoreUnavailable, Problem
@@ -46,7 +47,7 @@ _MISSING = (Problem.PARTITION_NOT_FOUND, Problem.ITEM_NOT_FOUND)
 _UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "no message is stored under this msgId: send it again as assured")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredMessage:
     """A stored publish: `nonce digest body-bytes partition node-length item-length key-length node item key envelope`.
 

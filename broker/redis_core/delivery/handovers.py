@@ -9,13 +9,14 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
 
 from broker import codec
 from broker.model.attempts import to_header
+from broker.model.frozen import frozen
 from broker.model.items import Envelope
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
@@ -74,7 +75,7 @@ _NOT_ARRIVED: Final = (
 """Refusals that prove that an item has not arrived."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Route:
     """The target of items: the node `to`, or dead letters; `note` is `PARTITIONS NODE` of where they may have arrived."""
 

@@ -1,14 +1,14 @@
 """Plans which partitions change owners so that each group's members have equally many. Pure; must not know who carries it out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from broker.model.frozen import frozen
 from broker.model.groups import spread
 from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition
 from broker.redis_core.records.group_members import Member, PartitionOwnership
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Move:
     """A partition that a member is to acquire, or (`acquires` False) to release for want of credit."""
 

@@ -5,9 +5,10 @@ leaves one note too many at most. Must not know what a place in the tree means f
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from broker.model.commands import Associate, Dissociate
+from broker.model.frozen import frozen
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
@@ -26,7 +27,7 @@ _ROOT = Refused(Problem.NOT_ASSOCIATED, "the node is not a child of this collect
 _NOT_YOURS = Refused(Problem.FORBIDDEN, "only owners of the collection or of the node may separate them")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreePlace:
     """A node's place: below `parent` (None: the root), with the children `added` and without those `removed`."""
 

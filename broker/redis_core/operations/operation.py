@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import structlog
 
 from broker import keys
+from broker.model.frozen import frozen
 from broker.model.items import Delivery, LockEnded, OwnershipLost
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import NodeRecord
@@ -31,7 +31,7 @@ def _nothing(_command: object, _record: NodeRecord) -> Values:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """Turns a command into arguments and a reply into a result.
 
@@ -55,7 +55,7 @@ _STAGES = {stage.value.encode(): (stage, 1) for stage in Stage} | {
 """The words of scripts for a stage, followed by the most items in one stanza."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockOver:
     """A lock has ended and its subscriber is notified; `expired`: at its deadline."""
 
@@ -63,7 +63,7 @@ class LockOver:
     expired: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseOver:
     """The lease of a subscription has expired."""
 
@@ -71,7 +71,7 @@ class LeaseOver:
     subid: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionOver:
     """A subscription, or its part through a `collection`, was ended by bounces: its subscriber cannot be reached."""
 
@@ -79,14 +79,14 @@ class SubscriptionOver:
     collection: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseFilled:
     """Items were locked for a pull subscription."""
 
     jid: Jid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToCount:
     """A counter of this process is to be increased; of fetched items, with the waits of those at their first attempt."""
 
@@ -95,14 +95,14 @@ class ToCount:
     waits_ms: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DependencyDue:
     """`+TOKEN`: an item has ended for which others wait; `*POSITION`: the parents of a waiting item are to be asked for."""
 
     mark: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchedulesDue:
     """Schedules of the node are due."""
 
@@ -121,7 +121,7 @@ ScriptNotice = (
 """Notices in a script's reply."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScriptReply:
     """What every partition script returns after `ok`; `due_ms` 0 means that nothing is due; times are Redis's ms.
 

@@ -1,8 +1,7 @@
 """Stored members of groups and owners of partitions. Must not know what follows from a change."""
 
-from dataclasses import dataclass
-
 from broker import keys
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Sending
@@ -10,7 +9,7 @@ from broker.redis_core.operations.operation import subid
 from broker.redis_core.redis_client.client import Server, Value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """A group member whose partitions the service assigns; it has `share` of its credit in each of them."""
 
@@ -36,7 +35,7 @@ class Member:
         return Member(group, int(credit), int(share), Sending.parse(sending), Jid(jid))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionOwnership:
     """A partition's fence and owner; the subid is empty while it has none."""
 
@@ -46,7 +45,7 @@ class PartitionOwnership:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Removed:
     """Whether the JID `was_member` a member, and how many `others` there are."""
 

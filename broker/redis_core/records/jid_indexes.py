@@ -5,10 +5,10 @@ outdated entry: before a JID is refused for lack of room, such entries are remov
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker import keys
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 from broker.redis_core.redis_client.client import Line, Server, Value
 
@@ -35,7 +35,7 @@ TrueEntries = Callable[[Sequence[Entry]], Awaitable[set[Entry]]]
 """Returns the entries that are true by the records of nodes and partitions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Noted:
     """When an entry was noted (Redis's ms), and whether it was `known` before."""
 

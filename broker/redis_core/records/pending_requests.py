@@ -5,7 +5,6 @@ stored subscription is skipped.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -13,6 +12,7 @@ import structlog
 
 from broker import keys
 from broker.model.commands import Subscribe
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
@@ -39,7 +39,7 @@ _TOO_MANY = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, f"{MOST} subscriptions wait 
 _WAITS = Refused(Problem.PENDING_SUBSCRIPTION, "your subscription waits for an owner's approval")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClaimedRequest:
     """A subscription that a frontend has claimed to make; `stamp` says when, and so identifies the claim."""
 

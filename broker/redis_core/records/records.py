@@ -1,13 +1,12 @@
 """The records that several handlers use, as one value."""
 
-from dataclasses import dataclass
-
+from broker.model.frozen import frozen
 from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Records:
     """The records of nodes, of the tree between them, and of owners' quotas."""
 

@@ -8,11 +8,11 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
 
 from broker import keys
+from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition, bare, resource
 from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, restored, stored
 from broker.model.options import NodeConfig, NodeState
@@ -36,7 +36,7 @@ _FORMER = "stanzaq#partitions_before"
 """Earlier partition counts, stored with the options so that they are read together with the present one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionRef:
     """A node and a JID that is subscribed there, as presence knows a subscription."""
 

@@ -1,9 +1,10 @@
 """Rules for nodes, checked before anything is created or changed. Must not know how either is done."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from broker.model.commands import Declare
+from broker.model.frozen import frozen
 from broker.model.names import NODE_NAME_BYTES, Jid, bare, is_printable
 from broker.model.nodes import Affiliation, NodeRecord, configured
 from broker.model.options import Fair, NodeConfig
@@ -19,7 +20,7 @@ _DEFAULTS = NodeConfig()
 _NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rules:
     """Who may create nodes, and a new node's defaults."""
 

@@ -7,13 +7,14 @@ when one slot is down, and sends ASKING and its command on two connections. Must
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
 
 from broker.address import Address
+from broker.model.frozen import frozen
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.redis_client.connections import Line
 from broker.redis_core.redis_client.failure_log import FailureLog
@@ -31,7 +32,7 @@ _LONGEST_PAUSE_SECONDS: Final = 0.2
 _NO_MASTER: Final = "no Redis serves this slot now"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PendingCommand:
     """A command to send: its index among the commands, its slot, and the node to ask that does not own the slot yet (ASK)."""
 

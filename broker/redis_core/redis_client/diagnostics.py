@@ -8,11 +8,11 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from broker import keys
+from broker.model.frozen import frozen
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.info import read_info
 from broker.redis_core.redis_client.client import server_of
@@ -40,7 +40,7 @@ class Level(Enum):
     PROBLEM = "problem"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One check of one process and its result; `remedy` is empty when there is nothing to do."""
 

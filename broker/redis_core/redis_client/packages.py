@@ -6,13 +6,13 @@ know what an operation means, nor how a command is sent.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
+from broker.model.frozen import frozen
 from broker.scripts.packaging import InspectLibrary, Library, Script, inspection, library, script
 from broker.scripts.source import operations
 from broker.settings import Packaging
@@ -46,7 +46,7 @@ class Package(Protocol):
         """Return the commands that load what is missing, by the answers; raises the error that forbids its use."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Functions:
     """The library of operations, and the one for redis-cli."""
 
@@ -77,7 +77,7 @@ class Functions:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scripts:
     """A script for each operation."""
 
@@ -99,7 +99,7 @@ class Scripts:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packages:
     """The package for a master, and the one to use instead where the first is forbidden."""
 

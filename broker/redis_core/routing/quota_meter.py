@@ -6,7 +6,6 @@ When it asks for that, the frontend measures what the nodes hold. Must not know 
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ import structlog
 
 from broker import keys
 from broker.model.fields import decimal
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.quotas import Quota, domain
@@ -35,7 +35,7 @@ _TRIES: Final = 5
 _CHANGING: Final = Refused(Problem.UNAVAILABLE, "the use of a quota is being measured: ask again")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Publish:
     """A publish to a node of `owner`, of so many bytes, and who waits for the answer: None, or why it is refused."""
 

@@ -5,7 +5,7 @@ Commands wait here while the node's record is read, and keep their order. Must n
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
@@ -23,6 +23,7 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
+from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Fetched, Refused
@@ -81,7 +82,7 @@ class MakePipeline(Protocol):
         """Make the pipeline of one partition."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoutingContext:
     """What all routers of a core share.
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
+from broker.model.frozen import frozen
 from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest
@@ -26,7 +27,7 @@ MOST_PASSED: Final = 1_000
 """Times that one step counts as missed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Firing:
     """The schedule publishes for a time; the item's partition is one of `count`."""
 
@@ -34,7 +35,7 @@ class Firing:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fired:
     """The last item that was published, for which time, and in which partition."""
 

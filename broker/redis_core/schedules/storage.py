@@ -1,10 +1,10 @@
 """Reads and replaces the records of schedules in the first partition of their node. Must not know what a record means."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import structlog
 
+from broker.model.frozen import frozen
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CorruptRecord
 from broker.model.results import Refused
@@ -15,7 +15,7 @@ from broker.redis_core.schedules.record import ScheduleRecord
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """A schedule as it was read: its record, and the record's bytes, both empty if there is none."""
 
@@ -25,7 +25,7 @@ class Stored:
     item: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchedulePage:
     """Schedules, and Redis's time when they were read."""
 

@@ -5,7 +5,6 @@ after that, and one at a time that comes twice runs once. A job of every hour, o
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from typing import Final
@@ -13,6 +12,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
+from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.schedules import Schedule
 
@@ -23,7 +23,7 @@ _LOCAL: Final = "localtime"
 """The zone of a host, which differs between hosts."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passed:
     """Times that have come: how many, the last one and the one before it, and the next one."""
 

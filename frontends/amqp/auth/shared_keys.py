@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote_plus
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid, prepared
 
 _URL: Final = re.compile(r"[a-z]+://[^/]*/?")
@@ -35,7 +36,7 @@ class UntrustedToken(Exception):  # noqa: N818  (named after the state of a toke
     """A token is refused; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grant:
     """What a token opens, for whom, until when."""
 

@@ -1,9 +1,9 @@
 """Parses addresses of Event Hubs into a node, a partition and a group. Pure; must not know links."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from broker.model.frozen import frozen
 from broker.model.groups import DEFAULT_GROUP, is_name
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.problems import MalformedRequest, Problem
@@ -15,7 +15,7 @@ _SOURCE: Final = re.compile(r"(?P<node>.+)/ConsumerGroups/(?P<group>[^/]+)/Parti
 _DEFAULT: Final = "$default"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HubAddress:
     """A node, possibly a partition and a consumer group; `path` is the whole address."""
 

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from broker.model.frozen import frozen
 from broker.model.groups import is_name
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.options import MAX_PARTITIONS
@@ -16,7 +16,7 @@ _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,3}", re.ASCII)
 _EPOCH_MOST: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeAddress:
     """A node, or its runtime information."""
 
@@ -24,7 +24,7 @@ class NodeAddress:
     info: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinkOptions:
     """The options in the properties of a link."""
 

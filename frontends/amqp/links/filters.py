@@ -4,10 +4,11 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Final
 
 from broker.model import offsets
+from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.selectors.text import UnreadableSelector, read
@@ -28,7 +29,7 @@ _KEYS: Final = frozenset(f"m.{name}" for name in KEYS)
 _MIRRORED: Final = {Order.BELOW: Order.ABOVE, Order.AT_MOST: Order.AT_LEAST}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """A start position; with `first`, delivery begins with the first event for which it is true."""
 

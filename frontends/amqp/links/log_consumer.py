@@ -5,12 +5,12 @@ Its only state is its position, which ends with the link (E1). Must not know how
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from broker.model.commands import Bind, Read, Unbind
+from broker.model.frozen import frozen
 from broker.model.problems import CorruptRecord
 from broker.model.results import Bound, Event, Refused, Replay, Result
 from broker.tasks import serve
@@ -33,7 +33,7 @@ _WATCH_SECONDS: Final = 1.0
 """How often an owner renews its ownership, and so the longest time until it notices the loss (E28)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogRead:
     """What a link reads: events after an offset, from the first for which `first` is true, perhaps as the owner for a group.
 

@@ -1,8 +1,8 @@
 """Runtime information of a node (EX17): parses a request and writes the answer. Pure."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from broker.model.frozen import frozen
 from broker.model.results import Extents
 from frontends.amqp.messages import message
 from frontends.amqp.protocol import types
@@ -12,7 +12,7 @@ _NOTHING: Final = "0" * 40
 """The offset before all others: the end of a log that never had an event."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """The address of the answer, and the encoded id that it names."""
 

@@ -8,13 +8,13 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import structlog
 
 from broker.model.commands import Fetch, Retract, SetSubscriptionOptions, Unlock, Unsubscribe
+from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import CorruptRecord, Problem
@@ -50,7 +50,7 @@ _OVER: Final = frozenset({Problem.NOT_SUBSCRIBED, Problem.LEASE_OVER})
 _log = structlog.get_logger("stanzaq.amqp")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinkLease:
     """The pull subscription of a link: its node (`several`: with several partitions), its owner, and the JID generated for it."""
 

@@ -6,12 +6,13 @@ the node says. Must not know how an item is published or how a reply is encoded.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from broker.model.commands import ReadOutcome
+from broker.model.frozen import frozen
 from broker.model.outcomes import ItemOutcome
 from broker.model.problems import CorruptRecord
 from broker.model.results import Ended, Refused
@@ -30,7 +31,7 @@ _PAUSE_SECONDS: Final = 1.0
 _log = structlog.get_logger("stanzaq.amqp")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WantedReply:
     """The link of a reply, and the encoded id that it refers to."""
 

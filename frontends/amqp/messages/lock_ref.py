@@ -1,9 +1,9 @@
 """The lock of a delivered item, and the command for each outcome. Pure; must not know proton."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from broker.model.commands import Renew, Retract, Unlock
+from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.results import HeldItem
 from frontends.amqp.protocol.outcomes import Outcome, OutcomeKind
@@ -11,7 +11,7 @@ from frontends.amqp.protocol.outcomes import Outcome, OutcomeKind
 _REASON_CHARS: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockRef:
     """A link's reference to an item that it holds."""
 

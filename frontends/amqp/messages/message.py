@@ -13,6 +13,7 @@ from typing import Final
 from broker import codec, payloads
 from broker.model import headers
 from broker.model.dependencies import Dependencies
+from broker.model.frozen import frozen
 from broker.model.headers import AMQP as CARRIED
 from broker.model.hints import MOST_PRIORITY, NO_HINTS, Hints, delay_until
 from broker.model.items import Envelope
@@ -67,7 +68,7 @@ MESSAGE_ID, REPLY_TO, CORRELATION, _CONTENT_TYPE = 0, 4, 5, 6
 _DATA: Final = b"\x00\x53\x75"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SectionSpan:
     """One section: where it begins, where its value begins, and where it ends."""
 

@@ -5,10 +5,10 @@ Headers are texts with names outside the service's own. Properties that do not f
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker.model import headers, trace
+from broker.model.frozen import frozen
 from frontends.amqp.protocol import types
 
 _TEXTS: Final = frozenset({0xA1, 0xB1})
@@ -17,7 +17,7 @@ _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\uff
 """Characters that no header may contain, because XML cannot carry them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PropertyHeaders:
     """Properties as headers of the item and of its trace; `whole`: the headers suffice to rebuild the properties."""
 

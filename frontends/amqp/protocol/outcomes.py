@@ -1,7 +1,8 @@
 """A peer's outcome of a delivery (part 3 §3.4). Values only."""
 
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from broker.model.frozen import frozen
 
 
 class OutcomeKind(Enum):
@@ -13,7 +14,7 @@ class OutcomeKind(Enum):
     MODIFIED = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """A terminal state. A modified delivery may have `failed`, and may be for other consumers only (`elsewhere`)."""
 

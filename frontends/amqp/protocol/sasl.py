@@ -1,9 +1,9 @@
 """The security layer of AMQP (part 5 §5.3) as bytes: offer, init, outcome. Must not know identities."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
+from broker.model.frozen import frozen
 from frontends.amqp.protocol import types
 
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
@@ -17,7 +17,7 @@ OK, REFUSED, LATER = 0, 1, 4
 _MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Init:
     """A client's mechanism and response."""
 

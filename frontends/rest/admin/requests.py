@@ -1,11 +1,11 @@
 """Turns requests into commands of owners and administrators. Pure; must not know answers or the core."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
 from broker.model.commands import Cancel, InspectItems, ListQuotas, MoveItems, Overview, Release, SetQuota
+from broker.model.frozen import frozen
 from broker.model.headers import MOST
 from broker.model.names import Jid, is_printable, prepared
 from broker.model.problems import MalformedRequest, Problem
@@ -56,7 +56,7 @@ def survey(request: Request) -> InspectItems:
     return InspectItems(request.path.node, request.sender, items, fields.page(request), "" if items else scan)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Redrive:
     """Which dead letters to redrive, and the position of an earlier step: in the queue itself, or `elsewhere`."""
 

@@ -1,15 +1,15 @@
 """Views of queues and messages, independent of their written form. Values only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid
 from broker.model.progress import Progress
 from broker.model.results import Counted
 from frontends.rest import paths
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Child:
     """A queue, or a part of the tree with queues below it."""
 
@@ -17,7 +17,7 @@ class Child:
     is_queue: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """A message; `element` is its body if that is an XML element, which another document may contain."""
 
@@ -44,7 +44,7 @@ class Message:
         return paths.content(self.node, self.item_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lock:
     """The lock of a held message: its address, actions, token, attempt of so many, expiry and duration; and the group key."""
 
@@ -58,7 +58,7 @@ class Lock:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldMessages:
     """The messages that a subscription holds; `more` if that is not all."""
 
@@ -69,7 +69,7 @@ class HeldMessages:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """A page of a queue or the tree: its children and messages. The root has no name."""
 

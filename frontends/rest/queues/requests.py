@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Final
 
@@ -11,6 +11,7 @@ from broker.model import headers, trace
 from broker.model.commands import Browse, Configure, Declare, Nodes, Publish, Redeem
 from broker.model.dependencies import Dependencies
 from broker.model.fields import Decimal, Whole
+from broker.model.frozen import frozen
 from broker.model.hints import NO_HINTS, Hints, delay_until
 from broker.model.names import ITEM_ID_BYTES, is_printable
 from broker.model.nodes import configured
@@ -56,7 +57,7 @@ ENDED: Final = "-"
 """A cursor of a finished list, while the other list of the same feed goes on."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewMessage:
     """A message to send: body, content type and metadata. `exact`: a repeat with different content is refused."""
 

@@ -8,7 +8,7 @@ import re
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -19,6 +19,7 @@ from broker import codec, payloads
 from broker.model.commands import Complete, Retract, Unlock
 from broker.model.commands import Renew as RenewLock
 from broker.model.destinations import MOST
+from broker.model.frozen import frozen
 from broker.model.leases import lease_jid, own_view
 from broker.model.names import Jid, bare, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
@@ -46,7 +47,7 @@ _NAME: Final = re.compile(r"[0-9a-f]{16}")
 _LOCK: Final = re.compile(r"(([0-9]{1,4})-([0-9]{1,16}))(?:-([0-9a-f]{8}))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lease:
     """A pull subscription: its owner, its node, its generated name, and the seconds that each fetch extends it by."""
 
@@ -89,7 +90,7 @@ class Lease:
         return f"{crc32(f'{self.name} {item_id} {lock}'.encode()):08x}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseRequest:
     """The options of a new subscription."""
 
@@ -99,7 +100,7 @@ class LeaseRequest:
     selector: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockRef:
     """The lock in a message's path; an invented address may contain anything."""
 

@@ -1,12 +1,12 @@
 """Turns results of the core into views of subscriptions and their messages. Pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from broker import codec, payloads
+from broker.model.frozen import frozen
 from broker.model.results import Fetched, HeldItem, Subscribed
 from broker.model.times import moment
 from frontends.rest import negotiation, paths, replies
@@ -55,7 +55,7 @@ def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) ->
     return Response(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": lease.href})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownLease:
     """A subscription with its destinations and options."""
 

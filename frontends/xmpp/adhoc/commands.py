@@ -7,10 +7,11 @@ name, signed so that every frontend recognises it as given to this sender.
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid, bare
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -24,7 +25,7 @@ _NAME_CHARACTERS: Final = 64
 _SIGNATURE_CHARACTERS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AdhocContext:
     """The administrators, the key that signs session ids, and the default configuration of a node.
 
@@ -44,7 +45,7 @@ NOBODY: Final = AdhocContext()
 """The context of a service without administrators."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """An offered command: its names on the wire and for people, its first step, and the processing of its form.
 

@@ -8,7 +8,6 @@ the receiver must repeat, contains everything that is needed: the locks of all i
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby, pairwise
@@ -17,6 +16,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Bounce, Confirm
+from broker.model.frozen import frozen
 from broker.model.items import Delivery, Lock
 from broker.model.names import Jid, Partition
 from broker.model.problems import CorruptRecord
@@ -75,7 +75,7 @@ _Lock = tuple[str, int]
 """The position and the token of a lock."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Named:
     """The lock of a delivery, its stage, and the position and token of each `others` item in it."""
 

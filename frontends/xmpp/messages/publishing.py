@@ -6,12 +6,12 @@ Must not know whether it came as a stanza of its own or inside one of `qos`.
 
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker import codec
 from broker.model.commands import Publish
+from broker.model.frozen import frozen
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
@@ -37,7 +37,7 @@ STEM_CHARACTERS: Final = 200
 """How much of a sender's own id fits into an item's id: up to four bytes a character, and a digest."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sent:
     """A message's publish; `item_id` is that of its `<item/>`, `stem` the message's own id."""
 

@@ -4,9 +4,9 @@ Must not know how a subscription is made, or when owners are notified.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from broker.model.frozen import frozen
 from broker.model.groups import is_name
 from broker.model.items import Owned, OwnershipGained, OwnershipLost
 from broker.model.problems import MalformedRequest, Problem
@@ -26,7 +26,7 @@ FIELDS: Final = frozenset({PARTITION, GROUP, EPOCH})
 MOST_EPOCH: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnershipRequest:
     """The ownership that a subscription requests; None and empty where it says nothing."""
 

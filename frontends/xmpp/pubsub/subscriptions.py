@@ -6,12 +6,12 @@ the result says so (Q9); more is refused as a mistake (Q11).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model import offsets
 from broker.model.commands import Describe, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
+from broker.model.frozen import frozen
 from broker.model.names import Jid, resource
 from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -139,7 +139,7 @@ def defaults(node: str | None, config: NodeConfig) -> bytes:
     return f"<pubsub xmlns='{ns.PUBSUB}'><default{about}>{form}</default></pubsub>".encode()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Chosen:
     """The options in a form; None or empty where it says nothing."""
 

@@ -1,10 +1,10 @@
 """Data forms (XEP-0004) with a FORM_TYPE (XEP-0068). Must not know what a field means."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml.text import escaped
@@ -14,7 +14,7 @@ _FIELD: Final = f"{{{ns.FORM}}}field"
 _VALUE: Final = f"{{{ns.FORM}}}value"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One field; an empty `kind` or `label` is omitted."""
 

@@ -6,11 +6,11 @@ drops the declaration), a namespace with a brace, and unlimited nesting. This pa
 fault, and the stream goes on. Only XML that is not well-formed ends it.
 """
 
-from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
+from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml.text import DEPTH
@@ -28,14 +28,14 @@ _INSIDE_ONLY: Final = frozenset("ːˑـஃๆໆྈྉྊྋ々〱〲〳〴〵�
 """Letters to Python that XML allows inside a name but not at its beginning."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """The stream began; the element has the attributes of its header."""
 
     element: Element
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stanza:
     """A complete child of the stream; with a fault it has only its attributes."""
 
@@ -43,12 +43,12 @@ class Stanza:
     fault: MalformedRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Closed:
     """The stream ended normally."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Broken:
     """The bytes are not XML, or not allowed in a stream: nothing after them can be read."""
 
