@@ -7,7 +7,9 @@ import ssl
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
+from structlog.dev import ConsoleRenderer, plain_traceback
 
 from frontends.garbage import collect_rarely
 from frontends.tools.servers.cluster import RedisCluster
@@ -20,6 +22,10 @@ from tests.redis_latency import SEED, late
 
 # To collect the tests makes millions of objects and hardly any garbage.
 collect_rarely()
+
+# Structlog's own way to print an exception, with the values of all variables, keeps the event loop for up to seconds.
+_PLAIN = ConsoleRenderer(exception_formatter=plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _PLAIN])
 
 # A loaded machine makes single examples slow, which is no fault; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))

@@ -188,8 +188,7 @@ async def test_one_answer_that_is_not_understood(
     make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guarantee 8: if one of many answers cannot be read, their commands are refused, and each delivery is sent once."""
-    # The reply to the next call waits while the failure is logged, with all its values.
-    core, door = await make_core(redis_timeout=60.0)
+    core, door = await make_core()
     await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("600",)}))
     await core.ask(Subscribe(node, W1, W1, 1_000))
     server, spoilt = core._server, list[str]()
