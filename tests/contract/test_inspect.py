@@ -3,7 +3,7 @@
 import asyncio
 import json
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib.metadata import version
 from typing import Any
 
@@ -36,13 +36,14 @@ FUNCTIONS = ("node", "locks", "subscribers", "item", "dead", "frontends")
 
 
 @pytest.fixture(params=["valkey", "redis7"])
-def server(request: pytest.FixtureRequest) -> RedisServer:
-    """Give each server in turn, empty."""
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """Give each server in turn, empty; other tests use it too, so no library stays."""
     found: RedisServer = request.getfixturevalue(request.param)
     with redis.Redis.from_url(found.url) as client:
         client.flushall()
         client.function_flush()
-    return found
+        yield found
+        client.function_flush()
 
 
 def said(*words: str) -> list[str]:
