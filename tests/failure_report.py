@@ -107,6 +107,8 @@ def _logs(*places: Path) -> list[Path]:
 
 
 def _again(item: pytest.Item) -> str:
-    """Return the command that repeats a test with the same random choices."""
+    """Return the command that repeats a test with the same random choices; mutmut runs all tests without pytest-randomly."""
     latency = f"{redis_latency.NAME}={redis_latency.SEED} " if redis_latency.SEED else ""
-    return f"{latency}.venv/bin/pytest '{item.nodeid}' -n 0 -p randomly --randomly-seed={item.config.getoption('randomly_seed')}"
+    seed = item.config.getoption("randomly_seed", None)
+    choices = "-p no:randomly" if seed is None else f"-p randomly --randomly-seed={seed}"
+    return f"{latency}.venv/bin/pytest '{item.nodeid}' -n 0 {choices}"

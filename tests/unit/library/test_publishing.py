@@ -174,36 +174,48 @@ async def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Slow(TooBig):
-    """Simulates a stream whose server takes a byte each time somebody looks, until it takes no more."""
+    """Simulates a stream whose server takes a byte each time somebody looks, until it is `stuck`."""
 
-    sent = 0
-    left = 40
-    is_aborted = False
+    stuck = False
+
+    def __init__(self, account: Account, hear: object) -> None:
+        """Have much to send."""
+        super().__init__(account, hear)
+        self.sent, self.left = 0, 1_000_000
+        self.is_aborted = False
 
     def send_raw(self, text: str) -> None:
         """Count items."""
-        Slow.sent += text.count("<publish ")
+        self.sent += text.count("<publish ")
 
     def get_write_buffer_size(self) -> int:
         """Send a byte."""
-        Slow.left = max(1, Slow.left - 1)
-        return Slow.left
+        self.left -= not self.stuck
+        return self.left
 
     def abort(self) -> None:
         """End."""
-        Slow.is_aborted = True
+        self.is_aborted = True
         self._gone.set()
 
 
 async def test_a_slow_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is not repeated, nor its stream ended, while the server still takes it; only once it takes no more."""
-    monkeypatch.setattr(connection, "_Stream", Slow)
+    opened: list[Slow] = []
+
+    def opening(account: Account, hear: object) -> Slow:
+        opened.append(Slow(account, hear))
+        return opened[-1]
+
+    monkeypatch.setattr(connection, "_Stream", opening)
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.01)
     async with Publisher("xmpp://publisher@example.org", password="x") as publisher, asyncio.timeout(PATIENCE_SECONDS):
         publishing = asyncio.create_task(publisher.publish("node", "x"))
-        await until(lambda: Slow.left <= 5)
-        assert Slow.sent == 1 and not Slow.is_aborted
-        await until(lambda: Slow.is_aborted)
+        await until(lambda: bool(opened) and opened[0].left < 999_960)
+        (slow,) = opened
+        assert slow.sent == 1 and not slow.is_aborted
+        slow.stuck = True
+        await until(lambda: slow.is_aborted)
         publishing.cancel()
 
 
