@@ -104,12 +104,8 @@ class LinkAttacher:
             numbers = [(first + step) % count for step in range(count if wanted.group else 1)]
         else:
             numbers = [wanted.partition]
-        # Checked before an owner is evicted: a link that cannot start must take nothing.
-        found = await self._started(where.node, numbers[0], start.begin)
-        bound = await self._bound(where.node, wanted, numbers)
+        found, bound = await self._bound(where.node, wanted, numbers, start.begin)
         number = bound.partition if bound else numbers[0]
-        if number != numbers[0]:
-            found = await self._started(where.node, number, start.begin)
         if not link.alive:
             if bound:
                 self._unbind(where.node, wanted.group, bound)
@@ -162,16 +158,21 @@ class LinkAttacher:
         link.accept({}, moves=True)
         return QueueConsumer(link, self.context, lease)
 
-    async def _bound(self, node: str, wanted: attach_options.LinkOptions, numbers: list[int]) -> Bound | None:
-        """Become owner of the first available partition (E28, EX19); None without a group."""
-        if not wanted.group:
-            return None
-        outcome: Result = Refused(Problem.PARTITION_OWNED)
+    async def _bound(
+        self, node: str, wanted: attach_options.LinkOptions, numbers: list[int], begin: str
+    ) -> tuple[Replay, Bound | None]:
+        """Find the start in the first available partition, and become its owner (E28, EX19) if there is a group."""
+        refusal = Refused(Problem.PARTITION_OWNED)
         for number in numbers:
+            # Checked before an owner is evicted: a link that cannot start must take nothing.
+            found = await self._started(node, number, begin)
+            if not wanted.group:
+                return found, None
             outcome = await self.context.core.ask(Bind(node, self.context.sender, number, wanted.group, wanted.epoch))
             if not isinstance(outcome, Refused) or CONDITION[outcome.problem] != LOCKED:
-                break
-        return _answer(outcome, Bound)
+                return found, _answer(outcome, Bound)
+            refusal = outcome
+        raise fault(refusal)
 
     def _unbind(self, node: str, group: str, bound: Bound) -> None:
         command = Unbind(node, self.context.sender, bound.partition, group, bound.fence, kept=False)

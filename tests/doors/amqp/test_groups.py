@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from typing import Any
+from zlib import crc32
 
 import pytest
 from proton import symbol
@@ -19,6 +20,8 @@ from tests.doors.amqp.served import (
     bodies,
     connected,
     consumer,
+    marks,
+    one,
     producer,
     send,
     told,
@@ -120,3 +123,16 @@ def test_lost_connection(alice: BlockingConnection, frontend: AmqpFrontend, new_
             assert time.monotonic() < deadline
             time.sleep(0.05)
     assert epoch == 8
+
+
+def test_takes_nothing_it_cannot_read(alice: BlockingConnection, new_log: NewLog) -> None:
+    """E10, E28: a link that cannot start in the free partition, because its offset is of another one, takes nothing."""
+    log, name = new_log(2), "x"
+    here = crc32(name.encode()) % 2
+    mine, free = symbol(str(here)), symbol(str(1 - here))
+    send(producer(alice, log), "a", partition=mine)
+    first = owner(alice, log, partition=mine)
+    offset = marks(one(first))["offset"]
+    with pytest.raises(LinkDetached, match="amqp:invalid-field"):
+        consumer(alice, log, [With(consumer_group="g"), annotations(offset=offset)], name=name)
+    assert told(owner(alice, log, partition=free).link)["event-streams-partition"] == free
