@@ -139,6 +139,7 @@ def test_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "example_workers.py").write_text(_TASKS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "example_workers", raising=False)
     for more in ([], ["--concurrency", "20"]):
         shell.main(["worker", "example_workers:worker", *more])
     assert ran == [(1, 3), (20, 22)]
