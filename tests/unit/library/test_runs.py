@@ -407,15 +407,20 @@ async def test_a_process_fails() -> None:
     """A process that dies, and exceptions that cannot be made again, cost one job alone: the next one is worked."""
     service = Service()
     played = runs(service, in_process, concurrency=1, payload=str, run_in="process")
+
+    def ends() -> list[tuple[str, Any]]:
+        # Beside much load a process starts so late that its job's lock is renewed before.
+        return [each for each in service.told if each[0] != "renewed"]
+
     try:
         for count, payload in enumerate(("odd", "base", "exits", "later", "dies", "fine"), 1):
             played.deliver(delivery(payload, body=f'"{payload}"'.encode()))
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while len(service.told) < count:  # noqa: ASYNC110
+                while len(ends()) < count:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
     finally:
         played.close()
-    odd, base, exits, later, (name, died), fine = service.told
+    odd, base, exits, later, (name, died), fine = ends()
     assert odd == ("odd", Release("RuntimeError: OddError: ab", 2.0))
     assert base == ("base", Release("RuntimeError: OddBaseError: ab", 2.0))
     assert exits == ("exits", Release("SystemExit: 3", 2.0))
