@@ -103,7 +103,7 @@ class HubLinkAttacher(LinkAttacher):
                 self._unbind(where.node, where.group, bound)
             return None
         link.accept({EPOCH: bound.epoch} if bound else {})
-        read = LogRead(where.node, number, found.after, start.first, where.group, bound)
+        read = LogRead(where.node, number, found.after, start.first_after(found.latest), where.group, bound)
         return LogConsumer(link, self.context, read, Writer)
 
     async def _owned(self, where: addresses.HubAddress, number: int, epoch: int) -> Bound:

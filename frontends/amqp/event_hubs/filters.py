@@ -59,7 +59,7 @@ def _from_offset(value: str, *, after: bool) -> Start:
 
 
 def _from_number(number: int, *, after: bool) -> Start:
-    def first(event: Event) -> bool:
+    def first(_newest: str, event: Event) -> bool:
         found = numbers.number(event.offset)
         return found > number if after else found >= number
 

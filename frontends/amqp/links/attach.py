@@ -117,7 +117,9 @@ class LinkAttacher:
             told[GAP] = True
         link.accept(told)
         return LogConsumer(
-            link, self.context, LogRead(where.node, number, found.after, start.first, wanted.group, bound)
+            link,
+            self.context,
+            LogRead(where.node, number, found.after, start.first_after(found.latest), wanted.group, bound),
         )
 
     async def _started(self, node: str, partition: int, begin: str, group: str = "") -> Replay:

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Final
 
 from broker.model import offsets
@@ -12,7 +13,18 @@ from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.selectors.text import UnreadableSelector, read
-from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predicate, Section
+from broker.selectors.tree import (
+    Both,
+    Comparison,
+    Either,
+    Field,
+    Literal,
+    Negation,
+    Operand,
+    Order,
+    Predicate,
+    Section,
+)
 from broker.selectors.values import judge
 from frontends.amqp.constants import ANNOTATIONS_FILTER, KEYS, OFFSET, SELECTOR_FILTER, SQL_FILTER, TIMESTAMP
 from frontends.amqp.messages import message
@@ -26,15 +38,33 @@ _TIMES: Final = frozenset({f"d.{TIMESTAMP}", f"m.{TIMESTAMP}"})
 
 _KEYS: Final = frozenset(f"m.{name}" for name in KEYS)
 
-_MIRRORED: Final = {Order.BELOW: Order.ABOVE, Order.AT_MOST: Order.AT_LEAST}
+_MIRRORED: Final = {
+    Order.BELOW: Order.ABOVE,
+    Order.AT_MOST: Order.AT_LEAST,
+    Order.ABOVE: Order.BELOW,
+    Order.AT_LEAST: Order.AT_MOST,
+}
+
+# EX5: the reserved offsets are no texts to compare. Neither is a key that a peer could name.
+_BEFORE_ALL: Final = Literal("")
+_NEWEST: Final = Field(Section.DELIVERY, offsets.LATEST)
+_AFTER: Final = "~"
+"""An offset with this at its end sorts after that offset and before all later ones."""
 
 
 @frozen
 class Start:
-    """A start position; with `first`, delivery begins with the first event for which it is true."""
+    """A start position; with `first`, delivery begins with the first event for which it is true.
+
+    `first` is called with the newest offset at the attach, and an event.
+    """
 
     begin: str
-    first: Callable[[Event], bool] | None = None
+    first: Callable[[str, Event], bool] | None = None
+
+    def first_after(self, newest: str) -> Callable[[Event], bool] | None:
+        """Return `first` for a log whose newest offset is this one."""
+        return self.first and partial(self.first, newest)
 
 
 def start(found: Mapping[str, Filter]) -> Start:
@@ -115,11 +145,48 @@ def _sql(value: object) -> Start:
             raise MalformedRequest(
                 Problem.UNSUPPORTED, f"{field.key[:80]}: only {OFFSET}, {TIMESTAMP} and annotations of m are supported"
             )
+    annotated = any(field.key not in _OFFSETS | _TIMES for field in _fields(tree))
+    tree = _resolved(tree)
     begin, is_true = _begin(tree), judge(tree)
     if begin is not None and isinstance(tree, Comparison):
         return Start(begin)
-    annotated = any(field.key not in _OFFSETS | _TIMES for field in _fields(tree))
-    return Start(begin or offsets.EARLIEST, lambda event: is_true(_values(event, annotated=annotated)) is True)
+
+    def first(newest: str, event: Event) -> bool:
+        return is_true({**_values(event, annotated=annotated), _NEWEST.key: newest + _AFTER}) is True
+
+    return Start(begin or offsets.EARLIEST, first)
+
+
+def _resolved(tree: Predicate) -> Predicate:
+    """Return the condition with the field first, and with operands in place of the reserved offsets. Raises MalformedRequest."""
+    match tree:
+        case Both(left, right):
+            return Both(_resolved(left), _resolved(right))
+        case Either(left, right):
+            return Either(_resolved(left), _resolved(right))
+        case Negation(predicate):
+            return Negation(_resolved(predicate))
+        case Comparison(Literal() as literal, order, Field() as field):
+            return _resolved(Comparison(field, _MIRRORED.get(order, order), literal))
+        case Comparison(Field() as field, order, Literal() as literal):
+            return Comparison(field, order, _constant(field, literal))
+    return tree
+
+
+def _constant(field: Field, literal: Literal) -> Operand:
+    match literal.value:
+        case str(text) if field.key in _OFFSETS:
+            if text == offsets.LATEST:
+                return _NEWEST
+            if text == offsets.EARLIEST:
+                return _BEFORE_ALL
+            if offsets.named(text) is not None and not text.startswith(">"):
+                return literal
+        case float() if field.key in _TIMES:
+            return literal
+        case _ if field.key not in _OFFSETS | _TIMES:
+            return literal
+    raise MalformedRequest(Problem.OFFSET_INVALID, f"{field.name} is compared with a value of the wrong type")
 
 
 def _fields(part: object) -> Iterator[Field]:
@@ -139,25 +206,22 @@ def _values(event: Event, *, annotated: bool) -> dict[str, str | float | bool | 
 def _begin(tree: Predicate) -> str | None:
     """Return a position before which no event matches, if the condition has one; earlier events need not be read."""
     match tree:
-        case Comparison(Literal() as literal, order, Field() as field) if order in _MIRRORED:
-            return _begin(Comparison(field, _MIRRORED[order], literal))
-        case Comparison(Field() as field) if field.key not in _OFFSETS | _TIMES:
-            pass
-        case Comparison(Field(), Order.ABOVE | Order.AT_LEAST, Literal(str(text))) if text in {
-            offsets.EARLIEST,
-            offsets.LATEST,
-        }:
-            return text
-        case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, Literal(str(text))):
-            begin = f">{text}" if order is Order.ABOVE else text
-            if field.key in _TIMES or offsets.named(begin) is None:
-                raise MalformedRequest(
-                    Problem.OFFSET_INVALID, f"{field.name} is compared with a value of the wrong type"
-                )
-            return begin
-        case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, Literal(float(moment))):
-            later = int(moment) + (order is Order.ABOVE or moment != int(moment))
-            return str(later) if field.key in _TIMES and 0 <= later < _MOST_MS else None
+        case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, bound):
+            return _bound(field, bound, after=order is Order.ABOVE)
         case Both(left, right):
             return _begin(left) or _begin(right)
+    return None
+
+
+def _bound(field: Field, bound: Operand, *, after: bool) -> str | None:
+    if bound == _NEWEST:
+        return offsets.LATEST
+    if bound == _BEFORE_ALL:
+        return offsets.EARLIEST
+    match bound:
+        case Literal(str(text)) if field.key in _OFFSETS:
+            return f">{text}" if after else text
+        case Literal(float(moment)) if field.key in _TIMES:
+            later = int(moment) + (after or moment != int(moment))
+            return str(later) if 0 <= later < _MOST_MS else None
     return None

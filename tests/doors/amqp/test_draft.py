@@ -134,16 +134,19 @@ def test_e14_e15_the_key_is_an_annotation(alice: BlockingConnection, new_log: Ne
 
 
 def test_e20_reserved_offsets(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E20, EX5: `@earliest` is before every entry and `@latest` after it, in both filters."""
+    """E20, EX5: `@earliest` is before every entry and `@latest` after it, in both filters and in every condition."""
     log = new_log()
     sender = producer(alice, log)
     send(sender, *"ab")
     early: list[Filter] = [annotations(offset=EARLIEST), sql("d.event-streams-offset > '@earliest'")]
     late: list[Filter] = [annotations(offset=symbol("@latest")), sql("d.event-streams-offset >= '@latest'")]
+    for condition in ("AND m.x-opt-colour IS NULL", "OR m.x-opt-colour = 'red'"):
+        early.append(sql(f"d.event-streams-offset > '@earliest' {condition}"))
+        late.append(sql(f"d.event-streams-offset > '@latest' {condition}"))
     begun = [consumer(alice, log, each) for each in (*early, *late)]
     send(sender, "c")
-    assert [bodies(each, 3) for each in begun[:2]] == [list("abc")] * 2
-    assert [bodies(each, 1) for each in begun[2:]] == [["c"]] * 2
+    assert [bodies(each, 3) for each in begun[: len(early)]] == [list("abc")] * len(early)
+    assert [bodies(each, 1) for each in begun[len(early) :]] == [["c"]] * len(late)
 
 
 def test_e22_e24_filters_say_where_to_begin(alice: BlockingConnection, new_log: NewLog) -> None:

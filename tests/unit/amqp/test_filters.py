@@ -70,14 +70,27 @@ def test_sql_begins(text: str, begins: str) -> None:
         (f"d.{TIMESTAMP} = 9 OR d.{OFFSET} = '{OFFSETS[4]}'", "@earliest", 4),
         ("TRUE", "@earliest", 0),
         ("FALSE", "@earliest", None),
+        (f"d.{OFFSET} >= '@earliest' AND d.{TIMESTAMP} > 7", "@earliest", 8),
+        (f"d.{TIMESTAMP} > 7 AND m.{OFFSET} > '@earliest'", "8", 8),
+        (f"'@earliest' < d.{OFFSET} AND TRUE", "@earliest", 0),
+        (f"NOT d.{OFFSET} > '@earliest'", "@earliest", None),
+        (f"d.{OFFSET} >= '@latest' AND TRUE", "@latest", 400),
+        (f"'@latest' < d.{OFFSET} OR d.{TIMESTAMP} = 450", "@earliest", 400),
+        (f"d.{OFFSET} < '@latest' AND d.{TIMESTAMP} > 350", "351", 351),
+        (f"d.{OFFSET} = '@latest'", "@earliest", None),
+        (f"d.{OFFSET} BETWEEN '{OFFSETS[390]}' AND '@latest' AND d.{TIMESTAMP} <> 390", OFFSETS[390], 391),
     ],
 )
 def test_sql_looks(text: str, begins: str, first: int | None) -> None:
-    """E22, E24, EX9: any other condition is evaluated for each event, from the earliest possible one."""
+    """E22, E24, EX5, EX9: any other condition is evaluated for each event, from the earliest possible one.
+
+    `@earliest` is before all events, and `@latest` between those before the attach and those after it.
+    """
     found = filters.start({"f": Filter(SQL_FILTER[1], text)})
-    assert found.begin == begins and found.first is not None
+    is_first = found.first_after(OFFSETS[399])
+    assert found.begin == begins and is_first is not None
     events = [Event(each, number, "i", "", Jid("a@x"), b"") for number, each in enumerate(OFFSETS)]
-    assert next((number for number, event in enumerate(events) if found.first(event)), None) == first
+    assert next((number for number, event in enumerate(events) if is_first(event)), None) == first
 
 
 def test_sql_annotations() -> None:
@@ -98,8 +111,9 @@ def test_sql_annotations() -> None:
         ("m.x-opt-size > '@earliest'", (False, False)),
     ):
         begin = filters.start({"f": Filter(SQL_FILTER[0], text)})
-        assert begin.begin == "@earliest" and begin.first is not None
-        assert (begin.first(plain), begin.first(told)) == found, text
+        is_first = begin.first_after(OFFSETS[1])
+        assert begin.begin == "@earliest" and is_first is not None
+        assert (is_first(plain), is_first(told)) == found, text
 
 
 def test_none() -> None:
@@ -117,6 +131,9 @@ def test_none() -> None:
         (SQL_FILTER[1], f"d.{OFFSET} >", Problem.OFFSET_INVALID),
         (SQL_FILTER[0], f"m.{OFFSET} > 'a4c5'", Problem.OFFSET_INVALID),
         (SQL_FILTER[0], f"d.{TIMESTAMP} > 'a4c5'", Problem.OFFSET_INVALID),
+        (SQL_FILTER[0], f"TRUE OR 'a4c5' > d.{OFFSET}", Problem.OFFSET_INVALID),
+        (SQL_FILTER[0], f"NOT d.{OFFSET} < 5", Problem.OFFSET_INVALID),
+        (SQL_FILTER[0], f"m.{OFFSET} >= '>{OFFSETS[0]}'", Problem.OFFSET_INVALID),
         (SQL_FILTER[0], " AND ".join(["TRUE"] * 100), Problem.OFFSET_INVALID),
         (SQL_FILTER[0], "a.colour = 'red'", Problem.UNSUPPORTED),
         (SQL_FILTER[0], "p.subject = 'red'", Problem.UNSUPPORTED),
