@@ -119,7 +119,7 @@ class QueueConsumer:
         """Look again if output was blocked and no longer is."""
         if self._was_blocked and self.link.unsent <= _UNSENT_BYTES // 2:
             self._was_blocked = False
-            self._changed.set()
+            self.wake()
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, Fault):
@@ -134,7 +134,7 @@ class QueueConsumer:
         """Fetch items while there is credit, and keep the subscription alive."""
         while True:
             self._changed.clear()
-            self._was_blocked = self._output_full
+            self._was_blocked = self._was_blocked or self._output_full
             rests = self._looked_at + _BEAT_SECONDS - time.monotonic()
             if self._room() > 0 and not self._was_blocked:
                 self._take(await self._fetched(_WAIT_SECONDS))
@@ -284,7 +284,10 @@ class QueueConsumer:
             raise fault(found)
 
     async def _drain(self) -> None:
-        """Send the available items, then return the remaining credit."""
+        """Send the available items, then return the remaining credit; items that the peer has to make room for are available."""
+        if self._output_full:
+            self._was_blocked = True
+            return
         more = self._room() > 0
         if more:
             found = await self._fetched(_DRAIN_SECONDS[self._lease.several])

@@ -23,8 +23,11 @@ from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.connection import Connection
 from frontends.amqp.constants import EPOCH, GROUP, LOCK, PARTITION
 from frontends.amqp.event_hubs.constants import HUB, MANAGEMENT, TOKEN_TYPE, TOKENS
+from frontends.amqp.links import queue_consumer
 from frontends.amqp.protocol import sasl, types
 from frontends.amqp.protocol.engine import CONTAINER
+from frontends.amqp.protocol.grammar import Code, Frames, performative
+from frontends.amqp.protocol.links import Outgoing
 from frontends.amqp.server import AmqpServer
 from frontends.passwords import Passwords
 from frontends.tools.servers.redis import RedisServer
@@ -52,6 +55,8 @@ from tests.waiting import PATIENCE_SECONDS
 OWNER = Jid(ALICE)
 HEAD = sasl.AMQP_HEADER + OPEN + BEGIN
 MOST = uint(2**31 - 1)
+_CREDIT = 6
+"""The index of the credit in a flow."""
 ACCEPTED, WINDOW = b"\x00\x53\x24", b"\x52\x0a"
 
 
@@ -209,6 +214,32 @@ async def _held(core: RedisCore, name: str) -> int:
     found = await core.ask(Stats(name, OWNER))
     assert isinstance(found, Counted), found
     return found.in_flight
+
+
+async def test_drains_into_a_full_connection(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Part 2 §2.6.7: a drain ends after all items, also when the peer reads slower than they come."""
+    monkeypatch.setattr(connections, "_WRITE_BYTES", 4_096)
+    monkeypatch.setattr(queue_consumer, "_UNSENT_BYTES", 50_000)
+    name = await queue(door.core, 20, 25_000)
+    line, connection = await door.connected()
+    await send(line, HEAD + receiver("r", 0, name))
+    await until(lambda: bool(connection._parts))
+    await send(line, frame(0x13, ZERO, MOST, ZERO, MOST, uint(0), ZERO, uint(30), NULL, TRUE))
+    (link,) = connection._parts
+    assert isinstance(link, Outgoing)
+    await until(lambda: link.unsent > 50_000)
+    # A drain that ended too early would end now.
+    await asyncio.sleep(0.2)
+    frames, found, drained = Frames(2**31), bytearray(), False
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not drained:
+            piece = await asyncio.get_running_loop().sock_recv(line, 65_536)
+            assert piece
+            for each in frames.whole(piece if found else piece.removeprefix(sasl.AMQP_HEADER)):
+                said = performative(each)
+                drained = drained or bool(said and said.code is Code.FLOW and said.fields[_CREDIT] == 0)
+            found += piece
+    assert found.count(types.symbol(LOCK)) == 20
 
 
 def _attached(name: str, end: bytes) -> bytes:
