@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Cancel, Publish, Renew, Retract, Unlock
+from broker.model.commands import Cancel, Complete, Publish, Renew, Retract, Unlock
 from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
@@ -80,6 +80,15 @@ def test_each_lock_is_settled_as_by_a_single_request(read: Read) -> None:
     ]
     kinds = [type(_commands(batch)[number]) for number in batches.order(batch)]
     assert sorted(kinds.index(kind) for kind in kinds) == [0, 1, 2, 2]
+
+
+def test_each_acknowledgement_has_its_own_result(read: Read) -> None:
+    """A row's result is its own; a row with something else in it has none (RFC 6120 §8.4)."""
+    result = f"<result xmlns='{ns.STANZAQ}'><done xmlns='urn:x'/></result>"
+    rows = f"<ack id='a' token='7'>{result}</ack><ack id='b' token='8'><x xmlns='urn:x'/></ack>"
+    first, second = _commands(read(_settle(rows)))
+    assert isinstance(first, Complete) and (first.item_id, first.token) == ("a", 7)
+    assert (first.body_bytes, second) == (len("<done xmlns='urn:x'/>"), Retract("jobs", _WORKER, "b", 8, "r1"))
 
 
 @pytest.mark.parametrize(

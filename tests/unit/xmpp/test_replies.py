@@ -221,6 +221,7 @@ def test_the_form_of_options(make_iq: MakeIq, scope: Scope | None, shown: list[t
         ("stanzaq#qos", "list-single", ("unacknowledged",), ("unacknowledged", "acknowledged", "assured"), False),
         ("pubsub#expire", "text-single", ("presence",), (), False),
     ]
+    assert fields[4] == ("stanzaq#batch", "text-single", ("1",), (), False)
     assert [field for field in fields if str(field[0]).startswith("pubsub#subscription_")] == shown
 
 
@@ -247,6 +248,14 @@ def test_subscribed_at_a_level(make_iq: MakeIq, qos: Qos, shown: str | None) -> 
     pubsub = _content(make_iq(""), command, Subscribed(_ME, "s", 1, qos))
     values = {field.get("var"): field[0].text for field in pubsub.iter(f"{{{ns.FORM}}}field")}
     assert values.get("stanzaq#qos") == shown and values["pubsub#queue_requests"] == "1"
+
+
+@pytest.mark.parametrize(("batch", "shown"), [(1, None), (2, "2")])
+def test_subscribed_with_batches(make_iq: MakeIq, batch: int, shown: str | None) -> None:
+    """The answer says of how many items a delivery may be, if of several (urn:stanzaq:0#batch)."""
+    pubsub = _content(make_iq(""), commands.Subscribe("jobs", _ME, _ME, 1), Subscribed(_ME, "s", 1, batch=batch))
+    values = {field.get("var"): field[0].text for field in pubsub.iter(f"{{{ns.FORM}}}field")}
+    assert values.get("stanzaq#batch") == shown
 
 
 @pytest.mark.parametrize(("until_ms", "shown"), [(0, None), (5_000, "1970-01-01T00:00:05.000Z")])

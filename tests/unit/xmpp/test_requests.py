@@ -8,7 +8,18 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Browse, Complete, Locks, Publish, Renew, RenewOwnership, Retract, RetractBatch, Unlock
+from broker.model.commands import (
+    Browse,
+    Complete,
+    Locks,
+    Publish,
+    ReadOutcome,
+    Renew,
+    RenewOwnership,
+    Retract,
+    RetractBatch,
+    Unlock,
+)
 from broker.model.dependencies import Dependencies, Parent
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
@@ -174,13 +185,15 @@ def test_bad_hints(fault: Fault, hint: str) -> None:
     assert fault(payload).problem is Problem.BAD_REQUEST
 
 
-def test_renew_and_locks(read: Read) -> None:
-    """A worker can prolong a lock and list what it holds (QX11, QX12)."""
+def test_renew_locks_and_outcomes(read: Read) -> None:
+    """A worker can prolong a lock and list what it holds (QX11, QX12); a publisher can read how its item ended."""
     renew = read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'><item id='j1' token='3'/></renew>").command
     assert renew == Renew("jobs", _WORKER, "j1", 3)
     # EX16: without an item it is an owner's heartbeat.
     assert read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'/>").command == RenewOwnership("jobs", _WORKER)
     assert read(f"<locks xmlns='{ns.STANZAQ}' node='jobs'/>", "get").command == Locks("jobs", _WORKER)
+    ended = read(f"<outcome xmlns='{ns.STANZAQ}' node='jobs'><item id='j1'/></outcome>", "get").command
+    assert ended == ReadOutcome("jobs", _WORKER, "j1")
 
 
 @pytest.mark.parametrize(
@@ -192,6 +205,7 @@ def test_renew_and_locks(read: Read) -> None:
         (f"<renew xmlns='{ns.STANZAQ}'/>", "set", Problem.NODE_REQUIRED),
         (f"<renew xmlns='{ns.STANZAQ}' node='jobs'/>", "get", Problem.BAD_REQUEST),
         (f"<locks xmlns='{ns.STANZAQ}' node='jobs'/>", "set", Problem.BAD_REQUEST),
+        (f"<outcome xmlns='{ns.STANZAQ}' node='jobs'><item id='j1'/></outcome>", "set", Problem.BAD_REQUEST),
         (f"<locks xmlns='{ns.STANZAQ}'/>", "get", Problem.NODE_REQUIRED),
         (_publish("<item><a/></item>"), "get", Problem.BAD_REQUEST),
         (_pubsub("<items node='jobs'/>"), "set", Problem.BAD_REQUEST),
