@@ -190,12 +190,18 @@ def test_no_frontend_on_what_evicts() -> None:
             )
 
 
-_DOORS = {
-    "xmpp": {"XMPP_DOMAIN": "q.localhost", "XMPP_SECRET": "s", "XMPP_SERVER": "127.0.0.1:1"},
-    "rest": {"HTTP_BIND": f"127.0.0.1:{free_port()}", "HTTP_PASSWORDS": f"{ALICE}:{HASH}"},
-    "amqp": {"AMQP_BIND": f"127.0.0.1:{free_port()}", "AMQP_PASSWORDS": f"{ALICE}:{HASH}"},
-}
-"""The settings that each door needs to start."""
+_SECRETS = f"{ALICE}:{HASH}"
+
+
+def _needed(door: str) -> dict[str, str]:
+    """Return the settings that a door needs to start now: its port is reserved for a minute."""
+    match door:
+        case "xmpp":
+            return {"XMPP_DOMAIN": "q.localhost", "XMPP_SECRET": "s", "XMPP_SERVER": "127.0.0.1:1"}
+        case "rest":
+            return {"HTTP_BIND": f"127.0.0.1:{free_port()}", "HTTP_PASSWORDS": _SECRETS}
+        case _:
+            return {"AMQP_BIND": f"127.0.0.1:{free_port()}", "AMQP_PASSWORDS": _SECRETS}
 
 
 def test_another_format() -> None:
@@ -212,8 +218,8 @@ def test_another_format() -> None:
 
         command(server, "ZADD", "sq:{service}:all_nodes", "1", "jobs")
         remedy = "delete its keys, sq:*, or use another Redis"
-        for door, settings in _DOORS.items():
-            refused(0, remedy, 2, "serve", door, **settings)
+        for door in ("xmpp", "rest", "amqp"):
+            refused(0, remedy, 2, "serve", door, **_needed(door))
         refused(0, remedy, 1, "node", "list")
         finding = examined(server.url, 1)["format"]
         assert finding["found"] == f"0, and this version keeps {FORMAT}" and remedy in finding["remedy"]
