@@ -138,6 +138,16 @@ def test_every_question_has_one_reply(make_iq: MakeIq, command: Command, view: V
         assert reply.attrib == {"type": kind, "id": "<1>", "to": _ME, "from": "queue.example.org"}
 
 
+def test_a_refusal_says_what_and_for_how_long(make_iq: MakeIq) -> None:
+    """A refusal has its text, and the time to wait if that is known; an end that is not kept is not found."""
+    publish = Question(make_iq(""), Publish("jobs", _ME, None, b"", 0))
+    (error,) = ET.fromstring(replies.answer(publish, Refused(Problem.QUOTA_EXCEEDED, "too <much>", 1_500)))
+    assert error.findtext(f"{{{ns.STANZAS}}}text") == "too <much>"
+    assert [each.attrib for each in error if each.tag.startswith(f"{{{ns.STANZAQ}}}")] == [{"retry-after": "1.5"}]
+    reply = ET.fromstring(replies.answer(Question(make_iq(""), commands.ReadOutcome("jobs", _ME, "1")), Ended(None)))
+    assert (reply.get("to"), reply[0].find(f"{{{ns.STANZAS}}}item-not-found") is not None) == (_ME, True)
+
+
 def test_an_outcome_of_something_else_is_our_fault(make_iq: MakeIq) -> None:
     """A result that does not answer the command is a defect, and is never sent as an answer."""
     for outcome in (Renewed(1, 2), Counted(0, 0, 0, 0, 0, 0, 0, 0)):
