@@ -27,6 +27,7 @@ _SCHEMES: Final = (
 )
 _CERTIFICATES: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 
+_DATABASE: Final = re.compile(r"/?[0-9]*", re.ASCII)
 _SEVERAL: Final = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^@/?]*)@)?([^@/?]*)(?:/([^?]*))?(?:\?(.*))?")
 
 
@@ -85,11 +86,14 @@ def _address(text: str, port: int) -> Address:
 
 
 def _options(url: str) -> dict[str, Any]:
+    msg = "the host, port or database in it cannot be read"
     try:
         options: dict[str, Any] = {**parse_url(url)}
     except ValueError:
-        msg = "the host, port or database in it cannot be read"
         raise ValueError(msg) from None
+    # redis-py takes a database that is no number for the first one.
+    if "path" not in options and not _DATABASE.fullmatch(urlsplit(url).path):
+        raise ValueError(msg)
     try:
         # Never connected: making it checks the options after the question mark.
         BlockingConnectionPool(driver_info=None, **options).make_connection()  # type: ignore[no-untyped-call]

@@ -78,7 +78,7 @@ def _unix(at: datetime | None, delay: Duration) -> float | None:
     if at is None:
         return None
     if at.tzinfo is None:
-        msg = f"at={at!r} has no time zone: give one, such as datetime.UTC"
+        msg = f"the time {at.isoformat()} has no time zone: give one, such as datetime.UTC, or Z at the end of a text"
         raise ValueError(msg)
     if delay:
         msg = "give a delay or a time, not both"

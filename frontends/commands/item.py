@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -40,15 +40,15 @@ Node = Annotated[str, typer.Argument(help="The node's name.", autocompletion=nod
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Items = Annotated[list[str] | None, typer.Argument(help="Ids of items.")]
 
+State = Literal["waiting", "delayed", "dependent", "locked", "dying", "kept"]
+
 _COLUMNS = ("item", "partition", "state", "attempts", "published", "holder", "reason")
 
 
 @app.command("list")
 def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
     node: Node,
-    state: Annotated[
-        str, typer.Option(help="Only items in this state: waiting, delayed, dependent, locked, dying or kept.")
-    ] = "",
+    state: Annotated[State | None, typer.Option(help="Only items in this state.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most items to list.")] = 50,
     scan: Annotated[str, typer.Option(help="Continue an earlier list.")] = "",
     config: Config = None,
@@ -59,7 +59,7 @@ def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
 
     Example: stanzaq item list jobs/dead --limit 20
     """
-    found, place = run(config, lambda core: scanned(core, node, limit, scan, lambda one: state in {"", one.state}))
+    found, place = run(config, lambda core: scanned(core, node, limit, scan, lambda one: state in {None, one.state}))
     if as_json:
         tell({"node": node, "items": [views.item(one) for one in found], "scan": place})
         return

@@ -37,8 +37,13 @@ def _checked(body: bytes, kind: str) -> tuple[bytes, str]:
         raise Unusable(msg)
     if kind == payloads.JSON:
         try:
-            json.loads(body)
+            json.loads(body.decode(), parse_constant=_refuse)
         except ValueError as fault:
             msg = f"the payload is not JSON: {fault}"
             raise Unusable(msg) from None
     return body, kind
+
+
+def _refuse(name: str) -> None:
+    msg = f"it has no {name}"
+    raise ValueError(msg)

@@ -71,6 +71,8 @@ REFUSALS: Final = [
     (("item", "delete", "NODE", "x", "--yes"), 1, "item-not-found"),
     (("item", "publish", "NODE"), 2, "--payload TEXT or --file FILE"),
     (("item", "publish", "NODE", "--payload", "{"), 2, "is not JSON"),
+    (("item", "publish", "NODE", "--payload", "[NaN]"), 2, "is not JSON: it has no NaN"),
+    (("schedule", "add", "NODE", "a", "--payload", "-Infinity", "--every", "1h"), 2, "is not JSON"),
     (("item", "publish", "NODE", "--file", "nothing"), 2, "nothing cannot be read"),
     (("item", "publish", "NODE", "--payload", "1", "--type", "x"), 2, "TYPE/SUBTYPE"),
     (("item", "publish", "NODE", "--payload", "1", "--delay", "soon"), 2, "no length of time"),
@@ -95,6 +97,7 @@ REFUSALS: Final = [
     (("journal", "tail", "--node", "nothing"), 1, "there is no node nothing"),
     (("item", "list", "NODE", "--scan", "x"), 1, "continue from"),
     (("item", "list"), 2, "Missing argument"),
+    (("item", "list", "NODE", "--state", "waitng"), 2, "'waiting'"),
     (("quota", "set", "x", "items"), 2, "write key=value"),
     (("quota", "set", "x", "items=-1"), 2, "items: must be a whole number from 0"),
     (("quota", "set", "x", "items=1", "items=2"), 2, "named twice"),
@@ -232,8 +235,19 @@ async def test_quotas(shell: Shell, core: RedisCore, node: str) -> None:
     assert head.endswith("\towner\tquota") and "\tbob@y\t" in row and row.endswith(" %")
 
 
-async def test_frontends(shell: Shell, core: RedisCore) -> None:
+_DETAILS: Final = "sq:{service}:frontend_details"
+
+
+async def _until_known(store: Store, *cores: RedisCore) -> None:
+    """Wait until just these have said of themselves what is listed."""
+    async with asyncio.timeout(PATIENCE_SECONDS), store.client() as client:
+        while {name.decode() for name in await client.hkeys(_DETAILS)} != {core.name for core in cores}:  # noqa: ASYNC110  (another process's doing)
+            await asyncio.sleep(0.05)
+
+
+async def test_frontends(shell: Shell, core: RedisCore, store: Store) -> None:
     """Issue 8: frontends are listed; a dead one and a live one are told to end, and the live one learns who wants it."""
+    await _until_known(store, core)
     listed, lapsed, told, again = await shell.several(
         ("frontend", "list", "--json"),
         ("frontend", "disconnect", "00000000", "--yes"),
@@ -254,21 +268,14 @@ async def test_frontends(shell: Shell, core: RedisCore) -> None:
 
 async def test_frontends_that_are_gone(core: RedisCore, make_core: MakeCore, store: Store) -> None:
     """What a killed frontend said of itself is removed when the next one starts; a stopped one removes it itself."""
-    key = "sq:{service}:frontend_details"
-
-    async def known() -> set[str]:
-        async with store.client() as client:
-            return {name.decode() for name in await client.hkeys(key)}
-
     async with store.client() as client:
-        await client.hset(key, "00000000", "{}")
+        await client.hset(_DETAILS, "00000000", "{}")
     other, _ = await make_core()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while await known() != {core.name, other.name}:  # noqa: ASYNC110  (another process's doing)
-            await asyncio.sleep(0.05)
+    await _until_known(store, core, other)
     await other.drain(5)
     await other.stop()
-    assert await known() == {core.name}
+    async with store.client() as client:
+        assert await client.hkeys(_DETAILS) == [core.name.encode()]
 
 
 async def test_publish_lock_and_watch(shell: Shell, core: RedisCore, door: Door, node: str) -> None:

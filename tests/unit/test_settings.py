@@ -142,6 +142,8 @@ def test_redis_urls(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("redis+other://user:hunter2@a", "not the URL of a Redis"),
         ("unix+cluster://user:hunter2@a", "not the URL of a Redis"),
         ("redis://user:hunter2@a?nothing=1", "redis-py does not know"),
+        ("redis://user:hunter2@a/O3", "cannot be read"),
+        ("rediss://user:hunter2@a/1/2", "cannot be read"),
     ],
 )
 def test_redis_urls_that_are_none(url: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
