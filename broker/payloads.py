@@ -4,6 +4,7 @@ A payload is stored byte for byte, with its publisher's type. XMPP and Atom put 
 own as an element; whether that is possible is decided once, at the publish.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -60,6 +61,20 @@ def said(envelope: Envelope) -> Mapping[str, str]:
 def is_json(envelope: Envelope) -> bool:
     """Return whether its type is JSON."""
     return envelope.content_type.partition(";")[0].strip().lower() == JSON
+
+
+def check_json(text: str) -> None:
+    """Check that a text is JSON (RFC 8259); a ValueError says what is wrong. Numbers, which may be long, are not made."""
+    try:
+        json.loads(text, parse_constant=_no_constant, parse_int=len, parse_float=len)
+    except RecursionError:
+        msg = "it is nested too deeply"
+        raise ValueError(msg) from None
+
+
+def _no_constant(name: str) -> None:
+    msg = f"it has no {name}"
+    raise ValueError(msg)
 
 
 def element(envelope: Envelope) -> bytes | None:

@@ -1,6 +1,5 @@
 """Reads the payload of an item to publish: its bytes and its type. Must not know where it goes."""
 
-import json
 import mimetypes
 import sys
 from pathlib import Path
@@ -37,13 +36,8 @@ def _checked(body: bytes, kind: str) -> tuple[bytes, str]:
         raise Unusable(msg)
     if kind == payloads.JSON:
         try:
-            json.loads(body.decode(), parse_constant=_refuse)
+            payloads.check_json(body.decode())
         except ValueError as fault:
             msg = f"the payload is not JSON: {fault}"
             raise Unusable(msg) from None
     return body, kind
-
-
-def _refuse(name: str) -> None:
-    msg = f"it has no {name}"
-    raise ValueError(msg)

@@ -45,7 +45,7 @@ _MIRRORED: Final = {
     Order.AT_LEAST: Order.AT_MOST,
 }
 
-# EX5: the reserved offsets are no texts to compare. Neither is a key that a peer could name.
+# EX5: what stands for the reserved offsets in a comparison. A peer cannot name this field itself: it is refused.
 _BEFORE_ALL: Final = Literal("")
 _NEWEST: Final = Field(Section.DELIVERY, offsets.LATEST)
 _AFTER: Final = "~"

@@ -1,6 +1,5 @@
 """An item's payload in both directions. Knows the envelope; must not know nodes, locks or stanzas."""
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -67,14 +66,10 @@ def _json(payload: Element) -> bytes:
     """Return the text of a `<json/>` as it came; raises MalformedRequest for invalid JSON (XEP-0335 §3)."""
     text = "" if len(payload) else payload.text or ""
     try:
-        json.loads(text, parse_constant=_no_constant, parse_int=len, parse_float=len)
-    except (ValueError, RecursionError):
+        payloads.check_json(text)
+    except ValueError:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "<json/> must contain one JSON text (RFC 8259)") from None
     return text.encode()
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(name)
 
 
 def _pairs(told: Element) -> Iterator[tuple[str, str]]:

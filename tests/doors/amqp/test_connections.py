@@ -162,9 +162,9 @@ async def log(core: RedisCore) -> str:
     return name
 
 
-def credit(handle: int, number: int) -> bytes:
-    """Write a flow that grants credit."""
-    return frame(0x13, ZERO, MOST, ZERO, MOST, uint(handle), ZERO, uint(number))
+def credit(handle: int, number: int, *more: bytes) -> bytes:
+    """Write a flow that grants credit; `more` are the fields after it."""
+    return frame(0x13, ZERO, MOST, ZERO, MOST, uint(handle), ZERO, uint(number), *more)
 
 
 async def _is_silent(door: Door, line: socket.socket) -> None:
@@ -224,7 +224,7 @@ async def test_drains_into_a_full_connection(door: Door, monkeypatch: pytest.Mon
     line, connection = await door.connected()
     await send(line, HEAD + receiver("r", 0, name))
     await until(lambda: bool(connection._parts))
-    await send(line, frame(0x13, ZERO, MOST, ZERO, MOST, uint(0), ZERO, uint(30), NULL, TRUE))
+    await send(line, credit(0, 30, NULL, TRUE))
     (link,) = connection._parts
     assert isinstance(link, Outgoing)
     await until(lambda: link.unsent > 50_000)
