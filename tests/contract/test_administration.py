@@ -72,6 +72,7 @@ REFUSALS: Final = [
     (("item", "publish", "NODE"), 2, "--payload TEXT or --file FILE"),
     (("item", "publish", "NODE", "--payload", "{"), 2, "is not JSON"),
     (("item", "publish", "NODE", "--payload", "[NaN]"), 2, "is not JSON: it has no NaN"),
+    (("item", "publish", "NODE", "--payload", "[" * 5_000), 2, "is not JSON: it is nested too deeply"),
     (("schedule", "add", "NODE", "a", "--payload", "-Infinity", "--every", "1h"), 2, "is not JSON"),
     (("item", "publish", "NODE", "--file", "nothing"), 2, "nothing cannot be read"),
     (("item", "publish", "NODE", "--payload", "1", "--type", "x"), 2, "TYPE/SUBTYPE"),
