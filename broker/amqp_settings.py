@@ -9,9 +9,9 @@ from pydantic_settings import BaseSettings, NoDecode
 
 from broker.address import Address, read_address
 from broker.http_settings import bare_jid, password_lines
-from broker.model.names import Jid
+from broker.model.names import Jid, is_account
 
-_SHARED_KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,255})\s+[^\s/@]+@[^\s/@]+\s+[!-~]{32,256}", re.ASCII)
+_SHARED_KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,255})\s+(\S+)\s+[!-~]{32,256}", re.ASCII)
 
 
 def _shared_keys(value: SecretStr) -> SecretStr:
@@ -19,7 +19,7 @@ def _shared_keys(value: SecretStr) -> SecretStr:
     for number, line in enumerate(value.get_secret_value().splitlines(), 1):
         # The line has a key, so the message does not repeat it.
         found = _SHARED_KEY.fullmatch(line.strip())
-        if line.strip() and not found:
+        if line.strip() and not (found and is_account(found[2])):
             msg = f"line {number} is not NAME JID KEY with a key of 32 characters or more"
             raise ValueError(msg)
         if found and found[1] in names:

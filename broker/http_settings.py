@@ -8,27 +8,23 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode
 
 from broker.address import Address, read_address
-from broker.model.names import Jid, prepared
+from broker.model.names import Jid, is_account, read_bare_jid
 from broker.model.options import MAX_PAYLOAD_BYTES
 
-_LINE: Final = re.compile(r"[^:\s/]+@[^:\s/]+:\$2[aby]\$[0-3][0-9]\$[./A-Za-z0-9]{53}")
+_LINE: Final = re.compile(r"([^:\s]+):\$2[aby]\$[0-3][0-9]\$[./A-Za-z0-9]{53}")
 
 
 def bare_jid(value: object) -> object:
-    """Read a bare JID with a local part, for the settings of all doors; None stays None."""
-    if value is None:
-        return None
-    if not isinstance(value, str) or "@" not in value or any(mark in value for mark in "/ "):
-        msg = f"{str(value)[:80]!r} is not a bare JID"
-        raise ValueError(msg)
-    return prepared(value)
+    """Read the bare JID of an account, for the settings of all doors; None stays None."""
+    return None if value is None else read_bare_jid(str(value))
 
 
 def password_lines(value: SecretStr) -> SecretStr:
     """Check lines of JID:HASH, for the settings of all doors."""
     for number, line in enumerate(value.get_secret_value().splitlines(), 1):
         # The message does not repeat the line: a password written by mistake must not reach a log.
-        if line.strip() and not _LINE.fullmatch(line.strip()):
+        found = _LINE.fullmatch(line.strip())
+        if line.strip() and not (found and is_account(found[1])):
             msg = f"line {number} is not JID:HASH with a bcrypt hash"
             raise ValueError(msg)
     return value

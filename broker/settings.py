@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from broker.address import Address, read_address
 from broker.amqp_settings import AmqpSettings
 from broker.http_settings import HttpSettings, bare_jid
-from broker.model.names import Jid, prepared
+from broker.model.names import Jid, is_jid, read_jid
 from broker.redis_url import checked_url, read_url
 
 PREFIX: Final = "STANZAQ_"
@@ -68,7 +68,7 @@ class NodeCreation(Enum):
 
 
 def _domain(value: object) -> object:
-    if isinstance(value, str) and (not value or any(mark in value for mark in "@/ ")):
+    if isinstance(value, str) and (not is_jid(value) or any(mark in value for mark in "@/")):
         msg = f"{value[:80]!r} is not a domain name"
         raise ValueError(msg)
     return value.lower() if isinstance(value, str) else value
@@ -90,18 +90,15 @@ def _trusted(value: object) -> object:
     words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
     if not isinstance(words, list):
         return words
-    for word in words:
-        if not isinstance(word, str) or any(mark in word for mark in "/ "):
-            msg = f"{str(word)[:80]!r} is neither a domain nor a bare JID"
-            raise ValueError(msg)
-    return tuple(prepared(word) for word in words)
+    found = tuple(read_jid(str(word)) for word in words)
+    if wrong := [jid for jid in found if "/" in jid]:
+        msg = f"{wrong[0][:80]!r} is neither a domain nor a bare JID"
+        raise ValueError(msg)
+    return found
 
 
 def _jid(value: object) -> object:
-    if isinstance(value, str) and (not value or " " in value):
-        msg = f"{value[:80]!r} is not a JID"
-        raise ValueError(msg)
-    return prepared(value) if isinstance(value, str) else value
+    return read_jid(value) if isinstance(value, str) else value
 
 
 class Packaging(StrEnum):

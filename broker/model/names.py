@@ -70,6 +70,29 @@ def is_jid(text: str) -> bool:
     return all(len(part.encode()) <= JID_PART_BYTES and form.fullmatch(part) for part, form in parts)
 
 
+def is_account(text: str) -> bool:
+    """Return whether a text can be the bare JID of an account: one with a local part, and no character that nobody sees."""
+    return "@" in text and "/" not in text and is_jid(text) and is_printable(text)
+
+
+def read_jid(text: str) -> Jid:
+    """Return a JID typed by a person, bare or full; raises ValueError if it is none, or has a character that nobody sees."""
+    jid = prepared(text)
+    if not (is_jid(jid) and is_printable(jid)):
+        msg = f"{text[:80]!r} is not a JID"
+        raise ValueError(msg)
+    return jid
+
+
+def read_bare_jid(text: str) -> Jid:
+    """Return the bare JID of an account, e.g. romeo@example.org, typed by a person; raises ValueError if it is none."""
+    jid = prepared(text)
+    if not is_account(jid):
+        msg = f"{text[:80]!r} is not a bare JID, e.g. romeo@example.org"
+        raise ValueError(msg)
+    return jid
+
+
 @frozen
 class Partition:
     """One slice of one incarnation of a node: the unit of order, of locks, and of atomic change."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from broker.model.fields import Rate, Whole, rate_rule
 from broker.model.frozen import frozen
-from broker.model.names import Jid, is_jid, is_printable, prepared
+from broker.model.names import Jid, read_jid
 from broker.model.options import MAX_RATE
 from broker.model.problems import MalformedRequest, Problem
 
@@ -115,8 +115,11 @@ def counts_for(subject: str, owner: Jid | None) -> bool:
 
 def subject(text: str) -> str:
     """Read the subject of a quota: `default`, a domain or a bare JID; raises MalformedRequest."""
-    found = prepared(text)
-    if "/" in found or not is_printable(found) or not is_jid(found):
+    try:
+        found = read_jid(text)
+    except ValueError:
+        found = None
+    if found is None or "/" in found:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{text[:80]!r} is neither a bare JID nor a domain, nor {DEFAULT}")
     return found
 

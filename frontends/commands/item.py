@@ -14,7 +14,6 @@ from broker.model.headers import named
 from broker.model.headers import size as header_bytes
 from broker.model.hints import Hints, delay_until
 from broker.model.items import ItemDetails
-from broker.model.names import prepared
 from broker.model.problems import MalformedRequest
 from broker.model.results import Cancelled, InspectedItems, Published, Released, Retracted
 from frontends.commands import sources, views
@@ -24,6 +23,7 @@ from frontends.commands.runner import (
     asked,
     complain,
     confirm,
+    jid,
     misuse,
     nodes_beginning,
     run,
@@ -223,7 +223,7 @@ def release(node: str, items: list[str] | None, holder: str, config: Path | None
     """End the locks of the named items, or of a holder."""
     if bool(items) == bool(holder):
         misuse("which items? Name them, or use --holder JID")
-    command = Release(node, ADMINISTRATOR, tuple(items or ()), prepared(holder) if holder else None)
+    command = Release(node, ADMINISTRATOR, tuple(items or ()), jid(holder, "--holder") if holder else None)
     released = run(config, lambda core: asked(core, command, Released))
     if as_json:
         tell({"node": node, "released": released.count})

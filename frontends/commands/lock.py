@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from broker.model.items import ItemDetails, LockDetails
-from broker.model.names import Jid, bare, prepared
+from broker.model.names import Jid, bare
 from frontends.commands import views
 from frontends.commands.item import Items, Node, release, scanned
-from frontends.commands.runner import run, say, table, tell
+from frontends.commands.runner import jid, run, say, table, tell
 from frontends.terminal import Config, Json
 
 app = typer.Typer(help="List locks, and end them.", no_args_is_help=True)
@@ -32,7 +32,7 @@ def lock_list(  # noqa: PLR0913  (an argument is an option of the command line)
 
     Example: stanzaq lock list jobs --holder worker@example.org
     """
-    whose = prepared(holder) if holder else None
+    whose = jid(holder, "--holder") if holder else None
 
     def wanted(one: ItemDetails) -> bool:
         return one.lock is not None and (whose is None or _is_of(one.lock, whose))

@@ -8,7 +8,7 @@ import typer
 
 from broker.model.commands import Configure, Declare, Delete, Describe, ListQuotas, MoveItems, Overview, Purge, Stats
 from broker.model.core import Core
-from broker.model.names import Jid, bare, prepared
+from broker.model.names import Jid, bare
 from broker.model.options import NodeState
 from broker.model.results import Counted, Declared, Described, Done, Overviewed, Purged, QuotaList
 from broker.settings import load_command
@@ -18,6 +18,7 @@ from frontends.commands.runner import (
     ADMINISTRATOR,
     asked,
     confirm,
+    jid,
     misuse,
     nodes_beginning,
     run,
@@ -124,7 +125,7 @@ def _owner(owner: str, config: Path | None) -> Jid:
     admins = settings(config, load_command).admins
     if not (owner or admins):
         misuse("who owns the node? Use --owner JID, or set STANZAQ_ADMINS")
-    return bare(prepared(owner)) if owner else admins[0]
+    return bare(jid(owner, "--owner")) if owner else admins[0]
 
 
 @app.command("configure")

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from broker.model.commands import ListQuotas, SetQuota
-from broker.model.names import bare, prepared
+from broker.model.names import bare
 from broker.model.problems import MalformedRequest
 from broker.model.quotas import FIELDS, Quota, QuotaStatus
 from broker.model.results import Done, QuotaList
-from frontends.commands.runner import ADMINISTRATOR, asked, misuse, run, say, table, tell
+from frontends.commands.runner import ADMINISTRATOR, asked, jid, misuse, run, say, table, tell
 from frontends.terminal import Config, Json
 
 app = typer.Typer(help="List, set and clear quotas of owners and domains.", no_args_is_help=True)
@@ -30,7 +30,7 @@ def quota_list(
 
     Example: stanzaq quota list --owner romeo@example.org
     """
-    command = ListQuotas(ADMINISTRATOR, bare(prepared(owner)) if owner else None)
+    command = ListQuotas(ADMINISTRATOR, bare(jid(owner, "--owner")) if owner else None)
     found = run(config, lambda core: asked(core, command, QuotaList)).quotas
     if as_json:
         tell({"quotas": [{"subject": each.subject, "limits": each.quota.told(), "used": each.used} for each in found]})

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from broker.model.commands import Command, Nodes
 from broker.model.core import Core
-from broker.model.names import Jid
+from broker.model.names import Jid, read_jid
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Listing, Refused, Result
 from broker.settings import SettingsError, load_command
@@ -72,6 +72,14 @@ def run(config: Path | None, work: Callable[["RedisCore"], Awaitable[_T]]) -> _T
         misuse(str(fault))
     except CoreUnavailable as fault:
         complain(str(fault))
+
+
+def jid(text: str, option: str) -> Jid:
+    """Read a JID from the command line; exits with a sentence if it is none."""
+    try:
+        return read_jid(text)
+    except ValueError as fault:
+        misuse(f"{option}: {fault}")
 
 
 def complain(sentence: str) -> NoReturn:

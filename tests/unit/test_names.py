@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.names import Partition, bare, is_jid, is_printable, prepared, resource
+from broker.model.names import Partition, bare, is_jid, is_printable, prepared, read_bare_jid, read_jid, resource
 
 
 def test_jids() -> None:
@@ -50,6 +50,21 @@ def test_what_is_a_jid(text: str) -> None:
 def test_what_is_no_jid(text: str) -> None:
     """RFC 7622 §3.2, §3.3: neither part is empty or longer than 1023 bytes, and some characters are in neither."""
     assert not is_jid(text)
+
+
+@pytest.mark.parametrize("text", ["romeo@@example.org", "a b@x", "a@x\u200b", "@x", "a@", ""])
+def test_typed_text_that_is_no_jid(text: str) -> None:
+    """A person's mistake is named where it is typed, not kept as somebody whom no server knows."""
+    with pytest.raises(ValueError, match="is not a JID"):
+        read_jid(text)
+
+
+def test_typed_accounts() -> None:
+    """A person signs in with the bare JID of an account: a domain or a resource is none."""
+    assert read_bare_jid(" Romeo@Example.org ") == "romeo@example.org" and read_jid("Example.org/A") == "example.org/A"
+    for text in ("example.org", "romeo@example.org/phone", "romeo@@example.org", "ro meo@example.org"):
+        with pytest.raises(ValueError, match=r"is not a bare JID, e\.g\. romeo@example\.org"):
+            read_bare_jid(text)
 
 
 def test_printable() -> None:

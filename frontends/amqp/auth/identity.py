@@ -1,9 +1,10 @@
 """Turns SASL credentials or a client certificate into a JID. Must not know frames or what the peer asks for."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from broker.model.names import Jid, prepared
+from broker.model.names import Jid, prepared, read_bare_jid
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.protocol import sasl
 from frontends.amqp.protocol.types import Malformed
@@ -68,6 +69,6 @@ def certified(certificate: Mapping[str, Any] | None) -> Jid | None:
     names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "email"]
     names += [value for part in certificate.get("subject", ()) for name, value in part if name == "commonName"]
     for name in names:
-        if name.count("@") == 1 and not any(mark in name for mark in "/ ") and name.isprintable():
-            return prepared(name)
+        with suppress(ValueError):
+            return read_bare_jid(name)
     return None

@@ -7,7 +7,7 @@ from typing import Any, Final
 from broker.model.commands import Cancel, InspectItems, ListQuotas, MoveItems, Overview, Release, SetQuota
 from broker.model.frozen import frozen
 from broker.model.headers import MOST
-from broker.model.names import Jid, is_printable, prepared
+from broker.model.names import Jid, read_jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.quotas import FIELDS, Quota
 from frontends.rest import fields, negotiation, paths
@@ -112,10 +112,10 @@ def cancel(request: Request) -> list[Cancel]:
 
 
 def _jid(text: str, where: str) -> Jid:
-    bare, slash, resource = text.partition("/")
-    if not bare or " " in bare or not is_printable(text):
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{where} must be a JID")
-    return Jid(f"{prepared(bare)}{slash}{resource}")
+    try:
+        return read_jid(text)
+    except ValueError as fault:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {fault}") from None
 
 
 def _said(request: Request, known: set[str]) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import jwt
 import structlog
 
-from broker.model.names import Jid, prepared
+from broker.model.names import Jid, read_bare_jid
 
 log = structlog.get_logger()
 
@@ -64,11 +64,11 @@ class Tokens:
             )
         except (jwt.PyJWTError, ValueError, TypeError) as fault:
             raise Untrusted(str(fault)) from None
-        jid = said[self._claim]
-        if not isinstance(jid, str) or "@" not in jid or any(mark in jid for mark in "/ ") or not jid.isprintable():
-            msg = f"{self._claim} is not a bare JID"
-            raise Untrusted(msg)
-        return prepared(jid)
+        try:
+            return read_bare_jid(str(said[self._claim]))
+        except ValueError as fault:
+            msg = f"{self._claim}: {fault}"
+            raise Untrusted(msg) from None
 
     async def _key(self, kid: str | None) -> Any:  # noqa: ANN401  (one of the library's many types)
         if self._url:

@@ -48,6 +48,7 @@ def test_settings_of_its_own(tmp_path: Path) -> None:
         ({}, "Nobody may ask anything"),
         ({"HTTP_PASSWORDS": "alice@example.org:secret"}, "line 1 is not JID:HASH"),
         ({"HTTP_PASSWORDS": f"alice:{HASH}"}, "line 1 is not JID:HASH"),
+        ({"HTTP_PASSWORDS": f"alice@@example.org:{HASH}"}, "line 1 is not JID:HASH"),
         ({"HTTP_JWT_KEYS": "https://login.example.org/keys"}, "STANZAQ_HTTP_JWT_ISSUER"),
         ({"HTTP_JWT_KEYS": "http://login.example.org/keys"}, "keys are fetched over https alone"),
         ({"HTTP_JWT_KEYS": "secret"}, "neither a URL nor a JWKS nor a public key"),
