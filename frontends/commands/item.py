@@ -24,6 +24,7 @@ from frontends.commands.runner import (
     complain,
     confirm,
     jid,
+    lines,
     misuse,
     nodes_beginning,
     run,
@@ -121,7 +122,7 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
         node, ADMINISTRATOR, item or None, envelope, len(body) + header_bytes(headers), key=key, hints=hints
     )
     done = run(config, lambda core: asked(core, command, Published))
-    tell({"node": node, "item": done.item_id}) if as_json else print(done.item_id)  # noqa: T201
+    tell({"node": node, "item": done.item_id}) if as_json else lines([[done.item_id]])
 
 
 def _ms(text: str) -> int:
@@ -187,6 +188,8 @@ def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
 
     Example: stanzaq item redrive jobs/dead --reason max-deliveries --rate 50
     """
+    if everything and (items or reason or header):
+        misuse("--all means all dead letters of the node: leave it out, or the ids, --reason and --header")
     if not (items or reason or header or everything):
         misuse("which items? Name them, or use --reason REASON, --header NAME=VALUE or --all")
     command = MoveItems(

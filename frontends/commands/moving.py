@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from broker.model.commands import MoveItems, Stats
 from broker.model.core import Core
 from broker.model.results import Counted, MovedItems
-from frontends.commands.runner import asked, complain, run, say, tell
+from frontends.commands.runner import FAILED, asked, complain, run, say, tell
 
 _STEPS_A_SECOND: Final = 5
 _MOST_A_STEP: Final = 200
@@ -75,6 +76,8 @@ def move(command: MoveItems, rate: float, config: Path | None, *, as_json: bool)
         # On Ctrl-C or a refusal, the finished steps stay done.
         if moved.count or moved.whole:
             _told(moved, as_json=as_json)
+    if moved.stayed and not moved.count:
+        raise typer.Exit(FAILED)
     if command.item_ids and not moved.count:
         complain("none of these items is waiting there")
 

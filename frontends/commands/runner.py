@@ -34,7 +34,8 @@ ADMINISTRATOR: Final = Jid("stanzaq")
 It needs no authentication: whoever can reach Redis with these settings may use it.
 """
 
-_FAILED: Final = 1
+FAILED: Final = 1
+"""The exit code of what was refused or not found."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R", bound=Result)
@@ -85,7 +86,7 @@ def jid(text: str, option: str) -> Jid:
 def complain(sentence: str) -> NoReturn:
     """Print why something was not done, and exit."""
     say(sentence)
-    raise typer.Exit(_FAILED)
+    raise typer.Exit(FAILED)
 
 
 def misuse(sentence: str) -> NoReturn:

@@ -64,6 +64,7 @@ REFUSALS: Final = [
     (("item", "show", "NODE", "x"), 1, "no item x"),
     (("item", "redrive", "NODE"), 2, "--all"),
     (("item", "redrive", "NODE", "x"), 1, "none of these"),
+    (("item", "redrive", "NODE", "x", "--all"), 2, "leave it out, or the ids"),
     (("item", "release", "NODE"), 2, "--holder"),
     (("item", "release", "NODE", "--holder", "w@@x"), 2, "--holder: 'w@@x' is not a JID"),
     (("item", "release", "NODE", "x"), 1, "nobody holds"),
@@ -576,8 +577,11 @@ async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> 
     reasons = {one["headers"]["stanzaq-dead-item"]: one["headers"]["stanzaq-dead-reason"] for one in items}
     assert reasons == {"a": "no-disk", "b": "no-disk", "c": "no-disk", "d": "other"}
     by_name = next(one["item"] for one in items if one["headers"]["stanzaq-dead-item"] == "b")
-    shown, named, of_both, of_header, rest, back, gone, again = await shell.several(
+    alive = Publish(node, ALICE, "alive", codec.pack(Envelope(b"<x/>")), 4)
+    assert isinstance(await core.ask(alive), Published)
+    shown, living, named, of_both, of_header, rest, back, gone, again = await shell.several(
         ("item", "show", dead, by_name, "--json"),
+        ("item", "redrive", node, "alive"),
         ("item", "redrive", dead, by_name, "--json"),
         ("item", "redrive", dead, "--reason", "no-disk", "--header", "stanzaq-dead-item=a", "--json"),
         ("item", "redrive", dead, "--header", "stanzaq-dead-reason=no-disk", "--json"),
@@ -590,12 +594,14 @@ async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> 
     (attempt,) = shown.json["history_of_death"]
     assert (attempt["outcome"], attempt["holder"], attempt["reason"]) == ("released", W1, "no-disk")
     assert shown.json["history"] == []
+    assert living.code == 1 and living.err == "stanzaq: moved 0\nstanzaq: 1 stayed: it is no dead letter\n"
     assert gone.json == {"node": node, "deleted": "d"}
     assert again.code == 1 and "item-not-found" in again.err
     assert [each.json["moved"] for each in (named, of_both, of_header, rest)] == [1, 1, 1, 1]
     assert all(each.json["whole"] and not each.json["stayed"] for each in (named, of_both, of_header, rest))
-    assert {one["item"]: one["attempts"] for one in back.json["items"]} == dict.fromkeys("abcd", 0)
-    assert {one["headers"]["stanzaq-moved-from"] for one in back.json["items"]} == {dead}
+    assert {one["item"]: one["attempts"] for one in back.json["items"]} == dict.fromkeys(["alive", *"abcd"], 0)
+    came = {one["headers"].get("stanzaq-moved-from") for one in back.json["items"] if one["item"] != "alive"}
+    assert came == {dead}
 
 
 async def test_move_at_a_rate(shell: Shell, core: RedisCore, node: str) -> None:
