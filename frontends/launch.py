@@ -1,5 +1,7 @@
 """The command `stanzaq`: says what to install if a command needs packages that are missing. Must not know any command."""
 
+import errno
+import os
 import sys
 from typing import Final
 
@@ -8,8 +10,29 @@ from frontends.version import version
 _OF_THE_LIBRARY: Final = ("worker", "publish")
 
 
+_NOT_INSTALLED: Final = 2
+"""The exit code where something must be installed first."""
+
+_UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}
+
+
 def main() -> None:
-    """Run the command line; exits with one line if it needs the service, and only the library is installed."""
+    """Run the command line; exits with one line if its output cannot be written."""
+    try:
+        try:
+            _run()
+        finally:
+            sys.stdout.flush()
+    except OSError as fault:
+        if fault.errno not in _UNWRITABLE:
+            raise
+        # Python writes at its end what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(f"stanzaq: the output cannot be written: {fault.strerror}")
+
+
+def _run() -> None:
+    """Run a command; exits with one line if it needs the service, and only the library is installed."""
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
     if asked == "--version":
         print(version())  # noqa: T201
@@ -22,9 +45,11 @@ def main() -> None:
     except ModuleNotFoundError as fault:
         if asked in {"", "-h", "--help"}:
             _run_library(["--help"])
-        sys.exit(
+        told = (
             f"stanzaq: the command is part of the service, and {fault.name} is missing: pip install 'stanzaq[server]'"
         )
+        print(told, file=sys.stderr)  # noqa: T201
+        sys.exit(_NOT_INSTALLED)
     app()
 
 

@@ -85,6 +85,25 @@ def test_as_it_should_be() -> None:
         assert table.returncode == 0 and "maxmemory-policy" in table.stdout
 
 
+def test_output_that_cannot_be_written() -> None:
+    """On a full disk a command ends with one line that says so, whatever it prints."""
+    program = [sys.executable, "-c", "from frontends.launch import main; main()"]
+    with RedisServer(options=GOOD) as server, Path("/dev/full").open("w") as full:
+        settings = {"STANZAQ_REDIS_URL": server.url, "STANZAQ_ADMINS": ALICE}
+        for words in (["doctor"], ["doctor", "--json"], ["node", "create", "a", "--json"], ["--version"]):
+            done = subprocess.run(
+                [*program, *words],
+                env=os.environ | settings,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            said = "stanzaq: the output cannot be written: No space left on device\n"
+            assert (words, done.returncode, done.stderr) == (words, 1, said)
+
+
 def test_evicts() -> None:
     """A Redis that evicts is a problem, and so is one that is nearly full or not persistent; each has a remedy."""
     with RedisServer(options={"maxmemory-policy": "allkeys-lru", "maxmemory": "3mb"}) as server:

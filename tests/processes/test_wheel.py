@@ -104,7 +104,7 @@ def test_library_alone(library: Path) -> None:
     program = "try: import stanzaq.testing\nexcept ModuleNotFoundError as error: print(error)"
     assert _run(library, program).endswith(" is missing: pip install 'stanzaq[testing]'")
     for argument, code, told in (
-        ("serve", 1, "the command is part of the service, and typer is missing: pip install 'stanzaq[server]'"),
+        ("serve", 2, "the command is part of the service, and typer is missing: pip install 'stanzaq[server]'"),
         ("--version", 0, f"stanzaq {VERSION}"),
         ("--help", 0, "publish an item and print its id"),
         ("worker", 2, "the following arguments are required: MODULE:NAME"),
