@@ -12,6 +12,8 @@ current: Final[ContextVar[dict[str, str | int] | None]] = ContextVar("stanzaq_jo
 Not the job itself: tasks and connections that a handler opens keep its context, and a job's own task would refer to it.
 """
 
+_SIGNING_IN: Final = "slixmpp.features.feature_mechanisms"
+
 _FIELDS: Final = ("node", "item", "attempt", "token")
 
 
@@ -31,9 +33,19 @@ class JobFields(logging.Filter):
         return True
 
 
-def matters(record: logging.LogRecord) -> bool:
-    """Leave out what slixmpp tells of each connection, which this package tells in its own words; a filter."""
-    return record.levelno > logging.INFO or not record.name.startswith("slixmpp")
+def show(level: int) -> None:
+    """Log to stderr from this level on, unless logging is already set up."""
+    shown = logging.StreamHandler()
+    shown.addFilter(JobFields())
+    shown.addFilter(_matters)
+    shown.setFormatter(Lines("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[shown])
+
+
+def _matters(record: logging.LogRecord) -> bool:
+    """Leave out what slixmpp tells of each connection and of signing in, which this package tells in its own words; a filter."""
+    lowest = logging.CRITICAL if record.name.startswith(_SIGNING_IN) else logging.WARNING
+    return record.levelno >= lowest or not record.name.startswith("slixmpp")
 
 
 class Lines(logging.Formatter):

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import importlib
+import logging
 import mimetypes
 import os
 import shlex
@@ -19,6 +20,7 @@ import msgspec
 
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
+from stanzaq.logs import show
 from stanzaq.payloads import JSON, XML
 from stanzaq.publisher import Publisher
 from stanzaq.transport import Content
@@ -27,6 +29,8 @@ from stanzaq.worker import Worker
 URL: Final = "STANZAQ_URL"
 
 _AT_ONCE: Final = 50
+_MISUSE: Final = 2
+"""The exit code of wrong use, which argparse has too."""
 _STDIN: Final = "-"
 
 
@@ -39,8 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     try:
         asked.run(asked)
-    except (StanzaqError, _MisuseError) as error:
+    except StanzaqError as error:
         sys.exit(f"stanzaq: {error}")
+    except _MisuseError as error:
+        parser.exit(_MISUSE, f"stanzaq: {error}\n")
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -173,6 +179,7 @@ def _publish(asked: argparse.Namespace) -> None:
     if asked.count < 1:
         msg = f"--count {asked.count}: publish at least one"
         raise _MisuseError(msg)
+    show(logging.WARNING)
     try:
         payload = _payload(asked)
         hints = {
@@ -186,7 +193,7 @@ def _publish(asked: argparse.Namespace) -> None:
         }
         publisher = Publisher(asked.url, service=asked.service, address=asked.address, tls=asked.tls)
         asyncio.run(_send(publisher, asked.node, payload, asked.count, hints))
-    except (ValueError, TypeError, OSError) as fault:
+    except (ValueError, TypeError) as fault:
         raise _MisuseError(str(fault)) from fault
 
 
@@ -208,7 +215,10 @@ def _payload(asked: argparse.Namespace) -> Any:  # noqa: ANN401
             return body.decode()
         except UnicodeDecodeError:
             return body
-    body = Path(asked.file).read_bytes()
+    try:
+        body = Path(asked.file).read_bytes()
+    except OSError as fault:
+        raise _MisuseError(str(fault)) from fault
     kind, _encoding = mimetypes.guess_type(asked.file)
     if kind == JSON:
         return _json(body, asked.file)

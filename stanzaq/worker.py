@@ -19,7 +19,7 @@ from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.hooks import Hooks, Lifespan, Middleware
-from stanzaq.logs import JobFields, Lines, matters
+from stanzaq.logs import show
 from stanzaq.retry import Retry
 from stanzaq.runs import Runs
 from stanzaq.task import Handler, RunIn, Task
@@ -159,11 +159,7 @@ class Worker:
         """
         if concurrency is not None:
             self._resize(concurrency, self._credit - self._concurrency)
-        shown = logging.StreamHandler()
-        shown.addFilter(JobFields())
-        shown.addFilter(matters)
-        shown.setFormatter(Lines("%(asctime)s %(levelname)s %(message)s"))
-        logging.basicConfig(level=logging.INFO, handlers=[shown])
+        show(logging.INFO)
         fault = ""
         with asyncio.Runner() as runner:
             try:

@@ -118,7 +118,7 @@ class Connection:
         delay = max(lost.seconds, backoff.delay())
         level = logging.DEBUG if self._is_lost else logging.WARNING
         self._is_lost = True
-        log.log(level, "no connection to %s: %s; next try in %.1f s", self._account.origin, lost, delay)
+        log.log(level, "no connection to %s: %s; trying again until it answers", self._account.origin, lost)
         await asyncio.sleep(delay)
 
     async def close(self) -> None:
@@ -188,8 +188,9 @@ def _lost(error: Exception) -> Exception:
         why = getattr(error.certificate_error, "verify_message", error.certificate_error)
         told = f"the service's certificate is not trusted ({why}): give the file of its authority in SSL_CERT_FILE"
         return StanzaqError(told)
-    remedy = "; does a frontend for HTTP run there?" if isinstance(error, aiohttp.ClientConnectorError) else ""
-    return LostError(f"{str(error) or type(error).__name__}{remedy}")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return LostError(f"{error.strerror or error.os_error}; does a frontend for HTTP run there?")
+    return LostError(str(error) or type(error).__name__)
 
 
 def _seconds(text: str) -> float:

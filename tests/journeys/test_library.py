@@ -994,7 +994,7 @@ async def test_another_service(over_xmpp: Account, join: Join, service: Service)
 
 async def test_a_service_that_is_away(user: Account, caplog: pytest.LogCaptureFixture) -> None:
     """A service that is away, or whose name is wrong, is waited for, and its users are told why and what to do."""
-    wrong, told = over_http(free_port()), "; does a frontend for HTTP run there?; next try in "
+    wrong, told = over_http(free_port()), "; does a frontend for HTTP run there?; trying again"
     if "service" in user:
         wrong = {**user, "service": f"not-there.{DOMAIN}"}
         told = f"; does the service run, and is not-there.{DOMAIN} its domain (service=)?; trying again"
