@@ -12,8 +12,10 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from redis.exceptions import ResponseError
 
 from broker import keys
+from broker.analytics.faults import Unreadable
 from broker.analytics.source.offsets import Id
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Link, Servers
@@ -82,7 +84,7 @@ class PartitionState:
 
 
 def partition_states(servers: Servers, options: Options) -> dict[JournalPartition, PartitionState]:
-    """Read each partition that the options select, once."""
+    """Read each partition that the options select, once; raises Unreadable."""
     found = {}
     for process in servers.processes():
         with servers.link(process) as link:
@@ -93,10 +95,22 @@ def partition_states(servers: Servers, options: Options) -> dict[JournalPartitio
             )
             room = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
             for partition in keys_of(link, "meta").values():
-                state = options.wants(partition) and _partition_state(link, partition, at, room)
+                state = options.wants(partition) and _whole_state(link, partition, at, room)
                 if state:
                     found[partition] = state
     return found
+
+
+def _whole_state(link: Link, partition: JournalPartition, at: datetime, room: tuple[int, int]) -> PartitionState | None:
+    """Read a partition, or None if it is gone; names the one whose keys no script has written so."""
+    try:
+        return _partition_state(link, partition, at, room)
+    except (ResponseError, ValueError, LookupError, OverflowError) as error:
+        if isinstance(error, ResponseError) and not str(error).startswith("WRONGTYPE"):
+            raise
+        pattern = f"{keys.of_partition('meta', Partition(*partition)).removesuffix('meta')}*"
+        msg = f"the state of {partition} is damaged ({error!s:.100}): inspect its keys ({pattern}), or delete the node"
+        raise Unreadable(msg) from error
 
 
 def census(spark: SparkSession, found: Mapping[JournalPartition, PartitionState]) -> DataFrame:

@@ -1,5 +1,6 @@
 """The streams of a cluster, of sentinels' servers, and of replicas: the rows are the same, and each comes once."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -82,6 +83,27 @@ def test_oldest_behind_versions(journals: Journals, queue: Queue) -> None:
     waiting, oldest = state.row[4], state.row[6]
     assert waiting == 1
     assert oldest is not None and T0 <= oldest.timestamp() * 1_000 <= T0 + 5_000
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("SET", "{key}", "x"), "inflight"),
+        (("HSET", "{key}", "1-1", "no line of a lock"), "inflight"),
+        (("HSET", "{key}", "1", "2"), "subscribers"),
+        (("HSET", "{key}", "cursor", "nowhere"), "meta"),
+        (("ZADD", "{key}", "1", "nowhere"), "by_priority"),
+        (("SET", "{key}", "x"), "journal"),
+    ],
+)
+def test_a_damaged_partition(journals: Journals, queue: Queue, command: tuple[str, ...], name: str) -> None:
+    """What no script has written fails the read with one line that names the partition and its keys."""
+    queue.subscribe("w@x/a", 1)
+    queue.publish("a")
+    journals.client.execute_command(*(word.format(key=queue.key(name)) for word in command))
+    place = re.escape(str(queue.partition))
+    with pytest.raises(Unreadable, match=rf"the state of {place} is damaged \(.+\): inspect its keys \(sq:\{{"):
+        partition_states(Servers(journals.url), Options(journals.url))
 
 
 def test_cluster(spark: SparkSession, on_cluster: Journals) -> None:
