@@ -159,12 +159,13 @@ class Tasks:
         """Run work in the background; errors are logged, and it never begins if it is cancelled before."""
         self._keep(start(_guarded(work)))
 
-    def answer(self, work: Coroutine[Any, Any, Any], reply: Reply) -> None:
-        """Run work and answer with its outcome exactly once, even if it fails or is cancelled."""
+    def answer(self, work: Coroutine[Any, Any, Any], reply: Reply) -> asyncio.Task[None]:
+        """Run work and answer with its outcome exactly once, even if it fails or is cancelled; returns its task."""
         answer = Answer(reply)
         task = start(_answered(work, answer))
         self._keep(task)
         task.add_done_callback(partial(_given_up, work, answer))
+        return task
 
     def cancel(self) -> None:
         """Cancel all tasks; their callers are answered in the next turn of the event loop."""

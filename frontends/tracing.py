@@ -187,10 +187,14 @@ class _TracedCore:
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its result."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self.submit(command, lambda result: None if future.done() else future.set_result(result))
-        return await future
+        task = self.submit(command, lambda result: None if future.done() else future.set_result(result))
+        try:
+            return await future
+        finally:
+            if task:
+                task.cancel()
 
-    def submit(self, command: Command, reply: Reply) -> None:
+    def submit(self, command: Command, reply: Reply) -> asyncio.Task[None] | None:
         """Take a command; see `broker.model.core.Core`."""
         asked = _Asked(command, reply, time.time_ns())
         waiting = self._behind.get(command.sender)
@@ -200,7 +204,8 @@ class _TracedCore:
             self._behind[command.sender] = deque([asked])
             self._look(command.sender)
         else:
-            self._pass(asked, {})
+            return self._pass(asked, {})
+        return None
 
     def _unknown(self, command: Command) -> bool:
         return isinstance(command, Settling) and not self._traces.known(command.node, command.item_id, command.token)
@@ -235,7 +240,7 @@ class _TracedCore:
         else:
             del self._behind[sender]
 
-    def _pass(self, asked: _Asked, parents: Mapping[str, Context]) -> None:
+    def _pass(self, asked: _Asked, parents: Mapping[str, Context]) -> asyncio.Task[None] | None:
         """Pass a command to the core, with a span if it is part of an item's trace."""
         command, reply = asked.command, asked.reply
         match command:
@@ -248,14 +253,13 @@ class _TracedCore:
             case Retract() | Unlock():
                 span = self._settling(command, parents, asked.since)
             case _:
-                self._core.submit(command, reply)
-                return
+                return self._core.submit(command, reply)
 
         def ended(result: Result) -> None:
             _end(span, result)
             reply(result)
 
-        self._core.submit(command, ended)
+        return self._core.submit(command, ended)
 
     def _settling(self, command: Settling, parents: Mapping[str, Context], since: int) -> Span:
         outcome = "acknowledged"

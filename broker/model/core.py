@@ -1,5 +1,6 @@
 """Interfaces between a door and the core."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -22,11 +23,14 @@ COMMAND_BYTES: Final = 1_000
 class Core(Protocol):
     """The queue as a door sees it."""
 
-    def submit(self, command: Command, reply: Reply) -> None:
-        """Submit a command; commands of one sender to one node take effect in the order of submission."""
+    def submit(self, command: Command, reply: Reply) -> asyncio.Task[None] | None:
+        """Submit a command; commands of one sender to one node take effect in the order of submission.
+
+        Returns the task of a command that only waits, for a caller that wants to end it.
+        """
 
     async def ask(self, command: Command) -> Result:
-        """Submit a command and wait for its outcome."""
+        """Submit a command and wait for its outcome; a long poll ends when its caller is cancelled."""
 
 
 class Outlet(Protocol):

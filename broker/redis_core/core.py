@@ -122,27 +122,28 @@ class RedisCore:
 
     # Used by doors.
 
-    def submit(self, command: Command, reply: Reply) -> None:
+    def submit(self, command: Command, reply: Reply) -> asyncio.Task[None] | None:
         """Submit a command; see `broker.model.core.Core`."""
         item_bytes = len(getattr(command, "envelope", b""))
         size = COMMAND_BYTES + item_bytes
         if self._waiting_bytes + size > WAITING_BYTES + (0 if item_bytes else _SPARE_BYTES):
             self.count("refused")
             reply(_TOO_MUCH)
-            return
+            return None
         self._waiting_bytes += size
         once = Answer(partial(self._end, command, size, time.monotonic(), reply))
         try:
             work = self._work.get(type(command))
             if work and ((handled := ROWS[type(command)].handled) is None or handled(command)):
                 # The handler has already queued its first command, so it keeps the sender's order.
-                self._tasks.answer(work(command), once)
-            else:
-                # A command without a node has a handler.
-                self.router(getattr(command, "node", "")).submit(command, once)
+                task = self._tasks.answer(work(command), once)
+                return task if ROWS[type(command)].waits else None
+            # A command without a node has a handler.
+            self.router(getattr(command, "node", "")).submit(command, once)
         except Exception:
             log.exception("a command failed", command=type(command).__name__)
             once(FAILED)
+        return None
 
     def _end(  # noqa: PLR0913  (what is known of a command)
         self, command: Command, size: int, began: float, reply: Reply, result: Result, *, final: bool = False
@@ -180,8 +181,12 @@ class RedisCore:
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self.submit(command, partial(fulfil, future))
-        return await future
+        task = self.submit(command, partial(fulfil, future))
+        try:
+            return await future
+        finally:
+            if task:
+                task.cancel()
 
     # Used by `frontends.compose`.
 

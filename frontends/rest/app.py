@@ -6,7 +6,7 @@ Its only state is the rate limit of each sender. Must not know what operations d
 import asyncio
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
+from broker.tasks import start
 from frontends.rest import codings, conditions, heads, negotiation, paths, refusal_log, replies, routes
 from frontends.rest.auth import csrf
 from frontends.rest.auth.identity import Identity
@@ -97,7 +98,7 @@ class Door:
         response = HttpResponse(body, answer.status, headers)
         if answer.media:
             response.headers["Content-Type"] = answer.media
-        if http_request.method == "HEAD":
+        if http_request.method == "HEAD" and answer.status is not HTTPStatus.NOT_MODIFIED:
             response.headers["Content-Length"] = str(len(answer.body))
         await response(scope, receive, send)
 
@@ -154,8 +155,11 @@ class Door:
             path, sender, query, fields, body, wants, looks=http_request.method == "HEAD", most_leases=self._leases
         )
         if http_request.method in {"GET", "HEAD"}:
-            return _unless_unchanged(fields, await OPERATIONS[operation.name](self._core, request))
-        if conditions.request(fields):
+            answering = OPERATIONS[operation.name](self._core, request)
+            return _unless_unchanged(
+                fields, await (_awaited(http_request, answering) if "wait" in query else answering)
+            )
+        if conditions.request(fields) and not (operation.creates and conditions.creates(fields)):
             conditions.changed(fields, await self._tags(request), reads=False)
         return await OPERATIONS[operation.name](self._core, request)
 
@@ -212,6 +216,28 @@ class Door:
         return Fault(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, Problem.PAYLOAD_TOO_BIG.value, detail, {"Connection": "close"}
         )
+
+
+async def _awaited(http_request: HttpRequest, answering: Awaitable[Response]) -> Response:
+    """Wait for an answer; raises ClientDisconnect when the client has gone: what is found then, others may have."""
+    here = asyncio.timeout(None)
+
+    async def leave() -> None:
+        while (await http_request.receive())["type"] != "http.disconnect":
+            pass
+        here.reschedule(asyncio.get_running_loop().time())
+
+    try:
+        async with here:
+            leaving = start(leave())
+            try:
+                return await answering
+            finally:
+                leaving.cancel()
+    except TimeoutError:
+        if here.expired():
+            raise ClientDisconnect from None
+        raise
 
 
 def _number(http_request: HttpRequest) -> str:

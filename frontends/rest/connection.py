@@ -51,8 +51,11 @@ class Connection(H11Protocol):
         if cycle is not None and not cycle.response_complete:
             self._stop()
             self._begun = False
-        elif not self._begun:
-            self._begun = True
+            return
+        # The rest of a body whose request was refused begins no head.
+        begins = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        if begins > self._begun or self._deadline is None:
+            self._begun = begins
             self._wait()
 
     def send_400_response(self, msg: str) -> None:

@@ -1,6 +1,7 @@
 """Parses single fields of a request; an error names its field. Pure; must not know queues."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -40,15 +41,25 @@ def first(request: Request) -> int:
 
 
 def parsed(body: bytes) -> Any:  # noqa: ANN401  (any JSON)
-    """Parse JSON."""
+    """Parse JSON; refuses half a surrogate pair, which is no character and in no encoding."""
     try:
-        return json.loads(body.decode(), parse_constant=_refuse)
+        found = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
+        if b"\\u" in body:
+            json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise MalformedRequest(Problem.BAD_REQUEST, "the body is not JSON in UTF-8") from None
+    return found
 
 
 def _refuse(_: str) -> None:
     raise ValueError
+
+
+def _finite(text: str) -> float:
+    """Read a number; beyond the largest one it would become a word that JSON has not."""
+    if math.isinf(found := float(text)):
+        raise ValueError
+    return found
 
 
 def whole(value: object) -> int | None:

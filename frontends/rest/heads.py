@@ -53,7 +53,7 @@ class Head:
 
 def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> Head:
     """Validate a head; `target` excludes the query. Raises Fault or MalformedRequest."""
-    fields = _fields(raw, most_bytes)
+    fields = joined(raw, most_bytes)
     if not version.startswith("1."):
         detail = "only HTTP/1.1 is supported"
         raise Fault(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "version-unknown", detail, {"Connection": "close"})
@@ -75,8 +75,11 @@ def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, by
     return Head(path, fields)
 
 
-def _fields(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, str]:
-    """Return fields by name; repeated ones are joined as lists (RFC 9110 §5.3)."""
+def joined(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, str]:
+    """Return fields by name, in lower case already; repeated ones are joined as lists (RFC 9110 §5.3).
+
+    Raises MalformedRequest if one is repeated that has a single value, Fault if they are too large.
+    """
     size, found = 0, dict[str, str]()
     for name_bytes, value in raw:
         size += len(name_bytes) + len(value)

@@ -37,6 +37,9 @@ _NAME_SCHEMA: Final = {
     "maxLength": NODE_NAME_BYTES,
     "pattern": f"^[^{UNPRINTABLE}]+$",
 }
+_JID_CHAR: Final = f"[^ \"&'/:<>@{UNPRINTABLE}]"
+_DOMAIN_CHAR: Final = rf"[^ .\[\]\"&'/:<>@{UNPRINTABLE}]"
+_RESOURCE: Final = f"[^ {UNPRINTABLE}](?:[^{UNPRINTABLE}]{{0,1021}}[^ {UNPRINTABLE}])?"
 _NAME: Final = {"$ref": "#/components/schemas/name"}
 _SCHEMAS_OF: Final = {
     "name": _NAME_SCHEMA,
@@ -45,7 +48,7 @@ _SCHEMAS_OF: Final = {
         "type": "string",
         "minLength": 1,
         "maxLength": admin_requests.JID_MOST,
-        "pattern": f"^[^ /{UNPRINTABLE}]+(?:/[^{UNPRINTABLE}]*)?$",
+        "pattern": rf"^(?:{_JID_CHAR}{{1,1023}}@)?{_DOMAIN_CHAR}(?:\.?{_DOMAIN_CHAR}){{0,340}}(?:/{_RESOURCE})?$",
     },
 }
 """Schemas that are long and used in many places."""

@@ -73,6 +73,8 @@ class Operation:
     query: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     public: bool = False
+    creates: bool = False
+    """Its handler judges `If-None-Match: *`: a page at this path need not be the resource."""
 
 
 @frozen
@@ -105,7 +107,7 @@ PARAMETERS: Final = {
     "scan": Parameter("where to continue: from the link to the next page", _text(f"(?:[0-9]{{1,4}} {_POSITION})?")),
     "after": Parameter(
         "where to continue the messages: from the link to the next page",
-        _text("(?:-|[0-9]{1,4}-[0-9]{1,18}-[0-9]{1,18})?"),
+        _text("(?:[0-9]{1,4}-[0-9]{1,18}-[0-9]{1,18})?"),
     ),
     "past": Parameter("where to continue the schedules: from the link to the next page"),
     "below": Parameter("where to continue the tree: from the link to the next page"),
@@ -192,6 +194,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             "Create a queue, unless it exists with these options",
             {_CREATED: Shown.QUEUE, _OK: Shown.QUEUE},
             Body.OPTIONS,
+            creates=True,
         ),
         "PATCH": Operation("configure_queue", "Change options of a queue", {_OK: Shown.NOTHING}, Body.OPTIONS),
         "DELETE": Operation("delete_queue", "Delete a queue with everything in it", {_OK: Shown.NOTHING}),

@@ -180,10 +180,11 @@ class Component:
             raise MalformedRequest(Problem.UNAVAILABLE, _STOPPING)
         if isinstance(asked, BatchRequest):
             outcomes = batches.Outcomes(asked)
-            submit = partial(self._submit_rows, outcomes)
-            self._submit(iq.sender, submit, partial(self._answer_batch, outcomes), len(asked.rows))
+            self._submit(
+                iq.sender, partial(self._submit_rows, outcomes), partial(self._answer_batch, outcomes), len(asked.rows)
+            )
             return
-        submit = partial(self._core.submit, asked.command)
+        submit: Callable[[Reply], object] = partial(self._core.submit, asked.command)
         if isinstance(asked, MoveBatch):
             assert isinstance(asked.command, MoveItems), "only transfers are taken at a rate"
             submit = partial(self._move_batches.submit, self._core, asked.rate, asked.command)
@@ -317,7 +318,7 @@ class Component:
             what = {"subscriber": command.sender, "command": type(command).__name__}
             _log.warning("passed over", **what, problem=fault.problem.value, detail=fault.detail)
 
-    def _submit(self, sender: Jid, submit: Callable[[Reply], None], reply: Reply, commands: int = 1) -> None:
+    def _submit(self, sender: Jid, submit: Callable[[Reply], object], reply: Reply, commands: int = 1) -> None:
         """Submit a request of so many commands, unless too many are waiting."""
         waiting = self._waiting_of.get(sender, 0) + commands
         if waiting > WAITING_MOST_OF_ONE or self._waiting + commands > WAITING_MOST:

@@ -164,6 +164,9 @@ class Row:
     handled: Callable[[Any], object] | None = None
     """Whether a command needs the handler; each does, if there is nothing here."""
 
+    waits: bool = False
+    """Its handler waits for something to happen, and stops when its caller has gone."""
+
     judge: Callable[[Any, NodeRecord, Affiliation], Refused | None] = may.nobody
     """Who may give it, by the node's record and the sender's affiliation; the handlers of some commands decide otherwise."""
 
@@ -234,6 +237,7 @@ ROWS: Final[Mapping[type, Row]] = {
     items.ReadOutcome: Row(
         script=item_scripts.read_outcome,
         handler=lambda do: do.fetching.outcome,
+        waits=True,
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
         place=of_outcome,
@@ -283,7 +287,7 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.Bounce: Row(script=item_scripts.bounce, judge=may.delivered, place=of_delivery, metric=_bounced),
     items.Confirm: Row(script=item_scripts.confirm, judge=may.delivered, place=of_delivery),
-    items.Fetch: Row(handler=lambda do: do.fetching.fetch, place=Place.LEASE),
+    items.Fetch: Row(handler=lambda do: do.fetching.fetch, waits=True, place=Place.LEASE),
     items.PrepareMessage: Row(handler=lambda do: do.exactly_once.prepare),
     items.Deliver: Row(handler=lambda do: do.exactly_once.deliver),
     items.Reserve: Row(handler=lambda do: do.exactly_once.reserve),

@@ -93,7 +93,9 @@ def _lock(lock: Lock) -> str:
 
 def _content(shown: Message) -> str:
     if shown.element is not None:
-        return f"<content type='{negotiation.bare(shown.content_type)}'>{shown.element.decode()}</content>"
+        # A name of a type may have an ampersand and an apostrophe (RFC 9110 §5.6.2).
+        kind = escape(negotiation.bare(shown.content_type), {"'": "&apos;"})
+        return f"<content type='{kind}'>{shown.element.decode()}</content>"
     if negotiation.bare(shown.content_type) == "text/plain":
         try:
             text = shown.body.decode()

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import fields, negotiation
+from frontends.rest import fields, heads, negotiation, paths
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http_types import Request
 from frontends.rest.queues import requests
@@ -89,7 +89,7 @@ def one(where: str, said: object) -> NewMessage:
     try:
         match said:
             case {"json": value}:
-                body, kind = json.dumps(value, ensure_ascii=False).encode(), negotiation.JSON
+                body, kind = json.dumps(value, ensure_ascii=False, allow_nan=False).encode(), negotiation.JSON
             case {"text": text}:
                 body, kind = text.encode(), "text/plain; charset=utf-8"
             case _:
@@ -101,7 +101,8 @@ def one(where: str, said: object) -> NewMessage:
         for name in requests.HINTS
         if name in said
     }
-    return NewMessage(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
+    guid = paths.item_id(said["guid"], f"{where}: guid") if "guid" in said else ""
+    return NewMessage(body, said.get("content_type", kind), said.get("group_key", ""), guid, told, asks)
 
 
 def _multipart(body: bytes, boundary: str) -> list[NewMessage | Fault]:
@@ -136,12 +137,10 @@ def _part(number: int, piece: bytes) -> NewMessage:
     head, empty, body = piece.partition(b"\r\n\r\n")
     if not empty or len(head) > _PART_HEADER_BYTES:
         raise MalformedRequest(Problem.BAD_REQUEST, f"part {number} has no empty line after its headers")
-    headers = {}
-    for line in head.decode("latin-1").split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise MalformedRequest(Problem.BAD_REQUEST, f"part {number} has a header without a colon")
-        headers[name.strip().lower()] = value.strip()
+    lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
+    if not all(colon for _name, colon, _value in lines):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"part {number} has a header without a colon")
+    headers = heads.joined(((name.strip().lower(), value.strip()) for name, _, value in lines), _PART_HEADER_BYTES)
     encoding = headers.get("content-transfer-encoding", "binary").lower()
     if encoding not in {"7bit", "8bit", "binary"}:
         raise MalformedRequest(Problem.BAD_REQUEST, f"part {number}: HTTP needs no Content-Transfer-Encoding")
@@ -149,7 +148,7 @@ def _part(number: int, piece: bytes) -> NewMessage:
         body,
         headers.get("content-type", "text/plain"),
         fields.text(headers, requests.GROUP_KEY),
-        fields.text(headers, requests.GUID).strip('"'),
+        requests.idempotency_key(headers),
         requests.told(headers),
         requests.asks(headers),
         exact=requests.GUID in headers,

@@ -27,10 +27,11 @@ from broker.model.results import (
     Published,
     Refused,
     Reserved,
+    Result,
     Retracted,
 )
-from broker.model.tree import tree_request
-from frontends.rest import conditions, fields, paths, replies
+from broker.model.tree import TreeRequest, tree_request
+from frontends.rest import conditions, fields, replies
 from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
 from frontends.rest.formats.views import Child, Message, Page
@@ -49,7 +50,7 @@ _log = structlog.get_logger("stanzaq.rest")
 async def list_queues(core: Core, request: Request) -> Response:
     """Show the root of the tree."""
     found, below = await _children(core, request)
-    following = views.following(request.path, None, "", below) if below else ""
+    following = views.following(request.path, {"below": below}) if below else ""
     page = Page("", "", is_queue=False, children=found, messages=(), counted=None, options=None, following=following)
     return replies.page(page, request.wants)
 
@@ -71,7 +72,7 @@ async def show_queue(core: Core, request: Request) -> Response:
         # A part of the tree exists while anything is below it, which may be late in the list.
         raise replies.of(record)
     if not isinstance(record, Described) or record.record.config.collects:
-        following = views.following(request.path, None, "", below) if below else ""
+        following = views.following(request.path, {"below": below}) if below else ""
         title, options = "", None
         if isinstance(record, Described):
             found = await _collected(core, request, found)
@@ -92,8 +93,10 @@ async def show_queue(core: Core, request: Request) -> Response:
     after = str(looked.reached) if looked.reached else ""
     following = ""
     if after or below:
-        limit = request.query.get("limit")
-        following = views.following(request.path, limit, after or requests.ENDED, below or requests.ENDED)
+        # An empty cursor says that this list has ended.
+        cursors = {"after": after, "below": below}
+        limits = {"limit": request.query["limit"]} if "limit" in request.query else {}
+        following = views.following(request.path, cursors | limits)
     return replies.page(
         Page(
             node,
@@ -120,7 +123,8 @@ async def put_queue(core: Core, request: Request) -> Response:
         known = await core.ask(Describe(request.path.node, request.sender, as_owner=True))
         if isinstance(known, Described):
             config, (options, tree) = known.record.config, tree_request(command.options)
-            if configured(config, options) == config and tree.parent in {None, known.record.parent}:
+            same = configured(config, options) == config and tree.parent in {None, known.record.parent}
+            if same and await _has_children(core, request, tree):
                 return replies.declared(request.path.node, made=False)
             raise fault(
                 MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")
@@ -128,6 +132,14 @@ async def put_queue(core: Core, request: Request) -> Response:
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
     return replies.declared(request.path.node, made=True)
+
+
+async def _has_children(core: Core, request: Request, tree: TreeRequest) -> bool:
+    """Return whether a queue has the children that a request names, or the request names none."""
+    if tree.children is None:
+        return True
+    listing = await core.ask(Children(request.path.node, request.sender))
+    return isinstance(listing, Listing) and set(listing.nodes) == set(tree.children)
 
 
 async def configure_queue(core: Core, request: Request) -> Response:
@@ -173,20 +185,23 @@ async def delete_message(core: Core, request: Request) -> Response:
 
 async def show_message(core: Core, request: Request) -> Response:
     """Show a message; with `wait` its end, as soon as it has ended."""
-    seconds = requests.wait(request)
-    shown = await core.ask(Browse(request.path.node, request.sender, (request.path.item,), 1))
-    present = isinstance(shown, Browsed) and bool(shown.items)
-    if seconds or not present:
-        asked = ReadOutcome(request.path.node, request.sender, request.path.item, seconds)
-        ended = await core.ask(asked)
-        if isinstance(ended, Ended) and ended.outcome:
-            return _end(request.path.node, ended.outcome)
-    return replies.message(await _message(core, request), request.wants)
+    path, seconds = request.path, requests.wait(request)
+    looked = await core.ask(_browse(request))
+    if seconds or not _there(looked):
+        # It may end between a look at its end and one at the queue.
+        for wait in (seconds, 0):
+            ended = await core.ask(ReadOutcome(path.node, request.sender, path.item, wait))
+            if isinstance(ended, Ended) and ended.outcome:
+                return _end(path.node, ended.outcome)
+            looked = await core.ask(_browse(request))
+            if _there(looked):
+                break
+    return replies.message(_message(request, looked), request.wants)
 
 
 async def show_content(core: Core, request: Request) -> Response:
     """Return a message's body, byte for byte."""
-    return replies.content(await _message(core, request))
+    return replies.content(_message(request, await core.ask(_browse(request))))
 
 
 async def _children(core: Core, request: Request) -> tuple[list[Child], str]:
@@ -226,12 +241,22 @@ def _options(record: NodeRecord, request: Request) -> dict[str, str] | None:
     return shown(record.name, record.config) if owner else None
 
 
-async def _message(core: Core, request: Request) -> Message:
-    path = request.path
-    looked = await result(core, Browse(path.node, request.sender, (path.item,), 1), Browsed)
+def _browse(request: Request) -> Browse:
+    return Browse(request.path.node, request.sender, (request.path.item,), 1)
+
+
+def _there(looked: Result) -> bool:
+    return isinstance(looked, Browsed) and bool(looked.items)
+
+
+def _message(request: Request, looked: Result) -> Message:
+    """Return the one message that was looked at; raises Fault if it is not there."""
+    if isinstance(looked, Refused):
+        raise replies.of(looked)
+    assert isinstance(looked, Browsed)
     if not looked.items:
         raise fault(MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such message, or not any more"))
-    return views.message(path.node, looked.items[0])
+    return views.message(request.path.node, looked.items[0])
 
 
 def _end(node: str, ended: ItemOutcome) -> Response:
@@ -247,8 +272,7 @@ def _command(request: Request, part: requests.NewMessage | Fault) -> Publish | F
     if isinstance(part, Fault):
         return part
     try:
-        guid = paths.item_id(part.guid, "guid") if part.guid else None
-        return requests.message(request, part, guid, guid or "")
+        return requests.message(request, part, part.guid or None, part.guid)
     except MalformedRequest as refusal:
         return fault(refusal)
     except Fault as refusal:

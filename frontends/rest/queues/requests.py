@@ -53,9 +53,6 @@ WAIT_MOST: Final = 60
 
 NAMES_A_LOOK: Final = 1_000
 
-ENDED: Final = "-"
-"""A cursor of a finished list, while the other list of the same feed goes on."""
-
 
 @frozen
 class NewMessage:
@@ -214,15 +211,17 @@ def guid(request: Request) -> str:
     if "guid" in request.query:
         given.append(paths.item_id(request.query["guid"], "guid"))
     if GUID in request.headers:
-        # A string of RFC 9651, whose quotes many clients omit.
-        given.append(
-            paths.item_id(
-                request_fields.text(request.headers, GUID).removeprefix('"').removesuffix('"'), "Idempotency-Key"
-            )
-        )
+        given.append(idempotency_key(request.headers))
     if len(set(given)) > 1:
         raise MalformedRequest(Problem.BAD_REQUEST, "guid and Idempotency-Key differ")
     return given[0] if given else ""
+
+
+def idempotency_key(fields: Mapping[str, str]) -> str:
+    """Read the header `Idempotency-Key`: a string of RFC 9651, whose quotes many clients omit; empty if absent."""
+    if GUID not in fields:
+        return ""
+    return paths.item_id(request_fields.text(fields, GUID).removeprefix('"').removesuffix('"'), "Idempotency-Key")
 
 
 def redeem(request: Request) -> Redeem:
@@ -233,11 +232,11 @@ def redeem(request: Request) -> Redeem:
 
 def browse(request: Request) -> Browse | None:
     """Browse a page of messages; None when an earlier page had the last of them."""
-    after = request.query.get("after", "")
-    if after == ENDED:
+    after = request.query.get("after")
+    if not after and after is not None:
         return None
     try:
-        begin = Position.parse(after) if after else None
+        begin = None if after is None else Position.parse(after)
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, "after: use the value from the link to the next page") from None
     return Browse(request.path.node, request.sender, (), request_fields.page(request), begin)
@@ -254,8 +253,8 @@ def wait(request: Request) -> int:
 
 def names(request: Request) -> Nodes | None:
     """List names of queues; None when an earlier page had the last of them."""
-    below = request.query.get("below", "")
-    return None if below == ENDED else Nodes(request.sender, NAMES_A_LOOK, below)
+    below = request.query.get("below")
+    return None if not below and below is not None else Nodes(request.sender, NAMES_A_LOOK, below or "")
 
 
 def onward(request: Request, name: str) -> Nodes:

@@ -1,6 +1,6 @@
 """Turns results of the core into views of queues and messages. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import urlencode
 
 from broker import codec, payloads
@@ -41,8 +41,6 @@ def children(names: Sequence[str], above: str, collections: Collection[str] = ()
     return [Child(name, is_queue) for name, is_queue in found.items()]
 
 
-def following(path: ResourcePath, limit: str | None, after: str, below: str) -> str:
-    """Return the link to the next page, with the cursors of its two lists."""
-    given = {"after": after, "below": below} | ({"limit": limit} if limit else {})
-    address = paths.queue(path.node) if path.node else paths.QUEUES
-    return f"{address}?{urlencode({name: value for name, value in given.items() if value})}"
+def following(path: ResourcePath, query: Mapping[str, str]) -> str:
+    """Return the link to the next page."""
+    return f"{paths.queue(path.node) if path.node else paths.QUEUES}?{urlencode(query)}"

@@ -107,6 +107,8 @@ def test_only_if_new(alice: httpx.Client, queue: str) -> None:
     assert alice.put(f"{queue}-new", headers={"If-None-Match": '"other"'}).status_code == 200
     assert problem(alice.put(f"{queue}-newer", headers={"If-Match": "*"}))[0] == 412
     assert alice.get(f"{queue}-newer").status_code == 404
+    # A part of the tree is shown where there is no queue.
+    assert alice.put(f"{queue}-part/a").status_code == alice.put(f"{queue}-part", headers=new).status_code == 201
     reserved = alice.post(queue).headers["Location"]
     assert alice.put(reserved, content=b"x", headers=new).status_code == 200
     assert problem(alice.put(reserved, content=b"x", headers=new))[0] == 412

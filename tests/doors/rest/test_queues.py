@@ -114,6 +114,15 @@ def test_tree(alice: httpx.Client, top: str) -> None:
     assert alice.get(f"/queues/{top}%2Fuk%2Fproducts", headers=JSON).json()["name"] == f"{top}/uk/products"
 
 
+def test_cursors(alice: httpx.Client, top: str) -> None:
+    """RFC 5005: no name of a queue ends a list; an empty cursor does."""
+    for name in ("-", top):
+        assert alice.put(f"/queues/{name}").status_code in {200, 201}
+    after = {each["name"] for each in alice.get("/queues?below=-", headers=JSON).json()["children"]}
+    assert top in after and "-" not in after
+    assert alice.get("/queues?below=", headers=JSON).json()["children"] == []
+
+
 def test_pages_of_messages(alice: httpx.Client, queue: str) -> None:
     """R4, RFC 5005: each message is on one page, in order, whatever the size of pages; reading takes nothing."""
     sent = [alice.post(queue, content=b"%d" % n, headers={"Content-Type": "text/plain"}).json()["id"] for n in range(7)]

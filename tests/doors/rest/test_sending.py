@@ -186,16 +186,20 @@ def test_one_wrong_of_a_batch(alice: httpx.Client, queue: str) -> None:
         {"base64": "*"},
         {"text": "", "headers": {"a": 1}},
         {"text": "", "group": "k"},
+        {"text": "", "guid": ""},
     ]
     answer = alice.post(queue.replace("/queues/", "/batches/"), json=[{"text": "a"}, *wrong, {"text": "b"}])
     results = answer.json()["results"]
     assert [each["status"] for each in results] == [201, *[400] * len(wrong), 201]
-    assert all(each["type"].endswith(":bad-request") and each["detail"] for each in results[1:-1])
+    kinds = [each["type"].rpartition(":")[2] for each in results[1:-1]]
+    assert kinds == [*["bad-request"] * (len(wrong) - 1), "item-id-invalid"]
+    assert all(each["detail"] for each in results[1:-1])
     parts = b"--x\r\n\r\na\r\n--x\r\nno colon\r\n\r\nb\r\n"
-    parts += b"--x\r\nContent-Transfer-Encoding: base64\r\n\r\nYQ==\r\n--x\r\n\r\nd\r\n--x--"
+    parts += b"--x\r\nContent-Transfer-Encoding: base64\r\n\r\nYQ==\r\n--x\r\nIdempotency-Key:\r\n\r\nc\r\n"
+    parts += b"--x\r\nGroup-Key: a\r\ngroup-key: b\r\n\r\nc\r\n--x\r\n\r\nd\r\n--x--"
     kind = {"Content-Type": "multipart/mixed; boundary=x"}
     answer = alice.post(queue.replace("/queues/", "/batches/"), content=parts, headers=kind)
-    assert [each["status"] for each in answer.json()["results"]] == [201, 400, 400, 201]
+    assert [each["status"] for each in answer.json()["results"]] == [201, 400, 400, 400, 400, 201]
     assert len(listed(alice, queue)) == 4
 
 
@@ -263,6 +267,8 @@ def test_batch_of_parts(alice: httpx.Client, queue: str) -> None:
         (b"{}", "application/json", (400, "bad-request")),
         (b"[" * 100_000, "application/json", (400, "bad-request")),
         (b"[NaN]", "application/json", (400, "bad-request")),
+        (b'[{"json": {"x": 1e400}}]', "application/json", (400, "bad-request")),
+        (rb'[{"text": "x"}, {"text": "x", "after": "\ud800"}]', "application/json", (400, "bad-request")),
         (b"\xff", "application/json", (400, "bad-request")),
         (json.dumps([{"text": ""}] * 201).encode(), "application/json", (400, "bad-request")),
         (b"--x\r\n\r\na\r\n--x--", "multipart/mixed", (400, "bad-request")),

@@ -19,6 +19,7 @@ from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer
 from tests.doors.frontend import ALICE
+from tests.doors.rest.raw import Line
 from tests.doors.rest.served import RestFrontend, client, problem
 
 JSON = {"Accept": "application/json"}
@@ -479,11 +480,13 @@ def test_whose(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
 def test_atom(alice: httpx.Client, queue: str, subscription: str) -> None:
     """R15: a feed with an entry for each message, each with the address that acknowledges it."""
     sent(alice, queue, "<a & b>")
-    held(alice, subscription)
+    assert alice.post(queue, content=b"<a/>", headers={"Content-Type": "application/a&b+xml"}).status_code == 201
+    while len(held(alice, subscription)) < 2:
+        pass
     read = feedparser.parse(alice.get(subscription).content)
     assert not read.bozo and read.feed.title == name_of(queue)
-    (entry,) = read.entries
-    assert entry.content[0].value == "<a & b>"
+    entry, other = read.entries
+    assert entry.content[0].value == "<a & b>" and other.content[0].type == "application/a&b+xml"
     (edit,) = [link.href for link in entry.links if link.rel == "edit"]
     assert alice.get(edit).headers["Content-Type"] == "application/atom+xml;type=entry"
     assert alice.delete(edit).status_code == 200
@@ -542,6 +545,24 @@ def test_a_listener_who_has_gone(alice: httpx.Client, bob: httpx.Client, queue: 
     with alice.stream("GET", theirs, headers=EVENTS, timeout=20) as answer:
         assert next(events(answer))[1]["text"] in {"a", "b"}
     assert len(held(bob, theirs)) == 2
+
+
+def test_a_poll_that_is_cut(alice: httpx.Client, frontend: RestFrontend, queue: str) -> None:
+    """R18, RX5: once the client of a long poll has gone, nothing is fetched for it and its lease ends."""
+    path = subscribed(alice, queue, lease=2)
+    line = Line(frontend)
+    line.say(
+        f"GET {path}?wait=60 HTTP/1.1\r\nHost: x\r\nAuthorization: {alice.headers['Authorization']}\r\n\r\n".encode()
+    )
+    # HEAD extends no lease.
+    assert alice.head(path).status_code == 200
+    line.end()
+    assert line.hear()[0] == 0
+    ends = time.monotonic() + 30
+    while alice.head(path).status_code == 200:
+        assert time.monotonic() < ends
+        time.sleep(0.1)
+    assert alice.head(path).status_code == 410
 
 
 def test_a_hundred_share(alice: httpx.Client, frontend: RestFrontend, queue: str) -> None:

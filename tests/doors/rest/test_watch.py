@@ -401,6 +401,10 @@ def test_collections(alice: httpx.Client) -> None:
     }
     for name, options in kinds.items():
         assert [alice.put(f"/queues/{name}", json={"options": options}).status_code for _ in range(2)] == [201, 200]
+    options = {"pubsub#node_type": "collection", "pubsub#children": f"{top}-orders"}
+    assert problem(alice.put(f"/queues/{top}", json={"options": options}))[0] == 409
+    assert [alice.put(f"/queues/{top}-two", json={"options": options}).status_code for _ in range(2)] == [201, 200]
+    assert alice.patch(f"/queues/{top}-orders", json={"options": {"pubsub#collection": top}}).status_code == 200
     shown = alice.get(f"/queues/{top}", headers={"Accept": "application/json"})
     assert shown.status_code == 200
     page = shown.json()

@@ -4,15 +4,34 @@ import pytest
 
 from broker import codec
 from broker.model.names import Jid
+from broker.model.outcomes import End, ItemOutcome
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Browsed, Ended
 from frontends.rest import errors, negotiation, paths
 from frontends.rest.auth import rate_limit
 from frontends.rest.errors import Fault
 from frontends.rest.formats.views import Child
 from frontends.rest.http_types import Request
-from frontends.rest.queues import requests, views
+from frontends.rest.queues import handlers, requests, views
 
 ALICE, BOB = Jid("alice@x"), Jid("bob@x")
+
+
+async def test_a_message_that_ends_between_two_looks() -> None:
+    """RX8: a message that is gone, and whose end is kept, is not reported as missing."""
+    gone, waits = Browsed((), more=False), Ended(None, awaited=True)
+    ended = Ended(ItemOutcome("a", End.ACKNOWLEDGED, "", b"", ALICE), awaited=True)
+    answers = iter([gone, waits, gone, ended])
+
+    class Ending:
+        async def ask(self, _command: object) -> object:
+            return next(answers)
+
+    path = paths.read(b"/messages/jobs/a")
+    assert path is not None
+    request = Request(path, ALICE, {"wait": "5"}, wants=negotiation.JSON)
+    shown = await handlers.show_message(Ending(), request)  # type: ignore[arg-type]  # no more of a core is needed
+    assert shown.status == 200 and b"acknowledged" in shown.body
 
 
 def test_every_problem_has_a_status() -> None:
