@@ -54,6 +54,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.redis_core.core import RedisCore
+from broker.redis_core.records.store import NodeStore
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -634,6 +635,18 @@ async def test_memory_of_redis(core: RedisCore, node: str) -> None:
     assert core.metrics.registry.get_sample_value("stanzaq_redis_limit_bytes") == 0
 
 
+async def test_a_second_owner(core: RedisCore, node: str) -> None:
+    """P16: whoever becomes an owner may configure a node whose dead letters go to an earlier owner's."""
+    await declared(core, node)
+    await declared(core, f"{node}/dead")
+    assert await core.ask(Affiliate(node, ALICE, {bare(W1): "owner"})) == Done()
+    assert await core.ask(Configure(node, W1, {"stanzaq#state": ("paused",)})) == Done()
+    named = await core.ask(Configure(node, W1, {"stanzaq#dead_letter_node": (f"{node}/dead/dead",)}))
+    assert named == Done()
+    named = await core.ask(Configure(node, W1, {"stanzaq#dead_letter_node": (f"{node}/dead",)}))
+    assert isinstance(named, Refused) and named.problem is Problem.NOT_ACCEPTABLE
+
+
 async def test_lost_access_ends_subscriptions(core: RedisCore, door: Door, node: str) -> None:
     """P6, P26: a JID that may not subscribe any more is unsubscribed, and its items go to others."""
     await declared(core, node)
@@ -643,6 +656,20 @@ async def test_lost_access_ends_subscriptions(core: RedisCore, door: Door, node:
     await core.ask(Subscribe(node, W2, W2, 1))
     await core.ask(Configure(node, ALICE, {"pubsub#access_model": ("whitelist",)}))
     assert [(d.subscriber, d.item_id) for d in door.deliveries] == [(W1, "a"), (W2, "a")]
+    # An earlier change that was cut short is finished by its repeat.
+    await core.ask(Configure(node, ALICE, {"pubsub#access_model": ("open",)}))
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    silent = CoreUnavailable("no answer")
+
+    async def cut(*_: object) -> None:
+        raise silent
+
+    change = Configure(node, ALICE, {"pubsub#access_model": ("whitelist",)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NodeStore, "open", cut)
+        assert isinstance(await core.ask(change), Refused)
+    assert await core.ask(change) == Done()
+    assert isinstance(await core.ask(Unsubscribe(node, W1, W1, "")), Refused)
     await core.ask(Affiliate(node, ALICE, {bare(W2): "none"}))
     counted = await core.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted) and (counted.subscribers, counted.waiting) == (0, 1)

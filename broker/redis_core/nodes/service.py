@@ -15,7 +15,7 @@ from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionCh
 from broker.model.leases import is_view
 from broker.model.names import Jid, bare, is_jid, resource
 from broker.model.nodes import NodeRecord, configured
-from broker.model.options import NodeConfig, NodeState
+from broker.model.options import AccessModel, NodeConfig, NodeState
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.quotas import MOST, domain, holding
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
@@ -162,7 +162,8 @@ class NodeService:
             return Refused(wrong.problem, wrong.detail)
         sender = command.sender
         refused = check_conversion(record.config, config) or check_options(config)
-        refused = refused or await self._node_rules.check_dead_letter_node(command.node, config, bare(sender))
+        if config.dead_letters_of(command.node) != record.config.dead_letters_of(command.node):
+            refused = refused or await self._node_rules.check_dead_letter_node(command.node, config, bare(sender))
         if refused is not None:
             return refused
         place = await self.placement.check_place(sender, command.node, record, config, tree)
@@ -197,7 +198,8 @@ class NodeService:
         limits = before.limits, before.limits_by_key
         if resumed or limits != (config.limits, config.limits_by_key):
             await self._sweep(record)
-        if config.access_model is not before.access_model:
+        if config.access_model is not AccessModel.OPEN:
+            # Also if it is as before: an earlier change may have been cut short here.
             await self._end_forbidden(record, await self._subscribers(record.name))
         if config.notify_config and config != before:
             await self._notify_all(record.name, partial(NodeConfigured, record=record))

@@ -138,10 +138,10 @@ class Tree:
             return _NO_PARENT
         if not parent.config.collects:
             return _LEAF
-        if not _admits(parent, bare(sender)):
-            return _CLOSED
         if record is not None and (record.parent, record.parent_life) == (parent.name, parent.incarnation):
             return None
+        if not _admits(parent, bare(sender)):
+            return _CLOSED
         return await self._check_shape(child, record, parent)
 
     async def _check_shape(self, child: str, record: NodeRecord | None, parent: NodeRecord) -> Refused | None:

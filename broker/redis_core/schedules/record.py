@@ -63,6 +63,7 @@ class ScheduleRecord:
     missed: int = 0
     missed_ms: int | None = None
     skipped: int = 0
+    paused_ms: int | None = None
 
     @cached_property
     def timetable(self) -> Timetable:
@@ -119,8 +120,13 @@ class ScheduleRecord:
         return replace(self, firing=None, missed=self.missed + 1, missed_ms=self.firing.at_ms)
 
     def switched(self, now_ms: int, *, paused: bool) -> Self:
-        """Pause, or go on with the next time from now on."""
-        return replace(self, paused=paused, next_ms=self.next_ms if paused else self.timetable.after(now_ms))
+        """Pause, or go on with the next time from now on; one that had come before the pause, and was not served, is next."""
+        if paused:
+            return replace(self, paused=True, paused_ms=self.paused_ms if self.paused else now_ms)
+        waits = self.next_ms is not None and self.next_ms <= (self.paused_ms or 0)
+        return replace(
+            self, paused=False, paused_ms=None, next_ms=self.next_ms if waits else self.timetable.after(now_ms)
+        )
 
     # What it publishes.
 
@@ -169,6 +175,7 @@ class ScheduleRecord:
             "missed": self.missed,
             "missed_at": self.missed_ms,
             "skipped": self.skipped,
+            "paused_at": self.paused_ms,
         }
         return json.dumps({name: value for name, value in told.items() if value or name == "next"}, ensure_ascii=False)
 
@@ -193,6 +200,7 @@ class ScheduleRecord:
                 told.get("missed", 0),
                 told.get("missed_at"),
                 told.get("skipped", 0),
+                told.get("paused_at"),
             )
         except (ValueError, KeyError, TypeError, AttributeError, MalformedRequest) as fault:
             msg = f"the record of a schedule cannot be read: {fault}"

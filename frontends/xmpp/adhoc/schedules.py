@@ -1,6 +1,5 @@
 """Ad-hoc commands on the schedules of a node. Translates forms to commands, and results to text. Must not know the core."""
 
-import json
 from collections.abc import Callable
 from typing import Final
 
@@ -59,9 +58,9 @@ def _put(iq: Iq, given: Fields) -> Question:
     if not text or len(text.encode()) > MAX_PAYLOAD_BYTES:
         raise fields.wrong(name="payload", detail=f"1 to {MAX_PAYLOAD_BYTES} bytes")
     try:
-        json.loads(text)
+        payloads.check_json(text)
         kind = payloads.JSON
-    except (ValueError, RecursionError):
+    except ValueError:
         kind = _TEXT
     body = text.encode()
     envelope, key = codec.pack(payloads.kept(body, kind, {})), fields.text(given, "key", ITEM_ID_BYTES)

@@ -4,6 +4,7 @@ The frame is judged as a whole: no rows, too many, or an unknown row refuse all.
 read as a request of its own, by the reader that `requests` gives. Must not know the core, or how notifications are written.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -98,14 +99,17 @@ def _refuse_excess(rows: Sequence[Element]) -> None:
 
 
 def _repeats(commands: Sequence[Command | Refused]) -> Iterator[tuple[int, str]]:
-    """Find the rows whose item an earlier row names too, with its id, which names an item within its partition."""
-    seen = set()
+    """Find the rows whose item an earlier row names too.
+
+    An id names an item within its partition. If only one of two rows tells a partition, their tokens say whether it is the same.
+    """
+    seen = defaultdict[str, list[tuple[int | None, int | None]]](list)
     for number, command in enumerate(commands):
         if name := getattr(command, "item_id", None):
-            item = name, getattr(command, "partition", None)
-            if item in seen:
+            partition, token = getattr(command, "partition", None), getattr(command, "token", None)
+            if any(partition == other or (None in {partition, other} and token == lock) for other, lock in seen[name]):
                 yield number, name[:80]
-            seen.add(item)
+            seen[name].append((partition, token))
 
 
 def _published(batch: BatchRequest, outcomes: Sequence[Result]) -> str:

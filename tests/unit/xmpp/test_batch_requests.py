@@ -150,6 +150,10 @@ def test_an_item_is_there_twice(read: Read) -> None:
     commands = _commands(read(_settle(rows)))
     assert [getattr(each, "token", None) for each in commands] == [None, 1, None, 3, None, 4]
     assert [each.problem for each in commands if isinstance(each, Refused)] == [Problem.BAD_REQUEST] * 3
+    # A lock is the same lock, whether its row tells the partition or not.
+    both = "<release id='b' token='3' partition='0' delay='9'/><ack id='b' token='3'/>"
+    kept, refused = _commands(read(_settle(both)))
+    assert isinstance(kept, Unlock) and isinstance(refused, Refused)
     assert _commands(read(_cancel("<item id='a'/><item id='a'/>")))[0] == Cancel("jobs", _WORKER, "a")
 
 

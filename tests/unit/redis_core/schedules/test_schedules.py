@@ -280,6 +280,15 @@ def test_pausing() -> None:
     assert (resumed.next_ms, resumed.missed) == (NOON + 2 * HOUR, 0)
 
 
+def test_pausing_before_a_time_was_served() -> None:
+    """A time that came before the pause is still served after it: its jitter ran, or its node was draining."""
+    made = record(schedule(every="24h", start=moment(NOON), jitter="1h"))
+    paused = made.switched(NOON + 1_000, paused=True).switched(NOON + 2_000, paused=True)
+    assert ScheduleRecord.parse(str(paused).encode()) == paused
+    resumed = paused.switched(NOON + 3_000, paused=False)
+    assert resumed.next_ms == NOON and resumed == made
+
+
 def test_jitter() -> None:
     """A jitter is the same in every process, within its bound, and differs between times."""
     made = record(schedule(every="1h", start=moment(NOON), jitter="10m"))
