@@ -103,12 +103,14 @@ def options(iq: Iq, pubsub: Element) -> Options | SetSubscriptionOptions:
         forms.refuse(chosen.find(forms.FORM))
         return Options(node, iq.sender, jid, subid)
     wanted = _chosen(chosen, jid)
-    if wanted.credit is None:
+    if wanted.half_scope:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"name both {KIND} and {DEPTH_FIELD}, or neither")
+    if wanted.credit is None and (wanted.scope is None or wanted.scope.works):
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
     if wanted.own != partition_options.OwnershipRequest() or wanted.start:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "partitions and start can only be chosen by subscribing again")
     return SetSubscriptionOptions(
-        *(node, iq.sender, jid, subid, wanted.credit, wanted.qos),
+        *(node, iq.sender, jid, subid, wanted.credit or 0, wanted.qos),
         *(wanted.until_ms, wanted.scope, wanted.selector, wanted.batch),
     )
 
@@ -149,6 +151,7 @@ class _Chosen:
     start: str
     until_ms: int | None
     scope: Scope | None
+    half_scope: bool
     selector: str | None
     batch: int | None
 
@@ -171,6 +174,7 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
         _start(fields[START]) if START in fields else "",
         _until(fields[EXPIRE]) if EXPIRE in fields else None,
         _scope(fields, credit),
+        (KIND in fields) != (DEPTH_FIELD in fields),
         selectors.wanted(fields[selectors.SELECTOR]) if selectors.SELECTOR in fields else None,
         _batch(fields[BATCH]) if BATCH in fields else None,
     )
@@ -200,6 +204,9 @@ def _credit(fields: Mapping[str, tuple[str, ...]]) -> int | None:
         return None
     if len(values) > 1 or len(first := values.pop()) != 1:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{CREDIT} must have one value")
+    if first == ("0",) and fields.get(KIND) == (SubscriptionType.NODES.value,):
+        # What the form of such a subscription shows: news need no credit.
+        return None
     return min(attributes.whole(first[0], _CREDIT_BELIEVED, Problem.OPTIONS_INVALID, CREDIT), MAX_CREDIT)
 
 

@@ -308,6 +308,22 @@ def test_scope(read: Read, fields: list[tuple[str, str]], credit: int | None, sc
     assert (command.credit, command.scope) == (credit, scope)
 
 
+def test_scope_of_a_subscription_that_exists(read: Read, fault: Fault) -> None:
+    """P13, H5: options that name half a scope are refused, as the other half has no default; news need no credit."""
+
+    def options(*fields: tuple[str, str]) -> str:
+        return f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{_form(*fields)}</options></pubsub>"
+
+    for half in ((_TYPE, "all"), (_DEPTH, "all")):
+        refused = fault(options((_REQUESTS, "5"), half))
+        assert refused.problem is Problem.OPTIONS_INVALID and _TYPE in refused.detail and _DEPTH in refused.detail
+    news = SetSubscriptionOptions("jobs", _FULL, _FULL, "", 0, scope=Scope(SubscriptionType.NODES, None))
+    for credit in ([], [(_REQUESTS, "0")]):
+        assert read(options(*credit, (_TYPE, "nodes"), (_DEPTH, "all"))).command == news
+    assert fault(options((_TYPE, "items"), (_DEPTH, "all"))).problem is Problem.OPTIONS_REQUIRED
+    assert fault(options((_REQUESTS, "0"), (_TYPE, "items"), (_DEPTH, "1"))).problem is Problem.OPTIONS_INVALID
+
+
 @pytest.mark.parametrize("field", [(_TYPE, "leaves"), (_TYPE, ""), (_DEPTH, "0"), (_DEPTH, "9"), (_DEPTH, "deep")])
 def test_bad_scope(fault: Fault, field: tuple[str, str]) -> None:
     """H5: an unknown type, and an impossible depth, are refused with the field's name."""
