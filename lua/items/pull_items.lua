@@ -3,8 +3,8 @@
 -- all. A `lease`, which only the first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is.
 -- Returns the end of the lease, the items, whether there are more, the last token of all (unchanged, nothing was handed out since), and 1
 -- if the subscriber was absent and gets items from now on. A caller that only looks gets no items; with `comes` it does, and the lock
--- time of an item begins with its first fetch.
--- ARGV: now revision number limit max_bytes | subid lease after comes
+-- time of an item begins with its first fetch. With `one` it is given the next item alone.
+-- ARGV: now revision number limit max_bytes | subid lease after comes one
 -- RETURNS: ok stale gone deleted | ok lease-over
 local refusal = partition.load()
 if refusal then return refusal end
@@ -33,10 +33,12 @@ local function described(flight, entry, comes)
     tonumber((positions.split(entry.log_id))), attempt_history.count(flight.position, attempt)}
 end
 
+local function limit(row) return row.one == '1' and 1 or tonumber(arg.limit) end
+
 local function held(row, subids)
   local places, found, after = {}, {}, tonumber(row.after)
   for _, subid in ipairs(subids) do
-    for _, position in ipairs(held_locks.after(subid, after, tonumber(arg.limit) + 1)) do places[#places + 1] = position end
+    for _, position in ipairs(held_locks.after(subid, after, limit(row) + 1)) do places[#places + 1] = position end
   end
   for _, flight in ipairs(inflight.get_many(places)) do
     if flight then
@@ -80,7 +82,7 @@ local results = budget.each(rows, function(row)
   -- A caller whose `after` is beyond the last token fetches nothing.
   local comes = row.comes == '1' and tonumber(row.after) <= call.partition_token
   for _, flight in ipairs(held(row, subids)) do
-    local entry = bytes < tonumber(arg.max_bytes) and #found < tonumber(arg.limit) and log_entries.get(flight.log_id)
+    local entry = bytes < tonumber(arg.max_bytes) and #found < limit(row) and log_entries.get(flight.log_id)
     if not entry then
       more = 1
       break

@@ -596,15 +596,17 @@ class Queue:
         found: list[Any] = self.run("list_locks", {"subids": subids(jid)}).rows[0][1]
         return found
 
-    def fetch(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1", **fixed: Any) -> list[Any]:
+    def fetch(
+        self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1", one: str = "", **fixed: Any
+    ) -> list[Any]:
         """Pull a subscription's items; return the answer's row."""
-        row = self.fetching(jid, lease=lease, after=after, comes=comes)
+        row = self.fetching(jid, lease=lease, after=after, comes=comes, one=one)
         found: list[Any] = self.run("pull_items", row, **fixed).rows[0]
         return found
 
-    def fetching(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1") -> dict[str, Any]:
+    def fetching(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1", one: str = "") -> dict[str, Any]:
         """Return the row of a pull."""
-        return {"subid": subid(jid), "lease": lease, "after": after, "comes": comes}
+        return {"subid": subid(jid), "lease": lease, "after": after, "comes": comes, "one": one}
 
     def browse(self, *items: str, **fixed: Any) -> dict[str, str]:
         """Return the state of each item, in order."""

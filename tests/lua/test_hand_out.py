@@ -102,5 +102,5 @@ def test_absent(parts: Parts) -> None:
     assert held(one.expire()) == [(subid(W1), 0, GRANT, SHUT)]
     answer = one.hand_out(W1, GRANT + 1, 1)
     assert answer.notices == [] and held(answer) == [(subid(W1), 0, GRANT + 1, SHUT)]
-    back = one.run("pull_items", {"subid": subid(W1), "lease": "", "after": 0, "comes": "1"})
+    back = one.run("pull_items", {"subid": subid(W1), "lease": "", "after": 0, "comes": "1", "one": ""})
     assert held(back) == [(subid(W1), 0, GRANT + 1, 0)]

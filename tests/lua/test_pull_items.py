@@ -42,6 +42,16 @@ def test_bounded(queue: Queue) -> None:
     assert [len(queue.fetch(W1, max_bytes=most)[2]) for most in (1, 6, 7, 100)] == [1, 1, 2, 4]
 
 
+def test_one(queue: Queue) -> None:
+    """R15: an item that is read alone begins the lock of no other."""
+    queue.publish(*"abc")
+    queue.subscribe(W1, 3, "pulled")
+    (found,) = queue.fetch(W1, after=T0 * 1000, one="1")[2]
+    assert found[:2] == ["b", T0 * 1000 + 1]
+    assert [row[3] - T0 for row in queue.fetch(W1, comes="")[2]] == [5_000, 60_000, 5_000]
+    assert queue.fetch(W1, after=T0 * 1000 + 2, one="1")[2] == []
+
+
 def test_lease(queue: Queue) -> None:
     """R11: a fetch by its owner renews it; an expired or unknown one is refused."""
     queue.subscribe(W1, 1, "pulled", lease="+1000")

@@ -17,6 +17,7 @@ from broker.model.commands.admin import (
     ShowHistory,
 )
 from broker.model.commands.items import (
+    NO_TOKEN,
     Bounce,
     Browse,
     Cancel,
@@ -70,6 +71,7 @@ from broker.model.commands.subscriptions import (
 )
 
 __all__ = [
+    "NO_TOKEN",
     "Affiliate",
     "Affiliations",
     "Approve",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from broker.model.frozen import frozen
 from broker.model.hints import NO_HINTS, Hints
@@ -80,12 +81,16 @@ class Redeem:
     hints: Hints = NO_HINTS
 
 
+NO_TOKEN: Final = 2**53
+"""A token beyond all that partitions give."""
+
+
 @frozen
 class Fetch:
     """Read what the pull subscription `jid` holds, in each partition what was locked after the token that the sender has seen.
 
     If there is nothing, wait for so many seconds. `lease_ms` renews the lease for so long from the end of the wait. Without
-    `comes` the sender only looks, which locks no items.
+    `comes` the sender only looks, which locks no items. `only` names one item by its node, partition and token: no other is read.
     """
 
     node: str
@@ -95,6 +100,14 @@ class Fetch:
     wait_seconds: float = 0.0
     after: Mapping[Partition, int] = field(default_factory=dict)
     comes: bool = True
+    only: tuple[str, int, int] | None = None
+
+    def seen(self, partition: Partition) -> int:
+        """Return the last token of a partition of which nothing is wanted any more."""
+        if self.only is None:
+            return self.after.get(partition, 0)
+        node, number, token = self.only
+        return token - 1 if (partition.node, partition.number) == (node, number) else NO_TOKEN
 
 
 @frozen

@@ -184,7 +184,7 @@ class LogExtent:
 class PullItems:
     """Read what a pull subscription holds in one partition; its owner has seen deliveries up to the token `after`.
 
-    The first partition knows the lease: with `lease_ms` it is checked, and above 0 renewed for so long.
+    The first partition knows the lease: with `lease_ms` it is checked, and above 0 renewed for so long. `one` reads one item.
     """
 
     node: str
@@ -195,6 +195,7 @@ class PullItems:
     partition: int = 0
     incarnation: str = ""
     comes: bool = True
+    one: bool = False
 
 
 @frozen

@@ -193,7 +193,13 @@ def _fetch_row(command: PullItems, _record: NodeRecord) -> Values:
     lease = "" if command.lease_ms is None else command.lease_ms
     # The queue's owners may look at another's pull subscription: that does not hand it items.
     comes = "1" if command.comes and bare(command.jid) == bare(command.sender) else ""
-    return {"subid": subid(command.jid), "lease": lease, "after": command.after, "comes": comes}
+    return {
+        "subid": subid(command.jid),
+        "lease": lease,
+        "after": command.after,
+        "comes": comes,
+        "one": "1" if command.one else "",
+    }
 
 
 def _fetched(command: PullItems, reply: list[Any], record: NodeRecord) -> Fetched | Refused:

@@ -390,15 +390,17 @@ class NodeRouter:
         if record is None:
             return GONE
         coordinator = record.partition(COORDINATOR)
-        seen, comes = command.after.get(coordinator, 0), command.comes
-        asked = PullItems(command.node, command.sender, command.jid, command.lease_ms, seen, comes=comes)
+        comes, one = command.comes, command.only is not None
+        asked = PullItems(
+            command.node, command.sender, command.jid, command.lease_ms, command.seen(coordinator), comes=comes, one=one
+        )
         first: Outcome = await self.ask(COORDINATOR, asked)
         if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
             return first
 
         def part(of: Partition) -> asyncio.Future[Any]:
-            after = command.after.get(of, 0)
-            found = PullItems(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes)
+            after = command.seen(of)
+            found = PullItems(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes, one)
             return ask_pipeline(
                 (self if of.node == coordinator.node else self._gates(of.node)).pipeline(of.number), found
             )

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from broker.model.commands import Fetch, Retract, SetSubscriptionOptions, Unlock, Unsubscribe
+from broker.model.commands import NO_TOKEN, Fetch, Retract, SetSubscriptionOptions, Unlock, Unsubscribe
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.options import MAX_CREDIT
@@ -43,7 +43,6 @@ _ELSEWHERE_MS: Final = 2_000
 """How long an item that this consumer cannot take waits for other consumers."""
 
 _ELSEWHERE_MOST: Final = 1_000
-_NEVER: Final = 2**53
 
 _OVER: Final = frozenset({Problem.NOT_SUBSCRIBED, Problem.LEASE_OVER})
 
@@ -147,7 +146,7 @@ class QueueConsumer:
         lease = self._lease
         while True:
             # A peer that does not read gets no new items.
-            after = dict.fromkeys(self._seen, _NEVER) if self._output_full else dict(self._seen)
+            after = dict.fromkeys(self._seen, NO_TOKEN) if self._output_full else dict(self._seen)
             found = await self._core.ask(Fetch(lease.node, lease.owner, lease.jid, LEASE_MS, wait, after))
             if isinstance(found, Fetched):
                 self._looked_at = time.monotonic()

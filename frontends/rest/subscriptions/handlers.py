@@ -129,13 +129,10 @@ async def show_held_message(core: Core, request: Request) -> Response:
     """Show a message that a subscription holds under this lock."""
     lock_ref = requests.lock_ref(request)
     lease = lock_ref.lease
-    found = await _fetched(core, lease, _fetch(lease, request))
+    only = lock_ref.node, lock_ref.partition, lock_ref.token
+    found = await _fetched(core, lease, replace(_fetch(lease, request), only=only))
     for item in found.items:
-        if (item.partition.node, item.partition.number, item.token) == (
-            lock_ref.node,
-            lock_ref.partition,
-            lock_ref.token,
-        ):
+        if (item.partition.node, item.partition.number, item.token) == only:
             return replies.message(views.held(lease, item), request.wants)
     raise _not_held(lock_ref)
 

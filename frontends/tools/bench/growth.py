@@ -40,7 +40,7 @@ async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (w
     jids = await node.subscribed(50, 100, lease=True)
     await node.put(50 * (100 if much else 1))
     token = int(await scene.client.hget(keys.of_partition("meta", node.partition), "token") or 0)
-    rows = [{"subid": subid(jid), "lease": "0", "after": token, "comes": ""} for jid in jids]
+    rows = [{"subid": subid(jid), "lease": "0", "after": token, "comes": "", "one": ""} for jid in jids]
     fixed = {"now": "", "revision": "", "number": 0, "limit": 200, "max_bytes": 1_048_576}
     return lambda: node.run("pull_items", fixed, rows)
 
