@@ -55,6 +55,7 @@ from broker.model.results import (
 )
 from broker.redis_core.core import RedisCore
 from broker.redis_core.records.store import NodeStore
+from broker.redis_core.redis_client.client import Server
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -633,6 +634,24 @@ async def test_memory_of_redis(core: RedisCore, node: str) -> None:
     used = core.metrics.registry.get_sample_value("stanzaq_redis_used_bytes")
     assert used is not None and used > 100_000
     assert core.metrics.registry.get_sample_value("stanzaq_redis_limit_bytes") == 0
+
+
+async def test_created_again_while_it_is_deleted(core: RedisCore, node: str) -> None:
+    """P24: the end of a delete takes a node that was created under the same name meanwhile off no list."""
+    await declared(core, node)
+    commands, created = Server.commands, list[object]()
+
+    async def late(self: Server, lines: Any) -> Any:
+        if lines[0][0] == "ZREM" and not created:
+            created.append(await core.ask(Declare(node, ALICE, {})))
+        return await commands(self, lines)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Server, "commands", late)
+        assert await core.ask(Delete(node, ALICE)) == Done()
+    assert created == [Declared(node)]
+    listing = await core.ask(Nodes(ALICE))
+    assert isinstance(listing, Listing) and node in listing.nodes
 
 
 async def test_a_second_owner(core: RedisCore, node: str) -> None:

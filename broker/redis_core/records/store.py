@@ -219,6 +219,9 @@ class NodeStore:
                 ("UNLINK", keys.of_node("hour", record.name)),
             ]
         )
+        # A node that was created under this name meanwhile found it listed.
+        if (again := await self.read(record.name)) is not None:
+            await self.relist([again])
 
     async def open(self, record: NodeRecord, numbers: Sequence[int] | None = None) -> bool:
         """Bring partitions, all unless named, to the record's revision; returns False when one of them is deleted.
