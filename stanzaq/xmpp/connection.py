@@ -51,10 +51,6 @@ class Listener(Protocol):
         """Receive a message from the service."""
 
 
-class _StreamLostError(Exception):
-    """The stream broke before an answer came."""
-
-
 class Connection:
     """Connects, and reconnects after each loss, until it is closed."""
 
@@ -63,7 +59,7 @@ class Connection:
         self._account = account
         self._numbers = itertools.count(1)
         self._run = secrets.token_hex(4)
-        self._asked: dict[str, asyncio.Future[Element]] = {}
+        self._asked: dict[str, asyncio.Future[Element | None]] = {}
         self._sizes: dict[str, int] = {}
         self._stream: ClientXMPP | None = None
         self._unsent: list[str] = []
@@ -126,7 +122,7 @@ class Connection:
     async def _once(self, name: str, kind: str, payload: str) -> Element | None:
         """Send a request once and return its answer; None when that is lost."""
         await self._up.wait()
-        answer: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Element | None] = asyncio.get_running_loop().create_future()
         self._asked[name], self._sizes[name] = answer, len(payload.encode())
         try:
             self.send(f"<iq type='{kind}' id='{name}' to={quoteattr(self._account.service)}>{payload}</iq>")
@@ -135,11 +131,12 @@ class Connection:
                 if not answer.done() and not self._is_sending():
                     return None
             return answer.result()
-        except _StreamLostError:
-            return None
         finally:
             self._asked.pop(name, None)
             self._sizes.pop(name, None)
+            if answer.done():
+                # Whoever asked may be leaving: then asyncio would complain that nobody took the fault.
+                answer.exception()
             # A fault refers to this frame, and the future to the fault.
             del answer
 
@@ -224,7 +221,7 @@ class Connection:
                 backoff.reset()
             for answer in self._asked.values():
                 if not answer.done():
-                    answer.set_exception(_StreamLostError())
+                    answer.set_result(None)
             await stream.drop()
 
     def _refuse_largest(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -322,13 +323,27 @@ async def test_no_stanza_is_kept(why: str) -> None:
                 asked._hear(ET.fromstring(iq))
             case "stream lost":
                 for answer in asked._asked.values():
-                    answer.set_exception(connection._StreamLostError())
+                    answer.set_result(None)
                 del answer
             case "too large":
                 asked._refuse_largest()
         await asyncio.wait({asking})
         del asking
         await until(lambda: sys.getrefcount(payload) == held)
+
+
+async def test_who_leaves_as_the_stream_ends() -> None:
+    """A program that ends while its server refuses a stanza says nothing of faults that nobody took."""
+    asked, said = Connection(Account.read("xmpp://a@b", None, "x", None, "required")), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, about: said.append(about))
+    asked._up.set()
+    asking = asyncio.create_task(asked.ask("publish", "set", "x" * 20_000))
+    await until(lambda: asked._asked)
+    assert asked._refuse_largest() and asking.cancel()
+    await asyncio.wait({asking})
+    del asking
+    gc.collect()
+    assert said == []
 
 
 @pytest.mark.parametrize("why", ["refused", "many refused", "many cancelled", "no connection"])
