@@ -54,7 +54,7 @@ class Connection(H11Protocol):
             return
         # The rest of a body whose request was refused begins no head.
         begins = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        if begins > self._begun or self._deadline is None:
+        if (begins and not self._begun) or self._deadline is None:
             self._begun = begins
             self._wait()
 

@@ -233,7 +233,7 @@ def redeem(request: Request) -> Redeem:
 def browse(request: Request) -> Browse | None:
     """Browse a page of messages; None when an earlier page had the last of them."""
     after = request.query.get("after")
-    if not after and after is not None:
+    if after == "":
         return None
     try:
         begin = None if after is None else Position.parse(after)
@@ -254,7 +254,7 @@ def wait(request: Request) -> int:
 def names(request: Request) -> Nodes | None:
     """List names of queues; None when an earlier page had the last of them."""
     below = request.query.get("below")
-    return None if not below and below is not None else Nodes(request.sender, NAMES_A_LOOK, below or "")
+    return None if below == "" else Nodes(request.sender, NAMES_A_LOOK, below or "")
 
 
 def onward(request: Request, name: str) -> Nodes:
