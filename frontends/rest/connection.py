@@ -1,6 +1,7 @@
-"""uvicorn's connection with a time limit for the head of each request, and with protocol errors as problem documents.
+"""uvicorn's connection with two limits of its own, and with refusals as problem documents.
 
-uvicorn itself limits how long a connection may idle between requests, but not how long sending one may take.
+uvicorn itself limits how long a connection may idle between requests, but not how long sending one may take. Its limit of
+connections would refuse the requests of all of them; this one refuses those that are one too many.
 """
 
 import asyncio
@@ -9,19 +10,28 @@ from http import HTTPStatus
 from typing import Any
 
 import h11
+from starlette.responses import Response
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from frontends.rest.errors import MEDIA, Fault, headers_too_large, target_too_long, written
+from frontends.rest.errors import MEDIA, RETRY_SECONDS, Fault, headers_too_large, target_too_long, written
+
+_CROWDED = Fault(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "too-many-connections",
+    "the service has as many connections as it may have",
+    {"Retry-After": str(RETRY_SECONDS), "Connection": "close"},
+)
 
 
 class Limited(Config):
-    """uvicorn's configuration, with the time limit of a head in seconds."""
+    """uvicorn's configuration, with the time limit of a head in seconds and the most connections at once."""
 
-    def __init__(self, slow_seconds: float, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
-        """Keep the limit."""
+    def __init__(self, slow_seconds: float, connections: int, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
+        """Keep the limits."""
         super().__init__(**options)
         self.slow_seconds = slow_seconds
+        self.connections = connections
 
 
 class Connection(H11Protocol):
@@ -31,12 +41,15 @@ class Connection(H11Protocol):
         """Start without a connection."""
         super().__init__(config, *arguments, **options)
         self._slow_seconds = config.slow_seconds
+        self._most = config.connections
         self._deadline: asyncio.TimerHandle | None = None
         self._begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
-        """Wait for the first request."""
+        """Wait for the first request, which is refused if this connection is one too many."""
         super().connection_made(transport)
+        if len(self.connections) > self._most:
+            self.app = Response(written(_CROWDED), _CROWDED.status, _CROWDED.headers, MEDIA)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:

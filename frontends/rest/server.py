@@ -47,6 +47,7 @@ class HttpServer:
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         config = Limited(
             slow_seconds,
+            connections,
             app=app,
             http=Connection,
             ws="none",
@@ -56,7 +57,6 @@ class HttpServer:
             proxy_headers=False,
             server_header=False,
             backlog=_BACKLOG,
-            limit_concurrency=connections,
             h11_max_incomplete_event_size=header_bytes,
             timeout_graceful_shutdown=max(1, round(drain_seconds)),
         )
