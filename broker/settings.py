@@ -8,6 +8,7 @@ import os
 import re
 import ssl
 import tomllib
+from collections.abc import Callable
 from difflib import get_close_matches
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -19,8 +20,8 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from broker.address import Address, read_address
 from broker.amqp_settings import AmqpSettings
-from broker.http_settings import HttpSettings, bare_jid
-from broker.model.names import Jid, is_jid, read_jid
+from broker.http_settings import HttpSettings
+from broker.model.names import Jid, is_jid, read_account_or_domain, read_bare_jid, read_jid
 from broker.redis_url import checked_url, read_url
 
 PREFIX: Final = "STANZAQ_"
@@ -81,20 +82,14 @@ def _secret(value: SecretStr) -> SecretStr:
     return value
 
 
-def _jids(value: object) -> object:
-    words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
-    return tuple(bare_jid(word) for word in words) if isinstance(words, list) else words
+def _list_of(read: Callable[[str], Jid]) -> BeforeValidator:
+    """Make a validator of JIDs that are separated by commas, or a list in a file; `read` reads each."""
 
+    def listed(value: object) -> object:
+        words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+        return tuple(read(str(word)) for word in words) if isinstance(words, list) else words
 
-def _trusted(value: object) -> object:
-    words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
-    if not isinstance(words, list):
-        return words
-    found = tuple(read_jid(str(word)) for word in words)
-    if wrong := [jid for jid in found if "/" in jid]:
-        msg = f"{wrong[0][:80]!r} is neither a domain nor a bare JID"
-        raise ValueError(msg)
-    return found
+    return BeforeValidator(listed)
 
 
 def _jid(value: object) -> object:
@@ -167,7 +162,7 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
     xmpp_secret: Annotated[SecretStr, AfterValidator(_secret)] = Field(
         description="the secret that the XMPP server expects of the component"
     )
-    admins: Annotated[tuple[Jid, ...], NoDecode, BeforeValidator(_jids)] = Field(
+    admins: Annotated[tuple[Jid, ...], NoDecode, _list_of(read_bare_jid)] = Field(
         default=(), description="bare JIDs, separated by commas, e.g. romeo@example.org,juliet@example.org"
     )
     metrics_bind: Annotated[Address | None, NoDecode, BeforeValidator(read_address)] = Field(
@@ -220,7 +215,7 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         default=False, description="true: refuse retract and unlock in an IQ of type get (QX1)"
     )
 
-    qos_trusted: Annotated[tuple[Jid, ...], NoDecode, BeforeValidator(_trusted)] = Field(
+    qos_trusted: Annotated[tuple[Jid, ...], NoDecode, _list_of(read_account_or_domain)] = Field(
         default=(),
         description="domains and bare JIDs that may send assured messages, separated by commas, e.g."
         " example.org,bot@example.com; not set: the domain above the component's",

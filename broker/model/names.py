@@ -53,6 +53,11 @@ def resource(jid: str) -> str:
     return jid.partition("/")[2]
 
 
+def domain(jid: str) -> str:
+    """Return the domain of a bare JID; that of a domain is itself."""
+    return jid.rpartition("@")[2]
+
+
 def prepared(text: str) -> Jid:
     """Return a JID typed by a person in the form that servers use: lower case, but for the resource."""
     head, slash, tail = text.strip().partition("/")
@@ -89,6 +94,15 @@ def read_bare_jid(text: str) -> Jid:
     jid = prepared(text)
     if not is_account(jid):
         msg = f"{text[:80]!r} is not a bare JID, e.g. romeo@example.org"
+        raise ValueError(msg)
+    return jid
+
+
+def read_account_or_domain(text: str) -> Jid:
+    """Return the bare JID of an account, or a domain, typed by a person; raises ValueError if it is neither."""
+    jid = prepared(text)
+    if "/" in jid or not (is_jid(jid) and is_printable(jid)):
+        msg = f"{text[:80]!r} is neither a bare JID nor a domain"
         raise ValueError(msg)
     return jid
 

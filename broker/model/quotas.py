@@ -6,7 +6,7 @@ from typing import Final
 
 from broker.model.fields import Rate, Whole, rate_rule
 from broker.model.frozen import frozen
-from broker.model.names import Jid, read_jid
+from broker.model.names import Jid, domain
 from broker.model.options import MAX_RATE
 from broker.model.problems import MalformedRequest, Problem
 
@@ -103,25 +103,9 @@ class QuotaStatus:
         return max(shares, default=None)
 
 
-def domain(jid: str) -> str:
-    """Return the domain of a bare JID; that of a domain is itself."""
-    return jid.rpartition("@")[2]
-
-
 def counts_for(subject: str, owner: Jid | None) -> bool:
     """Return whether the nodes of an owner count for the quota of a subject."""
     return owner is not None and subject in {owner, domain(owner)}
-
-
-def subject(text: str) -> str:
-    """Read the subject of a quota: `default`, a domain or a bare JID; raises MalformedRequest."""
-    try:
-        found = read_jid(text)
-    except ValueError:
-        found = None
-    if found is None or "/" in found:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{text[:80]!r} is neither a bare JID nor a domain, nor {DEFAULT}")
-    return found
 
 
 def holding(quotas: Mapping[str, Quota], owner: Jid) -> dict[str, Quota]:

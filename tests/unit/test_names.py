@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.names import Partition, bare, is_jid, is_printable, prepared, read_bare_jid, read_jid, resource
+from broker.model.names import (
+    Partition,
+    bare,
+    domain,
+    is_jid,
+    is_printable,
+    prepared,
+    read_account_or_domain,
+    read_bare_jid,
+    read_jid,
+    resource,
+)
 
 
 def test_jids() -> None:
@@ -65,6 +76,15 @@ def test_typed_accounts() -> None:
     for text in ("example.org", "romeo@example.org/phone", "romeo@@example.org", "ro meo@example.org"):
         with pytest.raises(ValueError, match=r"is not a bare JID, e\.g\. romeo@example\.org"):
             read_bare_jid(text)
+
+
+def test_typed_accounts_and_domains() -> None:
+    """A quota or a trust is for an account or for a whole domain."""
+    assert read_account_or_domain(" Alice@X.example ") == "alice@x.example"
+    assert read_account_or_domain("X.example") == domain("alice@x.example") == domain("x.example") == "x.example"
+    for text in ("x/phone", "a@x/phone", "@x", "a@@x", "a@x\u200b", ""):
+        with pytest.raises(ValueError, match="is neither a bare JID nor a domain"):
+            read_account_or_domain(text)
 
 
 def test_printable() -> None:

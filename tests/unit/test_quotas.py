@@ -6,7 +6,7 @@ import pytest
 
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
-from broker.model.quotas import Quota, QuotaStatus, counts_for, holding, subject
+from broker.model.quotas import Quota, QuotaStatus, counts_for, holding
 
 WHOLE = Quota(1, 2, 3, "4/m")
 
@@ -58,7 +58,6 @@ def test_which_holds() -> None:
     assert holding(known, Jid("a@default")) == {"a@default": Quota(1)}, "no quota of the domain of that name"
     assert counts_for("x", Jid("a@x")) and counts_for("a@x", Jid("a@x"))
     assert not counts_for("x", Jid("a@y.x")) and not counts_for("x", None)
-    assert subject(" Alice@X.example ") == "alice@x.example"
 
 
 def test_share() -> None:

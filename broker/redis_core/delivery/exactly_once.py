@@ -18,7 +18,7 @@ from broker import codec, keys
 from broker.model.commands import Deliver, PrepareMessage, Publish, Redeem, Reserve
 from broker.model.frozen import frozen
 from broker.model.hints import Hints
-from broker.model.names import Jid, bare, resource
+from broker.model.names import Jid, bare, domain, resource
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Done, Published, Refused, Reserved, Result
 from broker.redis_core.redis_client.client import Server, Value
@@ -151,7 +151,7 @@ class ExactlyOnce:
     async def prepare(self, command: PrepareMessage) -> Result:
         """Store a message; after the answer it outlives every frontend."""
         whose = bare(command.sender)
-        if whose not in self._trusted and whose.rpartition("@")[2] not in self._trusted:
+        if self._trusted.isdisjoint((whose, domain(whose))):
             return _UNTRUSTED
         record = new_message(command).pack()
         named = message_key(command.sender, command.msg_id)

@@ -4,10 +4,9 @@ from typing import Final
 
 from broker import keys
 from broker.model.commands import ListQuotas, SetQuota
-from broker.model.names import Jid, bare
-from broker.model.problems import MalformedRequest, Problem
+from broker.model.names import Jid, bare, read_account_or_domain
+from broker.model.problems import Problem
 from broker.model.quotas import DEFAULT, MOST, MOST_QUOTAS, counts_for, holding
-from broker.model.quotas import subject as read_subject
 from broker.model.results import Done, QuotaList, Refused, Result
 from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.records.store import LISTED, NodeStore
@@ -49,9 +48,9 @@ class QuotaService:
         if bare(command.sender) not in self._rules.admins:
             return _FORBIDDEN
         try:
-            subject = read_subject(command.subject)
-        except MalformedRequest as wrong:
-            return Refused(wrong.problem, wrong.detail)
+            subject = read_account_or_domain(command.subject)
+        except ValueError as wrong:
+            return Refused(Problem.BAD_REQUEST, f"{wrong}, nor {DEFAULT}")
         known = await self._quotas.read()
         if command.quota is None and subject not in known:
             return _UNKNOWN

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release
 from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
 from broker.model.leases import is_view
-from broker.model.names import Jid, bare, is_jid, resource
+from broker.model.names import Jid, bare, domain, is_jid, resource
 from broker.model.nodes import NodeRecord, configured
 from broker.model.options import AccessModel, NodeConfig, NodeState
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.quotas import MOST, domain, holding
+from broker.model.quotas import MOST, holding
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import tree_request

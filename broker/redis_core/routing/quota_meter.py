@@ -14,9 +14,9 @@ import structlog
 from broker import keys
 from broker.model.fields import decimal
 from broker.model.frozen import frozen
-from broker.model.names import Jid
+from broker.model.names import Jid, domain
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.quotas import Quota, domain
+from broker.model.quotas import Quota
 from broker.model.results import Refused
 from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.redis_client.client import Server, Value
