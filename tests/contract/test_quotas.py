@@ -283,3 +283,21 @@ async def test_quotas_of_another_type(make_core: MakeCore, store: Store, node: s
     assert [each["event"] for each in logs].count("quotas not read") == 1
     assert await core.ask(Declare(node, ADMIN, {})) == Declared(node)
     assert not refused(await publish(core, node, 1, sender=ADMIN))
+
+
+async def test_quota_of_a_former_owner(make_core: MakeCore, node: str) -> None:
+    """The quota of an owner whose node was deleted refuses nobody at the node that another has created under its name."""
+    here, there = await made(make_core), await made(make_core)
+    await limited([here, there], bare(ALICE), items="1")
+    await declared(here, node)
+    assert len(refused(await publish(here, node, 2))) == 1
+    assert await there.ask(Delete(node, ALICE)) == Done()
+    (gone,) = refused(await publish(here, node, 1))
+    assert gone.problem is Problem.NODE_NOT_FOUND
+    await declared(there, f"{node}-full")
+    await until_published(there, f"{node}-full")
+    await declared(here, node)
+    assert {each.problem for each in refused(await publish(here, node, 1))} == {Problem.QUOTA_EXCEEDED}
+    assert await there.ask(Delete(node, ALICE)) == Done()
+    await declared(there, node, BOB)
+    assert not refused(await publish(here, node, 1, sender=BOB))

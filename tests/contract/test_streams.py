@@ -281,6 +281,17 @@ async def test_a_frontend_dies(make_core: MakeCore, node: str, *, writes: bool) 
     assert [one.item_id for one in saved.deliveries] == ["d"]
 
 
+async def test_a_log_becomes_a_queue(make_core: MakeCore, node: str) -> None:
+    """Who subscribes where a log was, as a frontend still thinks, subscribes to the queue that is there now."""
+    here, there = (await make_core())[0], (await make_core())[0]
+    await declared(here, node)
+    await published(there, node, "a")
+    assert await here.ask(Delete(node, ALICE)) == Done()
+    await declared(here, node, queueing="1")
+    granted = await there.ask(Subscribe(node, W1, W1, 1, selector="color = 'red'"))
+    assert isinstance(granted, Subscribed) and granted.selector and not granted.reads
+
+
 async def test_e10_a_log_is_read_where_it_is_named(core: RedisCore, door: Door, node: str) -> None:
     """E2, E3, E10: on a log a partition that is named without a start is read from now on; nothing is owned."""
     await declared(core, node, partitions="4")

@@ -283,7 +283,8 @@ class NodeRouter:
         owner = record.creator
         # Who may not publish uses up no quota.
         if owner is not None and self._quotas.limits(owner) and refusal(command, record) is None:
-            step = partial(self._meter_by_quotas, owner, len(command.envelope), step)
+            judged = partial(self._judge_by_quotas, command, step, owner if cached else None)
+            step = partial(self._meter_by_quotas, owner, len(command.envelope), judged)
         if record.config.publish_rate:
             # One partition knows how much a publisher has published to all.
             self.pipeline(COORDINATOR).submit(converted(command, MeterPublish), then(reply, _admitted, step))
@@ -293,8 +294,30 @@ class NodeRouter:
             step(reply)
         return True
 
-    def _meter_by_quotas(self, owner: Jid, size: int, step: Callable[[Reply], None], reply: Reply) -> None:
-        self._quotas.submit(owner, size, then(reply, _admitted, step))
+    def _meter_by_quotas(
+        self, owner: Jid, size: int, judged: Callable[[Reply, Outcome | None], None], reply: Reply
+    ) -> None:
+        self._quotas.submit(owner, size, then(reply, judged))
+
+    def _judge_by_quotas(
+        self, command: Publish, step: Callable[[Reply], None], owner: Jid | None, reply: Reply, outcome: Outcome | None
+    ) -> None:
+        """Go on with a publish within the quotas; a cached record that named `owner` is read again before another is refused."""
+        if owner is not None and isinstance(outcome, Refused) and outcome.problem is not Problem.UNAVAILABLE:
+            self._tasks.answer(self.known.renew(), then(reply, self._refuse_by_quotas, command, owner, outcome))
+        else:
+            _admitted(step, reply, outcome)
+
+    def _refuse_by_quotas(
+        self, command: Publish, owner: Jid, refused: Refused, reply: Reply, record: "NodeRecord | Refused | None"
+    ) -> None:
+        """Refuse a publish, unless the node is another owner's by now."""
+        if record is None or isinstance(record, Refused):
+            reply(record or GONE)
+        elif record.creator == owner:
+            reply(refused)
+        else:
+            self._route(command, reply, record.config.partitions, cached=False)
 
     def _route_to_several(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
         """Send a command to the several partitions that it is for."""
@@ -321,12 +344,21 @@ class NodeRouter:
         self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, partitions: int
     ) -> None:
         record = self.known.record
-        if not (isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record)):
+        if isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record):
+            # The partition to read depends on their number, and what the node is may have changed: read the record first.
+            self._tasks.answer(self.known.renew(), then(reply, self._subscribe_to_log, command))
+        else:
             self._send_subscription(command, reply, partitions)
+
+    def _subscribe_to_log(self, command: Subscribe, reply: Reply, record: "NodeRecord | Refused | None") -> None:
+        if record is None or isinstance(record, Refused):
+            reply(record or GONE)
+        elif not log_readers.reads(command, record):
+            self._send_subscription(command, reply, record.config.partitions)
         elif command.selector:
             reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
         else:
-            self._tasks.answer(self._subscribe_log(command), reply)
+            self._tasks.answer(self._partitioned.subscribe_log(command, record.config.partitions), reply)
 
     def _send_subscription(
         self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, partitions: int
@@ -422,11 +454,6 @@ class NodeRouter:
 
     async def _end_subscription(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
         return gathered(command, await self._partitioned.leave(command, partitions))
-
-    async def _subscribe_log(self, command: Subscribe) -> Outcome:
-        # The partition to read depends on their number, so read the record first.
-        record = await self.known.renew()
-        return GONE if record is None else await self._partitioned.subscribe_log(command, record.config.partitions)
 
     def _search_elsewhere(
         self, command: Retract | Cancel | Unlock | Renew, home: int, reply: Reply, outcome: Outcome
