@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from broker.address import Address, read_address
 from broker.amqp_settings import AmqpSettings
@@ -134,12 +134,12 @@ class RedisSettings(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],  # noqa: ARG003  (the library's signature, here and below)
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the environment win over what `load` has read from files, and use no other source."""
-        return env_settings, init_settings
+        """Take what is given alone: `load` reads the environment of a service, which a bench or a test must not use."""
+        return (init_settings,)
 
 
 class Settings(AmqpSettings, HttpSettings, RedisSettings):
@@ -342,8 +342,9 @@ def _given(config: Path | None) -> dict[str, Any]:
 
 
 def _read(kind: type[_Kind], given: dict[str, Any]) -> _Kind:
+    """Make settings of what files give, over which the environment wins; raises SettingsError."""
     try:
-        return kind(**given)
+        return kind(**{**given, **EnvSettingsSource(kind)()})
     except ValidationError as fault:
         raise SettingsError(
             *(_sentence(error["loc"], error["type"], error["msg"]) for error in fault.errors())

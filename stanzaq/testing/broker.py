@@ -214,8 +214,8 @@ class _Core(RedisCore):
     """A core whose clock can be set ahead."""
 
     def __init__(self, url: str, outlet: Outlet) -> None:
-        """Use a Redis; settings in the environment are those of a real service, and are ignored."""
-        super().__init__(CommandSettings.model_construct(redis_url=url), outlet)
+        """Use a Redis."""
+        super().__init__(CommandSettings(redis_url=url), outlet)
         self._ahead_ms = 0
         self._due: dict[Partition, int] = {}
         self._call = self._server.call

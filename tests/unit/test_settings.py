@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from broker.address import Address
-from broker.settings import LogFormat, NodeCreation, SettingsError, load, load_amqp, load_command, load_redis
+from broker.settings import (
+    CommandSettings,
+    LogFormat,
+    NodeCreation,
+    SettingsError,
+    load,
+    load_amqp,
+    load_command,
+    load_redis,
+)
 from stanzaq.account import PASSWORD
 from stanzaq.shell import URL
 
@@ -313,3 +322,12 @@ def test_shared_keys(monkeypatch: pytest.MonkeyPatch, lines: str, more: dict[str
     with pytest.raises(SettingsError, match=said) as caught:
         load_amqp()
     assert KEY[:31] not in str(caught.value)
+
+
+def test_settings_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gives settings, as a bench on a Redis of its own does, has these alone: the environment is of a real service."""
+    monkeypatch.setenv("STANZAQ_REDIS_URL", "redis://production.example.org:6379/0")
+    monkeypatch.setenv("STANZAQ_NODE_QUOTA", "7")
+    given = CommandSettings(redis_url="redis://127.0.0.1:6380/0")
+    assert given.redis_url == "redis://127.0.0.1:6380/0" and given.node_quota != 7
+    assert load_command().redis_url == "redis://production.example.org:6379/0" and load_command().node_quota == 7
