@@ -18,10 +18,12 @@ class _Keeping:
 class LossyNetwork:
     """Forwards both ways; while `silent`, replies are dropped, though Redis has run the requests.
 
-    `answered` is set when the reply to a request that contains `about` is dropped.
+    With `cutting`, only half of the next reply comes, and then the connection is cut; while `losing`, this happens to each
+    reply, so the core learns at once that it is lost, however long it would wait. `answered` is set when the reply to a
+    request that contains `about` is dropped or lost.
 
     While `holding`, requests are held back until `release`, even if the connection is closed meanwhile. Replies come
-    `delay_seconds` late. With `cutting`, only half of the next reply comes, and then the connection is cut.
+    `delay_seconds` late.
     """
 
     def __init__(self, socket_path: str) -> None:
@@ -30,6 +32,7 @@ class LossyNetwork:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.silent = False
+        self.losing = False
         self.delay_seconds = 0.0
         self.cutting = False
         self.about = b""
@@ -95,7 +98,7 @@ class LossyNetwork:
         )
 
     def _is_lost(self, keeping: _Keeping) -> bool:
-        if self.silent and keeping.asked:
+        if (self.silent or self.losing) and keeping.asked:
             self.answered.set()
         return self.silent
 
@@ -114,7 +117,7 @@ class LossyNetwork:
                     keeping.asked = self.about in data
                 elif self._is_lost(keeping):
                     continue
-                if not up and self.cutting:
+                if not up and (self.cutting or self.losing):
                     self.cutting = False
                     writer.write(data[: len(data) // 2])
                     break

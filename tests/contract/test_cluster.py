@@ -168,7 +168,7 @@ async def test_memory_of_every_master(make_core: MakeCore, redis_cluster: RedisC
 
 async def test_a_killed_master(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
     """SIGKILL of a master: commands are answered in time, and when its replica has taken over, everything goes on."""
-    core, door = await make_core(redis_timeout=0.5)
+    core, door = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "before"))
@@ -197,7 +197,7 @@ async def test_overdue_at_a_promoted_replica(
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
     service = redis_cluster.owner(slot_of_line(("GET", keys.of_service("due"))))
     owner = next(each for each in redis_cluster.masters() if each is not service)
-    core, door = await make_core(redis_timeout=0.5)
+    core, door = await make_core()
     busy = await declared_at(core, redis_cluster, owner)
     other, sent = await make_core()
     idle = await declared_at(other, redis_cluster, owner)
@@ -228,7 +228,7 @@ async def test_overdue_at_a_promoted_replica(
 
 async def test_too_few_replicas(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
     """Q26: a master with fewer replicas than required refuses, which is answered `wait`, until it has them."""
-    core, _ = await make_core(redis_timeout=0.3)
+    core, _ = await make_core(redis_timeout=1.0)
     owner = next(iter(redis_cluster.masters()))
     name = await declared_at(core, redis_cluster, owner)
     redis_cluster.ask(owner, "CONFIG SET", "min-replicas-to-write", 2)

@@ -151,15 +151,15 @@ async def test_frontend_dies_between_the_steps(
 async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
     """X8: when the reply to a confirmation is lost, the items that it handed out are found and sent."""
     async with LossyNetwork(valkey.url.removeprefix("unix://")) as network:
-        core, door = await make_core(network.url, redis_timeout=0.3)
+        core, door = await make_core(network.url)
         await core.ask(Declare(node, ALICE, {}))
         await core.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
         await core.ask(item(node, "a"))
         (assured,) = door.deliveries
-        network.silent = True
+        network.losing = True
         assert isinstance(await core.ask(confirmed(assured)), Refused)
         await network.answered.wait()
-        network.silent = False
+        network.losing = False
         await door.until(lambda: len(door.deliveries) > 1)
         assert {(d.stage, d.token) for d in door.deliveries[1:]} == {(Stage.DELIVER, assured.token)}
         assert await core.ask(confirmed(assured)) == Done()

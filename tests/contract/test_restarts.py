@@ -91,7 +91,7 @@ async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedup
     """Q27, X1: after a lost reply a client may repeat with the same ids: it gets the answer, and nothing is duplicated."""
     with RedisServer(tmp_path / "redis", options=SURE) as server:
         async with LossyNetwork(server.url.removeprefix("unix://")) as network:
-            core, door = await make_core(network.url, redis_timeout=0.3)
+            core, door = await make_core(network.url)
             await core.ask(Declare(node, ALICE, {"stanzaq#dedupe": (dedupe,)}))
             await core.ask(Subscribe(node, W1, W1, 2))
             for name in ("done", "back"):
@@ -108,10 +108,10 @@ async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedup
                     await asyncio.sleep(0.02)
                 network.about = str(request.item_id).encode()
                 network.answered.clear()
-                network.silent = True
+                network.losing = True
                 while not network.answered.is_set():
                     assert isinstance(await core.ask(request), Refused)
-                network.silent = False
+                network.losing = False
             if restarted:
                 server.kill()
                 server.start()

@@ -50,7 +50,7 @@ async def test_a_killed_master(make_core: MakeCore, redis_sentinels: RedisSentin
     """
     sleeper = Server.connect(store.url, lua_directory(), 2.0)
     await sleeper.command("SET", "sq:sleeper", "before")
-    core, door = await make_core(redis_timeout=0.5)
+    core, door = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "before"))
