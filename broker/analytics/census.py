@@ -195,7 +195,7 @@ def _partition_state(
     away = frozenset(position.decode() for position in (*locked, *dying))
     keeps_s = _keeps_s(first, last, length, int(journal_max or 0))
     opened = tuple(_open(partition, line) for line in locks)
-    back = eligible | _members(link, of("delayed")) | _grouped(link, of("group_of"))
+    back = eligible | _members(link, of("delayed")) | _fields(link, of("group_of")) | _fields(link, of("dependents"))
     return PartitionState(row, opened, Id.parse(cursor), frozenset(back), away, keeps_s)
 
 
@@ -248,12 +248,12 @@ def _unpadded(member: str) -> str:
     return f"{int(member[-40:-20])}-{int(member[-20:])}"
 
 
-def _grouped(link: Link, key: str) -> set[str]:
-    """Return the positions of items that wait for others of their group."""
-    grouped: set[str] = set()
+def _fields(link: Link, key: str) -> set[str]:
+    """Return the fields of a hash, positions of items that wait for others: of their group, or their parents."""
+    fields: set[str] = set()
     cursor: Any = b"0"
     while True:
         cursor, pairs = link.ask("HSCAN", key, cursor, "COUNT", _LISTED)
-        grouped.update(position.decode() for position in pairs[::2])
+        fields.update(position.decode() for position in pairs[::2])
         if cursor == b"0":
-            return grouped
+            return fields
