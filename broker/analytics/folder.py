@@ -80,7 +80,7 @@ class Folder:
         """Replace the rows under a name."""
         aside = self._aside()
         frame.write.parquet(aside)
-        # Between the two steps a reader finds no rows, never some of them.
+        # Between the two steps there are no files, never some of them: `history.settled` reads again.
         self._delete(self.of(name))
         self._rename(aside, name)
 

@@ -6,6 +6,7 @@ DIR/waiting/ and DIR/in_flight/ have the unfinished work of the last one.
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
@@ -60,6 +61,13 @@ ATTEMPTS: Final = from_arrow_schema(columns.ATTEMPTS, prefer_timestamp_ntz=False
 WAITING: Final = StructType(
     [field for field in from_arrow_schema(columns.LOG, prefer_timestamp_ntz=False) if field.name != "body"]
 )
+
+_SELDOM: Final = frozenset({"gaps", "process_usage"})
+"""The names that are missing until there is something to write."""
+
+_TRIES: Final = 10
+_PAUSE_SECONDS: Final = 0.2
+"""How often files that are replaced meanwhile are read again, and how long it takes to rename new ones into their place."""
 
 _LOOK_SECONDS: Final = 0.5
 
@@ -160,7 +168,7 @@ def _prune(spark: SparkSession, folder: Folder, until: datetime) -> None:
 
 def usage(spark: SparkSession, folder: Folder) -> tuple[Usage, ...]:
     """Return the samples of a history; none of one that was collected before there were any."""
-    return tuple(Usage(*row) for row in table(spark, folder, "process_usage", USAGE).distinct().collect())
+    return tuple(Usage(*row) for row in settled(spark, folder, "process_usage", USAGE).distinct().collect())
 
 
 def opened(spark: SparkSession, path: str) -> Folder:
@@ -206,6 +214,21 @@ def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) ->
         msg = f"{folder.of(name)} lacks the columns {', '.join(sorted(missing))}: stanzaq did not write it"
         raise Unreadable(msg)
     return found
+
+
+def settled(spark: SparkSession, folder: Folder, name: str, schema: StructType) -> DataFrame:
+    """Read the rows under a name now, and never again: a collection may replace the files while a report is made.
+
+    Raises Unreadable if they are replaced each time, or if a collection was cut short between the old files and the new ones.
+    """
+    for _try in range(_TRIES):
+        files = folder.names(name)
+        found = table(spark, folder, name, schema).localCheckpoint()
+        if folder.names(name) == files and (files or name in _SELDOM):
+            return found
+        time.sleep(_PAUSE_SECONDS)
+    msg = f"{folder.of(name)} is being written: try again when `stanzaq report collect` has ended"
+    raise Unreadable(msg)
 
 
 def _claim(folder: Folder) -> None:

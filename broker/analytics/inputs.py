@@ -114,10 +114,10 @@ def of_history(
         attempts = attempts.where(F.col("day") >= F.lit(first - _DAY))
     return Inputs(
         _persisted(attempts, first, last),
-        history.table(spark, folder, "in_flight", census.IN_FLIGHT),
-        history.table(spark, folder, "waiting", history.WAITING),
-        history.table(spark, folder, "census", census.SCHEMA),
-        history.table(spark, folder, "gaps", history.GAPS),
+        history.settled(spark, folder, "in_flight", census.IN_FLIGHT),
+        history.settled(spark, folder, "waiting", history.WAITING),
+        history.settled(spark, folder, "census", census.SCHEMA),
+        history.settled(spark, folder, "gaps", history.GAPS),
         first,
         last,
         earlier,

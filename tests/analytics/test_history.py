@@ -15,15 +15,18 @@ from unittest.mock import MagicMock
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 from broker.analytics import census, history, inputs
 from broker.analytics.faults import Unreadable
+from broker.analytics.folder import Folder
 from broker.analytics.history import MARK, ShortestRetention, collect, opened, table, usage
 from broker.journal.schema import JournalPartition
 from broker.keys import of_service
 from broker.model.names import Partition
 from broker.scaling.usage import Usage
 from tests.analytics.conftest import SETTINGS, Journals
+from tests.lua.dependencies import record
 from tests.lua.driver import T0, Queue
 from tests.lua.test_selection import IS_RED, packed
 
@@ -85,6 +88,32 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     assert attempts(spark, out) == [*range(86_400, 86_410)]
     assert table(spark, opened(spark, str(out)), "census", census.SCHEMA).count() == 3
     assert usage(spark, opened(spark, str(out))) == ()
+    # What was read before is of its collection, whose files are gone.
+    assert [row["waiting"] for row in found.census.collect()] == [1, 1] and found.waiting.count() == 1
+
+
+def test_collected_meanwhile(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that a collection replaces while they are read are read again; without new ones it is told."""
+    monkeypatch.setattr(history, "_PAUSE_SECONDS", 0.0)
+    folder, looks = Folder(spark, str(tmp_path)), 0
+    schema = StructType([StructField("number", LongType())])
+    names = Folder.names
+
+    def replaced(self: Folder, name: str) -> list[str]:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            folder.replace(spark.createDataFrame([(2,), (3,)], schema), "waiting")
+        return names(self, name)
+
+    folder.replace(spark.createDataFrame([(1,)], schema), "waiting")
+    monkeypatch.setattr(Folder, "names", replaced)
+    found = history.settled(spark, folder, "waiting", schema)
+    folder.remove("waiting")
+    assert sorted(row["number"] for row in found.collect()) == [2, 3] and looks == 4
+    with pytest.raises(Unreadable, match=r"waiting is being written: try again when"):
+        history.settled(spark, folder, "waiting", schema)
+    assert history.settled(spark, folder, "gaps", schema).count() == 0
 
 
 def test_gaps(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
@@ -179,7 +208,7 @@ def test_what_waits(spark: SparkSession, queue: Queue, journals: Journals) -> No
 
 
 def test_what_waits_of_every_kind(spark: SparkSession, queue: Queue, journals: Journals) -> None:
-    """The queue and its report count the same as waiting: groups, priorities, selectors, versions, delays, dead letters."""
+    """The queue and its report count the same as waiting: groups, parents, priorities, selectors, versions, delays, dead."""
     queue.open(revision=2, ordered="1")
     red, blue = packed(color="red"), packed(color="blue")
     queue.subscribe("w@x/a", 2, revision="2", selector=IS_RED)
@@ -188,6 +217,7 @@ def test_what_waits_of_every_kind(spark: SparkSession, queue: Queue, journals: J
     queue.publish("skipped", "urgent", "overwritten", body=blue, revision="2", hints="0 4 0")
     queue.publish("urgent", body=blue, revision="2", hints="0 9 0")
     queue.publish("late", body=red, revision="2", hints="60000 4 0")
+    queue.publish("child", body=red, revision="2", hints=f"0 4 0 \0{record('late')}")
     queue.publish("overwritten", body=blue, revision="2")
     queue.publish("head", body=red, revision="2")
     queue.run("unlock", queue.given_back("w@x/a", "dies", dead_letter="1"), revision="2")
