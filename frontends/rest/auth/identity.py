@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.model.names import Jid, prepared
 from frontends.passwords import Passwords, TooMany
-from frontends.rest.auth.tokens import Tokens, Untrusted
+from frontends.rest.auth.tokens import Tokens, Undecided, Untrusted
 from frontends.rest.errors import RETRY_SECONDS, Fault
 
 REALM: Final = 'realm="stanzaq"'
@@ -49,12 +49,8 @@ class Identity:
         try:
             right = bool(colon) and await self._passwords.right(jid, password)
         except TooMany:
-            raise Fault(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "unavailable",
-                "too many passwords wait to be checked",
-                {"Retry-After": str(RETRY_SECONDS)},
-            ) from None
+            detail = "too many passwords wait to be checked"
+            raise _later(detail) from None
         if not right:
             raise self._refusal(_INVALID, "the name or the password is wrong")
         return jid
@@ -64,6 +60,9 @@ class Identity:
             return await self._tokens.bearer(token)
         except Untrusted as fault:
             raise self._refusal(_INVALID_TOKEN, f"the token is refused: {fault}", ', error="invalid_token"') from None
+        except Undecided:
+            detail = "the keys of tokens cannot be fetched"
+            raise _later(detail) from None
 
     def _refusal(self, code: str, detail: str, error: str = "") -> Fault:
         taken = [f'Basic {REALM}, charset="UTF-8"'] if self._passwords else []
@@ -71,3 +70,8 @@ class Identity:
         # A 401 needs a challenge even where only anonymous clients are served.
         challenge = ", ".join(taken) or f"Basic {REALM}"
         return Fault(HTTPStatus.UNAUTHORIZED, code, detail, {"WWW-Authenticate": challenge})
+
+
+def _later(detail: str) -> Fault:
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return Fault(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", detail, headers)

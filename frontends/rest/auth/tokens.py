@@ -1,29 +1,34 @@
 """Bearer tokens (RFC 6750): JWTs of one issuer for one audience. Must not know HTTP's headers.
 
 Only asymmetric signatures are accepted: whoever can verify a token cannot forge one, and no token chooses its algorithm freely.
+Keys at a URL are fetched in the background. Whatever goes wrong there, the last good ones stay.
 """
 
 import asyncio
-import json
+import math
 import time
 import urllib.request
+from collections.abc import Callable, Iterable
 from typing import Any, Final
+from urllib.error import URLError
 
 import jwt
 import structlog
 
 from broker.model.names import Jid, read_bare_jid
+from broker.tasks import start
+from broker.token_keys import ALGORITHMS, PublicKey, read_keys
 
 log = structlog.get_logger()
 
-ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LEEWAY_SECONDS: Final = 10
 """The allowed difference between two clocks."""
 
 KEYS_SECONDS: Final = 300.0
 AGAIN_SECONDS: Final = 10.0
 """How long fetched keys are used, and the shortest time between two fetches."""
-_FETCH_SECONDS: Final = 5.0
+FETCH_SECONDS: Final = 5.0
+"""How long a fetch may take, and how long tokens with unknown keys wait for it."""
 _KEYS_BYTES: Final = 262_144
 
 
@@ -31,18 +36,69 @@ class Untrusted(Exception):  # noqa: N818  (named after the state of a token)
     """A token is refused; the text is for its bearer."""
 
 
+class Undecided(Exception):  # noqa: N818  (named after the state of a token)
+    """A token's key is unknown, but the keys could not be fetched: it may be good."""
+
+
+class _HttpsAlone(urllib.request.HTTPRedirectHandler):
+    """Follows redirections to https alone: anything else may be read and changed on its way."""
+
+    def redirect_request(  # noqa: PLR0913, PLR0917  (the library's)
+        self,
+        req: urllib.request.Request,
+        fp: Any,  # noqa: ANN401
+        code: int,
+        msg: str,
+        headers: Any,  # noqa: ANN401
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if not newurl.lower().startswith("https:"):
+            fp.close()
+            reason = "it redirects to a URL that is not https"
+            raise URLError(reason)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def fetch(url: str) -> str:
+    """Return the text at a URL; raises an error of any kind."""
+    ends = time.monotonic() + FETCH_SECONDS
+    body = b""
+    with urllib.request.build_opener(_HttpsAlone()).open(url, timeout=FETCH_SECONDS) as answer:
+        while piece := answer.read1(_KEYS_BYTES):
+            body += piece
+            # The time-out of a socket bounds each of its reads alone.
+            if len(body) > _KEYS_BYTES or time.monotonic() > ends:
+                msg = "the answer is too long or too slow"
+                raise ValueError(msg)
+    # Some servers begin with a byte order mark.
+    return body.decode("utf-8-sig")
+
+
 class Tokens:
     """Verifies tokens."""
 
-    def __init__(self, keys: str, issuer: str, audience: str, claim: str) -> None:
+    def __init__(  # noqa: PLR0913  (settings, and what tests replace)
+        self,
+        keys: str,
+        issuer: str,
+        audience: str,
+        claim: str,
+        *,
+        fetch: Callable[[str], str] = fetch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Trust `keys`: a URL, a JWKS, or a public key in PEM; without any, no token is accepted."""
         self._url = keys if "://" in keys[:8] else ""
         self._issuer = issuer
         self._audience = audience
         self._claim = claim
-        self._keys: dict[str | None, Any] = {} if self._url or not keys else _read(keys)
-        self._fetched = -AGAIN_SECONDS
-        self._fetching = asyncio.Lock()
+        self._keys = [] if self._url or not keys else read_keys(keys)
+        self._fetch = fetch
+        self._clock = clock
+        self._fetching: asyncio.Task[None] | None = None
+        self._fetched = -math.inf
+        # Whether the keys are those of the last fetch.
+        self._current = not self._url
         self._there = bool(keys)
 
     def __bool__(self) -> bool:
@@ -50,19 +106,11 @@ class Tokens:
         return self._there
 
     async def bearer(self, token: str) -> Jid:
-        """Return the JID of a token; raises Untrusted."""
+        """Return the JID of a token; raises Untrusted or Undecided."""
         try:
-            key = await self._key(jwt.get_unverified_header(token).get("kid"))
-            said = jwt.decode(
-                token,
-                key,
-                algorithms=ALGORITHMS,
-                audience=self._audience,
-                issuer=self._issuer,
-                leeway=LEEWAY_SECONDS,
-                options={"require": ["exp", "iss", "aud", self._claim]},
-            )
-        except (jwt.PyJWTError, ValueError, TypeError) as fault:
+            keys = await self._candidates(jwt.get_unverified_header(token).get("kid"))
+            said = self._claims(token, keys)
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as fault:
             raise Untrusted(str(fault)) from None
         try:
             return read_bare_jid(str(said[self._claim]))
@@ -70,37 +118,57 @@ class Tokens:
             msg = f"{self._claim}: {fault}"
             raise Untrusted(msg) from None
 
-    async def _key(self, kid: str | None) -> Any:  # noqa: ANN401  (one of the library's many types)
+    def _claims(self, token: str, keys: Iterable[PublicKey]) -> dict[str, Any]:
+        """Return what a token claims, if one of the keys has signed it; raises many kinds of errors."""
+        wrong: Exception | None = None
+        for key in keys:
+            try:
+                return jwt.decode(
+                    token,
+                    key,
+                    algorithms=ALGORITHMS,
+                    audience=self._audience,
+                    issuer=self._issuer,
+                    leeway=LEEWAY_SECONDS,
+                    options={"require": ["exp", "iss", "aud", self._claim]},
+                )
+            except (jwt.InvalidSignatureError, jwt.InvalidKeyError, TypeError) as fault:
+                wrong = fault
+        assert wrong is not None
+        raise wrong
+
+    async def _candidates(self, kid: str | None) -> list[PublicKey]:
+        """Return the keys that may have signed a token, at least one; raises Untrusted or Undecided."""
+        keys = self._named(kid)
         if self._url:
-            await self._renew(kid)
-        found = self._keys.get(kid)
-        # A key without a name fits any token; a single named key fits tokens that name none.
-        if found is None and (None in self._keys or (kid is None and len(self._keys) == 1)):
-            found = self._keys.get(None) or next(iter(self._keys.values()))
-        if found is None:
+            fetching = self._renewal(KEYS_SECONDS if keys and self._current else AGAIN_SECONDS)
+            if fetching and not keys:
+                await asyncio.wait({fetching}, timeout=FETCH_SECONDS)
+                keys = self._named(kid)
+        if not keys and not self._current:
+            raise Undecided
+        if not keys:
             msg = "it is signed with an unknown key"
             raise Untrusted(msg)
-        return found
+        return keys
 
-    async def _renew(self, kid: str | None) -> None:
-        async with self._fetching:
-            age = time.monotonic() - self._fetched
-            if age < AGAIN_SECONDS or (age < KEYS_SECONDS and (kid in self._keys or kid is None)):
-                return
-            self._fetched = time.monotonic()
-            try:
-                self._keys = _read(await asyncio.to_thread(self._fetch))
-            except (OSError, ValueError, jwt.PyJWTError) as fault:
-                # Keep the old keys: an unreachable server does not make them wrong.
-                log.warning("the keys of tokens cannot be fetched", path=self._url, error=str(fault))
+    def _named(self, kid: str | None) -> list[PublicKey]:
+        """Return the keys of this name. A key without a name fits any token, and a token without a name any key."""
+        return [key for name, key in self._keys if kid is None or name in (None, kid)]
 
-    def _fetch(self) -> str:
-        with urllib.request.urlopen(self._url, timeout=_FETCH_SECONDS) as answer:  # noqa: S310  (validated by the settings)
-            return bytes(answer.read(_KEYS_BYTES)).decode()
+    def _renewal(self, seconds: float) -> asyncio.Task[None] | None:
+        """Return the fetch under way, if there is one; the last one was enough for so many seconds."""
+        if self._fetching is None and self._clock() - self._fetched >= seconds:
+            self._current = False
+            self._fetching = start(self._renew())
+        return self._fetching
 
-
-def _read(text: str) -> dict[str | None, Any]:
-    """Parse keys, by name."""
-    if text.lstrip().startswith("{"):
-        return {key.key_id: key.key for key in jwt.PyJWKSet.from_dict(json.loads(text)).keys}
-    return {None: text}
+    async def _renew(self) -> None:
+        try:
+            self._keys = await asyncio.to_thread(lambda: read_keys(self._fetch(self._url)))
+            self._current = True
+        except Exception as fault:  # noqa: BLE001  (nothing that happens there makes the old keys wrong)
+            log.warning("the keys of tokens cannot be fetched", path=self._url, error=repr(fault))
+        finally:
+            self._fetched = self._clock()
+            self._fetching = None
