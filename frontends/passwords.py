@@ -1,7 +1,7 @@
 """Passwords for the doors as bcrypt hashes, one `JID:HASH` a line, in the format of `htpasswd -B`.
 
-Hashing is slow by design: it runs in a thread, few at a time. A successful check is cached for a while under a key of this
-process. Must not know any door.
+Hashing is slow by design: it runs in a thread, few at a time, and names take turns. A successful check is cached, for a while
+from its last use, under a key of this process. Must not know any door.
 """
 
 import asyncio
@@ -9,6 +9,8 @@ import hashlib
 import hmac
 import secrets
 import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 import bcrypt
@@ -19,30 +21,32 @@ REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_MOST: Final = 10_000
 _AT_ONCE: Final = 2
 WAITING_MOST: Final = 100
-"""The most passwords that wait to be checked: guessing must not delay others for long."""
+"""The most passwords of one name that wait to be checked. All unknown names are one, so that guesses do not delay others."""
 
 _BCRYPT_BYTES: Final = 72
 """bcrypt ignores the rest of a password, and its library refuses it."""
 
 
 class TooMany(Exception):  # noqa: N818  (named after the state)
-    """Too many passwords wait to be checked for this one to join."""
+    """Too many passwords of this name wait to be checked for this one to join."""
 
 
 class Passwords:
     """The passwords of all JIDs."""
 
-    def __init__(self, lines: str) -> None:
+    def __init__(self, lines: str, clock: Callable[[], float] = time.monotonic) -> None:
         """Parse the lines, which the settings have validated."""
+        self._clock = clock
         pairs = [line.strip().partition(":") for line in lines.splitlines() if line.strip()]
         self._hashes = {prepared(jid): hashed.encode() for jid, _, hashed in pairs}
-        # Checking an unknown name costs as much as the most expensive known one, so timing does not reveal names.
+        # Checking an unknown name costs as much as the most expensive known one, so its time does not reveal names.
         dearest = max((int(hashed[4:6]) for hashed in self._hashes.values()), default=12)
         self._nobody = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(dearest)) if pairs else b""
         self._key = secrets.token_bytes(32)
         self._remembered: dict[bytes, float] = {}
-        self._turn = asyncio.Semaphore(_AT_ONCE)
-        self._waiting = 0
+        self._threads = asyncio.Semaphore(_AT_ONCE)
+        self._turns = {name: asyncio.Lock() for name in (*self._hashes, None)}
+        self._waiting = Counter[Jid | None]()
 
     def __bool__(self) -> bool:
         """Tell whether there is any password."""
@@ -51,27 +55,41 @@ class Passwords:
     async def right(self, jid: Jid, password: str) -> bool:
         """Tell whether this is the JID's password; raises TooMany."""
         mark = hmac.digest(self._key, f"{jid}\0{password}".encode(), hashlib.sha256)
-        if self._remembered.get(mark, 0.0) > time.monotonic():
+        if self._remembers(mark):
             return True
-        if self._waiting >= WAITING_MOST:
+        name = jid if jid in self._hashes else None
+        if self._waiting[name] >= WAITING_MOST:
             raise TooMany
-        self._waiting += 1
+        self._waiting[name] += 1
         try:
-            async with self._turn:
-                right = await asyncio.to_thread(self._check, jid, password.encode())
+            # Only one of each name waits for a thread: between two of them, everybody else has a turn.
+            async with self._turns[name]:
+                # The one before may have been the same.
+                if self._remembers(mark):
+                    return True
+                async with self._threads:
+                    right = await asyncio.to_thread(self._check, jid, password.encode())
+                if right:
+                    self._remember(mark)
+                return right
         finally:
-            self._waiting -= 1
-        if right:
-            self._remember(mark)
-        return right
+            self._waiting[name] -= 1
 
     def _check(self, jid: Jid, password: bytes) -> bool:
         known = self._hashes.get(jid)
         fits = len(password) <= _BCRYPT_BYTES and b"\0" not in password
         return bcrypt.checkpw(password if fits else b"", known or self._nobody) and known is not None and fits
 
+    def _remembers(self, mark: bytes) -> bool:
+        """Tell whether a password was right not long ago; with that it is remembered for longer."""
+        now = self._clock()
+        found = self._remembered.get(mark, 0.0) > now
+        if found:
+            self._remembered[mark] = now + REMEMBERED_SECONDS
+        return found
+
     def _remember(self, mark: bytes) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if len(self._remembered) >= _REMEMBERED_MOST:
             self._remembered = {each: ends for each, ends in self._remembered.items() if ends > now}
         if len(self._remembered) < _REMEMBERED_MOST:

@@ -1,0 +1,73 @@
+"""Passwords: who waits for whose checks, and how long a right one is known."""
+
+import asyncio
+import threading
+
+import bcrypt
+import pytest
+
+from broker.model.names import Jid
+from frontends.passwords import REMEMBERED_SECONDS, WAITING_MOST, Passwords, TooMany
+from tests.waiting import PATIENCE_SECONDS
+
+ALICE, BOB = Jid("alice@x"), Jid("bob@x")
+HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+LINES = f"{ALICE}:{HASH}\n{BOB}:{HASH}"
+
+
+class Checks:
+    """The checks that are made, in their order; those of guesses last until they are let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Watch the library."""
+        self.made: list[bytes] = []
+        self.free = threading.Event()
+        self._check = bcrypt.checkpw
+        monkeypatch.setattr("bcrypt.checkpw", self._checked)
+
+    def _checked(self, password: bytes, hashed: bytes) -> bool:
+        self.made.append(password)
+        if password != b"secret":
+            self.free.wait(PATIENCE_SECONDS)
+        return self._check(password, hashed)
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
+    """Watch the checks."""
+    return Checks(monkeypatch)
+
+
+async def test_guesses_wait_for_each_other(checks: Checks) -> None:
+    """Guesses fill only the queue of their name, or that of all unknown names: others have their turn between them."""
+    known = Passwords(LINES)
+    guesses = [asyncio.create_task(known.right(Jid(f"x{n}@x"), "wrong")) for n in range(WAITING_MOST)]
+    try:
+        await asyncio.sleep(0)
+        with pytest.raises(TooMany):
+            await known.right(Jid("y@x"), "wrong")
+        assert await known.right(BOB, "secret")
+        guesses += [asyncio.create_task(known.right(ALICE, f"wrong{n}")) for n in range(WAITING_MOST)]
+        await asyncio.sleep(0)
+        checks.made.clear()
+        last = asyncio.create_task(known.right(BOB, "other"))
+        await asyncio.sleep(0)
+    finally:
+        checks.free.set()
+    assert not any(await asyncio.gather(*guesses, last))
+    # Before it come those that are being checked, and perhaps one more of each queue.
+    assert checks.made.index(b"other") < 6
+
+
+async def test_known_while_in_use(checks: Checks) -> None:
+    """A password is checked again when it has not been used for a while, and only once however many come together."""
+    now = 0.0
+    known = Passwords(LINES, lambda: now)
+    assert all(await asyncio.gather(*(known.right(BOB, "secret") for _ in range(5))))
+    for _ in range(3):
+        now += REMEMBERED_SECONDS - 1
+        assert await known.right(BOB, "secret")
+    assert len(checks.made) == 1
+    now += REMEMBERED_SECONDS + 1
+    assert await known.right(BOB, "secret")
+    assert len(checks.made) == 2
