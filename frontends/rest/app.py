@@ -4,6 +4,7 @@ Its only state is the rate limit of each sender. Must not know what operations d
 """
 
 import asyncio
+import math
 import re
 import secrets
 from collections.abc import Awaitable, Mapping
@@ -143,7 +144,9 @@ class Door:
         about["command"] = operation.name
         fields = head.fields
         csrf.judge(http_request.method, fields)
-        sender = Jid("") if operation.public else await self._admitted(fields.get("authorization", ""))
+        sender, ends = (
+            (Jid(""), math.inf) if operation.public else await self._admitted(fields.get("authorization", ""))
+        )
         about["subscriber"] = sender
         raw = http_request.scope["query_string"]
         query = _query(raw, operation) if raw else {}
@@ -152,7 +155,15 @@ class Door:
         coding = fields.get("content-encoding", "")
         body = await self._body(http_request, coding) if operation.body is not Body.NONE else b""
         request = Request(
-            path, sender, query, fields, body, wants, looks=http_request.method == "HEAD", most_leases=self._leases
+            path,
+            sender,
+            query,
+            fields,
+            body,
+            wants,
+            looks=http_request.method == "HEAD",
+            most_leases=self._leases,
+            ends=ends,
         )
         if http_request.method in {"GET", "HEAD"}:
             answering = OPERATIONS[operation.name](self._core, request)
@@ -182,14 +193,14 @@ class Door:
             raise
         return [_tag(answer) for answer in answers]
 
-    async def _admitted(self, authorization: str) -> Jid:
-        sender = await self._identity.of(authorization)
+    async def _admitted(self, authorization: str) -> tuple[Jid, float]:
+        sender, ends = await self._identity.of(authorization)
         seconds = self._rates.wait(sender)
         if seconds:
             raise Fault(
                 HTTPStatus.TOO_MANY_REQUESTS, "too-fast", "you exceed your rate limit", {"Retry-After": str(seconds)}
             )
-        return sender
+        return sender, ends
 
     async def _body(self, http_request: HttpRequest, coding: str) -> bytes:
         if _length(http_request) > self._body_bytes:

@@ -1,5 +1,6 @@
 """Requests and answers as translators see them. Values only; must not know a framework."""
 
+import math
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import field
 from http import HTTPStatus
@@ -14,7 +15,8 @@ from frontends.rest.paths import ResourcePath
 class Request:
     """An authenticated request; header names are in lower case, `wants` is a media type.
 
-    A request that only `looks` changes nothing, not even the expiry of a subscription.
+    A request that only `looks` changes nothing, not even the expiry of a subscription. At the time `ends` the sender's
+    credentials end.
     """
 
     path: ResourcePath
@@ -25,6 +27,7 @@ class Request:
     wants: str = ""
     looks: bool = False
     most_leases: int = 1
+    ends: float = math.inf
 
 
 @frozen

@@ -17,6 +17,8 @@ from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress,
 UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
 _PASSING: Final = {
+    # Of a stream whose token has expired. Other requests are judged by whether there is a newer one.
+    HTTPStatus.UNAUTHORIZED,
     HTTPStatus.REQUEST_TIMEOUT,
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
@@ -28,6 +30,7 @@ _PASSING: Final = {
 
 _CONDITIONS: Final = {
     HTTPStatus.BAD_REQUEST: "bad-request",
+    HTTPStatus.UNAUTHORIZED: "not-authorized",
     HTTPStatus.FORBIDDEN: "forbidden",
     HTTPStatus.NOT_FOUND: "item-not-found",
     HTTPStatus.METHOD_NOT_ALLOWED: "not-allowed",

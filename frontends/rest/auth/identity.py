@@ -1,6 +1,7 @@
 """Turns an Authorization header into a JID (RFC 7617, RFC 6750). Must not know what is requested."""
 
 import binascii
+import math
 from base64 import b64decode
 from http import HTTPStatus
 from typing import Final
@@ -26,16 +27,16 @@ class Identity:
         self._tokens = tokens
         self._anonymous = anonymous
 
-    async def of(self, authorization: str) -> Jid:
-        """Return the sender's JID; raises Fault."""
+    async def of(self, authorization: str) -> tuple[Jid, float]:
+        """Return the sender's JID, and the time at which the credentials end; raises Fault."""
         scheme, _, credentials = authorization.partition(" ")
         match scheme.lower():
             case "":
                 if self._anonymous is None:
                     raise self._refusal(_MISSING, "credentials are required")
-                return self._anonymous
+                return self._anonymous, math.inf
             case "basic" if self._passwords:
-                return await self._by_password(credentials.strip())
+                return await self._by_password(credentials.strip()), math.inf
             case "bearer" if self._tokens:
                 return await self._by_token(credentials.strip())
         raise self._refusal(_INVALID, "this authentication scheme is not supported")
@@ -55,7 +56,7 @@ class Identity:
             raise self._refusal(_INVALID, "the name or the password is wrong")
         return jid
 
-    async def _by_token(self, token: str) -> Jid:
+    async def _by_token(self, token: str) -> tuple[Jid, float]:
         try:
             return await self._tokens.bearer(token)
         except Untrusted as fault:
@@ -70,6 +71,11 @@ class Identity:
         # A 401 needs a challenge even where only anonymous clients are served.
         challenge = ", ".join(taken) or f"Basic {REALM}"
         return Fault(HTTPStatus.UNAUTHORIZED, code, detail, {"WWW-Authenticate": challenge})
+
+
+def expired() -> Fault:
+    """Return the end of a stream whose credentials have ended."""
+    return Fault(HTTPStatus.UNAUTHORIZED, _INVALID_TOKEN, "the token has expired")
 
 
 def _later(detail: str) -> Fault:

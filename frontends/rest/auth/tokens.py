@@ -105,15 +105,16 @@ class Tokens:
         """Tell whether any key is configured."""
         return self._there
 
-    async def bearer(self, token: str) -> Jid:
-        """Return the JID of a token; raises Untrusted or Undecided."""
+    async def bearer(self, token: str) -> tuple[Jid, float]:
+        """Return the JID of a token, and the time from which it is refused; raises Untrusted or Undecided."""
         try:
             keys = await self._candidates(jwt.get_unverified_header(token).get("kid"))
             said = self._claims(token, keys)
+            ends = float(said["exp"]) + LEEWAY_SECONDS
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as fault:
             raise Untrusted(str(fault)) from None
         try:
-            return read_bare_jid(str(said[self._claim]))
+            return read_bare_jid(str(said[self._claim])), ends
         except ValueError as fault:
             msg = f"{self._claim}: {fault}"
             raise Untrusted(msg) from None

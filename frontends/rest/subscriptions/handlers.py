@@ -4,6 +4,7 @@ Must not know a framework. Handlers keep nothing between two requests.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
@@ -47,6 +48,7 @@ from broker.model.results import (
 from broker.model.tree import Scope, SubscriptionType
 from broker.tasks import start
 from frontends.rest import fields, negotiation, replies
+from frontends.rest.auth.identity import expired
 from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault, written
 from frontends.rest.formats import documents
@@ -114,7 +116,8 @@ async def show_subscription(core: Core, request: Request) -> Response:
     fetch = _fetch(lease, request)
     if request.wants == negotiation.EVENTS:
         found = await _fetched(core, lease, fetch)
-        return Response(HTTPStatus.OK, media=negotiation.EVENTS, events=_events(core, lease, fetch, found))
+        events = _events(core, lease, fetch, found, request.ends)
+        return Response(HTTPStatus.OK, media=negotiation.EVENTS, events=events)
     found = await _fetched(core, lease, replace(fetch, wait_seconds=float(wait)))
     return replies.lease(views.lease(lease, found, _readable(lease, found.items)), request.wants)
 
@@ -301,10 +304,12 @@ def _done(outcome: Result, *kinds: type[Result]) -> Response:
     return replies.done()
 
 
-async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> AsyncGenerator[bytes, None]:
-    """Stream each message once as Server-Sent Events, until the lease or this process ends; a slow reader is fetched nothing.
+async def _events(
+    core: Core, lease: Lease, fetch: Fetch, found: Result | Fault, ends: float
+) -> AsyncGenerator[bytes, None]:
+    """Stream each message once as Server-Sent Events, until the lease, the credentials or this process ends.
 
-    If the owner disconnects first, the subscription ends: nobody would process its messages.
+    A slow reader is fetched nothing. If the owner disconnects first, the subscription ends: nobody would process its messages.
     """
     seen = dict(fetch.after)
     try:
@@ -316,9 +321,11 @@ async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> Asyn
             if not found.items:
                 # A comment, which keeps the stream alive.
                 yield b":\n\n"
-            found = await core.ask(replace(fetch, wait_seconds=SILENT_SECONDS, after=seen))
-        assert isinstance(found, Refused)
-        yield b"event: end\ndata: %b\n\n" % written(replies.of(found))
+            left = ends - time.time()
+            again = replace(fetch, wait_seconds=min(SILENT_SECONDS, left), after=seen)
+            found = await core.ask(again) if left > 0 else expired()
+        assert isinstance(found, Refused | Fault)
+        yield b"event: end\ndata: %b\n\n" % written(replies.of(found) if isinstance(found, Refused) else found)
     finally:
         if fetch.comes and isinstance(found, Fetched):
             # Nothing can be awaited here any more.

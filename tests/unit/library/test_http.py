@@ -298,9 +298,12 @@ class Receiver:
 
 
 @asynccontextmanager
-async def working(answers: Answers) -> AsyncIterator[tuple[HttpTransport, Receiver]]:
+async def working(
+    answers: Answers,
+    **account: Any,  # noqa: ANN401
+) -> AsyncIterator[tuple[HttpTransport, Receiver]]:
     """Run the transport of a worker of one node against a service that is played."""
-    async with played(answers) as connection:
+    async with played(answers, **account) as connection:
         transport, receiver = HttpTransport(connection._account, create=False), Receiver()
         running = asyncio.create_task(transport.run(receiver, {"jobs": 5}))
         try:
@@ -350,6 +353,32 @@ async def test_streams() -> None:
         assert receiver.ended == [Lock("jobs", "one", 1), Lock("jobs", "one", 2)]
         assert receiver.held == {Lock("jobs", "one", 3): 1}
     assert asked.count("POST") == 2 and asked[-1] == "DELETE"
+
+
+async def test_a_stream_whose_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker opens it again with a newer token, and keeps the subscription with its locks."""
+    tokens = iter(["old", "new"])
+    asked: list[str] = []
+    go_on = asyncio.sleep
+    monkeypatch.setattr("stanzaq.http.worker.asyncio.sleep", lambda seconds: go_on(min(seconds, 0.01)))
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        asked.append(request.method)
+        if request.method != "GET":
+            return web.json_response({"href": "/subscriptions/S"})
+        is_new = request.headers["Authorization"] == "Bearer new"
+        if not is_new and asked.count("GET") > 1:
+            return problem(401, "the token has expired")
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        await answer.write(event(2 if is_new else 1, "two" if is_new else "one"))
+        if not is_new:
+            await answer.write(b'event: end\ndata: {"status": 401, "detail": "the token has expired"}\n\n')
+        return answer
+
+    async with working(answers, user="", password=lambda: next(tokens)) as (_transport, receiver):
+        await until(lambda: Lock("jobs", "two", 2) in receiver.held)
+        assert Lock("jobs", "one", 1) in receiver.held and asked.count("POST") == 1
 
 
 async def test_subscriptions_that_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
