@@ -294,6 +294,54 @@ def test_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load().retry == "250 20000 0"
 
 
+SALT, DIGEST = "WDtzWVTxQfeIYM8ZlIJF.e", "wYLNJJV02rhAL7OLvHKAhc79rcWj3hW"
+
+
+@pytest.mark.parametrize(
+    ("hashed", "is_one"),
+    [
+        (f"$2b$04${SALT}{DIGEST}", True),
+        (f"$2y$31${SALT}{DIGEST}", True),
+        (f"$2b$03${SALT}{DIGEST}", False),
+        (f"$2b$32${SALT}{DIGEST}", False),
+        # Its bits are more than a salt has.
+        (f"$2b$04${SALT[:-1]}f{DIGEST}", False),
+    ],
+)
+def test_hashes(hashed: str, is_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+    """What bcrypt would refuse at each login is refused at the start."""
+    monkeypatch.setenv("STANZAQ_HTTP_PASSWORDS", f"a@b:{hashed}")
+    if is_one:
+        assert hashed in load().secrets
+        return
+    (problem,) = _problems()
+    assert "line 1 is not JID:HASH with a bcrypt hash" in problem and DIGEST not in problem
+
+
+PUBLIC = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE"
+
+
+@pytest.mark.parametrize(
+    ("keys", "wrong"),
+    [
+        ("{hunter2", "neither a JWKS nor a public key"),
+        ("hunter2", "neither a JWKS nor a public key"),
+        ('{"keys": [], "hunter2": 1}', "neither a JWKS nor a public key"),
+        ('{"keys": [{"kty": "hunter2"}]}', "neither a JWKS nor a public key"),
+        ('{"keys": [{"kty": "oct", "k": "hunter22"}]}', "none of its keys is a public one"),
+        (f"-----BEGIN PUBLIC KEY-----\n{PUBLIC}hunter2=\n-----END PUBLIC KEY-----", "neither a JWKS nor a public key"),
+        ("ftp://localhost/keys?hunter2", "over https alone"),
+        ("https:///keys?hunter2", "over https alone"),
+        ("http://login.example.org/?hunter2", "over https alone"),
+    ],
+)
+def test_keys_of_tokens(keys: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that could verify no token are refused, and not repeated."""
+    monkeypatch.setenv("STANZAQ_HTTP_JWT_KEYS", keys)
+    (problem,) = _problems()
+    assert wrong in problem and "hunter2" not in problem
+
+
 KEY = "a-shared-key-of-forty-characters-or-more"
 
 

@@ -51,7 +51,7 @@ def test_settings_of_its_own(tmp_path: Path) -> None:
         ({"HTTP_PASSWORDS": f"alice@@example.org:{HASH}"}, "line 1 is not JID:HASH"),
         ({"HTTP_JWT_KEYS": "https://login.example.org/keys"}, "STANZAQ_HTTP_JWT_ISSUER"),
         ({"HTTP_JWT_KEYS": "http://login.example.org/keys"}, "keys are fetched over https alone"),
-        ({"HTTP_JWT_KEYS": "secret"}, "neither a URL nor a JWKS nor a public key"),
+        ({"HTTP_JWT_KEYS": "secret"}, "neither a JWKS nor a public key in PEM"),
         ({"HTTP_ANONYMOUS": "anyone"}, "is not a bare JID"),
         ({"HTTP_BIND": "8080", "HTTP_ANONYMOUS": "a@b"}, "is not HOST:PORT"),
     ],
