@@ -414,8 +414,11 @@ def test_reports(everything: Everything) -> None:
         for container in job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     }
     assert arguments["collect"][-3:] == ["--lossy", "--keep", "90d"] and arguments["capacity"][-2:] == ["--from", "7d"]
-    (collecting,) = (job for job in jobs if job["metadata"]["name"].endswith("collect"))
-    every_s = 60 * int(collecting["spec"]["schedule"].split()[0].removeprefix("*/"))
+    minutes = {job["metadata"]["name"].rpartition("-")[2]: job["spec"]["schedule"].split()[0] for job in jobs}
+    every = int(minutes["collect"].removeprefix("*/"))
+    # Kubernetes keeps only the runs of one CronJob apart.
+    assert int(minutes["capacity"]) % every != 0
+    every_s = 60 * every
     (records,) = (
         each["data"]["STANZAQ_JOURNAL_RECORDS"]
         for each in only(objects, "ConfigMap")
