@@ -1,6 +1,7 @@
 """The rendered chart: without warnings, the same by both Helms, valid for every Kubernetes, Prometheus and KEDA."""
 
 import json
+import re
 import shutil
 import subprocess
 import textwrap
@@ -12,7 +13,7 @@ import pytest
 import yaml
 from kubernetes_validate import utils
 
-from tests.helm.charts import CHART, HELMS, NAMES, TOOLS, Object, helm, rendered, the, values
+from tests.helm.charts import CHART, HELMS, NAMES, ROOT, TOOLS, Object, having, helm, only, rendered, the, values
 from tests.helm.conftest import Everything
 
 KUBERNETES = [f"1.{minor}" for minor in range(28, 38)]
@@ -94,6 +95,19 @@ def test_notes(version: str, tmp_path: Path) -> None:
     assert [f"queue-{number}.example.org" in text for number in range(4)] == [True, True, True, False]
     assert "helm -n work test queues" in text
     assert "rollout status statefulset/queues-stanzaq-xmpp" in text
+
+
+def test_runbook() -> None:
+    """The runbook names workloads that exist in a release `queues`, in one called `stanzaq`, and for Prosody's ordinals."""
+    (line,) = [line for line in (ROOT / "docs" / "operations.md").read_text().splitlines() if "kubectl exec" in line]
+    named = {name.replace("RELEASE", "queues") for name in re.findall(r"\b(?:deploy|statefulset)/[\w-]+", line)}
+    there = set()
+    for release, profile in (("queues", "ejabberd"), ("stanzaq", "ejabberd"), ("queues", "prosody")):
+        done = helm("helm4", "template", release, CHART, *having("ejabberd", f"xmpp.profile={profile}"))
+        found = [each for each in yaml.safe_load_all(done.stdout) if each]
+        there |= {f"deploy/{each['metadata']['name']}" for each in only(found, "Deployment")}
+        there |= {f"statefulset/{each['metadata']['name']}" for each in only(found, "StatefulSet")}
+    assert named == there
 
 
 def test_checkov(everything: Everything, tmp_path: Path) -> None:
