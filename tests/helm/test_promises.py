@@ -64,13 +64,13 @@ def test_only_standby_is_ready_unconnected(everything: Everything) -> None:
 
 @pytest.mark.parametrize("drain", [0, 5, 12.5, 600])
 def test_grace(drain: float) -> None:
-    """A pod's grace period exceeds its preStop and both halves of its drain."""
+    """A pod's grace period exceeds its preStop and the three drains of XMPP: of the core, of open requests, of the stream."""
     objects = rendered("helm4", *having("ejabberd"), "--set-json", f"settings.drain_seconds={drain}")
     spec = the(objects, "Deployment")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     sleep, seconds = container["lifecycle"]["preStop"]["exec"]["command"]
     assert sleep == "sleep"
-    assert spec["terminationGracePeriodSeconds"] >= int(seconds) + 2 * drain + 5
+    assert spec["terminationGracePeriodSeconds"] >= int(seconds) + 3 * drain + 5
     assert the(objects, "ConfigMap")["data"]["STANZAQ_DRAIN_SECONDS"] == f"{drain}"
 
 

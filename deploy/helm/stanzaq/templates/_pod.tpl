@@ -134,8 +134,8 @@ spec:
   {{- end }}
   securityContext:
     {{- include "stanzaq.podSecurity" $root | nindent 4 }}
-  # A stop takes the pause and at most twice the drain, for the core and for the door.
-  terminationGracePeriodSeconds: {{ add $preStop (mul 2 (ceil $root.Values.settings.drain_seconds)) 10 }}
+  # A stop takes the pause and at most three drains: over XMPP the core, open requests and the stream each have one.
+  terminationGracePeriodSeconds: {{ add $preStop (mul 3 (ceil $root.Values.settings.drain_seconds)) 10 }}
   topologySpreadConstraints:
     {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
     - maxSkew: 1
