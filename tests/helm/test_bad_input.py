@@ -207,6 +207,7 @@ UNREADABLE = [
     ("xmpp.server=ejabberd", ["xmpp", "server"]),
     ("xmpp.enabled=yes please", ["xmpp", "enabled"]),
     ("settings.drain_seconds=-1", ["settings", "drain_seconds"]),
+    ("settings.drain_seconds=null", ["settings", "drain_seconds"]),
     ("image.digest=sha256:12", ["image", "digest"]),
     ("rest.resources.limits.memory=much", ["rest", "resources", "limits", "memory"]),
     ("monitoring.rules.expiredRatio=2", ["monitoring", "rules", "expiredRatio"]),
