@@ -252,6 +252,14 @@ def test_settings() -> None:
         assert data["STANZAQ_DRAIN_SECONDS"] == "12.5"
 
 
+@pytest.mark.parametrize("name", ["admins", "event_log", "http_anonymous", "http_jwt_issuer", "amqp_anonymous"])
+def test_empty_settings(name: str) -> None:
+    """An empty setting is one that is not set: the program refuses some of them."""
+    empty = "[]" if name == "admins" else '""'
+    data = the(rendered("helm4", *having("ejabberd"), "--set-json", f"settings.{name}={empty}"), "ConfigMap")["data"]
+    assert f"STANZAQ_{name.upper()}" not in data
+
+
 def test_traces(everything: Everything) -> None:
     """Issue 8: frontends get a collector, may reach it through the NetworkPolicy, and none unless one is named."""
     for name in ("monitoring", "ejabberd"):

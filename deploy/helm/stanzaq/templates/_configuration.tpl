@@ -4,7 +4,10 @@
 {{- range $name, $value := .Values.settings }}
 {{- /* As JSON a number has no exponent. */}}
 {{- $text := ternary (join "," $value) (ternary $value (toJson $value) (kindIs "string" $value)) (kindIs "slice" $value) }}
-STANZAQ_{{ upper $name }}: {{ $text | quote }}
+{{- /* The program refuses some that are empty. */}}
+{{- with $text }}
+STANZAQ_{{ upper $name }}: {{ . | quote }}
+{{- end }}
 {{- end }}
 {{- if and .Values.report.collect.enabled (not (hasKey .Values.settings "journal_records")) }}
 STANZAQ_JOURNAL_RECORDS: "100000"
