@@ -153,6 +153,18 @@ CONTRADICTIONS = [
         "rest.ingress.enabled is true but rest.enabled is not: turn the door on or its Ingress off",
     ),
     ("nobody may ask", "doors", ["rest.existingSecret.name="], "rest.enabled is true but nobody may send requests"),
+    (
+        "tokens of any issuer",
+        "doors",
+        ["settings.http_jwt_keys=https://login.example.org/keys", "settings.http_jwt_audience=queue"],
+        "settings.http_jwt_keys needs settings.http_jwt_issuer and settings.http_jwt_audience",
+    ),
+    (
+        "tokens for any audience",
+        "doors",
+        ["settings.http_jwt_keys=https://login.example.org/keys", "settings.http_jwt_issuer=https://login.example.org"],
+        "settings.http_jwt_keys needs settings.http_jwt_issuer and settings.http_jwt_audience",
+    ),
     ("two lists of passwords", "doors", ["rest.passwords=x"], "rest.passwords and rest.existingSecret.name are both"),
     (
         "nobody may connect",

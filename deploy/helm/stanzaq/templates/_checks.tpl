@@ -147,6 +147,9 @@
 {{- else if not (or $v.rest.passwords $v.rest.existingSecret.name $v.settings.http_jwt_keys $v.settings.http_anonymous) -}}
 {{- fail "rest.enabled is true but nobody may send requests: set rest.passwords or rest.existingSecret.name, or settings.http_jwt_keys" -}}
 {{- end -}}
+{{- if and $v.settings.http_jwt_keys (not (and $v.settings.http_jwt_issuer $v.settings.http_jwt_audience)) -}}
+{{- fail "settings.http_jwt_keys needs settings.http_jwt_issuer and settings.http_jwt_audience: tokens are taken from one issuer, for one audience" -}}
+{{- end -}}
 {{- end -}}
 {{- if $v.amqp.enabled -}}
 {{- if and $v.amqp.passwords $v.amqp.existingSecret.name -}}
