@@ -110,7 +110,25 @@ CONTRADICTIONS = [
         "a port that the policy shuts",
         "ejabberd",
         ["redis.url=redis://:p:1@redis:6380/0"],
-        "redis.url names port 6380 and redis.ports does not allow it: add it there",
+        "redis.url uses port 6380 and redis.ports does not allow it: add it there",
+    ),
+    (
+        "the usual port of sentinels",
+        "ejabberd",
+        ["redis.url=redis+sentinel://s1\\,s2/mymaster"],
+        "redis.url uses port 26379 and redis.ports does not allow it: add it there",
+    ),
+    (
+        "the usual port",
+        "ejabberd",
+        ["redis.url=rediss://redis/0?a=b@c:6380", "redis.ports={6380}"],
+        "redis.url uses port 6379 and redis.ports does not allow it: add it there",
+    ),
+    (
+        "a port after an address in brackets",
+        "ejabberd",
+        ["redis.url=redis+cluster://[fd00::12]\\,[fd00::13]:6380"],
+        "redis.url uses port 6380 and redis.ports does not allow it: add it there",
     ),
     (
         "TLS with a plain URL",

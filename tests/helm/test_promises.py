@@ -317,6 +317,28 @@ def test_redis_over_tls(everything: Everything) -> None:
     assert {name: read.options[name] for name in files} == {name: f"{place}/{file}" for name, file in files.items()}
 
 
+@pytest.mark.parametrize("version", HELMS)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://[fd00::12]:6379/0",
+        "redis://[fd00::12]/0",
+        "redis://:p:1@redis",
+        "redis+cluster://a:6379,[fd00::12]",
+        "redis+sentinel://u:p@[fd00::12]:26379,b/queues/1",
+    ],
+)
+def test_ports_of_redis(version: str, url: str) -> None:
+    """A URL whose ports the policy allows is accepted, also with addresses in brackets and without a port; it is valid."""
+    from broker.redis_url import read_url  # noqa: PLC0415
+
+    ports = "6379,26379" if "sentinel" in url else "6379"
+    settings = ("--set-json", f'redis.url="{url}",redis.ports=[{ports}]')
+    secret = the(rendered(version, *having("ejabberd"), *settings), "Secret")
+    assert base64.b64decode(secret["data"]["redis-url"]).decode() == url
+    read_url(url)
+
+
 def test_development_redis(everything: Everything) -> None:
     """The development Redis is the one of the URL, refuses instead of evicting, and only this release may reach it."""
     objects = everything["helm4", "development"]

@@ -20,9 +20,11 @@
 {{- fail "redis.url is not the URL of a Redis on the network: write redis://HOST:PORT/0, or rediss:// for TLS, with +cluster or +sentinel for several" -}}
 {{- end -}}
 {{- if and $v.redis.url $v.networkPolicy.enabled -}}
-{{- range $port := regexFindAll ":[0-9]+" (regexReplaceAll "^[a-z+]*://([^@]*@)?|[/?][^@]*$" $v.redis.url "") -1 -}}
-{{- if not (has (trimPrefix ":" $port) ($v.redis.ports | toJson | fromJsonArray | join " " | splitList " ")) -}}
-{{- fail (printf "redis.url names port %s and redis.ports does not allow it: add it there" (trimPrefix ":" $port)) -}}
+{{- $usual := ternary "26379" "6379" (contains "+sentinel:" $v.redis.url) -}}
+{{- range $host := regexReplaceAll "^[a-z+]+://([^@/?]*@)?|[/?].*$" $v.redis.url "" | splitList "," -}}
+{{- $port := regexFind ":[0-9]+$" (regexReplaceAll "\\[.*\\]" $host "") | trimPrefix ":" | default $usual -}}
+{{- if not (has $port ($v.redis.ports | toJson | fromJsonArray | join " " | splitList " ")) -}}
+{{- fail (printf "redis.url uses port %s and redis.ports does not allow it: add it there" $port) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
