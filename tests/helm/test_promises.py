@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.helm.charts import CHART, HELMS, NAMES, Object, having, helm, only, pods, rendered, the, values
+from tests.helm.charts import CHART, HELMS, NAMES, SPARK, Object, having, helm, only, pods, rendered, the, values
 from tests.helm.conftest import Everything
 
 DOORS = {"xmpp", "rest", "amqp"}
@@ -460,6 +460,28 @@ def test_reports(everything: Everything) -> None:
     assert only(operated, "CronJob") == only(operated, "PersistentVolumeClaim") == []
     without = rendered("helm4", "--values", values("spark-operator"))
     assert len(only(without, "CronJob")) == 2 and only(without, "ScheduledSparkApplication") == []
+
+
+def test_additions_for_spark() -> None:
+    """What a cluster adds to pods is in the operator's own fields, for drivers and executors."""
+    added = {
+        "priorityClassName": "high",
+        "affinity": {"nodeAffinity": {}},
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+    }
+    settings = [f"{name}={json.dumps(value)}" for name, value in added.items()]
+    settings += ['image.pullSecrets=["registry"]', 'podLabels={"cost":"42"}', 'podAnnotations={"team":"sre"}']
+    more = [word for setting in settings for word in ("--set-json", setting)]
+    objects = rendered("helm4", "--values", values("spark-operator"), *more, *SPARK)
+    for each in only(objects, "ScheduledSparkApplication"):
+        template = each["spec"]["template"]
+        assert template["imagePullSecrets"] == ["registry"]
+        for role in ("driver", "executor"):
+            spec = template[role]
+            assert {name: spec[name] for name in added} == added
+            assert spec["labels"]["cost"] == "42" and spec["labels"]["app.kubernetes.io/component"] == "report"
+            assert spec["annotations"] == {"team": "sre"}
 
 
 def test_least_privilege(everything: Everything) -> None:

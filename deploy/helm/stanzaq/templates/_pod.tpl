@@ -15,6 +15,21 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{/* Where pods may run and what precedes them, in the words of a pod and of the Spark operator. */}}
+{{- define "stanzaq.scheduling" -}}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* Placement and security, the same for all pods. */}}
 {{- define "stanzaq.placement" -}}
 serviceAccountName: {{ include "stanzaq.fullname" . }}
@@ -27,17 +42,7 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "stanzaq.scheduling" . }}
 {{- end -}}
 
 {{/* Findings of checkov in every workload that are not faults, with the reason; takes (list $ image). */}}
