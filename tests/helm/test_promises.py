@@ -462,6 +462,12 @@ def test_reports(everything: Everything) -> None:
     assert len(only(without, "CronJob")) == 2 and only(without, "ScheduledSparkApplication") == []
 
 
+def _spark(*settings: str) -> list[Object]:
+    """Return the templates of the Spark operator's applications."""
+    objects = rendered("helm4", *having("spark-operator", *settings), *SPARK)
+    return [each["spec"]["template"] for each in only(objects, "ScheduledSparkApplication")]
+
+
 def test_additions_for_spark() -> None:
     """What a cluster adds to pods is in the operator's own fields, for drivers and executors."""
     added = {
@@ -482,6 +488,32 @@ def test_additions_for_spark() -> None:
             assert {name: spec[name] for name in added} == added
             assert spec["labels"]["cost"] == "42" and spec["labels"]["app.kubernetes.io/component"] == "report"
             assert spec["annotations"] == {"team": "sre"}
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"),
+    [
+        ("2Gi", "2048m"),
+        ("1.5Gi", "1536m"),
+        ("512Mi", "512m"),
+        ("1G", "954m"),
+        ("1Ti", "1048576m"),
+        ("2147483648", "2048m"),
+    ],
+)
+def test_memory_of_spark(memory: str, told: str) -> None:
+    """Spark gets its memory in whole MiB, rounded up: it reads no fractions."""
+    for template in _spark(f"report.resources.requests.memory={memory}"):
+        assert template["driver"]["memory"] == template["executor"]["memory"] == told
+
+
+def test_no_limits_of_spark() -> None:
+    """Without limits and requests there are no empty ones."""
+    (limited, _) = _spark()
+    assert limited["driver"]["coreLimit"] == "2"
+    for template in _spark("report.resources.limits.cpu=null", "report.resources.requests.memory=null"):
+        assert "coreLimit" not in template["driver"]
+        assert "memory" not in template["driver"] and "memory" not in template["executor"]
 
 
 def test_least_privilege(everything: Everything) -> None:
