@@ -12,6 +12,7 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.model.options import NodeConfig
 from broker.model.results import Counted
 from broker.redis_core.metrics import WAITS, Metrics
 from frontends.tools.demo.frontend import Frontend
@@ -24,8 +25,17 @@ DOOR = f'{SERIES},app_kubernetes_io_component="xmpp"'
 
 # Each alert, with series under which it fires and does not: each twice, as from two frontends.
 FIRING = {
-    "StanzaqBacklog": {f"stanzaq_node_waiting{{{NODE}%s}}": ("10001+0x40", "9999+0x40")},
-    "StanzaqItemsAge": {f"stanzaq_node_oldest_seconds{{{NODE}%s}}": ("600.1+0x40", "599.9+0x40")},
+    # Of a queue whose workers are all gone.
+    "StanzaqBacklog": {
+        f"stanzaq_node_waiting{{{NODE}%s}}": ("20001+0x40", "19999+0x40"),
+        f"stanzaq_node_delayed{{{NODE}%s}}": ("9000+0x40", "9000+0x40"),
+        f"stanzaq_node_dependent{{{NODE}%s}}": ("1000+0x40", "1000+0x40"),
+        f"stanzaq_node_subscribers{{{NODE}%s}}": ("0+0x40", "0+0x40"),
+    },
+    "StanzaqItemsAge": {
+        f"stanzaq_node_oldest_seconds{{{NODE}%s}}": ("600.1+0x40", "599.9+0x40"),
+        f"stanzaq_node_subscribers{{{NODE}%s}}": ("0+0x40", "0+0x40"),
+    },
     "StanzaqLocksExpire": {
         f"stanzaq_expired_total{{{SERIES}%s}}": ("0+11x40", "0+9x40"),
         f"stanzaq_delivered_total{{{SERIES}%s}}": ("0+100x40", "0+100x40"),
@@ -128,6 +138,35 @@ def test_nobody_tells(everything: Everything, tmp_path: Path) -> None:
     expected = {alert: [absent] if alert == "StanzaqNoReadyFrontend" else [] for alert in FIRING}
     checks = [{"eval_time": "30m", "alertname": alert, "exp_alerts": told} for alert, told in expected.items()]
     _tested(tmp_path, everything, [{"interval": "1m", "input_series": [], "alert_rule_test": checks}])
+
+
+def test_dead_letters_may_wait(everything: Everything, tmp_path: Path) -> None:
+    """Dead letters are nobody's work until they are redriven: no alert says that their workers do not keep up."""
+    told = {
+        "eligible": "20000+0x40",
+        "waiting": "20000+0x40",
+        "oldest_seconds": "600000+60x40",
+        "subscribers": "0+0x40",
+    }
+    series = [
+        {"series": f'stanzaq_node_{name}{{{SERIES},node="jobs/dead"}}', "values": values}
+        for name, values in told.items()
+    ]
+    checks: list[dict[str, Any]] = [
+        {"eval_time": "30m", "alertname": alert, "exp_alerts": []} for alert in ("StanzaqBacklog", "StanzaqItemsAge")
+    ]
+    _tested(tmp_path, everything, [{"interval": "1m", "input_series": series, "alert_rule_test": checks}])
+
+
+def test_names_of_dead_letters() -> None:
+    """The nodes for dead letters are those that the service makes, unless the values name others."""
+    default = yaml.safe_load((CHART / "values.yaml").read_text())["monitoring"]["deadLetters"]
+    for name in ("jobs", "jobs" * 255):
+        letters = NodeConfig().dead_letters_of(name)
+        assert letters and re.fullmatch(default, letters)
+    more = ("--set-json", r'monitoring.deadLetters="dead\\..*: #"')
+    found = [rule["expr"] for rule in _alerts(rendered("helm4", *having("monitoring"), *more))]
+    assert sum(r'node!~"dead\\..*: #"' in expr for expr in found) == 2
 
 
 def test_no_limit_of_memory(everything: Everything, tmp_path: Path) -> None:

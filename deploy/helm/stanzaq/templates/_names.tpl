@@ -119,6 +119,11 @@ labels:
 namespace="{{ .Release.Namespace }}",app_kubernetes_io_instance="{{ .Release.Name }}"
 {{- end -}}
 
+{{/* The labels of its nodes that are for work, not for dead letters. */}}
+{{- define "stanzaq.queues" -}}
+{{ include "stanzaq.series" . }},node!~{{ quote .Values.monitoring.deadLetters }}
+{{- end -}}
+
 {{/* Each frontend reports all nodes, so waiting items are counted once per node. */}}
 {{- define "stanzaq.waiting" -}}
 sum(max by (node) (stanzaq_node_waiting{ {{- include "stanzaq.series" . -}} }))

@@ -2,16 +2,18 @@
 
 {{- define "stanzaq.rules" -}}
 {{- $series := include "stanzaq.series" . -}}
+{{- $queues := include "stanzaq.queues" . -}}
 {{- $limits := .Values.monitoring.rules -}}
 - alert: StanzaqBacklog
-  expr: max by (node) (stanzaq_node_waiting{ {{- $series -}} }) > {{ int $limits.backlog }}
+  # Without what is not due. What is held back by its key counts: workers do not keep up with that either.
+  expr: {{ printf "max by (node) (stanzaq_node_waiting{%s} - stanzaq_node_delayed{%[1]s} - stanzaq_node_dependent{%[1]s}) > %[2]d" $queues (int $limits.backlog) | quote }}
   for: 10m
   labels: {severity: warning}
   annotations:
     summary: '{{ `{{ $value }} items wait in {{ $labels.node }}` }}'
     description: Workers do not keep up; check that they run and have credit, and add more.
 - alert: StanzaqItemsAge
-  expr: max by (node) (stanzaq_node_oldest_seconds{ {{- $series -}} }) > {{ int $limits.oldestSeconds }}
+  expr: {{ printf "max by (node) (stanzaq_node_oldest_seconds{%s}) > %d" $queues (int $limits.oldestSeconds) | quote }}
   for: 5m
   labels: {severity: warning}
   annotations:
