@@ -177,18 +177,73 @@ def test_no_limit_of_memory(everything: Everything, tmp_path: Path) -> None:
     _tested(tmp_path, everything, [{"interval": "1m", "input_series": series, "alert_rule_test": [check]}])
 
 
-def test_waiting_is_counted_once(everything: Everything, tmp_path: Path) -> None:
-    """Autoscalers use the sum over nodes, not over frontends; and nothing of another release."""
-    query = the(everything["helm4", "keda"], "ScaledObject")["spec"]["triggers"][0]["metadata"]["query"]
-    other = 'namespace="work",app_kubernetes_io_instance="other",node="jobs"'
-    told = {
-        f'stanzaq_node_waiting{{{SERIES},node="{node}",pod="{pod}"}}': f"{waiting}+0x5"
-        for pod in ("a", "b", "c")
-        for node, waiting in (("jobs", 3), ("mail", 4))
-    } | {f"stanzaq_node_waiting{{{other}}}": "100+0x5"}
-    series = [{"series": name, "values": numbers} for name, numbers in told.items()]
-    check = {"expr": query, "eval_time": "3m", "exp_samples": [{"labels": "{}", "value": 7}]}
-    _tested(tmp_path, everything, [{"interval": "1m", "input_series": series, "promql_expr_test": [check]}])
+def _query(name: str, component: str, *settings: str) -> str:
+    """Return what an autoscaler asks Prometheus."""
+    scaled = only(rendered("helm4", *having(name, *settings)), "ScaledObject", component)
+    query: str = scaled[0]["spec"]["triggers"][0]["metadata"]["query"]
+    return query
+
+
+def _held(nodes: dict[str, dict[str, int]]) -> list[dict[str, str]]:
+    """Return the series of nodes, as three frontends report them, and some of another release."""
+    other = 'namespace="work",app_kubernetes_io_instance="other"'
+    return [
+        {"series": f'stanzaq_node_{name}{{{release},node="{node}",pod="{pod}"}}', "values": f"{number}+0x5"}
+        for release, pods in ((SERIES, "abc"), (other, "d"))
+        for pod in pods
+        for node, told in nodes.items()
+        for name, number in told.items()
+    ]
+
+
+def _valued(
+    everything: Everything, folder: Path, query: str, cases: list[tuple[dict[str, dict[str, int]], int]]
+) -> None:
+    """Check the answer to a query for each state of the nodes."""
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": _held(nodes),
+            "promql_expr_test": [{"expr": query, "eval_time": "3m", "exp_samples": [{"labels": "{}", "value": value}]}],
+        }
+        for nodes, value in cases
+    ]
+    _tested(folder, everything, tests)
+
+
+def _node(eligible: int, subscribers: int = 0, in_flight: int = 0) -> dict[str, int]:
+    # One item more is delayed.
+    return {"waiting": eligible + 1, "eligible": eligible, "subscribers": subscribers, "in_flight": in_flight}
+
+
+SERVED = {"jobs": _node(3, 1), "mail": _node(4, 2)}
+
+
+def test_frontends_are_scaled_by_what_they_can_send(everything: Everything, tmp_path: Path) -> None:
+    """Each node counts once, with what may go out to its subscribers; dead letters and others that nobody takes do not."""
+    unserved = {"jobs/dead": _node(5000), "new": _node(5)}
+    cases = [(SERVED, 7), (SERVED | unserved, 7), (unserved, 0), ({"jobs": _node(0, 1)}, 0)]
+    _valued(everything, tmp_path, _query("keda", "xmpp", "xmpp.autoscaling.minReplicas=1"), cases)
+
+
+def test_a_door_without_frontends_is_opened(everything: Everything, tmp_path: Path) -> None:
+    """Nobody can subscribe at a door without a frontend: one is started for a node without subscribers, not for dead letters."""
+    dead = {"jobs/dead": _node(5000)}
+    cases = [(SERVED | dead, 7), (dead, 0), (dead | {"jobs": _node(0)}, 0), (dead | {"new": _node(5)}, 1)]
+    _valued(everything, tmp_path, _query("keda", "xmpp"), cases)
+
+
+def test_workers_are_scaled_by_what_may_go_out(everything: Everything, tmp_path: Path) -> None:
+    """Delayed items start no worker; the last worker stays while an item is held, for which others may wait."""
+    mail = {"mail": _node(100)}
+    cases = [({"jobs": _node(0)} | mail, 0), ({"jobs": _node(8)} | mail, 8), ({"jobs": _node(0, 1, 9)} | mail, 1)]
+    _valued(everything, tmp_path, _query("workers", "worker"), cases)
+
+
+def test_adapter_asks_the_same() -> None:
+    """The query in the README for the Prometheus adapter is that of KEDA."""
+    (query,) = re.findall(r"metricsQuery: (.*)", (CHART / "README.md").read_text())
+    assert query.replace("<<.LabelMatchers>>", SERIES) == _query("keda", "xmpp", "xmpp.autoscaling.minReplicas=1")
 
 
 def test_a_door_that_may_be_none() -> None:

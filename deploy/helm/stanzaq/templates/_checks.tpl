@@ -79,7 +79,7 @@
 {{- fail (printf "%s.autoscaling.minReplicas is 0 but no waiting item would start a pod: set %s.autoscaling.waitingPerReplica" $door $door) -}}
 {{- end -}}
 {{- if and (eq . "keda") $d.autoscaling.waitingPerReplica (not $d.autoscaling.keda.prometheus) -}}
-{{- fail (printf "%s.autoscaling.keda.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_waiting" $door) -}}
+{{- fail (printf "%s.autoscaling.keda.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_eligible" $door) -}}
 {{- end -}}
 {{- if and $d.autoscaling.waitingPerReplica (eq $v.monitoring.monitor "none") -}}
 {{- fail (printf "%s.autoscaling.%s.enabled needs metrics with the labels of a monitor: set monitoring.monitor to pod or service" $door .) -}}
@@ -96,7 +96,7 @@
 
 {{- if $v.workers.scaled -}}
 {{- if not $v.workers.prometheus -}}
-{{- fail "workers.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_waiting" -}}
+{{- fail "workers.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_eligible" -}}
 {{- else if eq $v.monitoring.monitor "none" -}}
 {{- fail "workers.scaled needs metrics with the labels of a monitor: set monitoring.monitor to pod or service" -}}
 {{- end -}}

@@ -124,7 +124,14 @@ namespace="{{ .Release.Namespace }}",app_kubernetes_io_instance="{{ .Release.Nam
 {{ include "stanzaq.series" . }},node!~{{ quote .Values.monitoring.deadLetters }}
 {{- end -}}
 
-{{/* Each frontend reports all nodes, so waiting items are counted once per node. */}}
+{{/*
+What waits for frontends: items that may go out, of nodes with subscribers. Each frontend reports all nodes, so they are counted once per node.
+A door that may have no frontend also starts one for other queues, whose workers could not subscribe to it. Takes (list $ minReplicas).
+*/}}
 {{- define "stanzaq.waiting" -}}
-sum(max by (node) (stanzaq_node_waiting{ {{- include "stanzaq.series" . -}} }))
+{{- $count := "sum(max by (node) (stanzaq_node_eligible{%s}) * (max by (node) (stanzaq_node_subscribers{%[1]s}) %s bool 0))" -}}
+{{- printf $count (include "stanzaq.series" (index . 0)) ">" -}}
+{{- if eq (index . 1) 0 -}}
+{{- printf " + (clamp_max(%s, 1) or vector(0))" (printf $count (include "stanzaq.queues" (index . 0)) "==") -}}
+{{- end -}}
 {{- end -}}
