@@ -26,13 +26,24 @@ from broker.model.commands import (
 )
 from broker.model.items import Delivery, NodeEvent, Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid, Partition, bare
+from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.qos import Sending
-from broker.model.results import Counted, Declared, Done, OwnershipsRenewed, Published, Refused, Retracted, Subscribed
+from broker.model.results import (
+    Counted,
+    Declared,
+    Done,
+    OwnershipsRenewed,
+    Published,
+    Refused,
+    Retracted,
+    Subscribed,
+    Unsubscribed,
+)
 from broker.redis_core.core import RedisCore
 from broker.redis_core.groups import ownership
 from broker.redis_core.records import jid_indexes
-from broker.redis_core.records.group_members import Member
+from broker.redis_core.records.group_members import Member, PartitionOwnership
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Door, MakeCore
 from tests.waiting import PATIENCE_SECONDS
@@ -437,6 +448,30 @@ async def test_growth_and_bans(pair: Pair, node: str) -> None:
     await spread_so(one, node, a=3, b=3)
     assert await two.ask(Affiliate(node, ALICE, {bare(A): "outcast"})) == Done()
     await spread_so(one, node, b=6)
+
+
+async def test_a_member_leaves_while_the_node_grows(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E10: who leaves while another frontend divides the credit of members anew has left: nothing is assigned to it."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 2)
+    await attach(one, node, A)
+    met, go = asyncio.Event(), asyncio.Event()
+    ownerships = two.owners._members.ownerships
+
+    async def late(record: NodeRecord) -> list[PartitionOwnership]:
+        found = await ownerships(record)
+        met.set()
+        await go.wait()
+        return found
+
+    monkeypatch.setattr(two.owners._members, "ownerships", late)
+    growing = asyncio.create_task(two.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)})))
+    await met.wait()
+    assert isinstance(await one.ask(Unsubscribe(node, A, A, "")), Unsubscribed)
+    go.set()
+    assert await growing == Done()
+    await two.owners.rebalance(node)
+    assert await one.owners._members.members(node) == {} and await numbers(one, node, A) == set()
 
 
 async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:

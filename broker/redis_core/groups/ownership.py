@@ -186,28 +186,28 @@ class Ownership:
             if record is None:
                 return
             ownerships = await self._members.ownerships(record)
-            if await self._divide_credit(record, members, ownerships):
+            if outgrown := _outgrown(record, members):
+                planned = await self._divide_credit(record, outgrown, ownerships)
                 continue
             planned = plan_rebalance(members, ownerships)
             if not any(await asyncio.gather(*(self._hand_over(record, move) for move in planned))):
                 return
 
     async def _divide_credit(
-        self, record: NodeRecord, members: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]
-    ) -> bool:
-        """Divide the credit of members anew if the node has grown; returns False when no member is affected.
+        self, record: NodeRecord, outgrown: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]
+    ) -> list[Move]:
+        """Hand over the partitions of members to themselves, with their new shares; returns these moves.
 
-        Such a member's partitions are handed over to itself, which ends all their locks: when it gets more partitions, it holds
-        no more than its new share in each (guarantee 3).
+        That ends all their locks: when such a member gets more partitions, it holds no more than its new share in each
+        (guarantee 3).
         """
-        count = record.config.partitions
-        outgrown = [name for name, member in members.items() if member.share > share(member.credit, count)]
-        for name in outgrown:
-            member = replace(members[name], share=share(members[name].credit, count))
+        moves = []
+        for name, member in outgrown.items():
             theirs = [each for each in ownerships if each.subid == name and each.group == member.group]
-            await asyncio.gather(*(self._hand_over(record, Move(member, ownership)) for ownership in theirs))
-            await self._members.join(record, member)
-        return bool(outgrown)
+            moves += [Move(member, ownership) for ownership in theirs]
+        await asyncio.gather(*(self._hand_over(record, move) for move in moves))
+        await asyncio.gather(*(self._members.change(record, member) for member in outgrown.values()))
+        return moves
 
     async def _hand_over(self, record: NodeRecord, move: Move) -> bool:
         """Assign a partition to a member; returns whether another rebalancing attempt is worthwhile."""
@@ -324,6 +324,14 @@ class Ownership:
         group = command.group or DEFAULT_GROUP
         granted = (command.jid, subid(command.jid), _credit(command), command.qos)
         return Subscribed(*granted, group=group, owned=owned, batch=command.batch)
+
+
+def _outgrown(record: NodeRecord, members: Mapping[str, Member]) -> dict[str, Member]:
+    """Return the members whose credit must be divided anew, since the node has grown, with their new shares."""
+    shares = {name: share(member.credit, record.config.partitions) for name, member in members.items()}
+    return {
+        name: replace(member, share=shares[name]) for name, member in members.items() if member.share > shares[name]
+    }
 
 
 def _credit(command: Subscribe) -> int:

@@ -79,6 +79,10 @@ class GroupMembers:
         members, _ = await self._change(record, "joined", member.jid, str(member))
         return members > 0
 
+    async def change(self, record: NodeRecord, member: Member) -> None:
+        """Change a member, unless it has left."""
+        await self._change(record, "changed", member.jid, str(member))
+
     async def remove(self, record: NodeRecord, jid: Jid) -> Removed:
         """Remove a member."""
         others, was_member = await self._change(record, "left", jid, "")
