@@ -3,6 +3,7 @@
 Must not know any command.
 """
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final, NoReturn, TypeVar
@@ -17,6 +18,8 @@ from frontends.tools.servers.process import ServerError
 
 UNUSABLE: Final = 2
 """The exit code of a usage error."""
+
+_TERMINATED: Final = 128 + signal.SIGTERM
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with settings; environment variables override it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
@@ -40,11 +43,25 @@ def refuse(title: str, *lines: str) -> NoReturn:
 
 
 def served(what: str, work: Callable[[], int]) -> int:
-    """Run `work`, which starts private servers; if one is missing, print which and exit."""
+    """Run `work`, which starts private servers; if one is missing, or a file is in the way, print which and exit.
+
+    SIGTERM ends it as Ctrl-C does: servers are stopped, and what they kept in temporary directories is removed.
+    """
+    before = signal.signal(signal.SIGTERM, _terminated)
     try:
         return work()
     except ServerError as fault:
         refuse(f"{what} cannot run", str(fault))
+    except OSError as fault:
+        if fault.filename is None:
+            raise
+        refuse(f"{what} cannot run", f"{fault.filename}: {fault.strerror}")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminated(*_: object) -> NoReturn:
+    raise SystemExit(_TERMINATED)
 
 
 def safe(text: str) -> str:

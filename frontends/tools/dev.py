@@ -129,7 +129,7 @@ def _lines(service: Service) -> list[str]:
     body = """-H 'Content-Type: application/json' -d '{"file": "cat.png"}'"""
     told = [
         f"The page    {url}/ui   user {service.jid('admin')}, password {PASSWORD}",
-        f"Redis       redis-cli -s {service.redis}",
+        f"Redis       redis-cli -s {quote(str(service.redis))}",
         *([f"AMQP        amqp://{service.amqp}   users as over HTTP"] if service.amqp else []),
         "",
         "Publish:",

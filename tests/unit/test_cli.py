@@ -1,7 +1,10 @@
 """The command line: every command explains itself, and wrong settings have clear errors."""
 
+import os
 import re
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -9,6 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.testing import CliRunner
 
 from frontends.cli import app
+from frontends.terminal import served
 from frontends.version import version
 
 
@@ -96,3 +100,29 @@ def test_misspelt_command_or_option(line: str, nearest: str, runner: CliRunner) 
     result = runner.invoke(app, line.split())
     assert result.exit_code == 2
     assert nearest in result.stderr
+
+
+def test_a_file_in_the_way(runner: CliRunner, tmp_path: Path) -> None:
+    """A directory that cannot be made is named in one block."""
+    (tmp_path / "data").write_text("theirs")
+    refused = runner.invoke(app, ["dev", "--data", str(tmp_path / "data")], env={"COLUMNS": "300"})
+    assert refused.exit_code == 2 and "The service cannot run" in refused.stderr
+    assert f"{tmp_path}/data/redis: Not a directory" in refused.stderr
+
+
+def test_terminated() -> None:
+    """SIGTERM ends what runs private servers in order, so that nothing of them is left; afterwards it is as before."""
+    ended = []
+
+    def work() -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.sigtimedwait([], 20)
+        finally:
+            ended.append(True)
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as end:
+        served("The demo", work)
+    assert end.value.code == 143 and ended and signal.getsignal(signal.SIGTERM) is before
