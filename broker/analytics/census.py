@@ -3,8 +3,9 @@
 Plain commands read each partition in a few round trips, without a transaction. The partitions are not read at one instant.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -44,6 +45,8 @@ SCHEMA: Final = StructType(
 )
 """`oldest` is when the oldest waiting item was published. The memory is that of the Redis process that has the partition."""
 
+_CREDIT: Final = SCHEMA.fieldNames().index("credit")
+
 IN_FLIGHT: Final = StructType(
     [
         StructField("node", StringType()),
@@ -57,7 +60,10 @@ IN_FLIGHT: Final = StructType(
 )
 """The open deliveries: the journal has no record of them yet."""
 
-_READER: Final = b"stream"
+_COORDINATOR: Final = 0
+"""The partition of a node that knows all of its subscribers; the only one of a collection."""
+
+_READER: Final = "stream"
 """The value in place of the quality of service in the line of a subscription that only reads the log."""
 _LOOKED_AT: Final = 100
 _LISTED: Final = 1_000
@@ -71,7 +77,8 @@ _ENOUGH_RECORDS: Final = 100
 class PartitionState:
     """One partition: its census row, its open deliveries, and which entries of its log wait.
 
-    Entries after `cursor`, which dispatch has not reached, and those in `back` wait. Those in `away` are in flight.
+    Entries after `cursor`, which dispatch has not reached, and those in `back` wait. Those in `away` are in flight. `credit` is
+    that of each JID here, and `through` has the collections through which JIDs have subscribed, with these JIDs.
     """
 
     row: tuple[Any, ...]
@@ -79,13 +86,15 @@ class PartitionState:
     cursor: Id
     back: frozenset[str]
     away: frozenset[str]
+    credit: Mapping[str, int]
+    through: frozenset[tuple[JournalPartition, str]]
     keeps_s: float | None = None
     """How long the journal keeps a record at its fill rate so far; None: too few records to tell."""
 
 
 def partition_states(servers: Servers, options: Options) -> dict[JournalPartition, PartitionState]:
     """Read each partition that the options select, once; raises Unreadable."""
-    found = {}
+    found = dict[JournalPartition, PartitionState]()
     for process in servers.processes():
         with servers.link(process) as link:
             seconds, micros = link.ask("TIME")
@@ -98,7 +107,19 @@ def partition_states(servers: Servers, options: Options) -> dict[JournalPartitio
                 state = options.wants(partition) and _whole_state(link, partition, at, room)
                 if state:
                     found[partition] = state
-    return found
+    return {partition: _with_collections(partition, state, found) for partition, state in found.items()}
+
+
+def _with_collections(
+    partition: JournalPartition, state: PartitionState, found: Mapping[JournalPartition, PartitionState]
+) -> PartitionState:
+    """Add the credit of those that have subscribed through collections, once for each queue: it may have all of it."""
+    if partition.partition != _COORDINATOR:
+        return state
+    more = sum(found[where].credit.get(jid, 0) for where, jid in state.through if where in found)
+    row = list(state.row)
+    row[_CREDIT] += more
+    return replace(state, row=tuple(row))
 
 
 def _whole_state(link: Link, partition: JournalPartition, at: datetime, room: tuple[int, int]) -> PartitionState | None:
@@ -175,8 +196,9 @@ def _partition_state(
     )
     waiting = max(0, stored - replaced - successors - int(kept or 0) - len(locked) - len(dying))
     eligible = _eligible(link, of)
-    workers = [line.split(b" ", 3) for line in lines]
+    workers = [line.decode().split(" ", 3) for line in lines]
     workers = [words for words in workers if words[2] != _READER]
+    direct, through = _subscribed(workers)
     oldest = min([*eligible, *_first_ahead(link, of("log"), cursor)], key=Id.parse, default=None) if waiting else None
     row = (
         *partition,
@@ -196,7 +218,27 @@ def _partition_state(
     keeps_s = _keeps_s(first, last, length, int(journal_max or 0))
     opened = tuple(_open(partition, line) for line in locks)
     back = eligible | _members(link, of("delayed")) | _fields(link, of("group_of")) | _fields(link, of("dependents"))
-    return PartitionState(row, opened, Id.parse(cursor), frozenset(back), away, keeps_s)
+    return PartitionState(row, opened, Id.parse(cursor), frozenset(back), away, direct, through, keeps_s)
+
+
+def _subscribed(workers: Sequence[Sequence[str]]) -> tuple[Counter[str], frozenset[tuple[JournalPartition, str]]]:
+    """Read the lines of subscriptions: the credit of each JID, and which JIDs have subscribed through which collections.
+
+    lua/lib/subscriptions/subscriptions.lua writes them.
+    """
+    direct, through = Counter[str](), set[tuple[JournalPartition, str]]()
+    for credit, _bounces, sending, whose in workers:
+        length = sending.partition(":")[2]
+        if length:
+            jid, life = (
+                whose.encode()[: int(length)].decode(),
+                keys.unescaped(whose.rpartition(" ")[2].partition(":")[2]),
+            )
+            node, _at, incarnation = life.rpartition("@")
+            through.add((JournalPartition(node, incarnation, _COORDINATOR), jid))
+        else:
+            direct[whose] += int(credit)
+    return direct, frozenset(through)
 
 
 def _keeps_s(first: list[Any], last: list[Any], length: int, most: int) -> float | None:

@@ -1,5 +1,6 @@
 """The streams of a cluster, of sentinels' servers, and of replicas: the rows are the same, and each comes once."""
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from redis.crc import key_slot
 
 from broker import keys
 from broker.analytics import processes
-from broker.analytics.census import partition_states
+from broker.analytics.census import SCHEMA, partition_states
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.columns import attempts
 from broker.analytics.source.fetch import ReadOptions, fetch
@@ -26,15 +27,21 @@ from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import snapshot
 from broker.analytics.source.tasks import Task
 from broker.keys import of_service
-from broker.model.names import Partition
+from broker.model.commands import Declare, Subscribe
+from broker.model.names import Jid, Partition
+from broker.model.results import Declared, Subscribed
+from broker.redis_core.core import RedisCore
 from broker.scaling.usage import Usage
+from broker.settings import CommandSettings
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.process import awaited
 from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.analytics.conftest import Journals, numbers, taken
+from tests.contract.conftest import Door
 from tests.lua.driver import T0, Queue
 from tests.operations import as_user, make_user
+from tests.waiting import PATIENCE_SECONDS
 
 PARTITIONS = [Partition("jobs", "ab12", number) for number in range(12)]
 EXPECTED = [1_000 * number + record for number in range(12) for record in range(50)]
@@ -69,6 +76,31 @@ def on_sentinels(redis_sentinels: RedisSentinels) -> Iterator[Journals]:
     with redis.Redis.from_url(redis_sentinels.master().url) as client:
         client.flushall()
         yield written(Journals(redis_sentinels.url, client))
+
+
+def test_credit_through_collections(journals: Journals) -> None:
+    """Who subscribes to a collection has credit in each queue below it, once, beside that of the queue's own subscribers."""
+    worker = Jid("wörker@x/a b")
+
+    async def subscribed() -> None:
+        core = RedisCore(CommandSettings(redis_url=journals.url), Door())
+        await core.start()
+        for node, options in (
+            ("all", {"pubsub#node_type": ("collection",)}),
+            ("one", {"pubsub#collection": ("all",), "stanzaq#partitions": ("2",)}),
+            ("other", {"pubsub#collection": ("all",)}),
+        ):
+            assert await core.ask(Declare(node, worker, options)) == Declared(node)
+        for node, credit in (("all", 5), ("one", 3)):
+            assert isinstance(await core.ask(Subscribe(node, worker, worker, credit)), Subscribed)
+        await core.drain(PATIENCE_SECONDS)
+        await core.stop()
+
+    asyncio.run(subscribed())
+    found = partition_states(Servers(journals.url, "master"), Options.read({"url": journals.url}))
+    place = SCHEMA.fieldNames().index("credit")
+    credit = {(each.node, each.partition): state.row[place] for each, state in found.items()}
+    assert credit == {("all", 0): 5, ("one", 0): 8, ("one", 1): 0, ("other", 0): 5}
 
 
 def test_oldest_behind_versions(journals: Journals, queue: Queue) -> None:
