@@ -58,10 +58,20 @@ async def flowing(owner: Client, worker: Client) -> AsyncIterator[None]:
 
 
 async def dead_letters(owner: Client, worker: Client) -> None:
-    """Make dead letters, one with an id and a reason that would be markup elsewhere."""
-    dead = (("payments", "card-2", "no such account"), ("payments", "card-3", "torn"), (HOSTILE, HOSTILE, HOSTILE))
-    for node in ("payments", HOSTILE):
-        assert (await owner.create(node, {})).error == ""
+    """Make dead letters, one with an id and a reason that would be markup elsewhere; two queues share a place for theirs."""
+    dead = (
+        ("payments", "card-2", "no such account"),
+        ("payments", "card-3", "torn"),
+        ("refunds", "card-4", "torn"),
+        (HOSTILE, HOSTILE, HOSTILE),
+    )
+    nodes: dict[str, dict[str, str]] = {
+        "payments": {},
+        "refunds": {"stanzaq#dead_letter_node": "payments/dead"},
+        HOSTILE: {},
+    }
+    for node, options in nodes.items():
+        assert (await owner.create(node, options)).error == ""
         assert (await worker.subscribe(node, 1)).error == ""
     for node, item, reason in dead:
         payload = "<job xmlns='urn:x'>&lt;script>hacked=1&lt;/script></job>"
@@ -69,7 +79,7 @@ async def dead_letters(owner: Client, worker: Client) -> None:
         assert (await worker.next(Delivery)).item == item
         hint = f"""reason="{reason.replace("<", "&lt;")}" dead-letter='true'"""
         assert (await worker.unlock(node, item, None, hint)).error == ""
-    for node in ("payments", HOSTILE):
+    for node in nodes:
         assert (await worker.unsubscribe(node)).error == ""
     assert (await owner.create("invoices", {"stanzaq#state": "paused", "stanzaq#partitions": "4"})).error == ""
     await asyncio.gather(*(owner.publish("invoices", f"invoice-{number}") for number in range(40)))
@@ -191,7 +201,7 @@ def _pauses(browser: Browser) -> None:
 
 
 def _redrives_all(browser: Browser) -> None:
-    """Redrive those of one reason, the others stay; then all of them."""
+    """Redrive those of one reason, the others stay; then all of them. Another queue's letters in the same place stay too."""
     browser.find(".crumbs a").click()
     browser.find(f"{_row('payments')} [data-label=Dead] a").click()
     browser.says("torn")
@@ -207,10 +217,14 @@ def _redrives_all(browser: Browser) -> None:
     browser.find("form .main").click()
     browser.says("1 dead letter on the way back", "#said")
     browser.until(lambda: "torn" not in browser.text("tbody"), "it is gone")
-    assert "card-2" in browser.text("tbody")
+    assert "card-2" in browser.text("tbody") and "card-4" not in browser.text("tbody")
     browser.find("select").send_keys("anything")
     browser.find("form .main").click()
     browser.says("No dead letters")
+    browser.find(".crumbs a").click()
+    browser.find(f"{_row('payments/dead')} th a").click()
+    browser.find(".tabs [data-part=dead]").click()
+    browser.says("card-4", "tbody")
     browser.find(".crumbs a").click()
 
 

@@ -14,6 +14,7 @@ export function list(template, {read, row, fill}) {
   const root = make("div", {}, fromTemplate(template));
   const empty = root.querySelector(".empty");
   const words = empty.textContent;
+  const more = root.querySelector(".more");
   return {
     root,
     async refresh() {
@@ -24,10 +25,12 @@ export function list(template, {read, row, fill}) {
       } catch (fault) {
         if (!(fault instanceof Refusal) || ![400, 403, 404, 410, 501].includes(fault.status)) throw fault;
         why = fault.status === 403 ? FORBIDDEN : fault.message;
+        if (more) more.hidden = true;
       }
       keepTable(root.querySelector("table"), records, (each) => each.id ?? each.jid ?? each.name, row, fill);
       root.querySelector(".wide").hidden = !records.length;
-      empty.hidden = records.length > 0;
+      // Those to show may all be on later pages.
+      empty.hidden = records.length > 0 || more?.hidden === false;
       write(empty, why);
       return records;
     },
@@ -156,16 +159,16 @@ export function entriesPart(name, {renew}) {
 }
 
 export function deadPart(name, {queue, act, say, renew}) {
-  // The dead letter queue of another queue shows its own items.
+  // The dead letter queue of another queue shows its own items. Several queues may share one.
   const letters = () => (queue()?.lettersOf ? name : queue()?.dead_letters);
   const part = list("dead", {
-    read: async () => (letters() ? (await read()).filter((item) => item.died) : []),
+    read: async () => (letters() ? (await read()).filter(({died}) => died && (letters() === name || died.node === name)) : []),
     row: (item) => {
       const id = item.died.item || item.id;
       return make("tr", {},
         make("th", {scope: "row"}, opener(id)), cell("text"), cell("n"), cell("n"), cell("text"), cell("text"),
         cell("do", button("Redrive", id, () => act(async () => {
-          const said = await ask(path("redrives", letters()), {method: "POST", body: {items: [item.id]}});
+          const said = await ask(path("redrives", name), {method: "POST", body: {items: [item.id]}});
           return said.moved ? `${id} is on its way back to ${item.died.node}.` : stayed(said.stayed);
         }))));
     },
@@ -202,7 +205,7 @@ export function deadPart(name, {queue, act, say, renew}) {
       if (header.value.trim()) which.headers = headers(header.value);
       if (!Object.keys(which).length) which.all = true;
       do {
-        const said = await ask(path("redrives", letters()), {method: "POST", body: scan ? {...which, scan} : which});
+        const said = await ask(path("redrives", name), {method: "POST", body: scan ? {...which, scan} : which});
         moved += said.moved;
         for (const [why, count] of Object.entries(said.stayed)) left[why] = (left[why] ?? 0) + count;
         scan = said.scan;
@@ -221,7 +224,7 @@ export function deadPart(name, {queue, act, say, renew}) {
     const shown = await refresh();
     const reasons = [...new Set(shown.map(({died}) => died.reason))].filter(Boolean);
     keep(choice, ["", ...reasons], (each) => each, (each) => make("option", {value: each}), (option, each) => write(option, each || "anything"));
-    find("form").hidden = !shown.length && stop.hidden;
+    find("form").hidden = !find(".empty").hidden && stop.hidden;
   };
   return part;
 }
