@@ -222,8 +222,10 @@ export function deadPart(name, {queue, act, say, renew}) {
   const {refresh} = part;
   part.refresh = async () => {
     const shown = await refresh();
-    const reasons = [...new Set(shown.map(({died}) => died.reason))].filter(Boolean);
-    keep(choice, ["", ...reasons], (each) => each, (each) => make("option", {value: each}), (option, each) => write(option, each || "anything"));
+    const [chosen, reasons] = [choice.value, shown.map(({died}) => died.reason)];
+    // What is chosen stays so when its last letter is gone: the empty reason means everything.
+    keep(choice, new Set(["", ...reasons, chosen]), (each) => each, (each) => make("option", {value: each}), (option, each) => write(option, each || "anything"));
+    choice.value = chosen;
     find("form").hidden = !find(".empty").hidden && stop.hidden;
   };
   return part;
