@@ -93,7 +93,8 @@ async def test_page(service: Service, join: Join, account: tuple[str, str]) -> N
     await dead_letters(owner, worker)
     with chromium() as browser:
         async with flowing(owner, flower):
-            with RestFrontend(service.redis.url, HTTP_PASSWORDS=passwords, ADMINS=admin.bare) as frontend:
+            settings = {"HTTP_PASSWORDS": passwords, "HTTP_ANONYMOUS": "anybody@example.org", "ADMINS": admin.bare}
+            with RestFrontend(service.redis.url, **settings) as frontend:
                 await asyncio.to_thread(_signs_in, browser, frontend, owner.bare)
                 await asyncio.to_thread(_counts_move, browser)
                 await asyncio.to_thread(_narrow, browser)
@@ -117,6 +118,9 @@ async def test_page(service: Service, join: Join, account: tuple[str, str]) -> N
 def _signs_in(browser: Browser, frontend: RestFrontend, jid: str) -> None:
     browser.wide(1200)
     browser.driver.get(f"{frontend.url}/ui")
+    # Anybody may look around here.
+    browser.says("live", "#connection")
+    browser.click("#user")
     browser.find("form.door")
     assert browser.barriers() == []
     browser.press(jid, Keys.TAB, "wrong", Keys.ENTER)
@@ -246,7 +250,7 @@ def _changes_user(browser: Browser, jid: str) -> None:
     """Sign out and in as an administrator: only administrators see frontends."""
     browser.find(".bar nav a[href='#/frontends']").click()
     browser.says("Only administrators")
-    browser.find("#leave").click()
+    browser.find("#user").click()
     browser.says("You are signed out")
     browser.press(jid, Keys.TAB, PASSWORD, Keys.ENTER)
     browser.says("alive")

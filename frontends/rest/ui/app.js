@@ -19,7 +19,7 @@ const SAID_MS = 8_000;
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 const still = document.getElementById("still");
-const leave = document.getElementById("leave");
+const user = document.getElementById("user");
 const said = document.getElementById("said");
 
 let overview = {queues: [], total: 0};
@@ -73,7 +73,6 @@ async function renew() {
     await look();
     await view?.refresh?.();
     if (mine !== turn) return;
-    leave.hidden = !signedIn();
     view?.fill();
     const time = new Date().toLocaleTimeString("en-GB");
     mood(held() ? "still" : "well", held() ? `held still at ${time}` : `live, ${time}`);
@@ -100,12 +99,14 @@ function show(next) {
   say("");
   view = next;
   main.replaceChildren(next.root);
+  // Who is not signed in may be admitted too.
+  user.hidden = false;
+  write(user, signedIn() ? "Sign out" : "Sign in");
   document.title = `${next.title} – stanzaq`;
 }
 
 function door(why) {
   signOut();
-  leave.hidden = true;
   mood("waiting", "not signed in");
   const root = make("div", {}, fromTemplate("door"));
   const form = root.querySelector("form");
@@ -116,6 +117,7 @@ function door(why) {
     route();
   });
   show({root, title: "Sign in", fill() {}});
+  user.hidden = true;
   if (why) say(why);
   form.elements.jid.focus();
 }
@@ -200,5 +202,5 @@ still.addEventListener("click", () => {
   still.setAttribute("aria-pressed", String(!held()));
   renew();
 });
-leave.addEventListener("click", () => door("You are signed out."));
+user.addEventListener("click", () => door(signedIn() ? "You are signed out." : ""));
 route();
