@@ -57,6 +57,23 @@ async def flowing(owner: Client, worker: Client) -> AsyncIterator[None]:
             await asyncio.wait(pending, timeout=1)
 
 
+_SLOW: Final = """
+const ask = window.fetch;
+window.slow = [];
+window.fetch = (...told) => new Promise((come) => slow.push(async () => {
+  const answer = await ask(...told);
+  const copy = answer.clone();
+  come(answer);
+  await copy.text();
+}));
+window.swift = () => {
+  window.fetch = ask;
+  for (const each of slow) each();
+};
+"""
+"""Answers come one by one, as they are called from `slow`; after `swift` they come at once again."""
+
+
 async def dead_letters(owner: Client, worker: Client) -> None:
     """Make dead letters, one with an id and a reason that would be markup elsewhere; two queues share a place for theirs."""
     dead = (
@@ -247,11 +264,21 @@ def _pictures(browser: Browser) -> None:
 
 
 def _changes_user(browser: Browser, jid: str) -> None:
-    """Sign out and in as an administrator: only administrators see frontends."""
+    """Sign out and in as an administrator: only administrators see frontends. Nothing of the former user is shown."""
     browser.find(".bar nav a[href='#/frontends']").click()
     browser.says("Only administrators")
-    browser.find("#user").click()
+    browser.driver.execute_script(_SLOW)
+    browser.until(lambda: browser.driver.execute_script("return slow.length"), "the page asks again")
+    browser.click("#user")
     browser.says("You are signed out")
+    # The answer to what was asked before comes now.
+    browser.driver.execute_async_script("const [done] = arguments; slow.shift()().then(done);")
+    browser.driver.execute_script("location.hash = '#/'")
+    browser.says("There is no queue")
+    browser.driver.execute_script("location.hash = '#/frontends'; swift()")
+    browser.says("Only administrators")
+    browser.click("#user")
+    browser.find("form.door")
     browser.press(jid, Keys.TAB, PASSWORD, Keys.ENTER)
     browser.says("alive")
     # Those of every door, not of XMPP alone.

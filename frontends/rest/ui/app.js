@@ -22,7 +22,8 @@ const still = document.getElementById("still");
 const user = document.getElementById("user");
 const said = document.getElementById("said");
 
-let overview = {queues: [], total: 0};
+const NOTHING = {queues: [], total: 0};
+let overview = NOTHING;
 let view = null;
 let timer = 0;
 let turn = 0;
@@ -43,6 +44,7 @@ function mood(name, words) {
   main.classList.toggle("stale", name === "away");
 }
 
+// Read what there is.
 async function look() {
   let [queues, total, next] = [[], 0, "overview?limit=500"];
   for (let page = 0; page < PAGES && next; page += 1) {
@@ -50,6 +52,11 @@ async function look() {
     queues = queues.concat(found.queues);
     ({total, next} = found);
   }
+  return {queues, total};
+}
+
+// Show this from now on, and forget what was there before.
+function accept({queues, total}) {
   const now = performance.now();
   const byName = new Map(queues.map((each) => [each.name, each]));
   for (const each of queues) {
@@ -63,14 +70,21 @@ async function look() {
   overview = {queues, total};
 }
 
-// One refresh at a time; a later call cancels an earlier one.
-async function renew() {
+// Cancel the refresh that is due or under way.
+function cancel() {
   clearTimeout(timer);
   turn += 1;
+}
+
+// One refresh at a time; a later call cancels an earlier one.
+async function renew() {
+  cancel();
   const mine = turn;
   const began = performance.now();
   try {
-    await look();
+    const found = await look();
+    if (mine !== turn) return;
+    accept(found);
     await view?.refresh?.();
     if (mine !== turn) return;
     view?.fill();
@@ -105,8 +119,11 @@ function show(next) {
   document.title = `${next.title} – stanzaq`;
 }
 
+// Nothing of the user who leaves stays.
 function door(why) {
+  cancel();
   signOut();
+  accept(NOTHING);
   mood("waiting", "not signed in");
   const root = make("div", {}, fromTemplate("door"));
   const form = root.querySelector("form");
