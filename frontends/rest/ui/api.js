@@ -8,6 +8,8 @@ export class Refusal extends Error {
   }
 }
 
+const SILENT = "The service does not answer.";
+
 // Only in memory: closing the page signs the user out.
 let authorization = "";
 
@@ -38,10 +40,13 @@ export async function ask(path, {method = "GET", body} = {}) {
       signal: AbortSignal.timeout(15_000),
     });
   } catch {
-    throw new Refusal(0, "The service does not answer.");
+    throw new Refusal(0, SILENT);
   }
-  const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refusal(answer.status, said.detail || `The service answered ${answer.status}.`);
+  if (answer.status === 204) return {};
+  const said = await answer.json().catch(() => null);
+  if (!answer.ok) throw new Refusal(answer.status, said?.detail || `The service answered ${answer.status}.`);
+  // Half an answer is none, and neither is a page of whatever is in between.
+  if (said === null) throw new Refusal(0, SILENT);
   return said;
 }
 
