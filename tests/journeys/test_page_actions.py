@@ -14,6 +14,35 @@ from tests.journeys.service import Service
 LOCK_SECONDS = "[name='stanzaq#lock_seconds']"
 LONG_NAME = "customers/letters/incoming-from-the-registered-post-office-in-northumberland"
 
+_LISTS = """
+const [done] = arguments, ask = window.fetch;
+const item = {id: 'twin', state: 'waiting', attempts: 0, published: '2026-12-01T09:00:00Z', publisher: 'a@example.org'};
+const items = [{...item, partition: 0}, {...item, partition: 1}];
+const jids = [{jid: 'twin', subid: 'a', credit: 1, held: 0}, {jid: 'twin', subid: 'b', credit: 1, held: 0}];
+const answers = {
+  surveys: [{items}, {items}, {items: [items[1]]}],
+  subscribers: [{subscribers: jids}, {subscribers: jids}, {subscribers: [jids[1]]}],
+};
+window.fetch = async (url, ...how) => {
+  const [, root] = String(url).match(/([a-z]+).twins/) ?? [];
+  return root ? Response.json(answers[root].shift()) : ask(url, ...how);
+};
+async function rows(part) {
+  const found = [];
+  for (let time = 0; time < 3; time += 1) {
+    await part.refresh();
+    found.push(part.root.querySelectorAll('tbody tr').length);
+  }
+  return found;
+}
+import(new URL('ui/parts.js', document.baseURI)).then(async ({itemsPart, subscribersPart}) => {
+  const found = {surveys: await rows(itemsPart('twins', {})), subscribers: await rows(subscribersPart('twins', {}))};
+  window.fetch = ask;
+  done(found);
+}).catch((fault) => done(String(fault)));
+"""
+"""Shows lists three times, the last time with a row less: items with the same id, subscriptions of the same JID."""
+
 
 async def test_owner(service: Service) -> None:
     """R5: an owner does all that the page offers; a log looks like one; nothing is cut off or inaccessible."""
@@ -157,10 +186,10 @@ def _finds(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.fill("[role=search] input", "emma")
     browser.click("[role=search] [type=submit]")
     browser.until(lambda: "persuasion" not in browser.text("tbody"), "one item")
-    assert "delayed until" in browser.text("tr[data-key=emma] .state") and "key austen" in browser.text(
-        "tr[data-key=emma] th"
+    assert "delayed until" in browser.text("tr[data-key='emma 0'] .state") and "key austen" in browser.text(
+        "tr[data-key='emma 0'] th"
     )
-    browser.click("tr[data-key=emma] .link")
+    browser.click("tr[data-key='emma 0'] .link")
     browser.says('{"title": "Emma"}', "dialog pre")
     shown = browser.text("dialog")
     for words in ("Group key austen", "Due ", "colour red", "author Jane Austen", "Priority 7", "application/json"):
@@ -175,15 +204,15 @@ def _finds(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.click(".all")
     lease = http.post("/subscriptions", json={"destinations": [name], "prefetch": 1}).json()["href"]
     (held,) = http.get(f"{lease}?wait=10", headers={"Accept": "application/json"}).json()["messages"]
-    browser.says("locked until", f"tr[data-key={held['id']}] .state")
-    browser.click(f"tr[data-key={held['id']}] .link")
+    browser.says("locked until", f"tr[data-key='{held['id']} 0'] .state")
+    browser.click(f"tr[data-key='{held['id']} 0'] .link")
     browser.says("Lock ends", "dialog")
     browser.click("dialog .close")
     assert http.post(held["renew"], json={"progress": 0.4, "note": "page 2 of 5"}).status_code == 200
     browser.fill("[role=search] input", held["id"])
     browser.click("[role=search] [type=submit]")
     browser.until(lambda: "emma" not in browser.text("tbody"), "one item, read again")
-    browser.click(f"tr[data-key={held['id']}] .link")
+    browser.click(f"tr[data-key='{held['id']} 0'] .link")
     browser.says("40 %, page 2 of 5", "dialog")
     browser.click("dialog .close")
     browser.click(".all")
@@ -201,7 +230,7 @@ def _messages(http: httpx.Client, name: str) -> list[str]:
 def _deletes_an_item(browser: Browser, http: httpx.Client, name: str) -> None:
     """Delete an item: the page asks first, and a refusal keeps it."""
     for answer, left in ((".close", True), ("[type=submit]", False)):
-        browser.click("tr[data-key=emma] .do button:not([hidden])")
+        browser.click("tr[data-key='emma 0'] .do button:not([hidden])")
         browser.says("Delete emma?", "dialog")
         if left:
             judge(browser, "confirm")
@@ -242,8 +271,8 @@ def _cancels(browser: Browser, http: httpx.Client, name: str) -> None:
     lease = http.post("/subscriptions", json={"destinations": [name], "prefetch": 1}).json()["href"]
     assert http.post(f"/queues/{name}", params={"guid": "wrong"}, content=b"x").status_code == 200
     (held,) = http.get(f"{lease}?wait=10", headers={"Accept": "application/json"}).json()["messages"]
-    browser.says("locked until", "tr[data-key=wrong] .state")
-    browser.click("tr[data-key=wrong] .do button:nth-child(2)")
+    browser.says("locked until", "tr[data-key='wrong 0'] .state")
+    browser.click("tr[data-key='wrong 0'] .do button:nth-child(2)")
     browser.says("Cancel wrong?", "dialog")
     browser.click("dialog [type=submit]")
     browser.says("wrong is cancelled", "#said")
@@ -275,6 +304,8 @@ def _places(browser: Browser, collection: str, name: str) -> None:
     judge(browser, "long-name")
     _go(browser, name, "subscribers")
     judge(browser, "subscribers")
+    rows = browser.driver.execute_async_script(_LISTS)
+    assert rows == {"surveys": [2, 2, 1], "subscribers": [2, 2, 1]}
 
 
 def _ends(browser: Browser, http: httpx.Client, name: str) -> None:

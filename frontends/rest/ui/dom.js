@@ -26,7 +26,7 @@ export function recordOf(element) {
   return shown.get(element.closest("[data-key]"));
 }
 
-// Give a table body one row per record, in order; existing rows keep their elements.
+// Give a table body one row per record, in order; existing rows keep their elements, and all others go.
 export function keep(body, records, key, row, fill) {
   const rows = new Map([...body.children].map((each) => [each.dataset.key, each]));
   let before = null;
@@ -44,7 +44,7 @@ export function keep(body, records, key, row, fill) {
     fill(found, record);
     before = found;
   }
-  for (const gone of rows.values()) gone.remove();
+  while (body.lastChild !== before) body.lastChild.remove();
 }
 
 const ROLES = {TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TD: "cell"};

@@ -9,6 +9,11 @@ import {linkTo} from "./queues.js";
 const PAGE = 50;
 const FORBIDDEN = "Only the queue's owners and the service's administrators see this.";
 
+// What tells a record from all others: partitions may have items of the same id, and a JID several subscriptions.
+function keyOf({id, partition, jid, subid, name}) {
+  return [id, partition, jid, subid, name].filter((each) => each !== undefined).join(" ");
+}
+
 // A list from a template: `read` returns its records, `row` and `fill` show one.
 export function list(template, {read, row, fill}) {
   const root = make("div", {}, fromTemplate(template));
@@ -27,7 +32,7 @@ export function list(template, {read, row, fill}) {
         why = fault.status === 403 ? FORBIDDEN : fault.message;
         if (more) more.hidden = true;
       }
-      keepTable(root.querySelector("table"), records, (each) => each.id ?? each.jid ?? each.name, row, fill);
+      keepTable(root.querySelector("table"), records, keyOf, row, fill);
       root.querySelector(".wide").hidden = !records.length;
       // Those to show may all be on later pages.
       empty.hidden = records.length > 0 || more?.hidden === false;
