@@ -21,7 +21,7 @@ const items = [{...item, partition: 0}, {...item, partition: 1}];
 const jids = [{jid: 'twin', subid: 'a', credit: 1, held: 0}, {jid: 'twin', subid: 'b', credit: 1, held: 0}];
 const answers = {
   surveys: [{items}, {items}, {items: [items[1]]}],
-  subscribers: [{subscribers: jids}, {subscribers: jids}, {subscribers: [jids[1]]}],
+  subscribers: [{subscribers: jids}, {subscribers: jids}, {subscribers: [jids[1]], more: true}],
 };
 window.fetch = async (url, ...how) => {
   const [, root] = String(url).match(/([a-z]+).twins/) ?? [];
@@ -36,10 +36,11 @@ async function rows(part) {
   return found;
 }
 import(new URL('ui/parts.js', document.baseURI)).then(async ({itemsPart, subscribersPart}) => {
-  const found = {surveys: await rows(itemsPart('twins', {})), subscribers: await rows(subscribersPart('twins', {}))};
+  const subscribers = subscribersPart('twins', {});
+  const found = {surveys: await rows(itemsPart('twins', {})), subscribers: await rows(subscribers)};
   window.fetch = ask;
-  done(found);
-}).catch((fault) => done(String(fault)));
+  done([found, subscribers.root.querySelector('.more:not([hidden])')?.textContent]);
+}).catch((fault) => done([String(fault), null]));
 """
 """Shows lists three times, the last time with a row less: items with the same id, subscriptions of the same JID."""
 
@@ -304,8 +305,8 @@ def _places(browser: Browser, collection: str, name: str) -> None:
     judge(browser, "long-name")
     _go(browser, name, "subscribers")
     judge(browser, "subscribers")
-    rows = browser.driver.execute_async_script(_LISTS)
-    assert rows == {"surveys": [2, 2, 1], "subscribers": [2, 2, 1]}
+    rows, more = browser.driver.execute_async_script(_LISTS)
+    assert rows == {"surveys": [2, 2, 1], "subscribers": [2, 2, 1]} and more == "There are more than these."
 
 
 def _ends(browser: Browser, http: httpx.Client, name: str) -> None:

@@ -237,8 +237,12 @@ export function deadPart(name, {queue, act, say, renew}) {
 }
 
 export function subscribersPart(name, {act}) {
-  return list("subscribers", {
-    read: async () => (await ask(path("subscribers", name))).subscribers,
+  const part = list("subscribers", {
+    async read() {
+      const {subscribers, more} = await ask(path("subscribers", name));
+      part.root.querySelector(".more").hidden = !more;
+      return subscribers;
+    },
     row: ({jid}) => make("tr", {},
       make("th", {scope: "row"}, jid), cell("state"), cell("n"), cell("n"),
       cell("do", button("Release all", `that ${jid} holds`, () => act(async () => {
@@ -253,6 +257,7 @@ export function subscribersPart(name, {act}) {
       does.firstChild.hidden = !held;
     },
   });
+  return part;
 }
 
 export function childrenPart(name) {
