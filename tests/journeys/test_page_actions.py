@@ -70,6 +70,7 @@ def _all(browser: Browser, frontend: RestFrontend, http: httpx.Client) -> None:
     _log(browser, http, f"{mark}-log")
     _places(browser, mark, name)
     _ends(browser, http, name)
+    _dots(browser, http)
     _others(browser, frontend, http, f"{mark}-log")
     assert browser.complaints() == []
 
@@ -316,6 +317,14 @@ def _ends(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.says(f"{name} is deleted", "#said")
     browser.says("Queues", "h1")
     assert http.get(f"/queues/{name}").status_code == 404
+
+
+def _dots(browser: Browser, http: httpx.Client) -> None:
+    """Use a queue whose name a browser would take for a step in the tree."""
+    assert http.put("/queues/=..").status_code == 201
+    _go(browser, "..", "subscribers")
+    browser.says("Nobody is subscribed")
+    assert http.delete("/queues/=..").status_code == 200
 
 
 def _others(browser: Browser, frontend: RestFrontend, http: httpx.Client, log: str) -> None:

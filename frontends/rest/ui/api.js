@@ -50,9 +50,14 @@ export async function ask(path, {method = "GET", body} = {}) {
   return said;
 }
 
+// A segment of a path. Browsers take dots alone for a step in the tree, even if they are encoded.
+export function segment(name) {
+  return [".", ".."].includes(name) ? `=${name}` : encodeURIComponent(name);
+}
+
 // The path of a queue's resource. A name with empty or dot segments is sent as one segment.
 export function path(root, name) {
   const steps = name.split("/");
   const odd = steps.some((step) => ["", ".", ".."].includes(step));
-  return `${root}/${odd ? encodeURIComponent(name) : steps.map(encodeURIComponent).join("/")}`;
+  return `${root}/${odd ? segment(name) : steps.map(encodeURIComponent).join("/")}`;
 }

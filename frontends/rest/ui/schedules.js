@@ -1,6 +1,6 @@
 // The schedules of a queue or log: a list with buttons to pause, resume and delete them, and the form that makes one.
 
-import {ask, path} from "./api.js";
+import {ask, path, segment} from "./api.js";
 import {confirmFirst, openDialog} from "./dialogs.js";
 import {clock, fillCell, make, number, write} from "./dom.js";
 import {button, cell, list} from "./parts.js";
@@ -8,7 +8,7 @@ import {button, cell, list} from "./parts.js";
 const WORDS = ["cron", "zone", "every", "start", "end", "jitter", "overlap", "catchup"];
 
 export function schedulesPart(name, {act}) {
-  const one = (id) => `${path("schedule", name)}/${encodeURIComponent(id)}`;
+  const one = (id) => `${path("schedule", name)}/${segment(id)}`;
   const part = list("schedules", {
     async read() {
       const found = [];
