@@ -22,6 +22,7 @@ from broker.model.commands import (
 )
 from broker.model.items import Envelope
 from broker.model.names import Jid, bare
+from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.quotas import Quota, QuotaStatus
 from broker.model.results import Counted, Declared, Done, Published, Purged, QuotaList, Refused, Result
@@ -285,7 +286,7 @@ async def test_quotas_of_another_type(make_core: MakeCore, store: Store, node: s
     assert not refused(await publish(core, node, 1, sender=ADMIN))
 
 
-async def test_quota_of_a_former_owner(make_core: MakeCore, node: str) -> None:
+async def test_quota_of_a_former_owner(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quota of an owner whose node was deleted refuses nobody at the node that another has created under its name."""
     here, there = await made(make_core), await made(make_core)
     await limited([here, there], bare(ALICE), items="1")
@@ -297,7 +298,18 @@ async def test_quota_of_a_former_owner(make_core: MakeCore, node: str) -> None:
     await declared(there, f"{node}-full")
     await until_published(there, f"{node}-full")
     await declared(here, node)
-    assert {each.problem for each in refused(await publish(here, node, 1))} == {Problem.QUOTA_EXCEEDED}
+    reads = 0
+    read = here._store.read
+
+    async def counted(name: str) -> NodeRecord | None:
+        nonlocal reads
+        reads += 1
+        return await read(name)
+
+    monkeypatch.setattr(here._store, "read", counted)
+    assert {each.problem for each in refused(await publish(here, node, 100))} == {Problem.QUOTA_EXCEEDED}
+    # Those that are refused at once share a look at the record.
+    assert 1 <= reads <= 2
     assert await there.ask(Delete(node, ALICE)) == Done()
     await declared(there, node, BOB)
     assert not refused(await publish(here, node, 1, sender=BOB))

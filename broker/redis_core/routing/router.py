@@ -118,6 +118,7 @@ class NodeRouter:
         self._last_record: NodeRecord | None = None
         self._queued: list[tuple[AnyCommand, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[NodeRecord | None] | None = None
 
     def submit(self, command: AnyCommand, reply: Reply) -> None:
         """Route a command; commands for one partition run in their order."""
@@ -304,9 +305,18 @@ class NodeRouter:
     ) -> None:
         """Go on with a publish within the quotas; a cached record that named `owner` is read again before another is refused."""
         if owner is not None and isinstance(outcome, Refused) and outcome.problem is not Problem.UNAVAILABLE:
-            self._tasks.answer(self.known.renew(), then(reply, self._refuse_by_quotas, command, owner, outcome))
+            self._tasks.answer(self._renewed(), then(reply, self._refuse_by_quotas, command, owner, outcome))
         else:
             _admitted(step, reply, outcome)
+
+    async def _renewed(self) -> "NodeRecord | None":
+        """Read the record from Redis, once for all that ask meanwhile."""
+        if self._renewing is None:
+            self._renewing = start(self.known.renew())
+        try:
+            return await asyncio.shield(self._renewing)
+        finally:
+            self._renewing = None
 
     def _refuse_by_quotas(
         self, command: Publish, owner: Jid, refused: Refused, reply: Reply, record: "NodeRecord | Refused | None"
