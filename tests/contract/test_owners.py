@@ -450,13 +450,12 @@ async def test_growth_and_bans(pair: Pair, node: str) -> None:
     await spread_so(one, node, b=6)
 
 
-async def test_a_member_leaves_while_the_node_grows(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E10: who leaves while another frontend divides the credit of members anew has left: nothing is assigned to it."""
-    (one, _), (two, _) = pair
-    await declared(one, node, 2)
-    await attach(one, node, A)
+async def growing(
+    core: RedisCore, node: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Task[Any], asyncio.Event]:
+    """Let a core grow a node until it knows who owns what; it goes on after the event."""
     met, go = asyncio.Event(), asyncio.Event()
-    ownerships = two.owners._members.ownerships
+    ownerships = core.owners._members.ownerships
 
     async def late(record: NodeRecord) -> list[PartitionOwnership]:
         found = await ownerships(record)
@@ -464,14 +463,38 @@ async def test_a_member_leaves_while_the_node_grows(pair: Pair, node: str, monke
         await go.wait()
         return found
 
-    monkeypatch.setattr(two.owners._members, "ownerships", late)
-    growing = asyncio.create_task(two.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)})))
+    monkeypatch.setattr(core.owners._members, "ownerships", late)
+    task = asyncio.create_task(core.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)})))
     await met.wait()
+    return task, go
+
+
+async def test_a_member_leaves_while_the_node_grows(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E10: who leaves while another frontend divides the credit of members anew has left: nothing is assigned to it."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 2)
+    await attach(one, node, A)
+    grown, go = await growing(two, node, monkeypatch)
     assert isinstance(await one.ask(Unsubscribe(node, A, A, "")), Unsubscribed)
     go.set()
-    assert await growing == Done()
+    assert await grown == Done()
     await two.owners.rebalance(node)
     assert await one.owners._members.members(node) == {} and await numbers(one, node, A) == set()
+
+
+async def test_a_member_changes_while_the_node_grows(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 3: who asks for less credit meanwhile has no more in any partition."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 2)
+    await attach(one, node, A)
+    grown, go = await growing(two, node, monkeypatch)
+    assert isinstance(await attach(one, node, A, credit=60), Subscribed)
+    go.set()
+    assert await grown == Done()
+    await two.owners.rebalance(node)
+    (member,) = (await one.owners._members.members(node)).values()
+    assert (member.credit, member.share) == (60, 15)
+    assert [each.credit for each in await owned(one, node, A)] == [15] * 4
 
 
 async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:

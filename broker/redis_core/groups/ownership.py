@@ -187,14 +187,23 @@ class Ownership:
                 return
             ownerships = await self._members.ownerships(record)
             if outgrown := _outgrown(record, members):
-                planned = await self._divide_credit(record, outgrown, ownerships)
+                planned = await self._divide_credit(record, members, outgrown, ownerships)
+                continue
+            # Who has changed since something was assigned to it gets that for what it asks for now.
+            if changed := _changed(planned, members, ownerships):
+                planned = changed
+                await asyncio.gather(*(self._hand_over(record, move) for move in changed))
                 continue
             planned = plan_rebalance(members, ownerships)
             if not any(await asyncio.gather(*(self._hand_over(record, move) for move in planned))):
                 return
 
     async def _divide_credit(
-        self, record: NodeRecord, outgrown: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]
+        self,
+        record: NodeRecord,
+        members: Mapping[str, Member],
+        outgrown: Mapping[str, Member],
+        ownerships: Sequence[PartitionOwnership],
     ) -> list[Move]:
         """Hand over the partitions of members to themselves, with their new shares; returns these moves.
 
@@ -206,7 +215,9 @@ class Ownership:
             theirs = [each for each in ownerships if each.subid == name and each.group == member.group]
             moves += [Move(member, ownership) for ownership in theirs]
         await asyncio.gather(*(self._hand_over(record, move) for move in moves))
-        await asyncio.gather(*(self._members.change(record, member) for member in outgrown.values()))
+        await asyncio.gather(
+            *(self._members.change(record, members[name], member) for name, member in outgrown.items())
+        )
         return moves
 
     async def _hand_over(self, record: NodeRecord, move: Move) -> bool:
@@ -332,6 +343,19 @@ def _outgrown(record: NodeRecord, members: Mapping[str, Member]) -> dict[str, Me
     return {
         name: replace(member, share=shares[name]) for name, member in members.items() if member.share > shares[name]
     }
+
+
+def _changed(
+    planned: Sequence[Move], members: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]
+) -> list[Move]:
+    """Return the partitions of members that are not any more what they were when moves to them were planned, as moves."""
+    moved = {subid(move.member.jid): move.member for move in planned if move.acquires}
+    names = {name for name, member in moved.items() if members.get(name, member) != member}
+    return [
+        Move(members[each.subid], each)
+        for each in ownerships
+        if each.subid in names and each.group == members[each.subid].group
+    ]
 
 
 def _credit(command: Subscribe) -> int:

@@ -79,9 +79,9 @@ class GroupMembers:
         members, _ = await self._change(record, "joined", member.jid, str(member))
         return members > 0
 
-    async def change(self, record: NodeRecord, member: Member) -> None:
-        """Change a member, unless it has left."""
-        await self._change(record, "changed", member.jid, str(member))
+    async def change(self, record: NodeRecord, former: Member, member: Member) -> None:
+        """Change a member, unless it has left or been changed by others since it was `former`."""
+        await self._change(record, "joined", member.jid, str(member), str(former))
 
     async def remove(self, record: NodeRecord, jid: Jid) -> Removed:
         """Remove a member."""
@@ -98,12 +98,13 @@ class GroupMembers:
             found.append(PartitionOwnership(number, int(fence or 0), whose, group))
         return found
 
-    async def _change(self, record: NodeRecord, kind: str, jid: Jid, member: str) -> tuple[int, int]:
+    async def _change(self, record: NodeRecord, kind: str, jid: Jid, member: str, former: str = "") -> tuple[int, int]:
         fixed: dict[str, Value] = {
             "incarnation": record.incarnation,
             "kind": kind,
             "subid": subid(jid),
             "member": member,
+            "former": former,
             "most": MAX_SUBSCRIBERS,
         }
         names = [keys.of_node(key, record.name) for key in self._server.operations["set_group_member"].keys]
