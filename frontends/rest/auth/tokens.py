@@ -5,10 +5,11 @@ Keys at a URL are fetched in the background. Whatever goes wrong there, the last
 """
 
 import asyncio
+import contextlib
 import math
 import time
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.error import URLError
 
@@ -17,7 +18,7 @@ import structlog
 
 from broker.model.names import Jid, read_bare_jid
 from broker.tasks import start
-from broker.token_keys import ALGORITHMS, PublicKey, read_keys
+from broker.token_keys import ALGORITHMS, read_keys
 
 log = structlog.get_logger()
 
@@ -34,6 +35,10 @@ _KEYS_BYTES: Final = 262_144
 
 class Untrusted(Exception):  # noqa: N818  (named after the state of a token)
     """A token is refused; the text is for its bearer."""
+
+
+class _Unknown(Exception):  # noqa: N818  (named after the state of a token)
+    """None of the known keys has signed a token."""
 
 
 class Undecided(Exception):  # noqa: N818  (named after the state of a token)
@@ -108,8 +113,7 @@ class Tokens:
     async def bearer(self, token: str) -> tuple[Jid, float]:
         """Return the JID of a token, and the time from which it is refused; raises Untrusted or Undecided."""
         try:
-            keys = await self._candidates(jwt.get_unverified_header(token).get("kid"))
-            said = self._claims(token, keys)
+            said = await self._verified(token, jwt.get_unverified_header(token).get("kid"))
             ends = float(said["exp"]) + LEEWAY_SECONDS
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as fault:
             raise Untrusted(str(fault)) from None
@@ -119,10 +123,29 @@ class Tokens:
             msg = f"{self._claim}: {fault}"
             raise Untrusted(msg) from None
 
-    def _claims(self, token: str, keys: Iterable[PublicKey]) -> dict[str, Any]:
-        """Return what a token claims, if one of the keys has signed it; raises many kinds of errors."""
-        wrong: Exception | None = None
-        for key in keys:
+    async def _verified(self, token: str, kid: str | None) -> dict[str, Any]:
+        """Return what a token claims; raises Untrusted, Undecided, or an error of the library."""
+        if self._url:
+            # Those that are known serve meanwhile.
+            self._renewal(KEYS_SECONDS if self._current else AGAIN_SECONDS)
+        with contextlib.suppress(_Unknown):
+            return self._claims(token, kid)
+        if self._url and (fetching := self._renewal(AGAIN_SECONDS)):
+            await asyncio.wait({fetching}, timeout=FETCH_SECONDS)
+        try:
+            return self._claims(token, kid)
+        except _Unknown:
+            if not self._current:
+                raise Undecided from None
+            msg = "it is signed with an unknown key"
+            raise Untrusted(msg) from None
+
+    def _claims(self, token: str, kid: str | None) -> dict[str, Any]:
+        """Return what a token claims, if a known key has signed it; raises _Unknown, or an error of the library."""
+        for name, key in self._keys:
+            # A key without a name fits any token, and a token without a name any key.
+            if kid is not None and name not in {None, kid}:
+                continue
             try:
                 return jwt.decode(
                     token,
@@ -133,29 +156,9 @@ class Tokens:
                     leeway=LEEWAY_SECONDS,
                     options={"require": ["exp", "iss", "aud", self._claim]},
                 )
-            except (jwt.InvalidSignatureError, jwt.InvalidKeyError, TypeError) as fault:
-                wrong = fault
-        assert wrong is not None
-        raise wrong
-
-    async def _candidates(self, kid: str | None) -> list[PublicKey]:
-        """Return the keys that may have signed a token, at least one; raises Untrusted or Undecided."""
-        keys = self._named(kid)
-        if self._url:
-            fetching = self._renewal(KEYS_SECONDS if keys and self._current else AGAIN_SECONDS)
-            if fetching and not keys:
-                await asyncio.wait({fetching}, timeout=FETCH_SECONDS)
-                keys = self._named(kid)
-        if not keys and not self._current:
-            raise Undecided
-        if not keys:
-            msg = "it is signed with an unknown key"
-            raise Untrusted(msg)
-        return keys
-
-    def _named(self, kid: str | None) -> list[PublicKey]:
-        """Return the keys of this name. A key without a name fits any token, and a token without a name any key."""
-        return [key for name, key in self._keys if kid is None or name in (None, kid)]
+            except (jwt.InvalidSignatureError, jwt.InvalidKeyError, TypeError):
+                continue
+        raise _Unknown
 
     def _renewal(self, seconds: float) -> asyncio.Task[None] | None:
         """Return the fetch under way, if there is one; the last one was enough for so many seconds."""

@@ -166,13 +166,29 @@ async def test_keys_without_names() -> None:
     for keys in ((None, None), ("one", "two")):
         trusting = Tokens(jwks(jwk(keys[0]), jwk(keys[1], OTHER)), "i", "a", "sub")
         assert [await bearer(trusting, signed(None, key)) for key in (KEY, OTHER)] == [ALICE, ALICE]
-        with pytest.raises(Untrusted, match="Signature"):
+        with pytest.raises(Untrusted, match="unknown key"):
             await bearer(trusting, signed(None, ec.generate_private_key(ec.SECP256R1())))
         with pytest.raises(Untrusted, match="expired"):
             await bearer(trusting, signed(None, exp=1))
     named = Tokens(jwks(jwk("one"), jwk("two", OTHER)), "i", "a", "sub")
-    with pytest.raises(Untrusted, match="Signature"):
+    with pytest.raises(Untrusted, match="unknown key"):
         await bearer(named, signed("two", KEY))
+
+
+@pytest.mark.parametrize("name", [None, "one"])
+async def test_a_key_is_replaced(name: str | None) -> None:
+    """A token of a key that has taken the place of another, without a name or under the same, is one of an unknown key."""
+    endpoint = Endpoint(jwks(jwk(name)))
+    trusting = endpoint.tokens()
+    assert await bearer(trusting, signed(name)) == ALICE
+    endpoint.said, endpoint.now = jwks(jwk(name, OTHER)), tokens.AGAIN_SECONDS
+    assert await bearer(trusting, signed(name, OTHER)) == ALICE
+    with pytest.raises(Untrusted, match="unknown key"):
+        await bearer(trusting, signed(name))
+    endpoint.said, endpoint.now = "", 2 * tokens.AGAIN_SECONDS
+    with pytest.raises(Undecided):
+        await bearer(trusting, signed(name))
+    assert await bearer(trusting, signed(name, OTHER)) == ALICE
 
 
 @pytest.fixture
