@@ -25,13 +25,17 @@ _CROWDED = Fault(
 
 
 class Limited(Config):
-    """uvicorn's configuration, with the time limit of a head in seconds and the most connections at once."""
+    """uvicorn's configuration, with the time limit of a head in seconds and the most connections at once.
+
+    `admitted` are the connections whose requests are served.
+    """
 
     def __init__(self, slow_seconds: float, connections: int, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
         """Keep the limits."""
         super().__init__(**options)
         self.slow_seconds = slow_seconds
         self.connections = connections
+        self.admitted: set[Connection] = set()
 
 
 class Connection(H11Protocol):
@@ -41,24 +45,24 @@ class Connection(H11Protocol):
         """Start without a connection."""
         super().__init__(config, *arguments, **options)
         self._slow_seconds = config.slow_seconds
-        self._most = config.connections
+        self._limits = config
         self._deadline: asyncio.TimerHandle | None = None
         self._begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
-        """Wait for the first request, which is refused if this connection is one too many."""
+        """Wait for the first request."""
         super().connection_made(transport)
-        if len(self.connections) > self._most:
-            self.app = Response(written(_CROWDED), _CROWDED.status, _CROWDED.headers, MEDIA)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
+        """Stop the timer, and leave room for another connection."""
         self._stop()
+        self._limits.admitted.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read on; the time of a head runs from its first byte to its last."""
+        self._admit()
         super().data_received(data)
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -84,6 +88,13 @@ class Connection(H11Protocol):
                 )
             case _:
                 self._refuse(Fault(HTTPStatus.BAD_REQUEST, "bad-request", msg))
+
+    def _admit(self) -> None:
+        """Judge whether the next request is one too many; connections that have sent nothing take no room."""
+        if len(self._limits.admitted) < self._limits.connections:
+            self._limits.admitted.add(self)
+        if self not in self._limits.admitted:
+            self.app = Response(written(_CROWDED), _CROWDED.status, _CROWDED.headers, MEDIA)
 
     def _wait(self) -> None:
         self._stop()

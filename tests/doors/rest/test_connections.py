@@ -6,6 +6,7 @@ import json
 from starlette.responses import Response
 
 from frontends.rest.server import HttpServer
+from tests.waiting import PATIENCE_SECONDS
 
 _ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -34,18 +35,24 @@ async def _all() -> None:
         return await _answer(reader)
 
     try:
+        # Those that have asked nothing take no room.
+        idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+        streams += idle
         assert [(await ask())[1] for _ in range(2)] == [b"served"] * 2
         head, body = await ask()
         assert head.startswith(b"HTTP/1.1 503") and b"application/problem+json" in head
         assert b"retry-after: 1" in head.lower() and b"connection: close" in head.lower()
         assert json.loads(body)["type"] == "urn:stanzaq:0:problem:too-many-connections"
         # The third has ended itself, and the first two are as they were.
-        assert await streams[2][0].read() == b""
-        assert [(await again(*each))[1] for each in streams[:2]] == [b"served"] * 2
-        streams[0][1].close()
-        async with asyncio.timeout(20):
-            while (await ask())[1] != b"served":
-                pass
+        *first, third = streams[3:]
+        assert await third[0].read() == b""
+        assert [(await again(*each))[1] for each in first] == [b"served"] * 2
+        first[0][1].close()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(server._server.config.admitted) > 1:  # type: ignore[attr-defined]  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        # One that was opened when there was no room asks when there is.
+        assert (await again(*idle[0]))[1] == b"served"
     finally:
         for _, writer in streams:
             writer.close()
