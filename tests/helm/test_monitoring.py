@@ -212,8 +212,9 @@ def _valued(
 
 
 def _node(eligible: int, subscribers: int = 0, in_flight: int = 0) -> dict[str, int]:
-    # One item more is delayed.
-    return {"waiting": eligible + 1, "eligible": eligible, "subscribers": subscribers, "in_flight": in_flight}
+    # One item more is delayed, and one waits for it.
+    told = {"waiting": eligible + 2, "delayed": 1, "dependent": 1, "eligible": eligible}
+    return {**told, "subscribers": subscribers, "in_flight": in_flight}
 
 
 SERVED = {"jobs": _node(3, 1), "mail": _node(4, 2)}
@@ -234,9 +235,11 @@ def test_a_door_without_frontends_is_opened(everything: Everything, tmp_path: Pa
 
 
 def test_workers_are_scaled_by_what_may_go_out(everything: Everything, tmp_path: Path) -> None:
-    """Delayed items start no worker; the last worker stays while an item is held, for which others may wait."""
+    """Delayed items start no worker. Items behind others of their key count, and the last worker stays while an item is held."""
     mail = {"mail": _node(100)}
+    behind = {"jobs": _node(500, 10, 10) | {"eligible": 0}}
     cases = [({"jobs": _node(0)} | mail, 0), ({"jobs": _node(8)} | mail, 8), ({"jobs": _node(0, 1, 9)} | mail, 1)]
+    cases += [(behind | mail, 501)]
     _valued(everything, tmp_path, _query("workers", "worker"), cases)
 
 

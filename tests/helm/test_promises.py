@@ -142,7 +142,7 @@ def test_workers(everything: Everything) -> None:
     (trigger,) = found["mailers"]["triggers"]
     assert trigger["metadata"]["threshold"] == "20"
     series = 'namespace="work",app_kubernetes_io_instance="queues",node="mail/out"'
-    assert f"max(stanzaq_node_eligible{{{series}}})" in trigger["metadata"]["query"]
+    assert f"max(stanzaq_node_waiting{{{series}}} - " in trigger["metadata"]["query"]
 
 
 def test_tls_to_the_xmpp_server(everything: Everything) -> None:

@@ -96,7 +96,7 @@
 
 {{- if $v.workers.scaled -}}
 {{- if not $v.workers.prometheus -}}
-{{- fail "workers.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_eligible" -}}
+{{- fail "workers.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_waiting" -}}
 {{- else if eq $v.monitoring.monitor "none" -}}
 {{- fail "workers.scaled needs metrics with the labels of a monitor: set monitoring.monitor to pod or service" -}}
 {{- end -}}
