@@ -41,9 +41,13 @@ class Folder:
 
     def names(self, name: str) -> list[str]:
         """List the names in a sub-folder; none if it is missing."""
-        if not self.exists(name):
+        try:
+            found = self._system.listStatus(self._path(self.of(name)))
+        except Py4JJavaError as error:
+            if "FileNotFoundException" not in error.java_exception.getClass().getName():
+                raise
             return []
-        return sorted(each.getPath().getName() for each in self._system.listStatus(self._path(self.of(name))))
+        return sorted(each.getPath().getName() for each in found)
 
     def remove(self, name: str) -> None:
         """Remove a name and everything below it."""

@@ -205,6 +205,9 @@ def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) ->
     try:
         found = reader.parquet(folder.of(name))
     except PySparkException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            # It was there a moment ago.
+            return spark.createDataFrame([], schema)
         if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
             return reader.schema(schema).parquet(folder.of(name))
         msg = f"{folder.of(name)} cannot be read ({str(error).splitlines()[0][:200]}): restore it, or collect into a new folder"
