@@ -39,7 +39,8 @@ class Passwords:
         self._clock = clock
         pairs = [line.strip().partition(":") for line in lines.splitlines() if line.strip()]
         self._hashes = {prepared(jid): hashed.encode() for jid, _, hashed in pairs}
-        # Checking an unknown name costs as much as the most expensive known one, so its time does not reveal names.
+        # Checking an unknown name costs as much as the most expensive known one, so its time does not reveal names. Under a flood
+        # of guesses its turn does (SECURITY.md): else a flood would keep everybody out.
         dearest = max((int(hashed[4:6]) for hashed in self._hashes.values()), default=12)
         self._nobody = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(dearest)) if pairs else b""
         self._key = secrets.token_bytes(32)
