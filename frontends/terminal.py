@@ -61,6 +61,8 @@ def served(what: str, work: Callable[[], int]) -> int:
 
 
 def _terminated(*_: object) -> NoReturn:
+    # A second signal would cut the end short.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(_TERMINATED)
 
 

@@ -119,6 +119,7 @@ def test_terminated() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             signal.sigtimedwait([], 20)
         finally:
+            os.kill(os.getpid(), signal.SIGTERM)
             ended.append(True)
         return 0
 

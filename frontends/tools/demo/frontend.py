@@ -36,7 +36,7 @@ class Frontend(Server):
         raise ServerError("\n".join(["a frontend ended by itself; the end of its log:", *lines]))
 
     def _launch(self) -> Process:
-        own = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)}
+        own = {name: value for name, value in os.environ.items() if not name.upper().startswith(_PREFIX)}
         return Process(
             [sys.executable, "-m", "frontends.cli", "serve", self._door],
             directory=self.directory,
