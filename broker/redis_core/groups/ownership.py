@@ -20,7 +20,7 @@ from broker.model.problems import Problem
 from broker.model.results import OwnershipsRenewed, Refused, Result, Subscribed
 from broker.redis_core.commands.internal import GONE, AcquirePartition, Ask, Leave, ReleasePartition, RenewPartition
 from broker.redis_core.commands.repeated import leave_empty
-from broker.redis_core.groups.rebalancing import Move, acquisition, plan_rebalance
+from broker.redis_core.groups.rebalancing import Move, acquisition, changed_since, outgrown, own_moves, plan_rebalance
 from broker.redis_core.operations.operation import subid, subids
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.records.group_members import GroupMembers, Member, PartitionOwnership
@@ -186,11 +186,11 @@ class Ownership:
             if record is None:
                 return
             ownerships = await self._members.ownerships(record)
-            if outgrown := _outgrown(record, members):
-                planned = await self._divide_credit(record, members, outgrown, ownerships)
+            if divided := outgrown(members, record.config.partitions):
+                planned = await self._divide_credit(record, members, divided, ownerships)
                 continue
             # Who has changed since something was assigned to it gets that for what it asks for now.
-            if changed := _changed(planned, members, ownerships):
+            if changed := own_moves(changed_since(planned, members), ownerships):
                 planned = changed
                 await asyncio.gather(*(self._hand_over(record, move) for move in changed))
                 continue
@@ -202,22 +202,17 @@ class Ownership:
         self,
         record: NodeRecord,
         members: Mapping[str, Member],
-        outgrown: Mapping[str, Member],
+        divided: Mapping[str, Member],
         ownerships: Sequence[PartitionOwnership],
     ) -> list[Move]:
-        """Hand over the partitions of members to themselves, with their new shares; returns these moves.
+        """Hand over the partitions of members to themselves, with the new shares in `divided`; returns these moves.
 
         That ends all their locks: when such a member gets more partitions, it holds no more than its new share in each
         (guarantee 3).
         """
-        moves = []
-        for name, member in outgrown.items():
-            theirs = [each for each in ownerships if each.subid == name and each.group == member.group]
-            moves += [Move(member, ownership) for ownership in theirs]
+        moves = own_moves(divided, ownerships)
         await asyncio.gather(*(self._hand_over(record, move) for move in moves))
-        await asyncio.gather(
-            *(self._members.change(record, members[name], member) for name, member in outgrown.items())
-        )
+        await asyncio.gather(*(self._members.change(record, members[name], member) for name, member in divided.items()))
         return moves
 
     async def _hand_over(self, record: NodeRecord, move: Move) -> bool:
@@ -335,27 +330,6 @@ class Ownership:
         group = command.group or DEFAULT_GROUP
         granted = (command.jid, subid(command.jid), _credit(command), command.qos)
         return Subscribed(*granted, group=group, owned=owned, batch=command.batch)
-
-
-def _outgrown(record: NodeRecord, members: Mapping[str, Member]) -> dict[str, Member]:
-    """Return the members whose credit must be divided anew, since the node has grown, with their new shares."""
-    shares = {name: share(member.credit, record.config.partitions) for name, member in members.items()}
-    return {
-        name: replace(member, share=shares[name]) for name, member in members.items() if member.share > shares[name]
-    }
-
-
-def _changed(
-    planned: Sequence[Move], members: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]
-) -> list[Move]:
-    """Return the partitions of members that are not any more what they were when moves to them were planned, as moves."""
-    moved = {subid(move.member.jid): move.member for move in planned if move.acquires}
-    names = {name for name, member in moved.items() if members.get(name, member) != member}
-    return [
-        Move(members[each.subid], each)
-        for each in ownerships
-        if each.subid in names and each.group == members[each.subid].group
-    ]
 
 
 def _credit(command: Subscribe) -> int:

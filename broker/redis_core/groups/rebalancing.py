@@ -1,10 +1,15 @@
-"""Plans which partitions change owners so that each group's members have equally many. Pure; must not know who carries it out."""
+"""Plans which partitions change owners, so that each group's members have equally many, and with which share of credit.
+
+Pure; must not know who carries it out.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from broker.model.frozen import frozen
-from broker.model.groups import spread
+from broker.model.groups import share, spread
 from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition
+from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.group_members import Member, PartitionOwnership
 
 
@@ -36,6 +41,29 @@ def plan_rebalance(members: Mapping[str, Member], ownerships: Sequence[Partition
             elif name is None and ownership.subid:
                 found.append(Move(members[ownership.subid], ownership, acquires=False))
     return found
+
+
+def own_moves(members: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]) -> list[Move]:
+    """Return the moves that give members, with other shares, what they own in their groups already."""
+    return [
+        Move(members[each.subid], each)
+        for each in ownerships
+        if each.subid in members and each.group == members[each.subid].group
+    ]
+
+
+def outgrown(members: Mapping[str, Member], partitions: int) -> dict[str, Member]:
+    """Return the members whose credit must be divided anew, since the node has grown, with their new shares."""
+    shares = {name: share(member.credit, partitions) for name, member in members.items()}
+    return {
+        name: replace(member, share=shares[name]) for name, member in members.items() if member.share > shares[name]
+    }
+
+
+def changed_since(planned: Sequence[Move], members: Mapping[str, Member]) -> dict[str, Member]:
+    """Return the members that are not any more what they were when acquisitions of theirs were planned."""
+    moved = {subid(move.member.jid): move.member for move in planned if move.acquires}
+    return {name: members[name] for name, member in moved.items() if members.get(name, member) != member}
 
 
 def acquisition(node: str, move: Move) -> AcquirePartition:
