@@ -206,7 +206,7 @@ def _partition_state(
         waiting,
         len(locked),
         oldest and _time(Id.parse(oldest).ms),
-        sum(int(words[0]) for words in workers),
+        direct.total(),
         len(workers),
         first[0][0].decode() if first else None,
         last[0][0].decode() if last else None,
@@ -230,10 +230,9 @@ def _subscribed(workers: Sequence[Sequence[str]]) -> tuple[Counter[str], frozens
     for credit, _bounces, sending, whose in workers:
         length = sending.partition(":")[2]
         if length:
-            jid, life = (
-                whose.encode()[: int(length)].decode(),
-                keys.unescaped(whose.rpartition(" ")[2].partition(":")[2]),
-            )
+            # `length` counts bytes, and what follows the JID is `subid:node@incarnation` of the collection.
+            jid = whose.encode()[: int(length)].decode()
+            life = keys.unescaped(whose.rpartition(" ")[2].partition(":")[2])
             node, _at, incarnation = life.rpartition("@")
             through.add((JournalPartition(node, incarnation, _COORDINATOR), jid))
         else:
