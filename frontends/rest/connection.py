@@ -44,7 +44,6 @@ class Connection(H11Protocol):
     def __init__(self, config: Limited, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
         """Start without a connection."""
         super().__init__(config, *arguments, **options)
-        self._slow_seconds = config.slow_seconds
         self._limits = config
         self._deadline: asyncio.TimerHandle | None = None
         self._begun = False
@@ -98,7 +97,7 @@ class Connection(H11Protocol):
 
     def _wait(self) -> None:
         self._stop()
-        self._deadline = self.loop.call_later(self._slow_seconds, self._late)
+        self._deadline = self.loop.call_later(self._limits.slow_seconds, self._late)
 
     def _stop(self) -> None:
         if self._deadline is not None:
