@@ -124,6 +124,11 @@ namespace="{{ .Release.Namespace }}",app_kubernetes_io_instance="{{ .Release.Nam
 {{ include "stanzaq.series" . }},node!~{{ quote .Values.monitoring.deadLetters }}
 {{- end -}}
 
+{{/* What waits and is due: neither delayed nor in wait for others. What is held back by its key counts. Takes the labels of the series. */}}
+{{- define "stanzaq.due" -}}
+{{- printf "stanzaq_node_waiting{%s} - stanzaq_node_delayed{%[1]s} - stanzaq_node_dependent{%[1]s}" . -}}
+{{- end -}}
+
 {{/*
 What waits for frontends: items that may go out, of nodes with subscribers. Each frontend reports all nodes, so they are counted once per node.
 A door that may have no frontend also starts one for other queues, whose workers could not subscribe to it. Takes (list $ minReplicas).

@@ -5,8 +5,7 @@
 {{- $queues := include "stanzaq.queues" . -}}
 {{- $limits := .Values.monitoring.rules -}}
 - alert: StanzaqBacklog
-  # Without what is not due. What is held back by its key counts: workers do not keep up with that either.
-  expr: {{ printf "max by (node) (stanzaq_node_waiting{%s} - stanzaq_node_delayed{%[1]s} - stanzaq_node_dependent{%[1]s}) > %[2]d" $queues (int $limits.backlog) | quote }}
+  expr: {{ printf "max by (node) (%s) > %d" (include "stanzaq.due" $queues) (int $limits.backlog) | quote }}
   for: 10m
   labels: {severity: warning}
   annotations:
