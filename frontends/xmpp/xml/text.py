@@ -66,8 +66,9 @@ def _second(since_1970: int) -> str:
     return datetime.fromtimestamp(since_1970, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
+@lru_cache(maxsize=64)
 def moment(since_1970_ms: int) -> str:
-    """Write a time (XEP-0082 §3.2): UTC, with milliseconds."""
+    """Write a time (XEP-0082 §3.2): UTC, with milliseconds. The items of a batch often came at one time, and expire at one."""
     second, ms = divmod(since_1970_ms, 1000)
     return f"{_second(second)}.{ms:03d}Z"
 
