@@ -10,11 +10,13 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkRuntimeError
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from broker.analytics.faults import Unreadable
@@ -50,6 +52,8 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
     if local:
         # Tasks run in this Python, not in the one that the PATH finds.
         os.environ["PYSPARK_PYTHON"] = sys.executable
+        if "SPARK_HOME" not in os.environ:
+            os.environ["SPARK_HOME"] = _home().name
         # Without this, Spark prints how it logs before anybody can tell it not to.
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "conf"))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -74,6 +78,19 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
                 yield spark
     finally:
         spark.stop()
+
+
+@cache
+def _home() -> "tempfile.TemporaryDirectory[str]":
+    """Return a home for Spark without its archive of pyspark, kept as long as this process, which keeps Java running.
+
+    Spark lets its Python processes import from that archive first, if it is there. Python compiles an archive anew in each
+    process, which takes a second, and a stream's process must have started within ten.
+    """
+    home, installed = tempfile.TemporaryDirectory(prefix="stanzaq-spark-"), Path(_find_spark_home())
+    for name in ("bin", "jars"):
+        Path(home.name, name).symlink_to(installed / name)
+    return home
 
 
 def _packed(directory: Path) -> Path:

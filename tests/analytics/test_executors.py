@@ -1,4 +1,4 @@
-"""Executors of another machine have only Python with its libraries: the driver sends the rest."""
+"""Executors of another machine have only Python with its libraries: the driver sends the rest. Those here have it all."""
 
 import json
 import os
@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from broker.model.names import Partition
 from tests.analytics.conftest import Journals
@@ -64,6 +66,12 @@ def test_two_executors(journals: Journals, tmp_path: Path) -> None:
     assert all("stanzaq.zip" in path for path, _ in said["places"])
     assert {Path(directory).is_relative_to(tmp_path) for _, directory in said["places"]} == {True}
     assert len({directory for _, directory in said["places"]}) == 2
+
+
+def test_this_machine(spark: SparkSession) -> None:
+    """Processes here import pyspark as it is installed, not from an archive, which each of them would compile again."""
+    places = spark.sparkContext.parallelize([0], 1).map(lambda _: pyspark.__file__)
+    assert places.collect() == [pyspark.__file__]
 
 
 @pytest.mark.parametrize(
