@@ -13,12 +13,12 @@ from typing import Final
 
 import structlog
 
-from broker.model.commands import NO_TOKEN, Fetch, Retract, SetSubscriptionOptions, Unlock, Unsubscribe
+from broker.model.commands import NO_TOKEN, Fetch, Retract, SetSubscriptionOptions, Stats, Unlock, Unsubscribe
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import CorruptRecord, Problem
-from broker.model.results import Fetched, HeldItem, Refused, Result
+from broker.model.results import Counted, Fetched, HeldItem, Refused, Result
 from broker.tasks import serve
 from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
 from frontends.amqp.links.context import LinkContext
@@ -32,8 +32,12 @@ _WAIT_SECONDS: Final = 60.0
 _BEAT_SECONDS: Final = 3.0
 """The time between two fetches of a link without credit, which keep its subscription alive."""
 
-_DRAIN_SECONDS: Final = (0.05, 0.75)
-"""How long a drain waits for items on their way: in one partition, and in several, where credit must first move to theirs."""
+_LOOK_SECONDS: Final = 0.05
+_LOOKS: Final = (1, 15)
+"""How long, and how often, a drain looks for items that may go out: of one partition, and of several, between which credit moves.
+
+A number of looks, because a slow service takes longer for each, and for the moves too.
+"""
 
 _SETTLE_PAUSE_SECONDS: Final = 0.005
 """Consumers that settle usually add credit in the next frame: wait this long before lowering their credit."""
@@ -287,15 +291,23 @@ class QueueConsumer:
         if self._output_full:
             self._was_blocked = True
             return
-        more = self._room() > 0
-        if more:
-            found = await self._fetched(_DRAIN_SECONDS[self._lease.several])
-            self._take(found)
-            more = bool(found.items)
+        more = self._room() > 0 and await self._send_available()
         if not (more or self._outgoing):
             self.link.drained()
             self._flush()
         self._news.set()
+
+    async def _send_available(self) -> bool:
+        """Send what this consumer can get; returns whether it was anything. Other items may go out to other consumers alone."""
+        lease = self._lease
+        for _look in range(_LOOKS[lease.several]):
+            counted = await self._core.ask(Stats(lease.node, lease.owner))
+            nothing = isinstance(counted, Counted) and not counted.eligible
+            found = await self._fetched(0 if nothing else _LOOK_SECONDS)
+            self._take(found)
+            if found.items or nothing:
+                return bool(found.items)
+        return False
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
