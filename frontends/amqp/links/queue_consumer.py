@@ -32,8 +32,8 @@ _WAIT_SECONDS: Final = 60.0
 _BEAT_SECONDS: Final = 3.0
 """The time between two fetches of a link without credit, which keep its subscription alive."""
 
-_LOOK_SECONDS: Final = 0.05
-_LOOKS: Final = (1, 15)
+_LOOK_SECONDS: Final = 0.15
+_LOOKS: Final = (1, 5)
 """How long, and how often, a drain looks for items that may go out: of one partition, and of several, between which credit moves.
 
 A number of looks, because a slow service takes longer for each, and for the moves too.
@@ -292,7 +292,8 @@ class QueueConsumer:
             self._was_blocked = True
             return
         more = self._room() > 0 and await self._send_available()
-        if not (more or self._outgoing):
+        # Credit that came meanwhile was not looked for.
+        if not (more or self._outgoing or self._wanted() > self._credit):
             self.link.drained()
             self._flush()
         self._news.set()
@@ -300,13 +301,16 @@ class QueueConsumer:
     async def _send_available(self) -> bool:
         """Send what this consumer can get; returns whether it was anything. Other items may go out to other consumers alone."""
         lease = self._lease
-        for _look in range(_LOOKS[lease.several]):
-            counted = await self._core.ask(Stats(lease.node, lease.owner))
-            nothing = isinstance(counted, Counted) and not counted.eligible
+        counted = await self._core.ask(Stats(lease.node, lease.owner))
+        nothing = isinstance(counted, Counted) and not counted.eligible
+        for _look in range(1 if nothing else _LOOKS[lease.several]):
+            if self._output_full:
+                # Nothing is fetched until the peer has made room.
+                return True
             found = await self._fetched(0 if nothing else _LOOK_SECONDS)
             self._take(found)
-            if found.items or nothing:
-                return bool(found.items)
+            if found.items or self._room() <= 0:
+                return True
         return False
 
 

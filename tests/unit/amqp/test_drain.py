@@ -1,4 +1,4 @@
-"""How often a drain looks for items: as long as some may go out, but not for ever, and only once if none may."""
+"""A drain looks for items as long as some may go out, but not for ever, and returns no credit that it has not used for that."""
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +14,8 @@ from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.queue_consumer import LinkLease, QueueConsumer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.model.core import Core
 
 ALICE = Jid("alice@example.org")
@@ -27,6 +29,7 @@ class _Service:
         """Have so many items."""
         self.eligible, self.late = eligible, late
         self.waits: list[float] = []
+        self.meanwhile: Callable[[], None] = lambda: None
 
     async def ask(self, command: object) -> Result:
         """Answer."""
@@ -34,6 +37,7 @@ class _Service:
             return Counted(self.eligible, self.eligible, 0, 0, 0, 0, 1, 0)
         assert isinstance(command, Fetch)
         self.waits.append(command.wait_seconds)
+        self.meanwhile()
         if not self.eligible or len(self.waits) <= self.late:
             return Fetched((), 0)
         self.eligible -= 1
@@ -49,9 +53,12 @@ def _drained(service: _Service, *, several: bool) -> tuple[QueueConsumer, list[b
         return len(sent)
 
     link: Any = SimpleNamespace(open_for=lambda: 10, unsent=0, settles=False, most_bytes=1_000, send=send)
+    link.drained = lambda: sent.append(b"drained")
     connection: Any = SimpleNamespace(flush=lambda: None)
     context = LinkContext(cast("Core", service), cast("Any", None), connection, ALICE)
-    return QueueConsumer(link, context, LinkLease("jobs", several, ALICE, ALICE, "s")), sent
+    consumer = QueueConsumer(link, context, LinkLease("jobs", several, ALICE, ALICE, "s"))
+    consumer._credit = 10
+    return consumer, sent
 
 
 @pytest.mark.parametrize(
@@ -59,9 +66,9 @@ def _drained(service: _Service, *, several: bool) -> tuple[QueueConsumer, list[b
     [
         (True, 1, 0, 1, 1),
         # Credit moves between partitions, which takes a slow service as long as it takes.
-        (True, 1, 14, 15, 1),
+        (True, 1, 4, 5, 1),
         # They are for other consumers.
-        (True, 1, 99, 15, 0),
+        (True, 1, 99, 5, 0),
         (False, 1, 99, 1, 0),
     ],
 )
@@ -79,3 +86,32 @@ async def test_nothing_to_wait_for() -> None:
     consumer, sent = _drained(service, several=True)
     assert not await consumer._send_available()
     assert (service.waits, sent) == ([0], [])
+
+
+@pytest.mark.parametrize("more", [0, 5])
+async def test_credit_that_comes_meanwhile(more: int) -> None:
+    """Part 2 §2.6.7: credit that comes while a drain looks for items is not given back before items are looked for with it."""
+    service = _Service(0, 0)
+    consumer, sent = _drained(service, several=True)
+
+    def add() -> None:
+        consumer.link.open_for = lambda: 10 + more  # type: ignore[method-assign]
+
+    service.meanwhile = add
+    await consumer._drain()
+    assert sent == ([] if more else [b"drained"])
+
+
+async def test_a_peer_that_reads_slowly() -> None:
+    """Part 2 §2.6.7: what a peer has to make room for is there, so the drain goes on, also if that shows while it looks."""
+    service = _Service(1, 0)
+    consumer, sent = _drained(service, several=False)
+    ask = service.ask
+
+    async def full(command: object) -> Result:
+        consumer.link.unsent = 2**21  # type: ignore[misc]
+        return await ask(command)
+
+    service.ask = full  # type: ignore[method-assign]
+    await consumer._drain()
+    assert (service.waits, sent) == ([], [])
