@@ -13,6 +13,7 @@ local function leave(row, entry)
     -- The cursor has not reached the item: append it again as an entry that the cursor passes over.
     position = log_entries.append(entry, row.position)
     items.drop(row.position, entry)
+    group_order.remove(row.position)
   else
     if call.partition_before.fair_at then fair_order.remove(position, entry) end
     write_buffer.add('ZREM', key.ready, position)

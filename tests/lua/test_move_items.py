@@ -92,3 +92,19 @@ def test_the_next_of_a_group(unopened: Queue) -> None:
     arrived(unopened, answer)
     unopened.retract(W1, "b")
     assert not {"group_heads", "group_of", "group_blocked", "log"} & unopened.kept()
+
+
+def test_a_head_that_the_cursor_has_not_reached(unopened: Queue) -> None:
+    """A later version that became an item of its own heads its group from beyond the cursor: its group goes on without it."""
+    unopened.open(ordered="1")
+    unopened.publish("a", key="k")
+    unopened.subscribe(W1, 1)
+    unopened.publish("free")
+    unopened.publish("b", key="k")
+    unopened.publish("a", key="k", body="later")
+    assert unopened.retract(W1, "a").given == [(W1, "a")]
+    assert unopened.unlock(W1, "a", delay_ms=60_000).given == [(W1, "free")]
+    arrived(unopened, transfer(unopened, "a"))
+    assert unopened.retract(W1, "free").given == [(W1, "b")]
+    unopened.retract(W1, "b")
+    assert not {"group_heads", "group_of", "group_blocked", "log"} & unopened.kept()
