@@ -37,3 +37,15 @@ def test_old_ones_go(records: Records) -> None:
     assert len(records.hash("prepared")) == 5
     overdue(records, HOUR)
     assert records.hash("prepared") == records.hash("prepared_bytes") == {}
+
+
+def test_what_has_begun_is_not_forgotten(records: Records) -> None:
+    """S11: a delivery that began at the end of the window may have published, so it is ended; its sender would send it anew."""
+    name = named("a@x", "1")
+    hold(records, name)
+    claimed(records, name, after=HOUR - 1)
+    assert overdue(records, HOUR + 4_999) == [[name, "n1 d1 body"]]
+    claimed(records, name, after=2 * HOUR - 2)
+    assert overdue(records, 2 * HOUR - 1) == []
+    # Not for ever: the ticket of its publish is forgotten as well.
+    assert claimed(records, name, after=2 * HOUR) == ["item-not-found"]
