@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.lua.dependencies import asked, note, wait
+from tests.lua.dependencies import asked, note, record, wait
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
 
@@ -290,3 +290,20 @@ def test_versions_are_passed_over_a_part_at_a_time(unopened: Queue) -> None:
     assert (answer.given, answer.more) == ([], 1)
     assert unopened.expire().more == 0
     assert unopened.publish("last").given == [(W1, "last")]
+
+
+def test_one_that_waited_and_is_done_before_the_cursor_comes(unopened: Queue) -> None:
+    """An item that waited for others goes out before the backlog: acknowledged and kept, it waits no more."""
+    unopened.open(keep_items=9)
+    unopened.publish("a", "b")
+    made = unopened.publish("", hints=f"0 4 0 \0{record('p')}").rows[0][1]
+    position = made.removeprefix("0-")
+    note(unopened, position, 1, "acknowledged")
+    assert unopened.subscribe(W1, 1).given == [(W1, made)]
+    unopened.unsubscribe(W1)
+    assert unopened.retract(W1, made).words == ["ok"]
+    assert unopened.browse() == {"a": "waiting", "b": "waiting"}
+    assert [row[1] for row in unopened.run("inspect_items").rows[1]] == ["a", "b"]
+    row = {"position": position, "item": made, "to": "other"}
+    assert unopened.run("move_items", row).words == ["item-not-found"]
+    assert asked(unopened, made, "later") == ["unknown"]

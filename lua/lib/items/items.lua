@@ -28,6 +28,8 @@ function items.waiting(position, item)
   -- An item with another priority is in `by_priority` while it exists.
   local rank = entry and entry.hints ~= '' and scheduling.of(entry).rank
   if rank and not scheduling.rank(position) then return nil end
+  -- One that waits for others has a record, and then a version without that.
+  if entry and entry.hints ~= '' and scheduling.of(entry).waits and not dependents.text(position) then return nil end
   -- An entry for another position is a version of that item, unless it became an item of its own.
   if entry and entry.at and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.group_of, position) == 0
