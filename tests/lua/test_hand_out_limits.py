@@ -11,7 +11,7 @@ from broker.model.names import Partition
 from broker.model.options import NodeConfig
 from tests.contract.model import Bucket, Rate
 from tests.lua.driver import T0, Answer, Queue, Runner
-from tests.lua.subscribed import carried, subscribed
+from tests.lua.subscribed import carried, registered, subscribed
 from tests.lua.worded import W1, W2
 
 Parts = tuple[Queue, Queue, Queue]
@@ -302,6 +302,36 @@ def test_an_unused_grant(three: Parts) -> None:
     one.publish("b")
     assert carried(three, one, one.expire()) == [(W1, "b")]
     assert carried(three, two, two.publish("c")) == [(W1, "c")]
+
+
+@pytest.mark.parametrize("way", ["left", "less", "absent"])
+def test_a_grant_that_cannot_be_taken(parts: Parts, way: str) -> None:
+    """The share of the rate comes back when a subscriber has left, has other credit, or does not fetch by then."""
+    first, one, _two = parts
+    for queue in parts:
+        queue.open(revision=2, partitions=3, limits=limits("2/h", 2))
+    registration = subscribed(parts, W1, 9)
+    if way == "absent":
+        one.register(W1, registration, "pulled")
+        assert carried(parts, one, one.publish("x")) == []
+        for queue in parts:
+            queue.now += 3_600_000
+    report = one.publish("a", "b").report
+    assert report is not None
+    granted = first.grant_credit(wants=f"1 {report.version} {report.wanted} A")
+    assert granted.report is not None and [grant.amount for grant in granted.report.grants] == [2]
+    if way == "left":
+        for queue in parts:
+            queue.unsubscribe(W1)
+    elif way == "less":
+        subscribed(parts, W1, 8)
+    else:
+        one.expire()
+    given = carried(parts, first, granted)
+    if way != "less":
+        number = str(first.subscribe(W2, 9).rows[0][3])
+        given += carried(parts, first, registered(parts, W2, number))
+    assert len(given) == 2
 
 
 def test_neither_owners_nor_collections(three: Parts) -> None:

@@ -74,6 +74,14 @@ local function give_back(subid, before, unused)
   if call.partition_before.limits then hand_out_limits.use(-math.min(unused, before.amount)) end
 end
 
+-- Returns how much of the last grant was not used: what the partition says, or where it could not take the grant, or a registration has
+-- made that void, all that is not locked there now.
+local function unused_of(before, told)
+  if not before or before.amount == 0 then return 0 end
+  if not (told.shut or told.full) then return told.unused end
+  return math.max(0, before.amount - math.max(0, told.held - before.held))
+end
+
 -- Books a partition's report: what a subscriber holds there, and the last grant that it has taken. An older report than the last changes
 -- nothing. Without an entry only a report that was asked for (`full`) counts: the locks were reported as ended before, or the subscriber
 -- as back. An absent one is reported again when it is granted something.
@@ -85,7 +93,8 @@ function ledger.report(number, subid, told)
   -- The coordinator counts the locks of its own partition itself.
   entry.held, entry.version, entry.shut = number == arg.number and 0 or told.held, told.version, told.shut
   if told.last >= tonumber(entry.grant) then
-    if told.unused > 0 and before and before.amount > 0 then give_back(subid, before, told.unused) end
+    local unused = unused_of(before, told)
+    if unused > 0 then give_back(subid, before, unused) end
     entry.amount = 0
   end
   put(subid, number, before, entry)
