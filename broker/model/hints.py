@@ -1,6 +1,7 @@
 """What a publisher may request for its item: a delay, a priority, a time to live, a reply, and items to wait for. Values only."""
 
 import time
+from dataclasses import field
 from typing import Final, Self
 
 from broker.model.dependencies import NO_DEPENDENCIES, Dependencies
@@ -21,7 +22,8 @@ MOST_SECONDS: Final = 366 * 86_400
 class Hints:
     """Delay, priority and time to live; both times count from the publish, and a time to live of 0 is none.
 
-    `reply` is how the publisher wants to learn of the end of the item; `after` names items that it waits for.
+    `reply` is how the publisher wants to learn of the end of the item; `after` names items that it waits for. `at_ms` is the
+    time that it gave in place of a delay, which is what was left of it.
     """
 
     delay_ms: int = 0
@@ -29,18 +31,28 @@ class Hints:
     ttl_ms: int = 0
     reply: ReplyMode = ReplyMode.NONE
     after: Dependencies = NO_DEPENDENCIES
+    at_ms: int | None = field(default=None, compare=False)
 
     @classmethod
-    def judged(
+    def judged(  # noqa: PLR0913  (what a client may give)
         cls,
         delay_ms: int | None,
         priority: int | None,
         ttl_ms: int | None,
         reply: ReplyMode = ReplyMode.NONE,
         after: Dependencies = NO_DEPENDENCIES,
+        *,
+        at: str | int | None = None,
     ) -> Self:
-        """Check a client's values, None for those it does not give; raises MalformedRequest."""
-        delay, rank = delay_ms or 0, USUAL_PRIORITY if priority is None else priority
+        """Check a client's values, None for those it does not give; raises MalformedRequest.
+
+        `at` is a time as text or in ms; one in the past is no delay.
+        """
+        at_ms = None if at is None else _moment(at)
+        if at_ms is not None and delay_ms is not None:
+            raise MalformedRequest(Problem.BAD_REQUEST, "give a delay or a time, not both")
+        delay = (delay_ms or 0) if at_ms is None else _left(at_ms)
+        rank = USUAL_PRIORITY if priority is None else priority
         if not 0 <= rank <= MOST_PRIORITY:
             raise MalformedRequest(Problem.BAD_REQUEST, f"a priority is 0 to {MOST_PRIORITY}")
         if not 0 <= delay <= MOST_SECONDS * 1000:
@@ -48,13 +60,19 @@ class Hints:
         if ttl_ms is not None and not delay < ttl_ms <= MOST_SECONDS * 1000:
             said = f"a time to live is longer than the delay, and at most {MOST_SECONDS} seconds"
             raise MalformedRequest(Problem.BAD_REQUEST, said)
-        return cls(delay, rank, ttl_ms or 0, reply, after)
+        return cls(delay, rank, ttl_ms or 0, reply, after, at_ms)
 
     def __str__(self) -> str:
-        """Return them as in records: nothing for the defaults, else three numbers, one for a reply, and a word for `after`."""
+        """Return them as in records: nothing for the defaults, else three numbers, one for a reply, and a word for `after`.
+
+        A time stands, after an `@`, for its delay, so that it stays the same however late it is read.
+        """
+        if self.at_ms is None and self == NO_HINTS:
+            return ""
+        times = self.times if self.at_ms is None else f"@{self.at_ms} {self.priority} {self.ttl_ms}"
         if self.after:
-            return f"{self.times} {self.reply:d} {self.after}"
-        return "" if self == NO_HINTS else f"{self.times} {self.reply:d}" if self.reply else self.times
+            return f"{times} {self.reply:d} {self.after}"
+        return f"{times} {self.reply:d}" if self.reply else times
 
     @property
     def times(self) -> str:
@@ -68,21 +86,20 @@ class Hints:
             return cls()
         delay, priority, ttl, *others = text.split(" ")
         reply, after = (*others, *("0", "")[len(others) :])
-        return cls(int(delay), int(priority), int(ttl), ReplyMode(int(reply)), Dependencies.parse(after))
+        at_ms = int(delay[1:]) if delay.startswith("@") else None
+        delay_ms = int(delay) if at_ms is None else _left(at_ms)
+        return cls(delay_ms, int(priority), int(ttl), ReplyMode(int(reply)), Dependencies.parse(after), at_ms)
 
 
 NO_HINTS: Final = Hints()
 
 
-def delay_until(at: str | int, delay_ms: int | None) -> int:
-    """Return the delay in ms of an item that is wanted at a time, as text or in ms; raises MalformedRequest.
-
-    A time in the past is no delay.
-    """
-    if delay_ms is not None:
-        raise MalformedRequest(Problem.BAD_REQUEST, "give a delay or a time, not both")
+def _moment(at: str | int) -> int:
     try:
-        at_ms = read_moment(at) if isinstance(at, str) else at
+        return read_moment(at) if isinstance(at, str) else at
     except ValueError as wrong:
         raise MalformedRequest(Problem.BAD_REQUEST, str(wrong)) from None
+
+
+def _left(at_ms: int) -> int:
     return max(0, at_ms - int(time.time() * 1000))

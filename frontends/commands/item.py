@@ -12,7 +12,7 @@ from broker.model.core import Core
 from broker.model.dependencies import Dependencies
 from broker.model.headers import named
 from broker.model.headers import size as header_bytes
-from broker.model.hints import Hints, delay_until
+from broker.model.hints import Hints
 from broker.model.items import ItemDetails
 from broker.model.problems import MalformedRequest
 from broker.model.results import Cancelled, InspectedItems, Published, Released, Retracted
@@ -110,8 +110,7 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
         body, content_type = sources.read(text, file, kind)
         delay_ms = _ms(delay) if delay else None
         parents = Dependencies.judged(" ".join(after or []), regardless=regardless)
-        delay_ms = delay_until(at, delay_ms) if at else delay_ms
-        hints = Hints.judged(delay_ms, priority, _ms(ttl) if ttl else None, after=parents)
+        hints = Hints.judged(delay_ms, priority, _ms(ttl) if ttl else None, after=parents, at=at or None)
         headers = named(as_headers(header or []))
     except (sources.Unusable, ValueError) as fault:
         misuse(str(fault))

@@ -51,12 +51,11 @@ async def publish(core: Core, outgoing: Outgoing) -> str:
     try:
         told = {**named(others.items()), **trace.headers(traced.get("traceparent"), traced.get("tracestate"))}
         envelope = payloads.kept(content.body, content.type, told)
-        delay = round(asks.delay) * 1_000
-        if asks.at is not None:
-            delay = broker_hints.delay_until(round(asks.at * 1_000), None)
+        at = None if asks.at is None else round(asks.at * 1_000)
+        delay = round(asks.delay) * 1_000 if at is None else None
         reply = ReplyMode.TOLD if asks.reply else ReplyMode.NONE
         after = Dependencies.judged(asks.parents, regardless=asks.regardless)
-        hints = broker_hints.Hints.judged(delay, asks.priority, lives, reply, after)
+        hints = broker_hints.Hints.judged(delay, asks.priority, lives, reply, after, at=at)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
     command = Publish(node, OWNER, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)

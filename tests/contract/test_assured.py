@@ -1,6 +1,7 @@
 """Assured messages over a real server: the two steps on two frontends, crashes between them, limits and trust."""
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
@@ -15,15 +16,18 @@ from broker.model.commands import (
     Declare,
     Delete,
     Deliver,
+    InspectItems,
     PrepareMessage,
     Publish,
+    Redeem,
+    Reserve,
     Retract,
 )
 from broker.model.dependencies import Dependencies
 from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.results import Browsed, Done, Refused, Result, Retracted
+from broker.model.results import Browsed, Done, InspectedItems, Published, Refused, Reserved, Result, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import exactly_once
 from broker.redis_core.maintenance import heartbeat, sweeper
@@ -90,6 +94,27 @@ async def test_consumed_before_the_repeat(make_core: MakeCore, node: str) -> Non
     await core.ask(Retract(node, ALICE, "i1"))
     assert await core.ask(hold(node, item="i1")) == await core.ask(Deliver(ALICE, "m1")) == Done()
     assert await items(core, node) == []
+
+
+async def test_a_time_is_the_same_in_every_copy(make_core: MakeCore, node: str) -> None:
+    """SX9: a late copy of a message with a time is recognised, although less is left of it; and so is a reserved one's."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    reserved = await core.ask(Reserve(node, ALICE))
+    assert isinstance(reserved, Reserved)
+    at = int(time.time() * 1000) + 3_600_000
+    answers = []
+    for left_ms in (3_600_000, 1_800_000):
+        hints = replace(Hints.judged(None, None, None, at=at), delay_ms=left_ms)
+        sent = hold(node)
+        await core.ask(replace(sent, publish=replace(sent.publish, hints=hints)))
+        assert await core.ask(Deliver(ALICE, "m1")) == Done()
+        answers.append(await core.ask(Redeem(node, ALICE, reserved.item_id, b"payload", 7, hints=hints)))
+    assert answers == [Published(reserved.item_id), Published(reserved.item_id, duplicate=True)]
+    assert len(await items(core, node)) == 2
+    seen = await core.ask(InspectItems(node, ALICE, (), 50))
+    assert isinstance(seen, InspectedItems)
+    assert all(abs(each.until_ms - at) < 60_000 for each in seen.items)
 
 
 async def test_reclaimed_and_unknown(make_core: MakeCore, node: str) -> None:

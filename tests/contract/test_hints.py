@@ -108,4 +108,6 @@ async def test_logs_refuse(make_core: MakeCore, node: str) -> None:
     for hints in (Hints(1), Hints(priority=5), Hints(ttl_ms=1)):
         refused = await core.ask(asking(node, "a", hints))
         assert isinstance(refused, Refused) and refused.problem is Problem.UNSUPPORTED
+    # A time in the past is no delay.
+    assert isinstance(await core.ask(asking(node, "a", Hints.judged(None, None, None, at=1))), Published)
     assert isinstance(await core.ask(asking(node, "a")), Published)

@@ -156,7 +156,8 @@ def _repeated(command: FindRepeat, reply: list[Any], _record: NodeRecord) -> Res
 
 def _hints(command: Publish) -> str:
     """Return the hints as scripts read them."""
-    return f"{command.hints.times} {reply_to(command)}" if command.hints.reply else str(command.hints)
+    hints = command.hints
+    return f"{hints.times} {reply_to(command)}" if hints.reply else "" if hints == NO_HINTS else hints.times
 
 
 def reply_to(command: Publish) -> str:

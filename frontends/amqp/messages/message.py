@@ -15,7 +15,7 @@ from broker.model import headers
 from broker.model.dependencies import Dependencies
 from broker.model.frozen import frozen
 from broker.model.headers import AMQP as CARRIED
-from broker.model.hints import MOST_PRIORITY, NO_HINTS, Hints, delay_until
+from broker.model.hints import MOST_PRIORITY, NO_HINTS, Hints
 from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.outcomes import ItemOutcome
@@ -168,10 +168,8 @@ def parse(raw: bytes) -> Message:
     if form != "data" or carried:
         told[CARRIED] = f"{form} {b64encode(carried).decode()}"
     into.message.envelope = codec.pack(payloads.kept(body, kind, told))
-    if into.at_ms is not None:
-        into.delay_ms = delay_until(into.at_ms, into.delay_ms)
     after = Dependencies.judged(into.after, regardless=into.regardless)
-    into.message.hints = Hints.judged(into.delay_ms, into.priority, into.ttl_ms, after=after)
+    into.message.hints = Hints.judged(into.delay_ms, into.priority, into.ttl_ms, after=after, at=into.at_ms)
     return into.message
 
 

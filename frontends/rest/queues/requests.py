@@ -12,7 +12,7 @@ from broker.model.commands import Browse, Configure, Declare, Nodes, Publish, Re
 from broker.model.dependencies import Dependencies
 from broker.model.fields import Decimal, Whole
 from broker.model.frozen import frozen
-from broker.model.hints import NO_HINTS, Hints, delay_until
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import ITEM_ID_BYTES, is_printable
 from broker.model.nodes import configured
 from broker.model.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
@@ -171,12 +171,11 @@ def hints(said: Mapping[str, str | int]) -> Hints:
     delay, priority, ttl = (_count(*found[name]) if name in found else None for name in ("delay", "priority", "ttl"))
     delay_ms = None if delay is None else delay * 1000
     try:
-        if "at" in found:
-            delay_ms = delay_until(str(found["at"][1]), delay_ms)
+        at = str(found["at"][1]) if "at" in found else None
         reply, regardless = (name in found and _flag(*found[name]) for name in ("reply", "regardless"))
         after = Dependencies.judged(str(found["after"][1]) if "after" in found else "", regardless=regardless)
         mode = ReplyMode.KEPT if reply else ReplyMode.NONE
-        return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, mode, after)
+        return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, mode, after, at=at)
     except MalformedRequest as wrong:
         raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
 

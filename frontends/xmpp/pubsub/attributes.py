@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model import trace
 from broker.model.dependencies import Dependencies
-from broker.model.hints import NO_HINTS, Hints, delay_until
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, is_jid, prepared
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.outcomes import ReplyMode
@@ -97,14 +97,12 @@ def hints(item: Element, hint: Element | None = None) -> Hints:
         return NO_HINTS
     delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
     delay_ms, at = None if delay is None else delay * 1000, _ours(item, hint, "at")
-    if at is not None:
-        delay_ms = delay_until(at, delay_ms)
     reply = ReplyMode.TOLD if flag(_ours(item, hint, "reply") or "false", "reply") else ReplyMode.NONE
     regardless = flag(_ours(item, hint, "regardless") or "false", "regardless")
     after = Dependencies.judged(_ours(item, hint, "after") or "", regardless=regardless)
-    if delay_ms is priority is ttl is None and not (reply or after):
+    if delay_ms is priority is ttl is None and at is None and not (reply or after):
         return NO_HINTS
-    return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, reply, after)
+    return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, reply, after, at=at)
 
 
 def _count(item: Element, hint: Element | None, name: str) -> int | None:

@@ -1,5 +1,6 @@
 """Records of assured messages: they are read back as written, and names keep a JID's messages together."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,3 +72,14 @@ def test_names() -> None:
     for jid in ("alice@x/my desk", "alice@x", "x", "x/a/b"):
         assert sender_of(message_key(Jid(jid), "m\0 1")) == jid
     assert message_key(ALICE, "m1").startswith("alice@x\0")
+
+
+def test_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SX10: a time is stored as it was given, so copies are equal whenever they come, and less is left when it is delivered."""
+    messages, left = [], []
+    for seconds in (1_000.0, 1_002.0, 1_009.0):
+        monkeypatch.setattr("time.time", lambda seconds=seconds: seconds)
+        message = new_message(_hold(hints=Hints.judged(None, 7, None, at=1_005_000)))
+        messages.append(message)
+        left.append(StoredMessage.unpack(ALICE, messages[0].pack()).publish.hints.delay_ms)
+    assert len({message.digest for message in messages}) == 1 and left == [5_000, 3_000, 0]
