@@ -11,9 +11,9 @@ def record(*parents: str, regardless: bool = False, once: str = "") -> str:
     return json.dumps({"regardless": regardless, "once": once, "parents": told})
 
 
-def wait(queue: Queue, item: str, *parents: str, hints: str = "0 4 0", regardless: bool = False) -> str:
+def wait(queue: Queue, item: str, *parents: str, hints: str = "0 4 0", regardless: bool = False, key: str = "") -> str:
     """Publish an item that waits, as its frontend stores it first; return its position."""
-    queue.publish(item, hints=f"{hints} \0{record(*parents, regardless=regardless)}")
+    queue.publish(item, hints=f"{hints} \0{record(*parents, regardless=regardless)}", key=key)
     return found(queue, item)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.lua.dependencies import note, wait
 from tests.lua.driver import Queue
 
 W1, W2 = "w1@x/a", "w2@x/b"
@@ -150,4 +151,19 @@ def test_a_parked_version_may_be_blocked(ordered: Queue) -> None:
     assert ordered.browse()["a"] == "waiting"
     assert ordered.retract("alice@x/1", "a").words == ["ok"]
     ordered.retract(W1, "b")
+    clean(ordered)
+
+
+def test_a_head_that_expires_as_it_is_taken(ordered: Queue) -> None:
+    """Nothing lost: an item that was taken together with its head follows it, when the head expires at that moment."""
+    position = wait(ordered, "first", "parent", key="k")
+    ordered.publish("head", key="k", hints="0 4 10000")
+    assert ordered.subscribe(W1, 5).given == [(W1, "head")]
+    ordered.unsubscribe(W1, release="1")
+    # More than one call may expire.
+    ordered.publish(*(f"filler {number}" for number in range(200)), hints="0 4 9000")
+    note(ordered, position, 1, "acknowledged")
+    ordered.now += 10_000
+    assert ordered.subscribe(W1, 5).given + ordered.expire().given == [(W1, "first")]
+    ordered.retract(W1, "first")
     clean(ordered)

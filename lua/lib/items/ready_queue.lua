@@ -47,12 +47,22 @@ local function positions_from(count, first, last)
   return redis.call('ZRANGE', key.ready, 0, count - 1)
 end
 
+-- Takes items out of `ready` before they are looked at: one that is blocked then is ready again when its head, after it here, leaves.
+local function leave_ready(out)
+  for _, position in ipairs(call.partition_before.fair_at and out or {}) do
+    local entry = log_entries.get(position)
+    if entry then fair_order.remove(position, entry) end
+  end
+  redis.call('ZREM', key.ready, unpack(out))
+end
+
 -- Takes items from `ready`, or with `first` and `last` from where `positions_from` finds them.
 local function from_ready(count, taken, first, last)
   while count > 0 and call.group_order_skipped < group_order.MOST and not spent(taken) do
     local most = log_entries.fit(count)
     local out = positions_from(most, first, last)
     local over = #out < most
+    if #out > 0 and not first then leave_ready(out) end
     for _, position in ipairs(out) do
       local entry, past = log_entries.current(position), attempt_history.of(position)
       -- An item's group is that of its first version.
@@ -61,7 +71,6 @@ local function from_ready(count, taken, first, last)
       -- Only somebody with redis-cli removes an entry of a waiting item: skip it, and let the next of its group follow.
       if entry then
         entry.position, entry.past = position, past
-        if not first and call.partition_before.fair_at then fair_order.remove(position, entry) end
       else
         group_order.remove(position)
         over = false
@@ -71,7 +80,6 @@ local function from_ready(count, taken, first, last)
         count = count - 1
       end
     end
-    if #out > 0 and not first then redis.call('ZREM', key.ready, unpack(out)) end
     if over then return end
   end
 end
