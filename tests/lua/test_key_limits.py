@@ -121,6 +121,21 @@ def test_the_clock_steps_back(unopened: Queue) -> None:
     assert len(items(unopened.expire())) == 1
 
 
+def test_the_clock_steps_back_while_all_wait(unopened: Queue) -> None:
+    """Keys of which nothing comes back or is published wait for one interval of the new time, not for the old time."""
+    limited(unopened, rate="1/s")
+    publish(unopened, *(f"{key}{number}" for key in "abc" for number in range(4)))
+    assert len(items(unopened.subscribe(W1, 99))) == 6
+    unopened.now -= 3_600_000
+    answer = unopened.expire()
+    while answer.due == unopened.now:
+        answer = unopened.expire()
+        assert items(answer) == []
+    assert answer.due == unopened.now + 1_000
+    unopened.now += 1_000
+    assert items(unopened.expire()) == ["a2", "b2", "c2"]
+
+
 def test_bounds_are_changed(unopened: Queue) -> None:
     """Higher bounds, or none, let blocked items go out with the next sweep, many keys over several sweeps."""
     limited(unopened, rate="1/h", most=5)

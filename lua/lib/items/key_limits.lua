@@ -142,8 +142,16 @@ function key_limits.promote()
   return #due == key_limits.SOME or #changed == key_limits.SOME
 end
 
--- Returns when the next key's time comes, if that is before `due` (0: never).
+-- Returns when the next key's time comes, if that is before `due` (0: never). A key waits for one interval at most, and 2 ms for rounding: a
+-- later time is of before the clock was set back, and such keys are looked at anew at once.
 function key_limits.next(due)
   local first = redis.call('ZRANGE', key.key_due, 0, 0, 'WITHSCORES')[2]
+  local _, rate = bounds()
+  if first and rate and first - call.partition_now > rate.interval / 1000 + 2 then
+    for _, group in ipairs(redis.call('ZRANGE', key.key_due, 0, key_limits.SOME - 1)) do
+      redis.call('ZADD', key.key_due, call.partition_stamp, group)
+    end
+    first = call.partition_stamp
+  end
   return first and (due == 0 or tonumber(first) < due) and tonumber(first) or due
 end
