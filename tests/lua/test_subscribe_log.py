@@ -36,6 +36,22 @@ def test_to_all(log: Queue) -> None:
     assert len({one.sequence for one in given}) == 4
 
 
+def test_many_readers_in_a_long_millisecond(log: Queue) -> None:
+    """While the clock is behind the log, as after a step back, every reader gets each entry, and then nobody is asked again."""
+    for _hundred in range(11):
+        log.publish(*map(str, range(100)))
+    readers = {f"r{number}@x/a" for number in range(250)}
+    for jid in readers:
+        log.follow(jid, 5)
+    assert log.expire().more == 0
+    answer = log.publish("a")
+    given = answer.given
+    while answer.more:
+        answer = log.expire()
+        given += answer.given
+    assert sorted(given) == sorted((jid, "a") for jid in readers)
+
+
 @pytest.mark.parametrize(
     ("start", "items"),
     [

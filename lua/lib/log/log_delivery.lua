@@ -2,13 +2,23 @@
 -- runs it.
 -- CALL: ranges, made = 0, bytes = 0
 -- Bounded by count and by bytes, as `dispatch` is, for the same reasons.
-local log_delivery = {LIMIT = 200, ROUND = 20, BYTES = 1048576}
+local log_delivery = {LIMIT = 200, ROUND = 20, BYTES = 1048576, COST = 0.2}
 
--- Returns up to `LIMIT` readers that lag. Past the 1,023rd entry of one millisecond positions share a score.
+-- Returns up to `LIMIT` readers that lag. Past the 1,023rd entry of one millisecond positions share a score, so readers at the end of the
+-- log may stand before others.
 local function lagging()
   local _, seq = positions.split(call.partition_tail)
-  local place = string.format('%.0f', positions.place(call.partition_tail))
-  return redis.call('ZRANGEBYSCORE', key.readers_ready, '-inf', (seq < 1023 and '(' or '') .. place, 'LIMIT', 0, log_delivery.LIMIT)
+  local most = (seq < 1023 and '(' or '') .. string.format('%.0f', positions.place(call.partition_tail))
+  local found, first, some = {}, 0, nil
+  repeat
+    some = redis.call('ZRANGEBYSCORE', key.readers_ready, '-inf', most, 'LIMIT', first, log_delivery.LIMIT)
+    for _, subid in ipairs(some) do
+      local reader = log_readers.get(subid)
+      if reader.position ~= call.partition_tail and #found < log_delivery.LIMIT then found[#found + 1] = reader end
+    end
+    first, call.budget_spent = first + #some, call.budget_spent + log_delivery.COST * #some
+  until #found == log_delivery.LIMIT or #some < log_delivery.LIMIT or budget.over()
+  return found
 end
 
 -- Returns entries after a position; many readers are at the same one.
@@ -52,9 +62,9 @@ end
 function log_delivery.run(deliveries)
   local behind = not call.partition_paused and call.caller_sends and lagging() or {}
   local share, more = math.ceil(log_delivery.LIMIT / math.max(#behind, 1)), #behind == log_delivery.LIMIT
-  for _, subid in ipairs(behind) do
+  for _, reader in ipairs(behind) do
     if call.log_delivery_made >= log_delivery.LIMIT or call.log_delivery_bytes >= log_delivery.BYTES then return 1 end
-    more = serve(log_readers.get(subid), share, deliveries) or more
+    more = serve(reader, share, deliveries) or more
   end
   return more and 1 or 0
 end
