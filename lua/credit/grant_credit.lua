@@ -13,7 +13,7 @@ local function take_holdings(text)
   for number, subid, version, held, last, shut, full in
     string.gmatch(text, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])') do
     ledger.report(number, subid, {version = tonumber(version), held = tonumber(held), last = tonumber(last),
-      shut = shut == '1', unused = math.max(0, shut - 1), full = full == '1'})
+      shut = shut % 2 == 1, unused = math.floor(shut / 2), full = full == '1'})
     lock_end.touch(subid)
   end
 end

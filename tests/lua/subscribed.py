@@ -6,21 +6,23 @@ from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue, Report
 
 
-def subscribed(parts: Sequence[Queue], jid: str, credit: int, selector: str = "") -> str:
+def subscribed(parts: Sequence[Queue], jid: str, credit: int, selector: str = "", qos: str = "unacknowledged") -> str:
     """Subscribe to a node: at the coordinator, then in every other partition; return the number of the registration."""
     coordinator, *others = parts
-    registration = str(coordinator.subscribe(jid, credit, selector=selector).rows[0][3])
-    registered(parts, jid, registration, selector)
+    registration = str(coordinator.subscribe(jid, credit, qos, selector=selector).rows[0][3])
+    registered(parts, jid, registration, selector, qos)
     assert others
     return registration
 
 
-def registered(parts: Sequence[Queue], jid: str, registration: str, selector: str = "") -> Answer:
+def registered(
+    parts: Sequence[Queue], jid: str, registration: str, selector: str = "", qos: str = "unacknowledged"
+) -> Answer:
     """Register a subscription in all other partitions, and end the registration."""
     coordinator, *others = parts
     told = []
     for queue in others:
-        code, held, version, shut = queue.register(jid, registration, selector=selector)
+        code, held, version, shut = queue.register(jid, registration, qos, selector=selector)
         assert code == "ok"
         told.append(f"{queue.partition.number} {subid(jid)} {version} {held} {registration} {shut} 1")
     return coordinator.grant_credit(" ".join(told), registered=f"{subid(jid)} {registration}")

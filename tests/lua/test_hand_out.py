@@ -38,7 +38,7 @@ def test_what_is_not_used(parts: Parts) -> None:
     _, one, _ = parts
     known(one, W1)
     answer = one.hand_out(W1, GRANT, 3)
-    assert answer.given == [] and held(answer) == [(subid(W1), 0, GRANT, 1 + 3)]
+    assert answer.given == [] and held(answer) == [(subid(W1), 0, GRANT, 2 * 3)]
     assert one.publish("a").given == []
 
 
@@ -101,6 +101,6 @@ def test_absent(parts: Parts) -> None:
     one.now += 6_000
     assert held(one.expire()) == [(subid(W1), 0, GRANT, SHUT)]
     answer = one.hand_out(W1, GRANT + 1, 1)
-    assert answer.notices == [] and held(answer) == [(subid(W1), 0, GRANT + 1, SHUT)]
+    assert answer.notices == [] and held(answer) == [(subid(W1), 0, GRANT + 1, SHUT + 2 * 1)]
     back = one.run("pull_items", {"subid": subid(W1), "lease": "", "after": 0, "comes": "1", "one": ""})
     assert held(back) == [(subid(W1), 0, GRANT + 1, 0)]

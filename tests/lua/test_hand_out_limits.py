@@ -334,6 +334,37 @@ def test_a_grant_that_cannot_be_taken(parts: Parts, way: str) -> None:
     assert len(given) == 2
 
 
+def test_what_nobody_fetched(unopened: Queue) -> None:
+    """An item that was reserved and not fetched was not handed out: its share of both rates comes back, and others get it."""
+    unopened.open(limits=limits("1/h", 1), by_key=NodeConfig(rate_by_key="1/h").limits_by_key)
+    unopened.publish("a", "b", key="k")
+    unopened.subscribe(W1, 2, "pulled")
+    assert unopened.stats()["in_flight"] == 1
+    unopened.now += 5_000
+    unopened.expire()
+    assert items(unopened.subscribe(W2, 2)) == ["a"]
+    unopened.now += 3_500_000
+    assert items(unopened.retract(W2, "a")) == []
+    unopened.now += 100_000
+    assert items(unopened.expire()) == ["b"]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_what_nobody_fetched_in_several(parts: Parts, at: int) -> None:
+    """Wherever it was reserved, the coordinator gets the share of the rate back."""
+    for queue in parts:
+        queue.open(revision=2, partitions=3, limits=limits("1/h", 1))
+    subscribed(parts, W1, 2, qos="pulled")
+    assert carried(parts, parts[at], parts[at].publish("a", "b")) == []
+    assert parts[at].stats()["in_flight"] == 1
+    for queue in parts:
+        queue.now += 5_000
+    assert carried(parts, parts[at], parts[at].expire()) == []
+    number = str(parts[0].subscribe(W2, 2).rows[0][3])
+    assert carried(parts, parts[0], registered(parts, W2, number)) == [(W2, "a")]
+    assert carried(parts, parts[at], parts[at].retract(W2, "a")) == []
+
+
 def test_neither_owners_nor_collections(three: Parts) -> None:
     """Where the coordinator keeps the limits, an owner and a subscriber through a collection get nothing."""
     _first, one, two = three

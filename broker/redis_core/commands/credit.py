@@ -83,8 +83,8 @@ SHUT = 1
 class Holding:
     """What a subscriber holds in a partition as of `version`, and the number of the last grant accepted there.
 
-    `state` is `SHUT` where it may not be granted credit; a larger number is one more than the items of the last grant that were
-    not used. `full`: an answer to a question, which counts even where the coordinator knew nothing.
+    `state` is `SHUT` where it may not be granted credit, and two more for each item that was granted or reserved and not handed
+    out. `full`: an answer to a question, which counts even where the coordinator knew nothing.
     """
 
     number: int

@@ -2,11 +2,11 @@
 -- for credit, what subscribers hold here whose credit is coordinated elsewhere, and the grants that this partition makes as a
 -- coordinator.
 -- CALL: unknown = {}, unused = {}
--- `unused` has the subids with a grant in this script, and how many items of it were not used.
+-- `unused` has subids and how many items of a grant in this script, or reserved earlier, were not handed out.
 local credit_report = {MOST = 200, LOOKED_AT = 32}
 
--- Reports a grant for a subscriber that is unknown here: 1 in the last column, as for an absent one. A larger number
--- there is one more than the items of a grant that were not used.
+-- Reports a grant for a subscriber that is unknown here: 1 in the last column, as for an absent one. To that two are added for each item
+-- that was not handed out.
 function credit_report.refuse(subid, pool, number)
   local held = partition_owner.is(subid) and 0 or credit.lock_count(subid)
   call.credit_report_unknown[#call.credit_report_unknown + 1] = {subid, held, tonumber(number), pool, 1}
@@ -48,7 +48,7 @@ local function held_here()
     local subscriber, last = subscriptions.get(subid), grants.last(subid)
     local pool = subscriber and subscriber.pool or call.lock_end_pools[subid]
     local left = unused[subid] or 0
-    local shut = subscriber and subscriptions.absent(subscriber) and 1 or left > 0 and left + 1 or 0
+    local shut = 2 * left + (subscriber and subscriptions.absent(subscriber) and 1 or 0)
     if pool then
       found[#found + 1] = {subid, credit.lock_count(subid), last, pool, shut}
     elseif credit.coordinates() then

@@ -68,17 +68,16 @@ local function restore(subid, entry)
   end
 end
 
--- A subscriber that could not use a grant gets its turn back; so does the node's rate what the grant left.
+-- What was not handed out goes back to the node's rate; a subscriber that could not use a grant at all gets its turn back.
 local function give_back(subid, before, unused)
-  if unused >= before.amount then restore(subid, before) end
-  if call.partition_before.limits then hand_out_limits.use(-math.min(unused, before.amount)) end
+  if before and before.amount > 0 and unused >= before.amount then restore(subid, before) end
+  if unused > 0 and call.partition_before.limits then hand_out_limits.use(-unused) end
 end
 
--- Returns how much of the last grant was not used: what the partition says, or where it could not take the grant, or a registration has
--- made that void, all that is not locked there now.
+-- Returns how much was not handed out: what the partition says, or where it could not take the last grant, or a registration has made that
+-- void, all of the grant that is not locked there now.
 local function unused_of(before, told)
-  if not before or before.amount == 0 then return 0 end
-  if not (told.shut or told.full) then return told.unused end
+  if told.unused > 0 or not before or before.amount == 0 or not (told.shut or told.full) then return told.unused end
   return math.max(0, before.amount - math.max(0, told.held - before.held))
 end
 
@@ -93,9 +92,10 @@ function ledger.report(number, subid, told)
   -- The coordinator counts the locks of its own partition itself.
   entry.held, entry.version, entry.shut = number == arg.number and 0 or told.held, told.version, told.shut
   if told.last >= tonumber(entry.grant) then
-    local unused = unused_of(before, told)
-    if unused > 0 then give_back(subid, before, unused) end
+    give_back(subid, before, unused_of(before, told))
     entry.amount = 0
+  else
+    give_back(subid, nil, told.unused)
   end
   put(subid, number, before, entry)
 end
@@ -104,7 +104,7 @@ end
 function ledger.take_own_grant(subid, last, unused)
   local before = ledger.get(subid, arg.number)
   if not before or before.amount == 0 or last < tonumber(before.grant) then return end
-  if unused > 0 then give_back(subid, before, unused) end
+  give_back(subid, before, math.min(unused, before.amount))
   put(subid, arg.number, before, {held = 0, version = before.version, grant = before.grant, amount = 0, shut = before.shut})
 end
 

@@ -15,7 +15,8 @@ local function unlock(flight)
   write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(flight.token, flight.position))
   -- Asked here: this runs for each acknowledgement, and a call costs more than the test.
   if call.partition_confirms then confirmations.remove(flight.position) end
-  if call.partition_before.keyed then key_limits.unlock(flight.position) end
+  if call.partition_before.keyed then key_limits.unlock(flight.position, inflight.is_unfetched(flight)) end
+  if call.partition_before.limits and inflight.is_unfetched(flight) then hand_out_limits.take_back(flight.subid) end
   if call.partition_before.progress then write_buffer.add('HDEL', key.progress, flight.position) end
   call.lock_end_touched[flight.subid] = true
   call.lock_end_freed = call.lock_end_freed + 1
