@@ -9,7 +9,7 @@ if refusal then return refusal end
 -- An entry that did not reach its reader is sent again, with all since its last commit.
 local function come_back(reader, gone)
   reader_window.rewind(reader)
-  reader_window.save(reader)
+  reader_window.save(reader, reader.position)
   delivery_failures.count(reader.subid, gone)
 end
 

@@ -34,7 +34,7 @@ local function read(subid, line)
   elseif arg.previous ~= arg.frontend then
     reader.owed[arg.previous] = nil
   end
-  reader_window.save(reader)
+  reader_window.save(reader, reader.position)
 end
 
 local of, cursor = string.match(arg.scan, '^([lr]?)(%d+)$')

@@ -9,7 +9,7 @@ local results = budget.each(rows, function(row)
   if not reader then return {'not-subscribed'} end
   if positions.after(row.position, reader.position) then return {'offset-not-found'} end
   reader_window.commit(reader, row.position)
-  reader_window.save(reader)
+  reader_window.save(reader, reader.position)
   lock_end.touch(reader.subid)
   call.lock_end_arrived[reader.subid] = true
   return {'ok'}

@@ -28,7 +28,7 @@ local function read_on(row, subscriber)
   subscriber.limit = tonumber(row.credit)
   subscriptions.put(subscriber)
   local reader = log_readers.get(row.subid)
-  if reader then reader_window.save(reader) end
+  if reader then reader_window.save(reader, reader.position) end
   return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid, subscription_expiry.put(row.subid, row.lease), row.subid}
 end
 

@@ -203,3 +203,22 @@ def test_bounded_by_bytes(unopened: Queue) -> None:
     assert (len(answer.deliveries), answer.more) == (4, 1)
     answer = unopened.expire()
     assert (len(answer.deliveries), answer.more) == (4, 0)
+
+
+@pytest.mark.parametrize("way", ["aged", "purged"])
+def test_all_it_has_not_read_is_gone(unopened: Queue, way: str) -> None:
+    """EX7: a reader that finds nothing left where it was too slow learns of its loss with the next entry, and once."""
+    unopened.open(queueing="0", keep_ms=1_000)
+    unopened.follow(W1, 1)
+    (first, *_) = unopened.publish("a", "b").deliveries
+    if way == "aged":
+        unopened.now += 10_000
+        unopened.expire()
+    else:
+        unopened.run("purge")
+    assert unopened.read() == []
+    assert (unopened.commit(W1, first.position).more, unopened.expire().more) == (0, 0)
+    (told,) = unopened.publish("c").deliveries
+    assert (told.item, told.stage) == ("c", "gap")
+    unopened.commit(W1, told.position)
+    assert [each.stage for each in unopened.publish("d").deliveries] == ["stream"]

@@ -43,19 +43,22 @@ end
 -- Delivers up to `share` entries to one reader; returns true when it still lags and has room.
 local function serve(reader, share, deliveries)
   local room, jid = reader_window.room(reader)
+  local ended = false
   local count = math.min(room, share)
-  while count > 0 and call.log_delivery_bytes < log_delivery.BYTES and reader.position ~= call.partition_tail do
+  while count > 0 and call.log_delivery_bytes < log_delivery.BYTES and reader.position ~= call.partition_tail and not ended do
     local found = range(reader.position, math.min(count, log_delivery.ROUND))
     for i = 1, #found do
       if call.log_delivery_bytes >= log_delivery.BYTES then break end
       add(deliveries, reader, jid, found[i])
       count, room = count - 1, room - 1
     end
-    if #found == 0 then reader.position = call.partition_tail end
+    ended = #found == 0
   end
+  -- Where retention has removed what was left, the position stays, so that the next entry tells the gap.
+  if ended and not positions.after(call.partition_lost, reader.position) then reader.position = call.partition_tail end
   reader.owed[arg.frontend] = call.partition_token
-  reader_window.save(reader)
-  return room > 0 and reader.position ~= call.partition_tail
+  reader_window.save(reader, ended and call.partition_tail or reader.position)
+  return room > 0 and not ended and reader.position ~= call.partition_tail
 end
 
 -- Adds to the deliveries; returns 1 when more could be made at once. All lagging readers have an equal share.

@@ -21,11 +21,11 @@ function reader_window.room(reader)
   return subscriber.limit - redis.call('ZLEXCOUNT', key.uncommitted, whole(reader.subid)), subscriber.jid
 end
 
--- Stores a reader, and puts it into or out of `readers_ready` by its room.
-function reader_window.save(reader)
+-- Stores a reader, and puts it into or out of `readers_ready` by its room. Nothing is there for it up to `place`.
+function reader_window.save(reader, place)
   log_readers.put(reader)
   if reader_window.room(reader) > 0 then
-    redis.call('ZADD', key.readers_ready, positions.place(reader.position), reader.subid)
+    redis.call('ZADD', key.readers_ready, positions.place(place), reader.subid)
   else
     redis.call('ZREM', key.readers_ready, reader.subid)
   end
