@@ -132,7 +132,8 @@ class LogConsumer:
         room = self._room()
         if room <= 0:
             return False
-        limit, fence = min(room, READ_MOST), self._bound.fence if self._bound else 0
+        # Events before the first one use no credit.
+        limit, fence = READ_MOST if self._first else min(room, READ_MOST), self._bound.fence if self._bound else 0
         found = await self._core.ask(
             Read(self._node, self.sender, self._partition, f">{self.after}", limit, self._group, fence)
         )
