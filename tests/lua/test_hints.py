@@ -116,10 +116,15 @@ def test_priority(unopened: Queue, keep: int) -> None:
     assert len(unopened.read()) == (8 if keep else 0)
 
 
-def test_what_has_no_room(unopened: Queue) -> None:
-    """PX4: in a full node the oldest of the lowest priority gives way."""
+@pytest.mark.parametrize("passed_over", [0, 1, 2, 3, 4])
+def test_what_has_no_room(unopened: Queue, passed_over: int) -> None:
+    """PX4: in a full node the oldest of the lowest priority gives way, also where nobody selects the first ones."""
     unopened.open()
-    for item, priority in (("top", 9), ("a", 4), ("low", 2), ("low2", 2)):
+    for number, (item, priority) in enumerate((("top", 9), ("a", 4), ("low", 2), ("low2", 2))):
+        if number < passed_over:
+            unopened.subscribe(W1, 1, selector="color = 'red'")
+        else:
+            unopened.unsubscribe(W1)
         unopened.publish(item, hints=asked(priority=priority))
     fixed: dict[str, Any] = {"max_items": 4, "node_full": "retract-oldest"}
     gone: list[str] = []

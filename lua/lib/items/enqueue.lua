@@ -64,7 +64,7 @@ function enqueue.room()
   if redis.call('XLEN', key.log) - call.partition_kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
   if arg.node_full == 'reject' or (dead_letter and not call.partition_dead_letters) then return false end
-  local oldest = ready_queue.take(1, true)[1]
+  local oldest = ready_queue.take_lowest()
   if not oldest then return false end
   call.enqueue_known[items.name(oldest.position, oldest)] = nil
   if dead_letter then

@@ -110,27 +110,23 @@ local function from_log(count, taken)
   end
 end
 
--- Takes up to `count` waiting items, as entries with their `position` and their `past`, except skipped ones; with `yielding` the lowest
--- priority first, and the oldest whatever the fair order.
-function ready_queue.next(count, yielding)
+-- Takes up to `count` waiting items, as entries with their `position` and their `past`, except skipped ones.
+function ready_queue.next(count)
   local taken = {}
-  if call.partition_before.fair and not yielding then fair_intake.run() end
-  if call.partition_hinted then from_ready(count, taken, scheduling.first_ranks(yielding)) end
-  if call.partition_before.fair_at and not yielding then from_ready(count - #taken, taken, ready_queue.TURNS) end
-  if call.partition_before.fair and not yielding then return taken end
+  if call.partition_before.fair then fair_intake.run() end
+  if call.partition_hinted then from_ready(count, taken, 0, scheduling.USUAL - 1) end
+  if call.partition_before.fair_at then from_ready(count - #taken, taken, ready_queue.TURNS) end
+  if call.partition_before.fair then return taken end
   from_ready(count - #taken, taken)
   from_log(count - #taken, taken)
   if call.partition_hinted and call.partition_cursor == call.partition_tail then
-    from_ready(count - #taken, taken, scheduling.last_ranks(yielding))
+    from_ready(count - #taken, taken, scheduling.USUAL + 1, scheduling.LAST)
   end
   return taken
 end
 
--- Takes skipped items too, and first, with `yielding` as above; the caller locks each of them.
-function ready_queue.take(count, yielding)
-  if not call.partition_selects then return ready_queue.next(count, yielding) end
-  local taken = {}
-  for _, position in ipairs(skipped_items.after('', '', count)) do
+local function from_skipped(places, taken)
+  for _, position in ipairs(places) do
     local entry, past = log_entries.current(position), attempt_history.of(position)
     skipped_items.remove(position)
     if entry and not (entry.hints ~= '' and expiry.expire_if_due(position, entry, past.attempts)) then
@@ -138,6 +134,32 @@ function ready_queue.take(count, yielding)
       taken[#taken + 1] = entry
     end
   end
-  for _, entry in ipairs(ready_queue.next(count - #taken, yielding)) do taken[#taken + 1] = entry end
+end
+
+-- Takes skipped items too, and first; the caller locks each of them.
+function ready_queue.take(count)
+  if not call.partition_selects then return ready_queue.next(count) end
+  local taken = {}
+  from_skipped(skipped_items.after('', '', count), taken)
+  for _, entry in ipairs(ready_queue.next(count - #taken)) do taken[#taken + 1] = entry end
   return taken
+end
+
+-- Takes the oldest item of the lowest priority, whatever the fair order; returns nil for none. Of one priority the skipped ones are older.
+function ready_queue.take_lowest()
+  local last, first, taken = scheduling.LAST, 0, {}
+  if not call.partition_hinted then last, first = scheduling.USUAL, scheduling.USUAL end
+  for rank = last, first, -1 do
+    local position = call.partition_selects and skipped_items.first(rank)
+    if position and (scheduling.rank(position) or scheduling.USUAL) == rank then
+      from_skipped({position}, taken)
+    elseif rank == scheduling.USUAL then
+      from_ready(1, taken)
+      from_log(1 - #taken, taken)
+    else
+      from_ready(1, taken, rank, rank)
+    end
+    if taken[1] or rank == scheduling.USUAL and call.partition_cursor ~= call.partition_tail then return taken[1] end
+  end
+  return nil
 end

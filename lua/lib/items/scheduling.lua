@@ -49,18 +49,6 @@ function scheduling.place(position)
   return key.ready, positions.place(position), position
 end
 
--- Returns the ranks before the default: the most urgent first, or with `yielding` the least urgent, which are those after it.
-function scheduling.first_ranks(yielding)
-  if yielding then return scheduling.LAST, scheduling.USUAL + 1 end
-  return 0, scheduling.USUAL - 1
-end
-
--- Returns the other ranks, in the same order; with `yielding` those before the default.
-function scheduling.last_ranks(yielding)
-  if yielding then return scheduling.USUAL - 1, 0 end
-  return scheduling.USUAL + 1, scheduling.LAST
-end
-
 -- Whether an item of these ranks is waiting.
 function scheduling.has_ranks(first, last)
   return redis.call('ZCOUNT', key.by_priority, first, last) > 0
@@ -72,10 +60,9 @@ function scheduling.unpadded(text)
   return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
 end
 
--- Takes up to `count` positions of these ranks; with descending ranks only of the first that has any.
+-- Takes up to `count` positions of these ranks.
 function scheduling.take(count, first, last)
-  local found = redis.call('ZRANGEBYSCORE', key.by_priority, first, math.max(first, last), 'WITHSCORES', 'LIMIT', 0, count)
-  if first > last and #found == 0 then return scheduling.take(count, first - 1, last) end
+  local found = redis.call('ZRANGEBYSCORE', key.by_priority, first, last, 'WITHSCORES', 'LIMIT', 0, count)
   local out = {}
   for i = 1, #found, 2 do
     redis.call('ZADD', key.by_priority, found[i + 1] + scheduling.AWAY, found[i])

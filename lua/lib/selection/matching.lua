@@ -39,8 +39,8 @@ end
 local function has_earlier()
   if call.partition_before.fair then return false end
   return redis.call('EXISTS', key.ready) == 1
-    or call.partition_hinted and (scheduling.has_ranks(scheduling.first_ranks())
-      or skipped_items.has_low_priority() and (call.partition_cursor ~= call.partition_tail or scheduling.has_ranks(scheduling.last_ranks())))
+    or call.partition_hinted and (scheduling.has_ranks(0, scheduling.USUAL - 1) or skipped_items.has_low_priority()
+      and (call.partition_cursor ~= call.partition_tail or scheduling.has_ranks(scheduling.USUAL + 1, scheduling.LAST)))
 end
 
 -- Takes up to `count` items for subscribers whose selectors match, or that have none: `to` is the subscriber. `candidates` returns the
