@@ -41,3 +41,16 @@ def test_in_bounded_parts(queue: Queue) -> None:
         if answer.rows[0] == 0:
             break
     assert counts == [(300, 1), (10, 0), (0, 0)]
+
+
+def test_large_items_that_nobody_selects(queue: Queue) -> None:
+    """Guarantee 6: a call reads no more payload than its budget allows, wherever items wait, and the next ones do the rest."""
+    queue.subscribe(W1, 1, selector="color = 'red'")
+    for number in range(60):
+        queue.publish(f"{number}", body="x" * 262_144)
+    answer = queue.run("purge")
+    dropped = list(answer.rows)
+    while answer.more:
+        answer = queue.run("purge")
+        dropped += answer.rows
+    assert sum(dropped) == 60 and max(dropped) <= 2_000 * 4_096 / 262_144

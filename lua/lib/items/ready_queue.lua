@@ -136,11 +136,14 @@ local function from_skipped(places, taken)
   end
 end
 
--- Takes skipped items too, and first; the caller locks each of them.
+-- Takes skipped items too, and first; the caller locks or drops each of them.
 function ready_queue.take(count)
   if not call.partition_selects then return ready_queue.next(count) end
-  local taken = {}
-  from_skipped(skipped_items.after('', '', count), taken)
+  local taken, places = {}, nil
+  repeat
+    places = skipped_items.after('', '', log_entries.fit(count - #taken))
+    from_skipped(places, taken)
+  until #places == 0 or #taken == count or spent(taken)
   for _, entry in ipairs(ready_queue.next(count - #taken)) do taken[#taken + 1] = entry end
   return taken
 end
