@@ -24,6 +24,8 @@ if revision < tonumber(arg.revision) then
     'journal_max', arg.journal_max)
   put('dead_letters', arg.dead_letters, '1')
   put('partitions', arg.partitions, '1')
+  -- What waits behind the heads of groups goes out as what waited at a bound of its key that was lifted.
+  if arg.ordered == '0' and redis.call('EXISTS', key.group_heads) == 1 then redis.call('HSET', key.meta, 'keyed', '1', 'unordered', '1') end
   put('ordered', arg.ordered, '0')
   put('queueing', arg.queueing, '1')
   put('keep_ms', arg.keep_ms, '0')

@@ -93,6 +93,19 @@ async def test_a_key_at_its_bound(make_core: MakeCore, node: str, partitions: st
 
 
 @pytest.mark.parametrize("partitions", ["1", "3"])
+async def test_no_order_any_more(make_core: MakeCore, node: str, partitions: str) -> None:
+    """stanzaq#ordered is switched off: what waited behind the heads of groups goes out by itself."""
+    (core, door), (_, door2) = await make_core(), await make_core()
+    await declared(core, node, partitions=partitions, ordered="1")
+    for key in "ab":
+        await published(core, node, 4, key)
+    await core.ask(Subscribe(node, W1, W1, credit=100))
+    assert sorted(each.key for each in await wait((door, door2), 2)) == ["a", "b"]
+    await core.ask(Configure(node, ALICE, {"stanzaq#ordered": ("0",)}))
+    assert len({(each.key, each.item_id) for each in await wait((door, door2), 8)}) == 8
+
+
+@pytest.mark.parametrize("partitions", ["1", "3"])
 async def test_turns(make_core: MakeCore, node: str, partitions: str) -> None:
     """stanzaq#fair: the few items of some keys go out before the many of another, also when it is set after they wait."""
     (core, door), (other, door2) = await make_core(), await make_core()

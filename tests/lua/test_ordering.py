@@ -167,3 +167,51 @@ def test_a_head_that_expires_as_it_is_taken(ordered: Queue) -> None:
     assert ordered.subscribe(W1, 5).given + ordered.expire().given == [(W1, "first")]
     ordered.retract(W1, "first")
     clean(ordered)
+
+
+def test_switched_off(ordered: Queue) -> None:
+    """What waits behind the heads of many groups goes out with the sweeps that follow, and nothing is left of the groups."""
+    pairs = [(f"{key}{number}", f"group {key}") for key in range(60) for number in range(9)]
+    publish(ordered, *pairs[:200])
+    publish(ordered, *pairs[200:400])
+    publish(ordered, *pairs[400:])
+    given = list(ordered.subscribe(W1, 1_000).given)
+    assert len(given) == 60
+    ordered.open(revision=2, ordered="0")
+    answer = ordered.expire()
+    given += answer.given
+    while answer.more:
+        answer = ordered.expire()
+        given += answer.given
+    assert sorted(item for _, item in given) == sorted(item for item, _ in pairs)
+    for _, item in given:
+        ordered.retract(W1, item)
+    clean(ordered)
+    assert b"unordered" not in ordered.client.hgetall(ordered.key("meta"))
+
+
+def test_switched_on_and_off_again(ordered: Queue) -> None:
+    """Whatever was done of the change, no item waits for ever: the first of each group leads it again."""
+    publish(ordered, *((f"a{number}", "a") for number in range(3)))
+    ordered.subscribe(W1, 9)
+    ordered.open(revision=2, ordered="0", by_key="1 0 0 0")
+    # Locks from before a bound do not count.
+    assert ordered.expire().given == [(W1, "a1")]
+    ordered.open(revision=3, ordered="1", by_key="1 0 0 0")
+    assert ordered.expire().given + ordered.retract(W1, "a0").given == []
+    assert ordered.retract(W1, "a1").given == [(W1, "a2")]
+    ordered.retract(W1, "a2")
+    clean(ordered)
+
+
+def test_ordered_in_place_of_a_bound(unopened: Queue) -> None:
+    """What a bound of its key blocked goes on in order when the node is ordered now."""
+    unopened.open(by_key="1 0 0 0")
+    publish(unopened, *((f"a{number}", "a") for number in range(3)))
+    assert unopened.subscribe(W1, 9).given == [(W1, "a0")]
+    unopened.open(revision=2, ordered="1")
+    given = unopened.expire().given
+    for number in range(3):
+        given += unopened.retract(W1, f"a{number}").given
+    assert given == [(W1, "a1"), (W1, "a2")]
+    clean(unopened)

@@ -31,6 +31,13 @@ function blocked_items.first(group, count)
   return read(redis.call('ZRANGEBYLEX', key.group_blocked, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', 0, count))
 end
 
+-- Returns the head of a group; a group without one, because the node was not ordered, is led by the first that is blocked.
+function blocked_items.head(group)
+  local head = redis.call('HGET', key.group_heads, group) or blocked_items.first(group, 1)[1]
+  if head then redis.call('HSET', key.group_heads, group, head) end
+  return head
+end
+
 -- Returns the positions of up to `count` of all groups.
 function blocked_items.all(count)
   return read(redis.call('ZRANGE', key.group_blocked, 0, count - 1))

@@ -51,7 +51,7 @@ local function release(group)
   local known = state(group)
   local free = math.min(room(known), key_limits.SOME)
   if free <= 0 then return wait(group, known) end
-  local ahead = call.partition_ordered and {redis.call('HGET', key.group_heads, group) or nil}
+  local ahead = call.partition_ordered and {blocked_items.head(group)}
   for _, position in ipairs(ahead or blocked_items.first(group, free)) do
     if blocked_items.remove(group, position) then redis.call('ZADD', scheduling.place(position)) end
     call.budget_spent = call.budget_spent + 0.4
@@ -136,15 +136,27 @@ function key_limits.go_on()
   for group in pairs(call.key_limits_groups or {}) do key_limits.wake(group) end
 end
 
+-- The node is not ordered any more: groups have no heads, and all that they held up is decided again.
+local function behead()
+  local found = redis.call('HSCAN', key.group_heads, 0, 'COUNT', key_limits.SOME)
+  for i = 1, #found[2], 2 do
+    redis.call('HDEL', key.group_heads, found[2][i])
+    redis.call('ZADD', key.key_blocked, 0, found[2][i])
+  end
+  if found[1] == '0' then redis.call('HDEL', key.meta, 'unordered') end
+  return found[1] ~= '0'
+end
+
 -- Lets items go out whose time has come, or whose bounds have changed; returns whether there are more.
 function key_limits.promote()
+  local more = call.partition_before.unordered and not call.partition_ordered and behead()
   local due = redis.call('ZRANGEBYSCORE', key.key_due, '-inf', call.partition_now, 'LIMIT', 0, key_limits.SOME)
   local changed = redis.call('ZRANGEBYSCORE', key.key_blocked, '-inf', '(' .. call.partition_before.revision, 'LIMIT', 0, key_limits.SOME)
   local full = redis.call('ZRANGEBYSCORE', key.key_rates, '-inf', call.partition_micros, 'LIMIT', 0, key_limits.SOME)
   for _, group in ipairs(due) do release(group) end
   for _, group in ipairs(changed) do release(group) end
   if #full > 0 then redis.call('ZREM', key.key_rates, unpack(full)) end
-  return #due == key_limits.SOME or #changed == key_limits.SOME
+  return more or #due == key_limits.SOME or #changed == key_limits.SOME
 end
 
 -- Returns when the next key's time comes, if that is before `due` (0: never). A key waits for one interval at most, and 2 ms for rounding: a
