@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Do what is due in a partition: send unconfirmed deliveries again, end expired locks and those of subscribers that left, end an expired
 -- owner's lease, and go on clearing what an attach found locked. Report expired subscriptions, and hand-overs that have not arrived
--- (again those last reported before `told_before`), and that schedules are due. Hand out items and trim the log.
+-- (again those last reported before `told_before`), and that schedules are due. Hand out items, trim the log, and forget names of
+-- publishes whose repeats nobody has to recognise any more.
 -- ARGV: now revision frontend sent number retry max_bounces told_before
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -33,6 +34,7 @@ if call.partition_before.schedules and schedule_times.are_due() then notices[#no
 handovers.resume(tonumber(arg.told_before))
 for _, made in ipairs(call.dependents_made) do notices[#notices + 1] = made end
 journal.trim()
+local more_names = dedupe_window.tidy(dedupe_window.SOME)
 if call.partition_before.replies then outcomes.forget(outcomes.FORGET) end
 -- Asked here: most partitions keep no finished items and need no trim.
 local more_aged = call.partition_kept > 0 and trim.aged() or 0
@@ -42,7 +44,7 @@ local deliveries = reply[respond.DELIVERIES] or {}
 for _, value in ipairs(repeated) do deliveries[#deliveries + 1] = value end
 reply[respond.DELIVERIES] = #deliveries > 0 and deliveries
 local who = partition_owner.get()
-if #late == 200 or budget.over() or call.unsubscribing_more or call.ready_queue_more or more_due or more_aged == 1
+if #late == 200 or budget.over() or call.unsubscribing_more or call.ready_queue_more or more_due or more_names or more_aged == 1
   or (who and who.clearing) then reply[respond.MORE] = 1 end
 reply[respond.DUE] = subscription_expiry.next(reply[respond.DUE])
 if call.partition_before.schedules then reply[respond.DUE] = schedule_times.next(reply[respond.DUE]) end

@@ -130,3 +130,16 @@ def test_old_journal_goes(queue: Queue) -> None:
     queue.now += 2 * 24 * 3600 * 1000
     queue.expire()
     assert queue.journal() == []
+
+
+def test_forgets_repeats_that_nobody_sends_any_more(queue: Queue) -> None:
+    """Guarantee 6: ids and tickets do not stay beyond their window, also when nothing is published any more."""
+    for first in range(0, 500, 100):
+        queue.publish(*(str(number) for number in range(first, first + 100)), dedupe="ignore")
+    queue.publish("t", once="ticket")
+    queue.now += 600_001
+    answer = queue.expire()
+    assert answer.more == 1
+    while answer.more:
+        answer = queue.expire()
+    assert queue.client.zrange(queue.key("dedupe"), 0, -1) == [b"ticket ticket"]
