@@ -59,11 +59,12 @@ def _from_offset(value: str, *, after: bool) -> Start:
 
 
 def _from_number(number: int, *, after: bool) -> Start:
-    def first(_newest: str, event: Event) -> bool:
-        found = numbers.number(event.offset)
-        return found > number if after else found >= number
+    # After a number that several events share, those that the reader has not seen come with those that it has.
+    least = number + 1 if after and not numbers.is_shared(number) else number
 
-    # Several events may share a number, so each event is tested.
+    def first(_newest: str, event: Event) -> bool:
+        return numbers.number(event.offset) >= least
+
     return Start(_from_moment(numbers.moment_ms(number)).begin, first)
 
 

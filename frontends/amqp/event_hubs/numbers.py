@@ -16,6 +16,11 @@ def number(offset: str) -> int:
     return (int(offset[:20]) - _SINCE_MS) * _PLACES + min(int(offset[20:40]), _PLACES - 1)
 
 
+def is_shared(number: int) -> bool:
+    """Return whether several events may have this number."""
+    return number % _PLACES == _PLACES - 1
+
+
 def moment_ms(number: int) -> int:
     """Return the time in ms since 1970 before which no event has this or a greater number."""
     return number // _PLACES + _SINCE_MS
