@@ -1,5 +1,6 @@
 #!lua
--- Subscribe log readers from `start` on; they consume nothing. Without a `start` they are only registered here and read elsewhere.
+-- Subscribe log readers from `start` on; they consume nothing. Without a `start` they are only registered here and read elsewhere; with `-`
+-- those that are known here stay as they are.
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit start lease
 -- RETURNS: ok stale gone deleted | ok too-many-subscriptions offset-not-found lease-over
 local refusal = partition.load()
@@ -17,10 +18,12 @@ local function begin(row, position)
 end
 
 local results = budget.each(rows, function(row)
+  local known, reads = subscriptions.get(row.subid), row.start ~= '' and row.start ~= '-'
+  if known and row.start == '-' then return {'ok', 0, '', 0} end
   local position, gap = nil, 0
-  if row.start ~= '' then position, gap = start_position.resolve(row.start) end
-  if row.start ~= '' and not position then return {'offset-not-found'} end
-  if not subscriptions.get(row.subid) and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
+  if reads then position, gap = start_position.resolve(row.start) end
+  if reads and not position then return {'offset-not-found'} end
+  if not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     return {'too-many-subscriptions'}
   end
   if subscription_expiry.would_be_over(row.lease) then return {'lease-over'} end

@@ -22,10 +22,9 @@ local function meant(row)
 end
 
 local function read_on(row, subscriber)
-  if row.credit == '' then return {'not-subscribed'} end
   if row.qos ~= '' and row.qos ~= 'unacknowledged' then return {'options-invalid'} end
   if selectors.requested(row) then return {'options-invalid', 'selector'} end
-  subscriber.limit = tonumber(row.credit)
+  subscriber.limit = tonumber(row.credit) or subscriber.limit
   subscriptions.put(subscriber)
   local reader = log_readers.get(row.subid)
   if reader then reader_window.save(reader, reader.position) end

@@ -222,3 +222,12 @@ def test_all_it_has_not_read_is_gone(unopened: Queue, way: str) -> None:
     assert (told.item, told.stage) == ("c", "gap")
     unopened.commit(W1, told.position)
     assert [each.stage for each in unopened.publish("d").deliveries] == ["stream"]
+
+
+def test_registered_where_it_is_unknown(log: Queue) -> None:
+    """A reader that reads elsewhere is only known; one that reads here stays as it is."""
+    log.follow(W1, 5)
+    for jid in (W1, W2):
+        assert log.follow(jid, 1, "-").words == ["ok"]
+    assert log.credit(W1) == 5 and log.publish("a", "b").given == [(W1, "a"), (W1, "b")]
+    assert log.publish("c", subids=f"{subid(W2)} {subid(W2)}").words == ["ok"]

@@ -19,6 +19,15 @@ class ReregisterSubscription:
 
 
 @frozen
+class RegisterReader:
+    """Let a partition that does not know a log reader know that it reads elsewhere."""
+
+    node: str
+    jid: Jid
+    credit: int
+
+
+@frozen
 class RegisterSubscription:
     """Register a subscription in a partition, under the number of this registration: earlier grants are void.
 

@@ -38,6 +38,7 @@ from broker.redis_core.commands.credit import (
     Registered,
     RegisterPoolPartitions,
     RegisterPoolSubscription,
+    RegisterReader,
     RegisterSubscription,
     ReregisterSubscription,
 )
@@ -270,6 +271,7 @@ Internal = (
     | EndAwaited
     | FindItem
     | ReregisterSubscription
+    | RegisterReader
     | RegisterSubscription
     | GrantCredit
     | HandOut

@@ -435,6 +435,7 @@ ROWS: Final[Mapping[type, Row]] = {
     credit.ReregisterSubscription: Row(
         script=subscription_scripts.reregister_subscription, internal=True, place=Place.SUBSCRIPTION
     ),
+    credit.RegisterReader: Row(script=log_scripts.register_reader, internal=True),
     credit.RegisterSubscription: Row(script=subscription_scripts.register_subscription, internal=True),
     credit.RegisterPoolPartitions: Row(
         script=subscription_scripts.register_pool_partitions, internal=True, place=COORDINATOR

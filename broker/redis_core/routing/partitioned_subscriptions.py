@@ -18,6 +18,7 @@ from broker.redis_core.commands.credit import (
     GrantCredit,
     Holding,
     Registered,
+    RegisterReader,
     RegisterSubscription,
     ReregisterSubscription,
 )
@@ -63,6 +64,8 @@ class PartitionedSubscriptions:
             if isinstance(begun, Subscribed) and begun.reads:
                 # Each partition that is read has the full credit of a log reader.
                 others = await self._others(partitions)
+                if isinstance(command, ReregisterSubscription):
+                    return await self._reader_registered(command, begun, others)
                 outcomes = await self._all(others, [command] * len(others))
                 return next((outcome for outcome in outcomes if isinstance(outcome, Refused)), begun)
             if not isinstance(begun, Begun):
@@ -127,6 +130,17 @@ class PartitionedSubscriptions:
             await self.subscribe(ReregisterSubscription(command.node, command.subid or subid(command.jid)), partitions)
         # Several frontends may expire it at once: the one that ends it in the coordinator reports it.
         return [ended, *(replace(each, ended=()) if isinstance(each, Left) else each for each in outcomes)]
+
+    async def _reader_registered(
+        self, command: ReregisterSubscription, begun: Subscribed, others: Sequence[int]
+    ) -> Outcome:
+        """Let partitions know a log reader that they do not know yet."""
+        outcomes = await self._all(others, [RegisterReader(command.node, begun.jid, begun.credit)] * len(others))
+        told = await self._ask(COORDINATOR, command)
+        if isinstance(told, Refused) and told.problem is Problem.NOT_SUBSCRIBED:
+            # The subscription ended meanwhile.
+            await self._all(others, [Leave(command.node, begun.jid, subid=begun.subid)] * len(others))
+        return next((outcome for outcome in outcomes if isinstance(outcome, Refused)), begun)
 
     async def _registered(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
         """Register a subscription in the other partitions and report holdings to the coordinator: then its credit counts."""

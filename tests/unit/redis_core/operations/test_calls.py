@@ -38,6 +38,7 @@ from broker.redis_core.commands.credit import (
     ListUsage,
     RegisterPoolPartitions,
     RegisterPoolSubscription,
+    RegisterReader,
     RegisterSubscription,
     ReregisterSubscription,
 )
@@ -136,6 +137,7 @@ SAMPLES: tuple[Any, ...] = (
     TakeOver("n", "f"),
     ScanSubscribers("n"),
     ReregisterSubscription("n", "1"),
+    RegisterReader("n", ME, 5),
     RegisterSubscription("n", "1", ME, Sending(Qos.ASSURED), "7", several=False),
     GrantCredit("n", (Holding(1, "1", 7, 2, 5),), Demand(2, 9, 3, "A -"), ("1", "7"), ((3, "1"),)),
     HandOut("n", "1", 7, 3),
