@@ -195,8 +195,8 @@ class NodeService:
         if config.partitions > before.partitions:
             await self._register_all(record.name)
         resumed = before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED
-        limits = before.limits, before.limits_by_key
-        if resumed or limits != (config.limits, config.limits_by_key):
+        held_back = before.limits, before.limits_by_key, before.ordered
+        if resumed or held_back != (config.limits, config.limits_by_key, config.ordered):
             await self._sweep(record)
         if config.access_model is not AccessModel.OPEN:
             # Also if it is as before: an earlier change may have been cut short here.
