@@ -93,8 +93,11 @@ class Connection:
             if once:
                 return None
 
-    async def events(self, what: str, path: str) -> AsyncGenerator[tuple[str, Any], None]:
-        """Receive events, each with its name; raises StanzaqError if the service refuses, LostError when the stream is over."""
+    async def events(self, what: str, path: str, backoff: Backoff) -> AsyncGenerator[tuple[str, Any], None]:
+        """Receive events, each with its name; raises StanzaqError if the service refuses, LostError when the stream is over.
+
+        Whatever comes, be it a comment, resets `backoff`: a stream that was quiet did no worse than a busy one.
+        """
         timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=_SILENT_SECONDS)
         parser = messages.Events()
         try:
@@ -106,6 +109,7 @@ class Connection:
                     raise told.fault(what)
                 self._found()
                 async for data in answer.content.iter_any():
+                    backoff.reset()
                     for event in parser.feed(data):
                         yield event
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -154,9 +154,8 @@ class HttpTransport:
     async def _receive(self, subscription: _Subscription, backoff: Backoff) -> None:
         """Receive messages until the stream is over; raises LostError, or StanzaqError if the service refuses."""
         what = f"get the items of {subscription.node}"
-        async with contextlib.aclosing(self._connection.events(what, subscription.path)) as events:
+        async with contextlib.aclosing(self._connection.events(what, subscription.path, backoff)) as events:
             async for kind, said in events:
-                backoff.reset()
                 if kind == "message":
                     self._deliver(subscription, said)
                 else:

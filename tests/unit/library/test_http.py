@@ -401,6 +401,29 @@ async def test_subscriptions_that_end_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert [count for count, _ in pauses[:3]] == [1, 2, 3] and pauses[2][1] > pauses[0][1]
 
 
+async def test_streams_that_break_while_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker without items is back at once, however often a gateway has cut its stream: the pauses do not grow."""
+    opened, pauses, go_on = list[str](), list[float](), asyncio.sleep
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        if request.method != "GET":
+            return web.json_response({"href": "/subscriptions/S"})
+        opened.append(request.path)
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        await answer.write(b":\n\n")
+        return answer
+
+    async def sleep(seconds: float) -> None:
+        pauses.extend([seconds] if seconds > 0.2 else [])
+        await go_on(min(seconds, 0.01))
+
+    monkeypatch.setattr("stanzaq.http.connection.asyncio.sleep", sleep)
+    async with working(answers):
+        await until(lambda: len(opened) > 6)
+    assert max(pauses) <= 0.5
+
+
 async def test_locks_that_are_over_without_a_word() -> None:
     """Nothing stays of a lock whose time was over, or whose end could not be told, once the worker has let go of it."""
     over = asyncio.Event()
