@@ -50,8 +50,6 @@ ENDED: Final = frozenset({"item-not-found", "conflict", "forbidden", "gone"})
 
 
 _ENDS: Final = frozenset({"acknowledged", "dead", "cancelled", "expired"})
-_WAIT_SECONDS: Final = 10
-"""How long one request waits for an end: less than the time in which any request must be answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +190,9 @@ def progress(told: Progress | None) -> dict[str, Any]:
     return ({} if told.share is None else {"progress": round(told.share, 3)}) | {"note": line(told.note)}
 
 
-def ended_path(node: str, item: str) -> str:
-    """Return the path at which to wait for the end of an item."""
-    return f"/messages/{_segment(node)}/{_segment(item)}?wait={_WAIT_SECONDS}"
+def ended_path(node: str, item: str, seconds: int) -> str:
+    """Return the path at which to wait so long for the end of an item."""
+    return f"/messages/{_segment(node)}/{_segment(item)}?wait={seconds}"
 
 
 def ended(said: Mapping[str, Any]) -> Outcome | None:

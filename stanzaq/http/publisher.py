@@ -15,6 +15,15 @@ from stanzaq.transport import Outcome, Outgoing, Save, Schedule, Scheduling
 
 _PAUSE_SECONDS: Final = 0.5
 
+_WAIT_SECONDS: Final = 10
+"""How long one request waits for an end: less than the time in which any request must be answered."""
+
+_MOST_WAIT: Final = 10
+"""The most replies that requests wait for, half as many as are sent at once: of more of them each is asked for at intervals."""
+
+_ASKED_A_SECOND: Final = 100
+"""The most requests a second for replies that are many."""
+
 Trace = tuple[tuple[str, str], ...]
 """The trace headers of a request, which are those of all its items."""
 
@@ -26,6 +35,7 @@ class HttpSender:
         """Use an account."""
         self._connection = Connection(account)
         self._gatherer = Gatherer(self._send)
+        self._awaited = 0
         self._closed = asyncio.Event()
 
     async def run(self) -> None:
@@ -66,13 +76,17 @@ class HttpSender:
         return partial(self._ended, node, item)
 
     async def _ended(self, node: str, item: str) -> Outcome:
-        path = messages.ended_path(node, item)
-        while True:
-            found = messages.ended(await self._connection.ask(f"find the end of {item}", "GET", path))
-            if found is not None:
-                return found
-            # The service answers at once where another publish of the id has taken the item's place.
-            await asyncio.sleep(_PAUSE_SECONDS)
+        self._awaited += 1
+        try:
+            while True:
+                path = messages.ended_path(node, item, _WAIT_SECONDS if self._awaited <= _MOST_WAIT else 0)
+                found = messages.ended(await self._connection.ask(f"find the end of {item}", "GET", path))
+                if found is not None:
+                    return found
+                # The service answers at once where another publish of the id has taken the item's place.
+                await asyncio.sleep(max(_PAUSE_SECONDS, self._awaited / _ASKED_A_SECOND))
+        finally:
+            self._awaited -= 1
 
     async def schedule(self, asked: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""

@@ -495,6 +495,36 @@ async def test_publishes_of_one_turn() -> None:
     assert sorted(asked) == [("", ["a", "b", "c", "d"]), ("", ["d"]), ("00-1", ["e", "f"])]
 
 
+@pytest.mark.parametrize("count", [5, 50])
+async def test_replies_hinder_nothing(count: int) -> None:
+    """Guarantee 8: while a program waits for many replies it can publish, and each reply comes soon after its item has ended."""
+    ended, asking, waiting = asyncio.Event(), list[str](), 0
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        nonlocal waiting
+        if request.method == "POST":
+            return results(*[(201, "")] * len(await request.json()))
+        asking.append(request.path)
+        if int(request.query.get("wait", 0)):
+            waiting += 1
+            await ended.wait()
+            waiting -= 1
+        is_over = ended.is_set() or request.path.endswith("/last")
+        return web.json_response({"state": "dead" if is_over else "waiting", "reason": ""})
+
+    async with played(answers) as connection:
+        sender = HttpSender(connection._account)
+        replies = [asyncio.ensure_future(sender.reply("n", str(number))()) for number in range(count)]
+        await until(lambda: len(set(asking)) == count)
+        await sender.publish(outgoing("one"))
+        if count > 20:
+            assert (await sender.reply("n", "last")()).state == "dead"
+        assert 0 < waiting <= 20
+        ended.set()
+        assert [each.state for each in await asyncio.gather(*replies)] == ["dead"] * count
+        await sender.close()
+
+
 @pytest.mark.parametrize("status", [503, 0])
 async def test_items_without_an_answer(status: int) -> None:
     """Items that get no answer together are sent one by one, so that none stops others, and without those that were cancelled."""
