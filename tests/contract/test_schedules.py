@@ -434,6 +434,25 @@ async def test_room(cores: list[Frontend], node: str) -> None:
     assert await core.ask(RemoveSchedule(node, ALICE, "s")) == Done() and not await listed(core, node)
 
 
+@pytest.mark.parametrize("catchup", ["none", "last", "all"])
+async def test_a_pause_before_a_time_was_served(cores: list[Frontend], node: str, catchup: str) -> None:
+    """Issue 25: times that pass during a pause are not published nor missed, though one before it was not served yet."""
+    core, clock = cores[0].core, cores[0].clock
+    await core.ask(Declare(node, ALICE, {}))
+    await accepted(core, put(node, every="1s", catchup=catchup))
+    clock.now_ms += 2 * SECOND
+    await accepted(core, PauseSchedule(node, ALICE, "s", paused=True))
+    clock.now_ms += 10 * MINUTE
+    await accepted(core, PauseSchedule(node, ALICE, "s", paused=False))
+    await cores[1].fire(node)
+    status = (await listed(core, node))["s"]
+    assert status.published + status.missed == 2 and status.next_ms == clock.now_ms + SECOND
+    assert status.published == {"none": 0, "last": 1, "all": 2}[catchup]
+    clock.now_ms += SECOND
+    await cores[1].fire(node)
+    assert (await listed(core, node))["s"].published == status.published + 1
+
+
 async def test_draining(cores: list[Frontend], node: str) -> None:
     """A node that is drained takes no new items from schedules either; they go on afterwards."""
     core, clock = cores[0].core, cores[0].clock

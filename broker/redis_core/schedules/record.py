@@ -47,7 +47,10 @@ class Fired:
 
 @dataclass(frozen=True)
 class ScheduleRecord:
-    """A schedule, what it publishes, and how far it has come. `generation` is new whenever the schedule is replaced."""
+    """A schedule, what it publishes, and how far it has come. `generation` is new whenever the schedule is replaced.
+
+    Times later than `paused_ms`, up to `resumed_ms`, passed during the last pause.
+    """
 
     schedule: Schedule
     generation: str
@@ -64,6 +67,7 @@ class ScheduleRecord:
     missed_ms: int | None = None
     skipped: int = 0
     paused_ms: int | None = None
+    resumed_ms: int | None = None
 
     @cached_property
     def timetable(self) -> Timetable:
@@ -91,24 +95,36 @@ class ScheduleRecord:
         if first is None or rule is CatchUp.ALL or first + self.schedule.jitter_ms >= now_ms - LATE_MS:
             return self
         upto = now_ms - self.schedule.jitter_ms - (LATE_MS if rule is CatchUp.NONE else 0)
+        if self.paused_ms is not None and first <= self.paused_ms:
+            upto = min(upto, self.paused_ms)
         passed = self.timetable.passed(first, max(first, upto), MOST_PASSED)
-        if rule is CatchUp.LAST and (passed.next_ms is None or self._due(passed.next_ms) > now_ms):
+        next_ms = self._after_pause(passed.next_ms)
+        if rule is CatchUp.LAST and (next_ms is None or self._due(next_ms) > now_ms):
             if passed.before_ms is None:
                 return self
             return replace(
                 self, next_ms=passed.last_ms, missed=self.missed + passed.count - 1, missed_ms=passed.before_ms
             )
-        return replace(self, next_ms=passed.next_ms, missed=self.missed + passed.count, missed_ms=passed.last_ms)
+        return replace(self, next_ms=next_ms, missed=self.missed + passed.count, missed_ms=passed.last_ms)
 
     def begun(self, partitions: int) -> Self:
         """Begin to publish for the next time."""
         assert self.next_ms is not None
-        return replace(self, firing=Firing(self.next_ms, partitions), next_ms=self.timetable.after(self.next_ms))
+        return replace(self, firing=Firing(self.next_ms, partitions), next_ms=self._following(self.next_ms))
 
     def skip(self) -> Self:
         """Leave out the next time, because the last item is still there."""
         assert self.next_ms is not None
-        return replace(self, next_ms=self.timetable.after(self.next_ms), skipped=self.skipped + 1)
+        return replace(self, next_ms=self._following(self.next_ms), skipped=self.skipped + 1)
+
+    def _following(self, at_ms: int) -> int | None:
+        return self._after_pause(self.timetable.after(at_ms))
+
+    def _after_pause(self, at_ms: int | None) -> int | None:
+        """Return a time, or the first one after the last pause if it passed during that."""
+        if at_ms is None or self.paused_ms is None or self.resumed_ms is None:
+            return at_ms
+        return self.timetable.after(self.resumed_ms) if self.paused_ms < at_ms <= self.resumed_ms else at_ms
 
     def fired(self, fired: Fired) -> Self:
         """Note the item that was published for the time that was begun with."""
@@ -120,13 +136,14 @@ class ScheduleRecord:
         return replace(self, firing=None, missed=self.missed + 1, missed_ms=self.firing.at_ms)
 
     def switched(self, now_ms: int, *, paused: bool) -> Self:
-        """Pause, or go on with the next time from now on; one that had come before the pause, and was not served, is next."""
-        if paused:
-            return replace(self, paused=True, paused_ms=self.paused_ms if self.paused else now_ms)
+        """Pause, or go on with the next time from now on; those that came before the pause, and were not served, are first."""
         waits = self.next_ms is not None and self.next_ms <= (self.paused_ms or 0)
-        return replace(
-            self, paused=False, paused_ms=None, next_ms=self.next_ms if waits else self.timetable.after(now_ms)
-        )
+        if paused:
+            # While a time from before a pause waits, another pause makes that one longer.
+            return replace(self, paused=True, paused_ms=self.paused_ms if self.paused or waits else now_ms)
+        if waits:
+            return replace(self, paused=False, resumed_ms=now_ms)
+        return replace(self, paused=False, paused_ms=None, resumed_ms=None, next_ms=self.timetable.after(now_ms))
 
     # What it publishes.
 
@@ -176,6 +193,7 @@ class ScheduleRecord:
             "missed_at": self.missed_ms,
             "skipped": self.skipped,
             "paused_at": self.paused_ms,
+            "resumed_at": self.resumed_ms,
         }
         return json.dumps({name: value for name, value in told.items() if value or name == "next"}, ensure_ascii=False)
 
@@ -201,6 +219,7 @@ class ScheduleRecord:
                 told.get("missed_at"),
                 told.get("skipped", 0),
                 told.get("paused_at"),
+                told.get("resumed_at"),
             )
         except (ValueError, KeyError, TypeError, AttributeError, MalformedRequest) as fault:
             msg = f"the record of a schedule cannot be read: {fault}"

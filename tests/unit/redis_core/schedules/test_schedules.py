@@ -286,7 +286,38 @@ def test_pausing_before_a_time_was_served() -> None:
     paused = made.switched(NOON + 1_000, paused=True).switched(NOON + 2_000, paused=True)
     assert ScheduleRecord.parse(str(paused).encode()) == paused
     resumed = paused.switched(NOON + 3_000, paused=False)
-    assert resumed.next_ms == NOON and resumed == made
+    assert (resumed.next_ms, resumed.due_ms) == (NOON, made.due_ms)
+    assert ScheduleRecord.parse(str(resumed).encode()) == resumed
+
+
+@given(
+    st.sampled_from(CatchUp),
+    st.sampled_from(["every 1s", "every 30s", "every 7m", "cron */10 * * * *"]),
+    st.sampled_from(["0", "45s", "10m"]),
+    st.tuples(*[st.integers(0, 2_000).map(lambda number: number * 1_700)] * 4),
+)
+def test_pauses_and_catching_up(rule: CatchUp, often: str, jitter: str, spans: tuple[int, ...]) -> None:
+    """Each time before or after a pause is published for or missed, once, and none that passed during it, nor in a second one."""
+    kind, _, value = often.partition(" ")
+    state = record(schedule(**{kind: value}, start=moment(NOON), jitter=jitter, catchup=rule.value))
+    first, second, third, now = (NOON + sum(spans[: number + 1]) for number in range(4))
+    for at, paused in ((first, True), (second, False), (second, True), (third, False)):
+        state = state.switched(at, paused=paused)
+    fired = list[int]()
+    while state.due_ms is not None and state.due_ms <= now:
+        after = state.caught_up(now)
+        if after is state:
+            fired.append(state.next_ms or 0)
+            after = state.begun(1).fired(Fired(fired[-1], "i", 0, "t"))
+        state = after
+    assert state.next_ms is not None
+    come = set[int]()
+    for at in state.timetable.times(NOON - 1):
+        if at >= state.next_ms:
+            break
+        if not first < at <= third:
+            come.add(at)
+    assert len(come) == state.published + state.missed and len(set(fired)) == len(fired) and set(fired) <= come
 
 
 def test_jitter() -> None:
