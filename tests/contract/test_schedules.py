@@ -415,6 +415,31 @@ async def test_overlap(cores: list[Frontend], node: str) -> None:
     assert [(shown[name].published, shown[name].skipped) for name in ("one", "all")] == [(2, 4), (6, 0)]
 
 
+async def test_skipping_many_times(cores: list[Frontend], node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 8: however many times are skipped after an outage, the process does other things meanwhile."""
+    core, clock, skip, skipped = cores[0].core, cores[0].clock, ScheduleRecord.skip, list[int]()
+    await core.ask(Declare(node, ALICE, {}))
+    await accepted(core, put(node, every="1s", overlap="skip", catchup="all"))
+    clock.now_ms += SECOND
+    await cores[0].fire(node)
+    clock.now_ms += 5_000 * SECOND
+
+    def counted(record: ScheduleRecord) -> ScheduleRecord:
+        skipped[-1] += 1
+        return skip(record)
+
+    async def turn() -> None:
+        while True:
+            skipped.append(0)
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(ScheduleRecord, "skip", counted)
+    turning = asyncio.create_task(turn())
+    await cores[1].fire(node)
+    turning.cancel()
+    assert (await listed(core, node))["s"].skipped == sum(skipped) == 5_000 and max(skipped) <= 1_000
+
+
 async def test_room(cores: list[Frontend], node: str) -> None:
     """An item without room waits, and its schedule with it; nothing is lost when there is room, or when it is deleted."""
     core, clock = cores[0].core, cores[0].clock

@@ -40,6 +40,9 @@ AT_ONCE: Final = 50
 _STEPS: Final = 10
 """Items that one schedule publishes before others get their turn."""
 
+_SKIPPED: Final = 1_000
+"""Times that are skipped before the record is stored, and everybody else gets a turn."""
+
 _GONE: Final = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 
 
@@ -126,6 +129,7 @@ class FiringSchedules:
     async def _advance(self, node: NodeRecord, record: ScheduleRecord, now_ms: int) -> ScheduleRecord:
         """Begin with the next time if it has come; leave out times that are missed or skipped."""
         there: bool | None = None
+        skipped = record.skipped
         while record.due_ms is not None and record.due_ms <= now_ms and node.config.state is not NodeState.DRAINING:
             caught = record.caught_up(now_ms)
             if caught is not record:
@@ -143,6 +147,8 @@ class FiringSchedules:
             if not there:
                 return record.begun(node.config.partitions)
             record = record.skip()
+            if record.skipped == skipped + _SKIPPED:
+                break
         return record
 
     async def publish(self, node: NodeRecord, record: ScheduleRecord, item: bytes) -> Fired | Refused:
