@@ -106,23 +106,29 @@ def _refusal(error: Element | None) -> Refusal:
     return Refusal(condition, error.get("type", "cancel"), error.findtext(f"{{{STANZAS}}}text", ""), seconds)
 
 
-def subscribe(node: str, jid: str, credit: int, batch: int = 1) -> str:
-    """Request items, at most `credit` at once and `batch` in a message."""
+_ALL_BELOW: Final = {"pubsub#subscription_type": "items", "pubsub#subscription_depth": "all"}
+"""The options of a subscription to the items of all queues below a collection (XEP-0248); other nodes have none of them."""
+
+
+def requests(credit: int, batch: int = 1, *, collection: bool = False) -> str:
+    """Request items, at most `credit` at once and `batch` in a message; those of all queues below a `collection`."""
+    told = {"pubsub#queue_requests": str(credit)}
+    told |= {"stanzaq#batch": str(batch)} if batch > 1 else {}
+    return _form(f"{PUBSUB}#subscribe_options", told | (_ALL_BELOW if collection else {}))
+
+
+def subscribe(node: str, jid: str, options: str) -> str:
+    """Request items, with options."""
     return (
         f"<pubsub xmlns='{PUBSUB}'><subscribe node={quoteattr(node)} jid={quoteattr(jid)}/>"
-        f"<options>{_requests(credit, batch)}</options></pubsub>"
+        f"<options>{options}</options></pubsub>"
     )
 
 
-def confirm(node: str, jid: str, subid: str, credit: int, batch: int = 1) -> str:
+def confirm(node: str, jid: str, subid: str, options: str) -> str:
     """Request items as `subscribe` does, under a subscription that exists."""
     about = f"node={quoteattr(node)} jid={quoteattr(jid)} subid={quoteattr(subid)}"
-    return f"<pubsub xmlns='{PUBSUB}'><options {about}>{_requests(credit, batch)}</options></pubsub>"
-
-
-def _requests(credit: int, batch: int) -> str:
-    several = {"stanzaq#batch": str(batch)} if batch > 1 else {}
-    return _form(f"{PUBSUB}#subscribe_options", {"pubsub#queue_requests": str(credit), **several})
+    return f"<pubsub xmlns='{PUBSUB}'><options {about}>{options}</options></pubsub>"
 
 
 def subscribed(iq: Element) -> tuple[str, str]:
@@ -348,6 +354,11 @@ def held(iq: Element) -> set[Lock]:
 def renewed(iq: Element) -> str:
     """Read the new deadline from the result of a renewal; empty in another result."""
     return next((item.get("expires", "") for item in iq.iter(f"{{{STANZAQ}}}item")), "")
+
+
+def is_collection(iq: Element) -> bool:
+    """Return whether a node that was described is a collection (XEP-0248)."""
+    return any(each.get("type") == "collection" for each in iq.iter(f"{{{DISCO_INFO}}}identity"))
 
 
 def field(iq: Element, name: str) -> str:

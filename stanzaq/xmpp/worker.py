@@ -45,6 +45,7 @@ class XmppTransport:
         self._nodes: Mapping[str, int] = {}
         self._receiver: Receiver | None = None
         self._lock_seconds: dict[str, float] = {}
+        self._collections: set[str] = set()
         self._subids: dict[str, str] = {}
         self._paused = False
         self._wakeup = asyncio.Event()
@@ -158,6 +159,10 @@ class XmppTransport:
             msg = f"{self._service} has {node}, but is no stanzaq service: correct its domain (service=)"
             raise StanzaqError(msg)
         self._lock_seconds[node] = float(told)
+        if stanzas.is_collection(found):
+            self._collections.add(node)
+        else:
+            self._collections.discard(node)
 
     async def _subscribe(self, node: str, credit: int) -> None:
         """Subscribe, or confirm the existing subscription, unless this worker has left; raises StanzaqError."""
@@ -165,13 +170,14 @@ class XmppTransport:
             if self._paused:
                 return
             batch = min(credit, _BATCH) if self._takes_batches else 1
+            options = stanzas.requests(credit, batch, collection=node in self._collections)
             if subid := self._subids.get(node, ""):
                 # On some nodes another subscribe would be another subscription, with a credit of its own.
-                ask = stanzas.confirm(node, self._connection.jid, subid, credit, batch)
+                ask = stanzas.confirm(node, self._connection.jid, subid, options)
                 with contextlib.suppress(StanzaqError):
                     await self._connection.ask(f"confirm the subscription to {node}", "set", ask)
                     return
-            ask = stanzas.subscribe(node, self._connection.jid, credit, batch)
+            ask = stanzas.subscribe(node, self._connection.jid, options)
             try:
                 answer = await self._connection.ask(f"subscribe to {node}", "set", ask)
             except StanzaqError as error:

@@ -277,7 +277,8 @@ async def test_a_collection(user: Account, join: Join) -> None:
     above = f"above-{secrets.token_hex(4)}"
     options = {"pubsub#node_type": "collection", "pubsub#access_model": "open"}
     assert (await owner.create(above, options)).error == ""
-    below = sorted([await owner.queue({"pubsub#collection": above}) for _ in range(2)])
+    assert (await owner.create(f"{above}-2", {**options, "pubsub#collection": above})).error == ""
+    below = sorted([await owner.queue({"pubsub#collection": name}) for name in (above, f"{above}-2")])
     worker = Worker(grace=5, **user)
 
     @worker.task(above)
