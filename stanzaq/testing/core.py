@@ -16,9 +16,11 @@ from broker.model.dependencies import Dependencies
 from broker.model.headers import named
 from broker.model.items import Envelope
 from broker.model.names import Jid
+from broker.model.options import NodeConfig
 from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest
 from broker.model.results import Described, Published, Refused, Renewed, Result
+from broker.model.tree import Scope, SubscriptionType
 from frontends.xmpp.errors import WIRE, wire
 from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
@@ -93,7 +95,8 @@ class CoreTransport:
         """Receive items until `close`; raises StanzaqError."""
         self._receiver = receiver
         for node, credit in nodes.items():
-            await self._asked(f"subscribe to {node}", Subscribe(node, _WORKER, _WORKER, credit))
+            scope = Scope(SubscriptionType.ITEMS, None) if (await self._config(node)).collects else None
+            await self._asked(f"subscribe to {node}", Subscribe(node, _WORKER, _WORKER, credit, scope=scope))
             self._subscriptions.append(node)
         self.ready.set()
         await self._closed.wait()
@@ -128,9 +131,12 @@ class CoreTransport:
 
     async def lock_seconds(self, node: str) -> float:
         """Return the lock time of a node."""
+        return float((await self._config(node)).lock_seconds)
+
+    async def _config(self, node: str) -> NodeConfig:
         found = await self._asked(f"find {node}", Describe(node, _WORKER, as_owner=False))
         assert isinstance(found, Described)
-        return float(found.record.config.lock_seconds)
+        return found.record.config
 
     async def pause(self) -> None:
         """Unsubscribe; existing locks stay."""
@@ -177,6 +183,7 @@ class CoreTransport:
                 payloads.said(envelope),
                 delivery.key,
                 _moment(int(delivery.position.partition("-")[0])),
+                delivery.collection,
             )
         )
 

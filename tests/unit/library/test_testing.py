@@ -82,6 +82,24 @@ async def test_options_of_nodes() -> None:
     assert seen == [("first", 1), ("first", 2), ("second", 1)]
 
 
+async def test_a_collection() -> None:
+    """H5: a collection's handler gets the items of the queues below it, those with a delay as well, once each."""
+    worker, seen = Worker("xmpp://worker@example.org"), list[tuple[str, str, int]]()
+
+    @worker.task("all")
+    async def _job(job: Job[int]) -> None:
+        seen.append((job.node, job.id, job.attempt))
+
+    above = {"pubsub#node_type": "collection"}
+    nodes = {"all": above, "some": {**above, "pubsub#collection": "all"}}
+    nodes |= {"a": {"pubsub#collection": "all"}, "b": {"pubsub#collection": "some"}}
+    async with TestBroker(worker, nodes=nodes) as broker:
+        for number in range(6):
+            await broker.publish("ab"[number % 2], number, id=str(number), delay=f"{10 * number}m")
+        await broker.drain()
+    assert seen == [("ab"[number % 2], str(number), 1) for number in range(6)]
+
+
 async def test_without_a_limit() -> None:
     """An item of a node without a limit is tried as often as the policy says."""
     worker, seen = made(attempts=30)
