@@ -93,10 +93,17 @@ def _iso(at: datetime | None) -> str:
 
 @dataclass(slots=True)
 class _Wait:
-    """A call of `publish`: whether its item is in the outbox, and whether its caller has gone."""
+    """A call of `publish`: what writes its item to the outbox, and whether its caller has gone."""
 
-    is_kept: bool = False
+    saving: asyncio.Future[None] | None = None
     is_abandoned: bool = False
+
+    async def is_kept(self) -> bool:
+        """Return whether the item is in the outbox: the disk finishes what it has begun, whoever is cancelled meanwhile."""
+        if self.saving is None:
+            return False
+        await asyncio.wait({self.saving})
+        return self.saving.exception() is None
 
 
 class Reply:
@@ -303,7 +310,7 @@ class Publisher:
         finally:
             # A fault refers to this frame, and the task to the fault.
             del sending
-        kept = f"{item} is in the outbox, and the next publisher sends it" if wait.is_kept else ""
+        kept = f"{item} is in the outbox, and the next publisher sends it" if await wait.is_kept() else ""
         closed = f"the publisher was closed before {item} was answered: {kept or 'it may be in the queue'}"
         raise _fault(running, closed, kept)
 
@@ -398,8 +405,8 @@ class Publisher:
         if self._outbox is None:
             await sender.publish(outgoing)
             return
-        await self._outbox.save(outgoing)
-        wait.is_kept = True
+        wait.saving = asyncio.ensure_future(self._outbox.save(outgoing))
+        await asyncio.shield(wait.saving)
         try:
             await self._send_kept(sender, outgoing)
         except StanzaqError as error:

@@ -135,6 +135,27 @@ async def test_sent_by_the_next(service: Service, path: Path) -> None:
     assert await left(path) == [] and first.jid == service.account.jid
 
 
+@pytest.mark.parametrize("why", ["failed", "closed"])
+async def test_while_it_is_saved(service: Service, path: Path, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that is being written when the connection fails for good, or the publisher is closed, is told as kept: it is."""
+
+    async def fails() -> None:
+        raise StanzaqError("the server refuses the account", "not-authorized")  # noqa: EM101, TRY003
+
+    if why == "failed":
+        monkeypatch.setattr(service, "run", fails)
+    async with made(path) as publisher:
+        publishing = asyncio.create_task(publisher.publish("jobs", {}, id="one"))
+        # It begins, and then its sending.
+        for _ in range(2):
+            await asyncio.sleep(0)
+        if why == "failed":
+            await asyncio.wait({publishing})
+    with pytest.raises(StanzaqError, match="one is in the outbox, and the next publisher sends it"):
+        await publishing
+    assert [each.item for each in await left(path)] == ["one"]
+
+
 async def test_refused(service: Service, path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A refusal is raised, and the item is removed; when nobody waits for it, it stays and is logged."""
     service.answer = refused
