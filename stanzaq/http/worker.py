@@ -120,11 +120,17 @@ class HttpTransport:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 if paused:
-                    await asyncio.gather(*(self.release(lock, _STOPPED) for lock in list(self._addresses)))
+                    await asyncio.gather(*map(self._give_back, list(self._addresses)))
                 else:
                     await asyncio.gather(*(self._unsubscribe(each) for each in list(self._subscriptions.values())))
         self._closed.set()
         await self._connection.close()
+
+    async def _give_back(self, lock: Lock) -> None:
+        try:
+            await self.release(lock, _STOPPED)
+        except StanzaqError as error:
+            log.warning("%s", error)
 
     async def _follow(self, node: str, credit: int) -> None:
         """Subscribe to a node, and receive its messages; raises StanzaqError."""

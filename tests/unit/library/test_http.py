@@ -464,6 +464,36 @@ async def test_stopped_while_it_subscribes() -> None:
     assert asked == ["POST", "DELETE"]
 
 
+async def test_stopped_with_an_item_that_cannot_go_back(caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that stops returns all that it holds: what the service refuses of it hinders neither the others nor the end."""
+    returned, over = list[str](), asyncio.Event()
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        if request.path == "/subscriptions":
+            return web.json_response({"href": "/subscriptions/S"})
+        if request.method == "DELETE":
+            over.set()
+            return web.json_response({})
+        if request.method == "POST":
+            returned.append(request.path)
+            return problem(500, "out of order") if len(returned) == 1 else web.json_response({})
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        for token in (1, 2):
+            await answer.write(event(token, f"m{token}"))
+        await over.wait()
+        return answer
+
+    async with played(answers) as connection:
+        transport, receiver = HttpTransport(connection._account, create=False), Receiver()
+        running = asyncio.create_task(transport.run(receiver, {"jobs": 5}))
+        await until(lambda: len(receiver.held) == 2)
+        await transport.pause()
+        await transport.close()
+        await running
+    assert len(returned) == 2 and "cannot give back m" in caplog.text
+
+
 def outgoing(item: str, **headers: str) -> Outgoing:
     """Make an item."""
     return Outgoing(item, "n", item, Content(b"1", "application/json"), headers, Hints())
