@@ -30,6 +30,9 @@ log = logging.getLogger("stanzaq")
 _LEASE_SECONDS: Final = 60
 """How long the service keeps a subscription whose stream it cannot serve."""
 
+_PAUSE_SECONDS: Final = _LEASE_SECONDS / 6
+"""The longest pause before a stream is opened again: well before its subscription ends."""
+
 _CREATED: Final = {"options": {"stanzaq#dedupe": "ignore"}}
 """The options of a created node: a repeated publish is ignored, even if the item is already completed."""
 
@@ -134,7 +137,7 @@ class HttpTransport:
 
     async def _follow(self, node: str, credit: int) -> None:
         """Subscribe to a node, and receive its messages; raises StanzaqError."""
-        backoff = Backoff(0.5, 60.0)
+        backoff = Backoff(0.5, _PAUSE_SECONDS)
         while not self._paused.is_set():
             subscription = self._subscriptions.get(node)
             is_new = subscription is None

@@ -424,6 +424,24 @@ async def test_streams_that_break_while_quiet(monkeypatch: pytest.MonkeyPatch) -
     assert max(pauses) <= 0.5
 
 
+async def test_pauses_end_before_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the service is away the pauses grow, but a worker is back before its subscription ends with its lease."""
+    asked, pauses, go_on = list[Any](), list[float](), asyncio.sleep
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        asked.append(await request.json() if request.method == "POST" else request.method)
+        return problem(503, "away") if request.method == "GET" else web.json_response({"href": "/subscriptions/S"})
+
+    async def sleep(seconds: float) -> None:
+        pauses.extend([seconds] if seconds > 0.2 else [])
+        await go_on(min(seconds, 0.01))
+
+    monkeypatch.setattr("stanzaq.http.connection.asyncio.sleep", sleep)
+    async with working(answers):
+        await until(lambda: len(asked) > 10)
+    assert max(pauses[:2]) <= 1 < max(pauses) <= asked[0]["lease"] / 4
+
+
 async def test_locks_that_are_over_without_a_word() -> None:
     """Nothing stays of a lock whose time was over, or whose end could not be told, once the worker has let go of it."""
     over = asyncio.Event()
