@@ -21,12 +21,8 @@ _PASSING: Final = {
     HTTPStatus.UNAUTHORIZED,
     HTTPStatus.REQUEST_TIMEOUT,
     HTTPStatus.TOO_MANY_REQUESTS,
-    HTTPStatus.BAD_GATEWAY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-    HTTPStatus.INSUFFICIENT_STORAGE,
 }
-"""The answers after which the same request may succeed later."""
+_LASTING: Final = {HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.HTTP_VERSION_NOT_SUPPORTED}
 
 _CONDITIONS: Final = {
     HTTPStatus.BAD_REQUEST: "bad-request",
@@ -39,6 +35,7 @@ _CONDITIONS: Final = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "not-acceptable",
     HTTPStatus.UNPROCESSABLE_ENTITY: "not-acceptable",
     HTTPStatus.TOO_MANY_REQUESTS: "policy-violation",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "internal-server-error",
     HTTPStatus.SERVICE_UNAVAILABLE: "service-unavailable",
     HTTPStatus.GATEWAY_TIMEOUT: "remote-server-timeout",
     HTTPStatus.INSUFFICIENT_STORAGE: "resource-constraint",
@@ -83,7 +80,12 @@ def problem(said: Mapping[str, Any]) -> Refusal:
 
 def _refusal(status: int, detail: str, seconds: float = 0.0) -> Refusal:
     condition = _CONDITIONS.get(HTTPStatus(status)) if status in set(HTTPStatus) else None
-    return Refusal(condition or f"HTTP status {status}", detail, status in _PASSING, seconds)
+    return Refusal(condition or f"HTTP status {status}", detail, _is_passing(status), seconds)
+
+
+def _is_passing(status: int) -> bool:
+    """Return whether the same request may succeed later: after faults of the service, and of gateways, whatever their codes."""
+    return status in _PASSING or (status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in _LASTING)
 
 
 @dataclass(frozen=True, slots=True)

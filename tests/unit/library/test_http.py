@@ -180,6 +180,15 @@ def test_a_used_up_quota() -> None:
     assert (told.condition, told.passing, told.seconds) == ("resource-constraint", True, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("status", "passing"),
+    [(408, True), (500, True), (502, True), (522, True), (599, True), (501, False), (505, False), (422, False)],
+)
+def test_faults_of_others(status: int, passing: bool) -> None:  # noqa: FBT001  (a value)
+    """A fault of the service may pass, as over XMPP, and so may a gateway's, whatever its code; what nobody can do is refused."""
+    assert messages.refusal(status, b"<html>").passing is passing
+
+
 def test_time_to_wait_of_one_result() -> None:
     """A publish is a batch of one: it waits as long as its result says before it is repeated."""
     told = messages.refused_item({"results": [{"status": 429, "detail": "wait 7 s", "retry_after": 7}]})
@@ -494,7 +503,7 @@ async def test_stopped_with_an_item_that_cannot_go_back(caplog: pytest.LogCaptur
             return web.json_response({})
         if request.method == "POST":
             returned.append(request.path)
-            return problem(500, "out of order") if len(returned) == 1 else web.json_response({})
+            return problem(422, "no such reason") if len(returned) == 1 else web.json_response({})
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
         for token in (1, 2):
