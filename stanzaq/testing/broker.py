@@ -20,7 +20,7 @@ import redis.asyncio as aioredis
 from broker import codec
 from broker.model.commands import Browse, Children, Declare, Describe, Stats
 from broker.model.core import Outlet
-from broker.model.items import Envelope
+from broker.model.items import Envelope, Listed
 from broker.model.names import Partition
 from broker.model.results import Browsed, Counted, Described, Listing
 from broker.redis_core.commands.internal import Sweep
@@ -170,11 +170,18 @@ class TestBroker:
         found = await asked(self._core, f"find {node}", Describe(node, OWNER, as_owner=True))
         assert isinstance(found, Described)
         place = found.record.config.dead_letters_of(node)
-        listed = await self._core.ask(Browse(place, OWNER, (), _SHOWN)) if place else None
-        # The first dead letter creates their node.
-        items = listed.items if isinstance(listed, Browsed) else ()
-        letters = [codec.unpack(item.envelope) for item in items]
+        letters = [codec.unpack(item.envelope) for item in await self._items(place)] if place else []
         return [_dead_letter(each) for each in letters if each.headers.get("stanzaq-dead-node") == node]
+
+    async def _items(self, node: str) -> list[Listed]:
+        """List the items of a node, which the first dead letter creates: without it there is none."""
+        items, page = list[Listed](), await self._core.ask(Browse(node, OWNER, (), _SHOWN))
+        while isinstance(page, Browsed):
+            items += page.items
+            if not page.more:
+                break
+            page = await self._core.ask(Browse(node, OWNER, (), _SHOWN, page.reached))
+        return items
 
     async def _leaves(self, node: str) -> list[str]:
         """List the queues below a collection; a queue is its own."""

@@ -64,6 +64,15 @@ async def test_retries_and_dead_letters() -> None:
     }
 
 
+async def test_many_dead_letters() -> None:
+    """All are listed, whatever their size: a page of the service has a limit in bytes."""
+    worker, _ = made()
+    async with TestBroker(worker) as broker:
+        sent = {await broker.publish("jobs", {"unfit": "x" * 100_000}) for _ in range(20)}
+        await broker.drain()
+        assert {letter.id for letter in await broker.dead("jobs")} == sent
+
+
 async def test_options_of_nodes() -> None:
     """Nodes have the options that are given, so that their limits and their order hold."""
     worker, seen = made()
