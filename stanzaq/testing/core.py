@@ -197,8 +197,10 @@ class CoreTransport:
 
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
         """Begin to expect the end of an item; returns what waits for it."""
-        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        ended = self._expected.setdefault((node, item), ended)
+        ended = self._expected.get((node, item))
+        if ended is None or ended.done():
+            # An end that is known is that of an earlier item of this id.
+            ended = self._expected[node, item] = asyncio.get_running_loop().create_future()
         return lambda: asyncio.shield(ended)
 
     def _end(self, notice: items.ItemEnded) -> None:

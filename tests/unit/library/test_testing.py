@@ -73,6 +73,23 @@ async def test_many_dead_letters() -> None:
         assert {letter.id for letter in await broker.dead("jobs")} == sent
 
 
+async def test_replies_to_items_of_one_id() -> None:
+    """A reply is that of its own item, as over XMPP, though an earlier one of its id has ended."""
+    worker, seen = Worker("xmpp://worker@example.org"), list[str]()
+
+    @worker.task("jobs")
+    async def _job(job: Job[Any]) -> int:
+        seen.append(job.id)
+        return len(seen)
+
+    async with TestBroker(worker) as broker:
+        first = await broker.publish("jobs", 1, id="one", reply=True)
+        await broker.drain()
+        second = await broker.publish("jobs", 2, id="one", reply=True)
+        await broker.drain()
+        assert [await each.result(timeout="5s") for each in (first, second)] == [1, 2]
+
+
 async def test_options_of_nodes() -> None:
     """Nodes have the options that are given, so that their limits and their order hold."""
     worker, seen = made()
