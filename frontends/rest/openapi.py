@@ -97,7 +97,7 @@ _LISTED: Final = _object(
     dead_letter=_TEXT,
 )
 _END: Final = _object(
-    {"id": _TEXT, "href": _TEXT, "state": {"enum": [end.value for end in End]}, "reason": _TEXT},
+    {"id": _TEXT, "href": _TEXT, "state": {"enum": [*(end.value for end in End), documents.PENDING]}, "reason": _TEXT},
     result=_object({"content_type": _TEXT}, text=_TEXT, base64=_TEXT),
 )
 _SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires=_MOMENT)

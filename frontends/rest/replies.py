@@ -30,16 +30,20 @@ def message(shown: Message, kind: str) -> Response:
 
 def outcome(node: str, ended: ItemOutcome) -> Response:
     """Answer how a message has ended, with its worker's result if there is one; raises CorruptRecord."""
-    said: dict[str, object] = {
-        "id": ended.item_id,
-        "href": paths.message(node, ended.item_id),
-        "state": ended.state.value,
-        "reason": ended.reason,
-    }
+    said = _end(node, ended.item_id, ended.state.value, ended.reason)
     if ended.envelope:
         result = codec.unpack(ended.envelope)
         said["result"] = documents.body(result.body) | {"content_type": payloads.kind(result)}
     return json(said)
+
+
+def pending(node: str, item: str) -> Response:
+    """Answer that a message has not ended, to its publisher, who may not see it."""
+    return json(_end(node, item, documents.PENDING, ""))
+
+
+def _end(node: str, item: str, state: str, reason: str) -> dict[str, object]:
+    return {"id": item, "href": paths.message(node, item), "state": state, "reason": reason}
 
 
 def content(shown: Message) -> Response:

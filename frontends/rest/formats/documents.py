@@ -3,11 +3,14 @@
 import json
 from base64 import b64encode
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from broker.model.times import moment
 from frontends.rest import paths
 from frontends.rest.formats.views import Child, HeldMessages, Message, Page
+
+PENDING: Final = "pending"
+"""The state of a message that has not ended, for its publisher, who waits for the end and may see no more of it."""
 
 
 def page(shown: Page) -> bytes:

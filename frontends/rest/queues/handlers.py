@@ -196,6 +196,8 @@ async def show_message(core: Core, request: Request) -> Response:
             looked = await core.ask(_browse(request))
             if _there(looked):
                 break
+            if isinstance(looked, Refused) and isinstance(ended, Ended) and ended.awaited:
+                return replies.pending(path.node, path.item)
     return replies.message(_message(request, looked), request.wants)
 
 

@@ -206,6 +206,24 @@ def test_results(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
         assert problem(alice.get(f"{messages}/a", params={"wait": wrong}, headers=JSON)) == (400, "bad-request")
 
 
+def test_results_for_who_may_only_publish(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """RX8: a publisher that may not look into the queue waits for the end of its own message all the same, and sees no more."""
+    options = {"stanzaq#result_seconds": 600, "pubsub#access_model": "whitelist", "pubsub#publish_model": "open"}
+    assert alice.patch(queue, json={"options": options}).status_code == 200
+    messages = queue.replace("queues", "messages")
+    assert bob.post(f"{queue}?guid=a", content=b"x", headers={"Message-Reply": "true"}).status_code == 200
+    assert bob.post(f"{queue}?guid=b", content=b"x").status_code == 200
+    pending = {"id": "a", "href": f"{messages}/a", "state": "pending", "reason": ""}
+    for wait in (0, 1):
+        answer = bob.get(f"{messages}/a", params={"wait": wait}, headers=JSON)
+        assert (answer.status_code, answer.json()) == (200, pending)
+        assert problem(bob.get(f"{messages}/b", params={"wait": wait}, headers=JSON)) == (403, "closed-node")
+    first, _ = held(alice, subscribed(alice, queue, prefetch=5))
+    assert bob.get(f"{messages}/a", headers=JSON).json() == pending
+    assert alice.post(first["complete"], content=b"done").status_code == 200
+    assert bob.get(f"{messages}/a", headers=JSON).json()["state"] == "acknowledged"
+
+
 def test_after(alice: httpx.Client, queue: str) -> None:
     """A message waits for others, alone and in a batch; it comes with their results, and bad names are refused."""
     messages, batches = (queue.replace("queues", each) for each in ("messages", "batches"))
