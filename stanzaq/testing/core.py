@@ -25,7 +25,8 @@ from frontends.xmpp.errors import WIRE, wire
 from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Lock, Outcome, Outgoing, Progress, Receiver
+from stanzaq.transport import Content, Delivery, Lock, Outcome, Outgoing, Progress, Receiver, line
+from stanzaq.xmpp.stanzas import sayable
 
 OWNER: Final = Jid("owner@localhost/test")
 """The owner of all nodes, who publishes."""
@@ -116,7 +117,7 @@ class CoreTransport:
         command = Unlock(
             *(lock.node, _WORKER, lock.item, lock.token),
             delay_ms=round(how.delay) * 1_000,
-            reason=how.reason,
+            reason=sayable(how.reason),
             dead_letter=how.dead,
             partition=lock.partition,
         )
@@ -124,7 +125,7 @@ class CoreTransport:
 
     async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
         """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
-        told = None if progress is None else model.Progress(progress.share, progress.note)
+        told = None if progress is None else model.Progress(progress.share, line(progress.note))
         command = Renew(lock.node, _WORKER, lock.item, lock.token, lock.partition, progress=told)
         renewed = await self._about(lock, "renew the lock of", command)
         return _moment(renewed.deadline_ms) if isinstance(renewed, Renewed) else None

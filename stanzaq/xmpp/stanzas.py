@@ -386,7 +386,7 @@ def _named(lock: Lock) -> str:
 
 def _hints(how: Release) -> str:
     dead = " dead-letter='true'" if how.dead else ""
-    return f" delay='{round(how.delay)}' reason={quoteattr(_sayable(how.reason))}{dead}"
+    return f" delay='{round(how.delay)}' reason={quoteattr(sayable(how.reason))}{dead}"
 
 
 def _told(progress: Progress | None) -> str:
@@ -407,7 +407,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _sayable(text: str) -> str:
+def sayable(text: str) -> str:
     """Remove characters that XML cannot contain, and cut a reason to the length that the service accepts."""
     return UNSAYABLE.sub(" ", text).encode()[:_REASON_BYTES].decode(errors="ignore")
 

@@ -64,6 +64,23 @@ async def test_retries_and_dead_letters() -> None:
     }
 
 
+async def test_what_no_service_takes_as_a_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """A reason is as long as over XMPP, and without what cannot be written: a file may have any bytes for a name."""
+    # pytest's workers could not report it.
+    caplog.set_level(logging.CRITICAL, "stanzaq")
+    worker = Worker("xmpp://worker@example.org")
+
+    @worker.task("jobs", retry=Retry(attempts=1))
+    async def _job(_job: Job[Any]) -> None:
+        raise FileNotFoundError("\udcff" + "x" * 5_000)
+
+    async with TestBroker(worker) as broker:
+        await broker.publish("jobs", 1)
+        await broker.drain(timeout="5s")
+        (dead,) = await broker.dead("jobs")
+    assert "FileNotFoundError:  xxx" in dead.reason and len(dead.reason) == 1_024
+
+
 async def test_many_dead_letters() -> None:
     """All are listed, whatever their size: a page of the service has a limit in bytes."""
     worker, _ = made()
