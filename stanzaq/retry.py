@@ -59,7 +59,10 @@ class Retry(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """How an item is returned: for another attempt after `delay` seconds, or as a dead letter, with a reason."""
+    """How an item is returned: for another attempt after `delay` seconds, or as a dead letter, with a reason.
+
+    Where there are no dead letters, it is the node that says when a dead item comes again.
+    """
 
     reason: str
     delay: float = 0.0

@@ -116,7 +116,7 @@ class CoreTransport:
         """Return an item; False if the lock had already ended."""
         command = Unlock(
             *(lock.node, _WORKER, lock.item, lock.token),
-            delay_ms=round(how.delay) * 1_000,
+            delay_ms=None if how.dead else round(how.delay) * 1_000,
             reason=sayable(how.reason),
             dead_letter=how.dead,
             partition=lock.partition,

@@ -385,8 +385,9 @@ def _named(lock: Lock) -> str:
 
 
 def _hints(how: Release) -> str:
-    dead = " dead-letter='true'" if how.dead else ""
-    return f" delay='{round(how.delay)}' reason={quoteattr(sayable(how.reason))}{dead}"
+    # Where there are no dead letters, the item rests as its node says.
+    then = "dead-letter='true'" if how.dead else f"delay='{round(how.delay)}'"
+    return f" {then} reason={quoteattr(sayable(how.reason))}"
 
 
 def _told(progress: Progress | None) -> str:

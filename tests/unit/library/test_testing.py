@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -79,6 +80,25 @@ async def test_what_no_service_takes_as_a_reason(caplog: pytest.LogCaptureFixtur
         await broker.drain(timeout="5s")
         (dead,) = await broker.dead("jobs")
     assert "FileNotFoundError:  xxx" in dead.reason and len(dead.reason) == 1_024
+
+
+async def test_without_dead_letters() -> None:
+    """An item that is rejected where there are no dead letters rests as its node says, before it comes again."""
+    worker, seen = Worker("xmpp://worker@example.org"), list[Job[Any]]()
+
+    @worker.task("jobs")
+    async def _job(job: Job[Any]) -> None:
+        seen.append(job)
+        if job.attempt < 3:
+            raise Reject("unfit")  # noqa: EM101
+
+    options = {"stanzaq#dead_letter_node": "", "stanzaq#retry_delay": "600"}
+    async with TestBroker(worker, nodes={"jobs": options}) as broker:
+        await broker.publish("jobs", 1)
+        await broker.drain()
+    assert [job.attempt for job in seen] == [1, 2, 3]
+    for before, job in pairwise(seen):
+        assert (job.deadline - before.deadline).total_seconds() >= 600
 
 
 async def test_many_dead_letters() -> None:

@@ -333,6 +333,9 @@ def test_reasons_fit(reason: str, delay: float) -> None:
     root = ET.fromstring(stanzas.release(Lock("jobs", "one", 7, 3), Release(reason, delay)))
     (hint,) = root.iter(f"{{{stanzas.STANZAQ}}}hint")
     assert len(hint.get("reason", "").encode()) <= 1024 and float(hint.get("delay", "")) == round(delay)
+    root = ET.fromstring(stanzas.release(Lock("jobs", "one", 7, 3), Release(reason, delay, dead=True)))
+    (hint,) = root.iter(f"{{{stanzas.STANZAQ}}}hint")
+    assert hint.get("dead-letter") == "true" and "delay" not in hint.attrib
 
 
 def test_a_delivery() -> None:
