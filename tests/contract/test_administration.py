@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 from broker import codec
-from broker.model.commands import Cancel, Declare, Publish, Renew, Retract, Stats, Subscribe, Unlock
+from broker.model.commands import Cancel, Configure, Declare, Publish, Renew, Retract, Stats, Subscribe, Unlock
 from broker.model.items import Envelope, LockEnded
 from broker.model.names import Jid
 from broker.model.problems import Problem
@@ -528,6 +528,20 @@ async def test_a_cancel_is_prompt(shell: Shell, core: RedisCore, door: Door, nod
     await core.ask(Declare(f"{node}-log", ALICE, {"pubsub#queueing": ("0",)}))
     outcome = await core.ask(Cancel(f"{node}-log", ALICE, "b"))
     assert isinstance(outcome, Refused) and outcome.problem is Problem.UNSUPPORTED
+
+
+@pytest.mark.parametrize("partitions", ["1", "3"])
+async def test_a_cancel_of_what_is_not_there(core: RedisCore, node: str, partitions: str) -> None:
+    """Who may publish to a node that admits no readers hears that an item is gone; others do not learn which ids there are."""
+    options = {"stanzaq#partitions": (partitions,), "pubsub#access_model": ("whitelist",)}
+    assert await core.ask(Declare(node, ALICE, options)) == Declared(node)
+    await published(core, node, "there")
+    hidden = [await core.ask(Cancel(node, W1, name)) for name in ("there", "gone")]
+    assert isinstance(hidden[0], Refused) and hidden[0].problem is Problem.FORBIDDEN and hidden[0] == hidden[1]
+    await core.ask(Configure(node, ALICE, {"pubsub#publish_model": ("open",)}))
+    found = [await core.ask(Cancel(node, W1, name)) for name in ("there", "gone")]
+    told = [each.problem for each in found if isinstance(each, Refused)]
+    assert told == [Problem.FORBIDDEN, Problem.ITEM_NOT_FOUND]
 
 
 async def test_pause_and_resume(shell: Shell, core: RedisCore, door: Door, node: str) -> None:

@@ -264,9 +264,12 @@ def _cancel_row(command: Cancel, record: NodeRecord) -> Values:
 def _cancelled(command: Cancel, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in _GONE:
         return Cancelled(reply[0] == b"replayed")
-    if reply[0] == b"forbidden":
-        return refused(reply[0], "only the item's publisher and the node's owners may cancel it")
-    return _denied(command, reply[0], record)
+    # Who may publish here may learn what is there.
+    is_open = record.config.publish_model is PublishModel.OPEN
+    denied = _refused(reply[0]) if is_open else _denied(command, reply[0], record)
+    if denied.problem is Problem.FORBIDDEN:
+        return replace(denied, detail="only the item's publisher and the node's owners may cancel it")
+    return denied
 
 
 def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
