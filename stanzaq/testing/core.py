@@ -15,10 +15,10 @@ from broker.model.core import Core
 from broker.model.dependencies import Dependencies
 from broker.model.headers import named
 from broker.model.items import Envelope
-from broker.model.names import Jid
+from broker.model.names import ITEM_ID_BYTES, Jid
 from broker.model.options import NodeConfig
 from broker.model.outcomes import ReplyMode
-from broker.model.problems import MalformedRequest
+from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described, Published, Refused, Renewed, Result
 from broker.model.tree import Scope, SubscriptionType
 from frontends.xmpp.errors import WIRE, wire
@@ -52,6 +52,10 @@ async def publish(core: Core, outgoing: Outgoing) -> str:
     traced, others = traceparent.split(outgoing.headers)
     lives = None if asks.ttl is None else max(1, round(asks.ttl)) * 1_000
     try:
+        for name, text in (("id", outgoing.item), ("key", asks.key)):
+            if len(text.encode()) > ITEM_ID_BYTES:
+                # The doors check it.
+                raise MalformedRequest(Problem.BAD_REQUEST, f"{name}: at most {ITEM_ID_BYTES} bytes")  # noqa: TRY301
         told = {**named(others.items()), **trace.headers(traced.get("traceparent"), traced.get("tracestate"))}
         envelope = payloads.kept(content.body, content.type, told)
         at = None if asks.at is None else round(asks.at * 1_000)

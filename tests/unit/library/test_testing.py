@@ -142,6 +142,10 @@ async def test_options_of_nodes() -> None:
         assert refused.value.condition == "item-not-found"
         with pytest.raises(StanzaqError, match="cannot publish to jobs: bad-request"):
             await broker.publish("jobs", "x", priority=10)
+        long = "é" * 512
+        for wrong in (broker.publish("jobs", "x", id=long), broker.publish("jobs", "x", key=long)):
+            with pytest.raises(StanzaqError, match=r"cannot publish to jobs: bad-request .*: at most 1023 bytes"):
+                await wrong
     assert seen == [("first", 1), ("first", 2), ("second", 1)]
 
 
