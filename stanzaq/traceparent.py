@@ -21,6 +21,9 @@ def current() -> dict[str, str]:
 
 
 def split(headers: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return a trace's headers, which have a place of their own on every wire, and all others."""
-    traced = {name: text for name, text in headers.items() if name in _NAMES}
+    """Return a trace's headers, which have a place of their own on every wire, and all others.
+
+    Those that no header of HTTP can hold name no trace, and are left out (W3C Trace Context §4.3).
+    """
+    traced = {name: text for name, text in headers.items() if name in _NAMES and text.isascii() and text.isprintable()}
     return traced, {name: text for name, text in headers.items() if name not in _NAMES}

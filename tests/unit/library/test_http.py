@@ -131,6 +131,21 @@ def test_message(hints: Hints, told: dict[str, Any]) -> None:
     assert one == {"base64": "/w==", "content_type": "image/png", "guid": "one", **told}
 
 
+@pytest.mark.parametrize("wrong", ["00\n1", "00-1é", "\x00"])
+async def test_no_trace(wrong: str) -> None:
+    """What is no trace is left out: such an item could not be sent, and would stay in an outbox for ever."""
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        (one,) = await request.json()
+        assert "traceparent" not in request.headers and one["headers"] == {"a": "b"}
+        return results((201, ""))
+
+    async with played(answers) as connection:
+        sender = HttpSender(connection._account)
+        await sender.publish(outgoing("one", a="b", traceparent=wrong))
+        await sender.close()
+
+
 def test_releases() -> None:
     """A reason is one line of the length that the service takes."""
     assert messages.release(Release("a\nb" + "c" * 300, 1.6)) == ("release", {"reason": "a b" + "c" * 197, "delay": 2})
