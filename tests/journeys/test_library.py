@@ -294,6 +294,36 @@ async def test_a_collection(user: Account, join: Join) -> None:
             await eventually_empty(owner, node)
 
 
+async def test_a_collection_again(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P12, H5: a worker confirms its subscription to all that is below a collection, and has no other one."""
+    asked, seen, owner, send = list[str](), Seen(), await join(), Connection.send
+    above = f"above-{secrets.token_hex(4)}"
+    options = {"pubsub#node_type": "collection", "pubsub#access_model": "open"}
+    assert (await owner.create(above, options)).error == ""
+    assert (await owner.create(f"{above}-2", {**options, "pubsub#collection": above})).error == ""
+    node = await owner.queue({"pubsub#collection": f"{above}-2"})
+
+    def note(connection: Connection, text: str) -> None:
+        asked.append(text)
+        send(connection, text)
+
+    monkeypatch.setattr(Connection, "send", note)
+    monkeypatch.setattr(xmpp_worker, "_AGAIN_SECONDS", 0.1)
+    worker = Worker(grace=5, **over_xmpp)
+
+    @worker.task(above)
+    async def _job(job: Job[Any]) -> None:
+        seen.add(job.node)
+
+    async with serving(worker):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while sum(text.startswith("<presence") for text in asked) < 4:  # noqa: ASYNC110  (nobody is told)
+                await asyncio.sleep(0.01)
+        assert sum("<subscribe " in text for text in asked) == 1
+        assert (await owner.publish(node, "one")).error == ""
+        assert await seen.until(1) == [node]
+
+
 async def test_a_queue_below_is_deleted(user: Account, join: Join) -> None:
     """H5: the worker of a collection goes on when a queue below it is deleted: only the jobs of that one are cancelled."""
     seen, owner = Seen(), await join()
