@@ -306,3 +306,17 @@ def test_less_credit_than_it_was_granted_at_home(parts: Parts) -> None:
     assert (again.number, again.amount, used(coordinator, W1)) == (0, 2, 2)
     assert coordinator.hand_out(W1, grant.grant, 3).given == []
     assert len(coordinator.hand_out(W1, again.grant, 2).given) == 2
+
+
+def test_who_leaves_before_a_grant_to_the_coordinators_own_partition(parts: Parts) -> None:
+    """Guarantee 3: nobody reports to the coordinator what became of a grant to itself, so it books that at once."""
+    coordinator, *_others = parts
+    subscribed(parts, W1, 2)
+    granted = coordinator.publish("a", "b")
+    assert granted.report is not None and [grant.amount for grant in granted.report.grants] == [2]
+    for queue in parts:
+        queue.unsubscribe(W1)
+    assert carried(parts, coordinator, granted) == []
+    assert not {"ledger", "usage", "grants_underway"} & coordinator.kept()
+    number = str(coordinator.subscribe(W2, 2).rows[0][3])
+    assert carried(parts, coordinator, registered(parts, W2, number)) == [(W2, "a"), (W2, "b")]

@@ -6,8 +6,13 @@
 local credit_report = {MOST = 200, LOOKED_AT = 32}
 
 -- Reports a grant for a subscriber that is unknown here: 1 in the last column, as for an absent one. To that two are added for each item
--- that was not handed out.
+-- that was not handed out. The coordinator books its own grants at once.
 function credit_report.refuse(subid, pool, number)
+  if pool == '' and credit.coordinates() then
+    ledger.take_own_grant(subid, tonumber(number), math.huge)
+    credit.update_turn(subid)
+    return
+  end
   local held = partition_owner.is(subid) and 0 or credit.lock_count(subid)
   call.credit_report_unknown[#call.credit_report_unknown + 1] = {subid, held, tonumber(number), pool, 1}
 end
