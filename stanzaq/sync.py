@@ -4,6 +4,7 @@ It runs the other one in its own thread. Must not know what it sends.
 """
 
 import asyncio
+import ctypes
 import os
 import threading
 import weakref
@@ -250,6 +251,8 @@ _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for each in _publishers:
+        # Never freed here: its connections are the parent's, and closing them would change what the parent's event loop watches.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each._publisher))  # noqa: SLF001
         each._begin()  # noqa: SLF001
 
 

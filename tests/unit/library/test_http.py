@@ -5,6 +5,7 @@ import itertools
 import json
 import logging
 import ssl
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -688,3 +689,53 @@ async def test_no_payload_is_kept(why: str) -> None:
             await asyncio.wait({asking})
             del asking
             await until(lambda: sys.getrefcount(body) == held)
+
+
+FORKED = """
+import gc, json, os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from stanzaq import sync
+
+class Service(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        count = len(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        said = json.dumps({"results": [{"status": 201}] * count}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_): pass
+
+def forked(work):
+    child = os.fork()
+    if not child:
+        work()
+        os._exit(0)
+    return child
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+service = forked(server.serve_forever)
+try:
+    publisher = sync.Publisher(f"http://a@127.0.0.1:{server.server_port}", password="b")
+    publisher.publish("n", 1)
+
+    def work():
+        gc.collect()
+        publisher.publish("n", 2)
+        publisher.close()
+
+    assert os.waitpid(forked(work), 0)[1] == 0
+    publisher.publish("n", 3)
+    publisher.close()
+finally:
+    os.kill(service, 9)
+"""
+
+
+def test_forked() -> None:
+    """A forked process has connections of its own, and leaves those of its parent alone: its next request is answered."""
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
