@@ -78,11 +78,11 @@ def schedule_list(node: Node, config: Config = None, *, as_json: Json = False) -
     """
 
     async def look(core: Core) -> list[ScheduleStatus]:
-        found, after, more = list[ScheduleStatus](), "", True
-        while more:
-            page = await asked(core, ListSchedules(node, ADMINISTRATOR, _PAGE, after), ScheduleList)
+        page = await asked(core, ListSchedules(node, ADMINISTRATOR, _PAGE, ""), ScheduleList)
+        found = list(page.schedules)
+        while page.after:
+            page = await asked(core, ListSchedules(node, ADMINISTRATOR, _PAGE, page.after), ScheduleList)
             found += page.schedules
-            more, after = page.more, page.schedules[-1].schedule.id if page.schedules else ""
         return found
 
     told = [_said(each) for each in run(config, look)]

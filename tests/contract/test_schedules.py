@@ -69,7 +69,7 @@ async def accepted(core: RedisCore, command: Command) -> ScheduleStatus:
 async def listed(core: RedisCore, node: str, name: str = "") -> dict[str, ScheduleStatus]:
     """Return the schedules of a node."""
     result = await core.ask(ListSchedules(node, ALICE, 100, id=name))
-    assert isinstance(result, ScheduleList) and not result.more
+    assert isinstance(result, ScheduleList) and not result.after
     return {each.schedule.id: each for each in result.schedules}
 
 
@@ -613,18 +613,26 @@ async def test_of_a_node_that_is_now_of_another(
     assert isinstance(found, Browsed) and (made, found.items) == ([True], ())
 
 
-async def test_pages(cores: list[Frontend], node: str) -> None:
-    """Schedules are listed in pages, by id."""
+async def test_pages(cores: list[Frontend], store: Store, node: str) -> None:
+    """Schedules are listed in pages, by id, also where a whole page cannot be read."""
     core = cores[0].core
     await core.ask(Declare(node, ALICE, {}))
     await asyncio.gather(*(accepted(core, put(node, id=f"s{number:02}", every="1h")) for number in range(25)))
-    found, after, more = list[str](), "", True
-    while more:
-        page = await core.ask(ListSchedules(node, ALICE, 10, after))
+    made = await core._store.read(node)
+    assert made is not None
+    async with store.client() as client:
+        torn = {f"s{number:02}": "{" for number in range(8, 20)}
+        await client.hset(keys.of_partition("schedules", made.partition(0)), mapping=torn)
+    page = await core.ask(ListSchedules(node, ALICE, 10))
+    assert isinstance(page, ScheduleList)
+    found, places = list(page.schedules), [page.after]
+    while page.after:
+        page = await core.ask(ListSchedules(node, ALICE, 10, page.after))
         assert isinstance(page, ScheduleList)
-        found += [each.schedule.id for each in page.schedules]
-        after, more = found[-1], page.more
-    assert found == [f"s{number:02}" for number in range(25)]
+        found += page.schedules
+        places.append(page.after)
+    assert [each.schedule.id for each in found] == [f"s{number:02}" for number in (*range(8), *range(20, 25))]
+    assert places == ["s09", "s19", ""]
 
 
 async def test_a_record_that_cannot_be_read(cores: list[Frontend], store: Store, node: str) -> None:

@@ -13,10 +13,10 @@ class Scheduled:
 
 @frozen
 class ScheduleList:
-    """A page of schedules by id; `more`: others follow."""
+    """A page of schedules by id, without those that cannot be read; if others follow, the next page begins `after` this id."""
 
     schedules: tuple[ScheduleStatus, ...]
-    more: bool
+    after: str = ""
 
 
 ScheduleResult = Scheduled | ScheduleList

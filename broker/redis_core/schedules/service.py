@@ -101,13 +101,13 @@ class Schedules:
             if isinstance(one, Refused):
                 return one
             _, found = one
-            return _UNKNOWN if found.record is None else ScheduleList((found.record.status(found.item),), more=False)
+            return _UNKNOWN if found.record is None else ScheduleList((found.record.status(found.item),))
         page = await self._storage.page(node, command.after, command.limit + 1)
         if isinstance(page, Refused):
             return page
         shown = page.schedules[: command.limit]
         listed = tuple(each.record.status() for each in shown if each.record is not None)
-        return ScheduleList(listed, more=len(page.schedules) > command.limit)
+        return ScheduleList(listed, shown[-1].id if len(page.schedules) > len(shown) > 0 else "")
 
     async def _change(
         self, command: PutSchedule | PauseSchedule | RemoveSchedule, name: str, change: Change, item: bytes = b""

@@ -20,8 +20,8 @@ def one(node: str, status: ScheduleStatus) -> Response:
 def page(command: ListSchedules, found: ScheduleList) -> Response:
     """Write a page of schedules."""
     said: dict[str, Any] = {"schedules": [_said(command.node, each) for each in found.schedules]}
-    if found.more:
-        query = urlencode({"past": found.schedules[-1].schedule.id, "limit": command.limit})
+    if found.after:
+        query = urlencode({"past": found.after, "limit": command.limit})
         said["next"] = f"{paths.schedules(command.node)}?{query}"
     return replies.json(said)
 

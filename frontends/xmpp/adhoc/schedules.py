@@ -96,7 +96,7 @@ def listed(iq: Iq, asked: ListSchedules, found: ScheduleList) -> bytes:
     table = forms.table(
         ns.ADMIN_SCHEDULES, columns, ({name: row.get(name, "") for name in _COLUMNS} for row in rows), "Schedules"
     )
-    more = f": the next page begins after {found.schedules[-1].schedule.id}" if found.more else ""
+    more = f": the next page begins after {found.after}" if found.after else ""
     return commands.completed(iq, ns.ADMIN_SCHEDULES, f"{len(found.schedules)} schedules of {asked.node}{more}", table)
 
 

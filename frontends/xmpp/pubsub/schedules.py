@@ -81,12 +81,11 @@ def listed(asked: ListSchedules, found: ScheduleList) -> bytes:
     """Write schedules, and the place of a page."""
     inside = b"".join(_written(each) for each in found.schedules)
     page = ""
-    if found.schedules and (found.more or asked.after):
-        last = found.schedules[-1].schedule.id
-        page = (
-            f"<set xmlns='{ns.RSM}'><first>{escaped(found.schedules[0].schedule.id)}</first>"
-            f"<last>{escaped(last)}</last></set>"
-        )
+    names = [each.schedule.id for each in found.schedules]
+    if found.after or (names and asked.after):
+        # The last one of a page that others follow may be one that cannot be read.
+        last = found.after or names[-1]
+        page = f"<set xmlns='{ns.RSM}'><first>{escaped((*names, last)[0])}</first><last>{escaped(last)}</last></set>"
     head = f"<schedules xmlns='{ns.STANZAQ}' node='{escaped(asked.node)}'>".encode()
     return b"%b%b%b</schedules>" % (head, inside, page.encode())
 

@@ -107,7 +107,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.SendPending("jobs", _ME), None, Done()),
     (commands.PutSchedule("jobs", _ME, _DAILY, b"", 0), None, Scheduled(_STATUS)),
     (commands.PauseSchedule("jobs", _ME, "s", paused=True), None, Scheduled(_STATUS)),
-    (commands.ListSchedules("jobs", _ME, 10), None, ScheduleList((_STATUS,), more=False)),
+    (commands.ListSchedules("jobs", _ME, 10), None, ScheduleList((_STATUS,))),
     (commands.RemoveSchedule("jobs", _ME, "s"), None, Done()),
 ]
 # Presence, bounces, confirmations and approvals are no requests; a node's counts and a cancel are part of another answer.

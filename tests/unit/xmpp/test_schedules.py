@@ -110,13 +110,13 @@ def test_replies(read: Read) -> None:
         "last-item": "report@1", "published": "3", "missed": "2", "missed-at": "2026-12-01T12:00:00Z", "skipped": "1",
     }  # fmt: skip
     listed = read(asked("schedules", ""), "get")
-    page = replied(listed, ScheduleList((status(name="a"), status(name="b")), more=True))
+    page = replied(listed, ScheduleList((status(name="a"), status(name="b")), "b"))
     assert [each.get("id") for each in page[:2]] == ["a", "b"] and page.find(
         f"{{{ns.RSM}}}set/{{{ns.RSM}}}last"
     ) is not None
-    assert len(replied(listed, ScheduleList((), more=False))) == 0
+    assert len(replied(listed, ScheduleList(()))) == 0
     item = ScheduledItem(codec.pack(Envelope(b"<a xmlns='urn:x'/>", headers={"h": "1"})), "k", Hints(5_000, 7, 60_000))
-    one = replied(read(asked("schedules", "id='a'"), "get"), ScheduleList((status(item),), more=False))[0][0]
+    one = replied(read(asked("schedules", "id='a'"), "get"), ScheduleList((status(item),)))[0][0]
     assert one.attrib == {"key": "k", "delay": "5", "priority": "7", "ttl": "60"}
     assert [each.tag for each in one] == ["{urn:x}a", f"{{{ns.SHIM}}}headers"]
 
@@ -139,7 +139,7 @@ def test_forms(read: Read, name: str, fields: Mapping[str, str], meant: Command)
     assert submitted.command == meant
     outcome: Result = Done() if name == "unschedule" else Scheduled(status())
     if name == "schedules":
-        outcome = ScheduleList((status(), status(name="z")), more=True)
+        outcome = ScheduleList((status(), status(name="z")), "z")
     answer = replied(submitted, outcome)
     assert answer.get("status") == "completed" and answer.get("node") == f"{ns.STANZAQ}#{name}"
     assert answer.findtext(f"{{{ns.COMMANDS}}}note")
