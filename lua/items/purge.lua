@@ -16,6 +16,9 @@ if call.partition_log_only then
       dropped[#dropped + 1] = entry
     end
   end
+  -- All up to the last of them is gone, as what was trimmed.
+  local last = dropped[#dropped]
+  if last and positions.after(last.log_id, call.partition_trim) then call.partition_trim = last.log_id end
 end
 local left = CHUNK - #dropped
 -- ZRANGE with an end of -1 would return all.

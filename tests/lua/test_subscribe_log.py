@@ -231,3 +231,22 @@ def test_registered_where_it_is_unknown(log: Queue) -> None:
         assert log.follow(jid, 1, "-").words == ["ok"]
     assert log.credit(W1) == 5 and log.publish("a", "b").given == [(W1, "a"), (W1, "b")]
     assert log.publish("c", subids=f"{subid(W2)} {subid(W2)}").words == ["ok"]
+
+
+@pytest.mark.parametrize("way", ["trimmed", "purged"])
+def test_a_gap_before_a_deleted_entry(unopened: Queue, way: str) -> None:
+    """EX7: a later entry that its publisher has deleted hides no gap before it, and is one of its own."""
+    unopened.open(queueing="0", keep_items=4)
+    unopened.follow(W1, 1)
+    (first,) = unopened.publish(*"ab").deliveries
+    if way == "purged":
+        unopened.run("purge")
+    unopened.publish(*"cdef")
+    assert unopened.read() == list("cdef")
+    assert unopened.retract("alice@x/1", "e").words == ["ok"]
+    found, position = [], first.position
+    for _ in range(3):
+        (told,) = unopened.commit(W1, position).deliveries
+        found.append((told.item, told.stage))
+        position = told.position
+    assert found == [("c", "gap"), ("d", "stream"), ("f", "gap")]

@@ -29,10 +29,14 @@ local function range(position, count)
   return call.log_delivery_ranges[name]
 end
 
--- The stage `gap` says that retention has removed entries between the reader's position and this one.
+-- The stage `gap` says that entries between the reader's position and this one were removed. The last removed one may be a later one that
+-- its publisher has deleted; what was trimmed of a log is gone.
 local function add(deliveries, reader, jid, entry)
-  local stage = positions.after(call.partition_lost, reader.position) and not positions.after(call.partition_lost, entry.log_id)
-    and 'gap' or 'stream'
+  local function between(place)
+    return positions.after(place, reader.position) and not positions.after(place, entry.log_id)
+  end
+  local gap = between(call.partition_lost) or call.partition_log_only and between(call.partition_trim)
+  local stage = gap and 'gap' or 'stream'
   local sequence = partition.next_number()
   local item = entry.item ~= '' and entry.item or positions.item_id(entry.log_id)
   reader_window.hand_out(reader, entry.log_id)
