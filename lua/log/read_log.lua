@@ -13,6 +13,7 @@ if arg.group ~= '' then
   end
 end
 local position, gap = start_position.resolve(arg.start)
+local began = position
 local limit, bytes, found, more, full = tonumber(arg.limit), 0, {}, 0, false
 -- A few at a time: entries beyond `max_bytes` are read in vain.
 while position and not full do
@@ -29,6 +30,9 @@ while position and not full do
   end
   full = full or ended
 end
+-- In a log the last removed entry may be one that its publisher has deleted, beyond what was read: that is no gap here.
+local trimmed = not call.partition_log_only or began and positions.after(call.partition_trim, began)
+if found[1] and not trimmed and positions.after(call.partition_lost, position) then gap = 0 end
 local first = redis.call('XRANGE', key.log, '-', '+', 'COUNT', 1)[1]
 local told = position and {gap, first and first[1] or '', call.partition_tail, position, found} or {}
 return respond.results(told, 0, more)

@@ -84,3 +84,18 @@ def test_the_services_ids(queue: Queue) -> None:
     """An item without a publisher's id has the same id as in its delivery."""
     queue.publish("")
     assert queue.read() == [f"0-{T0}-0"]
+
+
+def test_a_deleted_entry_is_a_gap_where_it_was(unopened: Queue) -> None:
+    """EX7: a read that ends before a deleted entry has no gap; one that trimming overtook has it at once."""
+    unopened.open(queueing="0", keep_items=9)
+    unopened.publish(*"abcdef")
+    unopened.retract("alice@x/1", "e")
+    gaps = []
+    for start in ("@earliest", f">{T0}-0", f">{T0}-2", f">{T0}-4"):
+        gap, *_, found = unopened.run("read_log", start=start, limit=2).rows
+        gaps.append((gap, [row[1] for row in found]))
+    assert gaps == [(0, ["a", "b"]), (0, ["b", "c"]), (1, ["d", "f"]), (0, ["f"])]
+    unopened.open(revision=2, queueing="0", keep_items=4)
+    unopened.expire()
+    assert unopened.run("read_log", start=f"={T0}-0", limit=1).rows[0] == 1
