@@ -103,7 +103,8 @@ class HubLinkAttacher(LinkAttacher):
                 self._unbind(where.node, where.group, bound)
             return None
         link.accept({EPOCH: bound.epoch} if bound else {})
-        read = LogRead(where.node, number, found.after, start.first_after(found.latest), where.group, bound)
+        begins, seconds = start.first_after(found.latest), record.config.lock_seconds
+        read = LogRead(where.node, number, found.after, begins, where.group, bound, seconds)
         return LogConsumer(link, self.context, read, Writer)
 
     async def _owned(self, where: addresses.HubAddress, number: int, epoch: int) -> Bound:

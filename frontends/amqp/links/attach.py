@@ -116,11 +116,9 @@ class LinkAttacher:
         if found.gap:
             told[GAP] = True
         link.accept(told)
-        return LogConsumer(
-            link,
-            self.context,
-            LogRead(where.node, number, found.after, start.first_after(found.latest), wanted.group, bound),
-        )
+        begins, seconds = start.first_after(found.latest), record.config.lock_seconds
+        read = LogRead(where.node, number, found.after, begins, wanted.group, bound, seconds)
+        return LogConsumer(link, self.context, read)
 
     async def _started(self, node: str, partition: int, begin: str, group: str = "") -> Replay:
         """Find the start of a link; a time in the future means after the newest event. Raises Fault."""

@@ -30,14 +30,15 @@ _UNSENT_BYTES: Final = 1_048_576
 _UNSETTLED_MOST: Final = 5_000
 _PAUSE_SECONDS: Final = 0.2
 _WATCH_SECONDS: Final = 1.0
-"""How often an owner renews its ownership, and so the longest time until it notices the loss (E28)."""
+_WATCHES: Final = 4
+"""How often an owner renews its ownership, and how often at least within a lease: so it notices a loss (E28)."""
 
 
 @frozen
 class LogRead:
     """What a link reads: events after an offset, from the first for which `first` is true, perhaps as the owner for a group.
 
-    For a group without ownership, it reads only while the partition has no owner.
+    For a group without ownership, it reads only while the partition has no owner. An ownership lasts `lock_seconds` at a time.
     """
 
     node: str
@@ -46,6 +47,7 @@ class LogRead:
     first: Callable[[Event], bool] | None = None
     group: str = ""
     bound: Bound | None = None
+    lock_seconds: int = 60
 
 
 class LogConsumer:
@@ -69,6 +71,7 @@ class LogConsumer:
         self._blocked = False
         self._group = read.group
         self._bound = read.bound
+        self._watch_seconds = min(_WATCH_SECONDS, read.lock_seconds / _WATCHES)
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -118,7 +121,7 @@ class LogConsumer:
     async def _watch(self) -> None:
         """Renew ownership and fail when it is lost; without ownership, only trigger a read, which notices a new owner."""
         while True:
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(self._watch_seconds)
             if self._bound is None:
                 self.wake()
                 continue

@@ -7,8 +7,9 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from proton import symbol
+from proton import Timeout, symbol
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
+from redis import Redis
 
 from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
@@ -68,6 +69,22 @@ def test_epochs(alice: BlockingConnection, new_log: NewLog) -> None:
     second.close()  # type: ignore[no-untyped-call]
     third = owner(alice, log, epoch=0)
     assert told(third.link)["event-streams-epoch"] == 0
+
+
+def test_short_leases(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
+    """EX16: an owner renews its ownership in time, however short the lock time is."""
+    log = new_log(stanzaq__lock_seconds="1")
+    owner(alice, log)
+    with Redis.from_url(redis.url, decode_responses=True) as client:
+        (found,) = client.scan_iter(f"*{log}@*:reader_owners")
+
+        def ends() -> int:
+            return int(str(client.hget(found, "g")).split(" ")[2])
+
+        first = ends()
+        while ends() <= first + 2_000:
+            with pytest.raises(Timeout):
+                alice.wait(lambda: False, timeout=0.05)
 
 
 def test_bad_requests(alice: BlockingConnection, new_log: NewLog) -> None:
