@@ -158,17 +158,27 @@ class Connection:
             connector = aiohttp.TCPConnector(limit=0, ssl=tls)
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         if self._authorization is None:
-            self._authorization = self._account.authorization()
+            self._authorization = self._credentials()
         if self._authorization:
             headers = {**headers, "Authorization": self._authorization}
         url = URL(self._account.origin + path, encoded=True)
         return self._session.request(method, url, headers=headers, allow_redirects=False, **more)
 
+    def _credentials(self) -> str:
+        """Ask the account; raises LostError if its function cannot tell now, as while an identity provider is away."""
+        try:
+            return self._account.authorization()
+        except StanzaqError:
+            raise
+        except Exception as error:
+            reason = f"there is no password: {error!r}"
+            raise LostError(reason) from error
+
     async def _refused(self, answer: aiohttp.ClientResponse) -> Refusal:
         """Read a refusal; raises StanzaqError if the credentials are refused, and newer ones would be the same."""
         if answer.status == messages.UNAUTHORIZED:
             used = answer.request_info.headers.get("Authorization", "")
-            self._authorization = self._account.authorization()
+            self._authorization = self._credentials()
             if self._authorization == used:
                 who = self._account.user or ("the token" if used else "requests without a user")
                 msg = f"the service refuses {who} (not-authorized): correct the user or the password"

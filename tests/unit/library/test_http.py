@@ -7,7 +7,7 @@ import logging
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -295,6 +295,24 @@ async def test_an_expired_token() -> None:
 
     async with played(answers, user="", password=lambda: next(tokens)) as connection:
         assert await connection.ask("publish", "POST", "/") == {}
+
+
+async def test_a_token_that_cannot_be_had_now(caplog: pytest.LogCaptureFixture) -> None:
+    """While the function fails, as an identity provider may, everything is tried again, the first time and later."""
+    tokens: Iterator[Exception | str] = iter([OSError("no provider"), "old", ValueError("no key"), "new"])
+
+    def given() -> str:
+        found = next(tokens)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        return web.json_response({}) if request.headers["Authorization"] == "Bearer new" else problem(401, "expired")
+
+    async with played(answers, user="", password=given) as connection:
+        assert await connection.ask("publish", "POST", "/") == {}
+    assert "there is no password: OSError('no provider'); trying again" in caplog.text
 
 
 class Receiver:
