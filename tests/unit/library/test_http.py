@@ -444,9 +444,21 @@ async def test_subscriptions_that_end_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert [count for count, _ in pauses[:3]] == [1, 2, 3] and pauses[2][1] > pauses[0][1]
 
 
+def cut_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Cut the pauses between attempts short; return how long they would have been."""
+    pauses, go_on = list[float](), asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        pauses.extend([seconds] if seconds > 0.2 else [])
+        await go_on(min(seconds, 0.01))
+
+    monkeypatch.setattr("stanzaq.http.connection.asyncio.sleep", sleep)
+    return pauses
+
+
 async def test_streams_that_break_while_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker without items is back at once, however often a gateway has cut its stream: the pauses do not grow."""
-    opened, pauses, go_on = list[str](), list[float](), asyncio.sleep
+    opened, pauses = list[str](), cut_pauses(monkeypatch)
 
     async def answers(request: web.Request) -> web.StreamResponse:
         if request.method != "GET":
@@ -457,11 +469,6 @@ async def test_streams_that_break_while_quiet(monkeypatch: pytest.MonkeyPatch) -
         await answer.write(b":\n\n")
         return answer
 
-    async def sleep(seconds: float) -> None:
-        pauses.extend([seconds] if seconds > 0.2 else [])
-        await go_on(min(seconds, 0.01))
-
-    monkeypatch.setattr("stanzaq.http.connection.asyncio.sleep", sleep)
     async with working(answers):
         await until(lambda: len(opened) > 6)
     assert max(pauses) <= 0.5
@@ -469,17 +476,12 @@ async def test_streams_that_break_while_quiet(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_pauses_end_before_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the service is away the pauses grow, but a worker is back before its subscription ends with its lease."""
-    asked, pauses, go_on = list[Any](), list[float](), asyncio.sleep
+    asked, pauses = list[Any](), cut_pauses(monkeypatch)
 
     async def answers(request: web.Request) -> web.StreamResponse:
         asked.append(await request.json() if request.method == "POST" else request.method)
         return problem(503, "away") if request.method == "GET" else web.json_response({"href": "/subscriptions/S"})
 
-    async def sleep(seconds: float) -> None:
-        pauses.extend([seconds] if seconds > 0.2 else [])
-        await go_on(min(seconds, 0.01))
-
-    monkeypatch.setattr("stanzaq.http.connection.asyncio.sleep", sleep)
     async with working(answers):
         await until(lambda: len(asked) > 10)
     assert max(pauses[:2]) <= 1 < max(pauses) <= asked[0]["lease"] / 4
