@@ -92,7 +92,16 @@ def outcomes(iq: Element) -> Outcomes:
 
 def takes_batches(iq: Element) -> bool:
     """Read from a description of the service whether it takes several items in one request."""
-    return any(feature.get("var") == BATCH for feature in iq.iter(f"{{{DISCO_INFO}}}feature"))
+    return _has(iq, BATCH)
+
+
+def is_log(iq: Element) -> bool:
+    """Return whether a node that was described is a log, whose entries are not handed out."""
+    return not (_has(iq, QUEUEING) or is_collection(iq))
+
+
+def _has(iq: Element, wanted: str) -> bool:
+    return any(feature.get("var") == wanted for feature in iq.iter(f"{{{DISCO_INFO}}}feature"))
 
 
 def _refusal(error: Element | None) -> Refusal:

@@ -30,6 +30,9 @@ _BATCH: Final = 100
 
 _NO_NODE: Final = "item-not-found"
 
+_NO_WORK: Final = "feature-not-implemented"
+"""The condition that other requests for work of a log have."""
+
 _WAITS: Final = "not-authorized"
 """The error of another subscribe, while an owner has not approved the first one."""
 
@@ -158,6 +161,10 @@ class XmppTransport:
         if not told:
             msg = f"{self._service} has {node}, but is no stanzaq service: correct its domain (service=)"
             raise StanzaqError(msg)
+        if stanzas.is_log(found):
+            # Its entries would come without locks, and nobody would be told.
+            msg = f"cannot subscribe to {node}: the node is a log: its entries are not handed out as work"
+            raise StanzaqError(msg, _NO_WORK)
         self._lock_seconds[node] = float(told)
         if stanzas.is_collection(found):
             self._collections.add(node)

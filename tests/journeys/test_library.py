@@ -975,6 +975,16 @@ async def test_refusals(user: Account, join: Join) -> None:
         assert refused.value.condition == "item-not-found"
 
 
+async def test_a_log(user: Account, join: Join) -> None:
+    """A worker at a log, whose entries are no jobs, ends with a line that says so."""
+    owner = await join()
+    worker, node = Worker(**user), await owner.queue({"pubsub#queueing": "0"})
+    worker.task(node)(in_process)
+    why = rf"cannot subscribe to {node}.*: its entries are not handed out as work"
+    with pytest.raises(StanzaqError, match=why):
+        await asyncio.wait_for(worker.serve(), PATIENCE_SECONDS)
+
+
 async def test_a_server_without_tls(over_xmpp: Account) -> None:
     """A server that offers no TLS is not taken for one that refuses the password."""
     async with Publisher(**{**over_xmpp, "tls": "required"}) as publisher, asyncio.timeout(PATIENCE_SECONDS):

@@ -309,9 +309,11 @@ def _streaming(command: Read | Commit | SubscribeLog, record: NodeRecord) -> Ref
                 assert_never(command)
     except MalformedRequest as wrong:
         return Refused(wrong.problem, wrong.detail)
-    if isinstance(command, SubscribeLog) and command.qos is not Qos.UNACKNOWLEDGED:
-        return Refused(Problem.OPTIONS_INVALID, "a log reader confirms by commits, not by quality of service")
-    return None
+    if not isinstance(command, SubscribeLog) or command.qos is Qos.UNACKNOWLEDGED:
+        return None
+    if command.qos is Qos.PULLED:
+        return _NO_WORK
+    return Refused(Problem.OPTIONS_INVALID, "a log reader confirms by commits, not by quality of service")
 
 
 def _binding(command: Bind, record: NodeRecord) -> Refused | None:
