@@ -68,7 +68,7 @@ class LogTails:
                 waiter.wake()
 
     async def _poll(self, node: str, partition: int) -> None:
-        pause = _PAUSE_SECONDS
+        pause, seen = _PAUSE_SECONDS, ""
         while True:
             await asyncio.sleep(pause)
             waiters = self._waiters[node][partition]
@@ -76,10 +76,12 @@ class LogTails:
             found = await self._core.ask(Read(node, one.sender, partition, offsets.LATEST, 0))
             if isinstance(found, Replay):
                 late = [each for each in waiters if found.latest != each.after]
+                # A reader without credit stays behind: that is no news.
+                news, seen = bool(late) and found.latest != seen, found.latest
             else:
                 # Each reader finds the reason by its own read, unless it will pass.
                 late = [] if isinstance(found, Refused) and found.problem.retryable else list(waiters)
-            news = isinstance(found, Replay) and late
+                news = False
             pause = _PAUSE_SECONDS if news else min(_LONGEST_SECONDS, pause * 1.5)
             for each in late:
                 each.wake()

@@ -84,6 +84,14 @@ async def test_idle(pauses: list[float]) -> None:
     assert pauses[0] == pauses[10] < pauses[1] <= pauses[9] == max(pauses)
 
 
+async def test_behind(pauses: list[float]) -> None:
+    """Guarantee 6: a reader without credit stays behind, which is no news: the log is polled as seldom as one without."""
+    assert await _polled(*[_read("6")] * 9) == 9
+    behind, pauses[:] = pauses[:], []
+    await _polled(*[_read("5")] * 9)
+    assert behind[1:] == pauses[:-1]
+
+
 @pytest.mark.parametrize(("problem", "woken"), [(Problem.UNAVAILABLE, 0), (Problem.NODE_GONE, 9)])
 async def test_refused(pauses: list[float], problem: Problem, woken: int) -> None:
     """Guarantee 6: a log that cannot be read is not polled more often than one without news.
