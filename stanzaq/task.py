@@ -1,6 +1,7 @@
 """A task: the function that processes the items of one node, and how it is called. Must not know transports or locks."""
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import logging
@@ -48,12 +49,18 @@ class Callers:
     def __init__(self, concurrency: int) -> None:
         """Start no thread or process yet."""
         self._concurrency = concurrency
+        self._places = asyncio.Semaphore(concurrency)
         self._threads: Executor | None = None
         self._processes: Executor | None = None
-        self._apart: dict[Future[Any], Job[Any]] = {}
+        self._running: dict[Future[Any], Job[Any]] = {}
 
     async def call(self, task: Task, job: Job[Any]) -> Any:  # noqa: ANN401  (what a handler returns)
-        """Run the handler of a task; raises what it raises, and TimeoutError after the task's timeout."""
+        """Run the handler of a task; raises what it raises, and TimeoutError after the task's timeout.
+
+        What is not done by then in a thread or process goes on, so the time of the next job begins when that has a place.
+        """
+        if task.run_in != "loop":
+            await self._places.acquire()
         if task.timeout is None:
             return await self._called(task, job)
         limit = asyncio.timeout(task.timeout)
@@ -78,11 +85,11 @@ class Callers:
                 self._threads = self._threads or ThreadPoolExecutor(self._concurrency, "stanzaq-job")
                 # As asyncio.to_thread does: logs and traces in the thread know their job.
                 here = contextvars.copy_context()
-                return await self._result(job, self._threads.submit(here.run, _called, task.handler, job))
+                return await self._apart(self._threads, job, here.run, _called, task.handler, job)
             case "process":
                 pool = self._processes = self._processes or _processes(self._concurrency)
                 try:
-                    return await self._result(job, pool.submit(_called_apart, task.handler, job.apart()))
+                    return await self._apart(pool, job, _called_apart, task.handler, job.apart())
                 except Retry as asked:
                     # Its cause is now the other process's traceback, which is no reason for a retry.
                     raise asked from None
@@ -92,10 +99,23 @@ class Callers:
                         self._processes = None
                     raise
 
-    async def _result(self, job: Job[Any], future: "Future[Any]") -> Any:  # noqa: ANN401
-        """Wait for a call in a thread or a process, which goes on when this is cancelled."""
-        self._apart[future] = job
-        future.add_done_callback(self._apart.pop)
+    async def _apart(self, pool: Executor, job: Job[Any], *call: Any) -> Any:  # noqa: ANN401
+        """Call in a thread or a process that has a place, and wait for the outcome; the call goes on when this is cancelled."""
+        loop = asyncio.get_running_loop()
+
+        def ended(future: "Future[Any]") -> None:
+            self._running.pop(future, None)
+            # The loop may be closed by then.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._places.release)
+
+        try:
+            future = pool.submit(*call)
+        except BaseException:
+            self._places.release()
+            raise
+        self._running[future] = job
+        future.add_done_callback(ended)
         try:
             return await asyncio.wrap_future(future)
         finally:
@@ -104,7 +124,7 @@ class Callers:
 
     def running(self) -> list[Job[Any]]:
         """Return the jobs whose calls run in threads and processes."""
-        return list(self._apart.values())
+        return list(self._running.values())
 
     def close(self) -> None:
         """Shut down threads and processes without waiting for those still busy."""

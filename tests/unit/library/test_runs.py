@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -358,6 +359,28 @@ def test_where_it_runs() -> None:
         run_in(nothing, "thread")
     with pytest.raises(TypeError, match="only coroutines run in the loop"):
         run_in(function, "loop")
+
+
+async def test_a_late_thread_keeps_its_place() -> None:
+    """A thread that goes on after its job's time occupies a place, so the time of the next job begins when that is free."""
+    service, go_on, ran = Service(), threading.Event(), []
+
+    def handler(job: Job[Any]) -> None:
+        if job.id == "stuck":
+            go_on.wait(PATIENCE_SECONDS)
+        ran.append(job.id)
+
+    played = runs(service, handler, concurrency=1, timeout=0.05)
+    for item in ("stuck", "next"):
+        played.deliver(delivery(item))
+    await until(lambda: service.told)
+    assert service.told == [("stuck", Release("TimeoutError: not done in 0.05 s", 2.0))]
+    await asyncio.sleep(0.15)
+    assert len(service.told) == 1 and not ran
+    go_on.set()
+    await until(lambda: len(service.told) == 2)
+    assert ran == ["stuck", "next"]
+    played.close()
 
 
 async def test_a_thread_has_no_next() -> None:
