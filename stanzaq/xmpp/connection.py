@@ -83,10 +83,11 @@ class Connection:
             log.warning("no connection as %s: %s; next try in %.1f s", self.jid, reason, delay)
             await asyncio.sleep(delay)
 
-    async def ask(self, what: str, kind: str, payload: str) -> Element:
+    async def ask(self, what: str, kind: str, payload: str, item: str = "") -> Element:
         """Send a request and return its result; raises StanzaqError on a permanent error, saying that it cannot do `what`.
 
-        A request whose answer is lost is repeated with its id, also over the next stream.
+        A request whose answer is lost is repeated with its id, also over the next stream. If it has one row, about `item`, the
+        error of that is the request's.
         """
         name = self._name()
         backoff = Backoff(0.2, 10.0)
@@ -100,7 +101,7 @@ class Connection:
             if element is None:
                 self._drop_silent()
                 continue
-            told = refusal(element)
+            told = refusal(element, item)
             if told is None:
                 return element
             is_away = told.condition in AWAY or await self._service_is_away(told)

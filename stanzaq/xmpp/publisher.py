@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -18,8 +17,6 @@ from stanzaq.transport import Outcome, Outgoing, Save, Schedule, Scheduling
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 
-log = logging.getLogger("stanzaq")
-
 _REMEMBERED_SECONDS: Final = 3_600.0
 """For at least so long a service knows what it has delivered; half of what this one does, for clocks and queues on the way."""
 
@@ -30,7 +27,6 @@ class XmppSender:
     def __init__(self, account: Account) -> None:
         """Use an account."""
         self._connection = Connection(account)
-        self._takes_batches = False
         self._gatherer = Gatherer(self._send)
         # Those that nobody waits for any more are forgotten.
         self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()
@@ -47,7 +43,7 @@ class XmppSender:
         # What would break the stream is refused below, alone.
         if not stanzas.UNSAYABLE.search(item):
             await self._connection.up()
-            if self._takes_batches and await self._gatherer.ask(outgoing.node, outgoing.item, item, what):
+            if await self._gatherer.ask(outgoing.node, outgoing.item, item, what):
                 return
         await self._connection.ask(what, "set", stanzas.publish(outgoing.node, item))
 
@@ -58,11 +54,13 @@ class XmppSender:
 
     async def cancel(self, node: str, item: str) -> bool:
         """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""
-        what = f"cancel {item}"
-        told = stanzas.outcomes(await self._connection.ask(what, "set", stanzas.cancel(node, item))).refusals.get(item)
-        if told is not None and told.condition != "item-not-found":
-            raise told.fault(what)
-        return told is None
+        try:
+            await self._connection.ask(f"cancel {item}", "set", stanzas.cancel(node, item), item)
+        except StanzaqError as error:
+            if error.condition != "item-not-found":
+                raise
+            return False
+        return True
 
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
         """Begin to expect the end of an item; returns what waits for it once the item is stored."""
@@ -145,14 +143,7 @@ class XmppSender:
         await self._connection.close()
 
     async def connected(self) -> None:
-        """Learn whether the service takes batches; until then each item is sent by itself. Ask for ends that may be missed."""
-        self._takes_batches = False
-        try:
-            self._takes_batches = stanzas.takes_batches(
-                await self._connection.ask("find the service", "get", stanzas.describe())
-            )
-        except StanzaqError as error:
-            log.debug("%s", error)
+        """Ask for ends that may be missed."""
         for (node, item), ended in list(self._expected.items()):
             if ended in self._sought and not ended.done():
                 await self._find_end(node, item)

@@ -31,15 +31,11 @@ HEADERS: Final = "http://jabber.org/protocol/shim"
 JSON_ELEMENT: Final = "urn:xmpp:json:0"
 DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 RSM: Final = "http://jabber.org/protocol/rsm"
-BATCH: Final = f"{STANZAQ}#batch"
 
 UNSAYABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot contain: a server ends the stream that has one."""
 _BARE_ROOT: Final = re.compile(r"""<[^\s/>]+(?!(?:[^>"']|"[^"]*"|'[^']*')*\sxmlns=)(?=[\s/>])""")
 """A root element that declares no default namespace."""
-
-_UNTOLD: Final = f"<hint xmlns='{STANZAQ}' notify='false'/>"
-"""The result is enough: a notification, which names no token, may come when the worker has the next item of that id."""
 
 _SECONDS: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 _REASON_BYTES: Final = 1_024
@@ -78,9 +74,11 @@ class Outcomes:
     expires: str
 
 
-def refusal(iq: Element) -> Refusal | None:
-    """Read the error of an answer; None for a result."""
-    return _refusal(iq.find(f"{{{CLIENT}}}error")) if iq.get("type") == "error" else None
+def refusal(iq: Element, item: str = "") -> Refusal | None:
+    """Read the error of an answer, or of its row about an item; None for a result."""
+    if iq.get("type") == "error":
+        return _refusal(iq.find(f"{{{CLIENT}}}error"))
+    return outcomes(iq).refusals.get(item) if item else None
 
 
 def outcomes(iq: Element) -> Outcomes:
@@ -90,18 +88,10 @@ def outcomes(iq: Element) -> Outcomes:
     return Outcomes(refusals, next((batch.get("expires", "") for batch in iq), ""))
 
 
-def takes_batches(iq: Element) -> bool:
-    """Read from a description of the service whether it takes several items in one request."""
-    return _has(iq, BATCH)
-
-
 def is_log(iq: Element) -> bool:
     """Return whether a node that was described is a log, whose entries are not handed out."""
-    return not (_has(iq, QUEUEING) or is_collection(iq))
-
-
-def _has(iq: Element, wanted: str) -> bool:
-    return any(feature.get("var") == wanted for feature in iq.iter(f"{{{DISCO_INFO}}}feature"))
+    hands_out = any(feature.get("var") == QUEUEING for feature in iq.iter(f"{{{DISCO_INFO}}}feature"))
+    return not (hands_out or is_collection(iq))
 
 
 def _refusal(error: Element | None) -> Refusal:
@@ -158,41 +148,26 @@ def create(node: str, options: Mapping[str, str]) -> str:
     return f"<pubsub xmlns='{PUBSUB}'><create node={quoteattr(node)}/><configure>{form}</configure></pubsub>"
 
 
-def acknowledge(lock: Lock, result: Content | None = None) -> str:
-    """Acknowledge an item, with a result for its publisher."""
-    inside = f"<retract node={quoteattr(lock.node)}>{_item(lock)}{_result(result)}{_UNTOLD}</retract>"
-    return f"<pubsub xmlns='{PUBSUB}'>{inside}</pubsub>"
-
-
 def ack(lock: Lock, result: Content | None = None) -> str:
-    """Acknowledge an item of a batch, with a result for its publisher."""
-    return f"<ack{_named(lock)}/>" if result is None else f"<ack{_named(lock)}>{_result(result)}</ack>"
-
-
-def _result(result: Content | None) -> str:
-    return "" if result is None else f"<result xmlns='{STANZAQ}'>{_payload(result)}</result>"
+    """Acknowledge an item, with a result for its publisher; a row of `settle`, as are the next two."""
+    if result is None:
+        return f"<ack{_named(lock)}/>"
+    return f"<ack{_named(lock)}><result xmlns='{STANZAQ}'>{_payload(result)}</result></ack>"
 
 
 def release(lock: Lock, how: Release) -> str:
-    """Return an item. Delays are whole seconds on the wire."""
-    hint = f"<hint xmlns='{STANZAQ}'{_hints(how)} notify='false'/>"
-    inside = f"<unlock xmlns='{QUEUEING}' node={quoteattr(lock.node)}>{_item(lock)}{hint}</unlock>"
-    return f"<pubsub xmlns='{PUBSUB}'>{inside}</pubsub>"
-
-
-def release_one(lock: Lock, how: Release) -> str:
-    """Return an item of a batch."""
-    return f"<release{_named(lock)}{_hints(how)}/>"
+    """Return an item. Delays are whole seconds on the wire; where there are no dead letters, the item rests as its node says."""
+    then = "dead-letter='true'" if how.dead else f"delay='{round(how.delay)}'"
+    return f"<release{_named(lock)} {then} reason={quoteattr(sayable(how.reason))}/>"
 
 
 def renew(lock: Lock, progress: Progress | None = None) -> str:
     """Restart the time of a lock, and tell how far its job is."""
-    return f"<renew xmlns='{STANZAQ}' node={quoteattr(lock.node)}{_told(progress)}>{_item(lock)}</renew>"
-
-
-def renew_one(lock: Lock, progress: Progress | None = None) -> str:
-    """Restart the time of a lock of a batch, and tell how far its job is."""
-    return f"<renew{_named(lock)}{_told(progress)}/>"
+    told = ""
+    if progress is not None:
+        share = "" if progress.share is None else f" progress='{progress.share:.3f}'"
+        told = f"{share} note={quoteattr(line(progress.note))}"
+    return f"<renew{_named(lock)}{told}/>"
 
 
 def settle(node: str, rows: str) -> str:
@@ -360,11 +335,6 @@ def held(iq: Element) -> set[Lock]:
     return {_lock(lock) for lock in iq.iter(f"{{{STANZAQ}}}lock")}
 
 
-def renewed(iq: Element) -> str:
-    """Read the new deadline from the result of a renewal; empty in another result."""
-    return next((item.get("expires", "") for item in iq.iter(f"{{{STANZAQ}}}item")), "")
-
-
 def is_collection(iq: Element) -> bool:
     """Return whether a node that was described is a collection (XEP-0248)."""
     return any(each.get("type") == "collection" for each in iq.iter(f"{{{DISCO_INFO}}}identity"))
@@ -384,26 +354,9 @@ def _form(kind: str, fields: Mapping[str, str]) -> str:
     return f"<x xmlns='{FORM}' type='submit'>{inside}</x>"
 
 
-def _item(lock: Lock) -> str:
-    return f"<item{_named(lock)}/>"
-
-
 def _named(lock: Lock) -> str:
     where = "" if lock.partition is None else f" partition='{lock.partition}'"
     return f" id={quoteattr(lock.item)} token='{lock.token}'{where}"
-
-
-def _hints(how: Release) -> str:
-    # Where there are no dead letters, the item rests as its node says.
-    then = "dead-letter='true'" if how.dead else f"delay='{round(how.delay)}'"
-    return f" {then} reason={quoteattr(sayable(how.reason))}"
-
-
-def _told(progress: Progress | None) -> str:
-    if progress is None:
-        return ""
-    share = "" if progress.share is None else f" progress='{progress.share:.3f}'"
-    return f"{share} note={quoteattr(line(progress.note))}"
 
 
 def _lock(element: Element) -> Lock:

@@ -53,7 +53,6 @@ class XmppTransport:
         self._paused = False
         self._wakeup = asyncio.Event()
         self._subscribing = asyncio.Lock()
-        self._takes_batches = False
         self._gatherer = Gatherer(self._settle)
 
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
@@ -67,8 +66,6 @@ class XmppTransport:
             self._wakeup.clear()
             for node in self._nodes:
                 await self._find(node)
-            about = await self._connection.ask("find the service", "get", stanzas.describe())
-            self._takes_batches = stanzas.takes_batches(about)
             # Items of an earlier run may follow at once, and their lock time must be known.
             self._connection.send(f"<presence to='{self._service}'/>")
             for node, credit in self._nodes.items():
@@ -105,19 +102,16 @@ class XmppTransport:
 
     async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
         """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
-        row, alone = stanzas.ack(lock, result), stanzas.acknowledge(lock, result)
-        return await self._about(lock, "acknowledge", row, alone) is not None
+        return await self._about(lock, "acknowledge", stanzas.ack(lock, result)) is not None
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
-        row = stanzas.release_one(lock, how)
-        return await self._about(lock, "give back", row, stanzas.release(lock, how)) is not None
+        return await self._about(lock, "give back", stanzas.release(lock, how)) is not None
 
     async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
         """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
-        row, alone = stanzas.renew_one(lock, progress), stanzas.renew(lock, progress)
-        expires = await self._about(lock, "renew the lock of", row, alone)
-        return None if expires is None else stanzas.moment(expires)
+        told = await self._about(lock, "renew the lock of", stanzas.renew(lock, progress))
+        return None if told is None else stanzas.moment(told.expires)
 
     async def lock_seconds(self, node: str) -> float:
         """Return the lock time of a node, which is read with each subscription; below a collection with the first item."""
@@ -176,8 +170,7 @@ class XmppTransport:
         async with self._subscribing:
             if self._paused:
                 return
-            batch = min(credit, _BATCH) if self._takes_batches else 1
-            options = stanzas.requests(credit, batch, collection=node in self._collections)
+            options = stanzas.requests(credit, min(credit, _BATCH), collection=node in self._collections)
             if subid := self._subids.get(node, ""):
                 # On some nodes another subscribe would be another subscription, with a credit of its own.
                 ask = stanzas.confirm(node, self._connection.jid, subid, options)
@@ -222,17 +215,15 @@ class XmppTransport:
             if error.condition != "conflict":
                 raise
 
-    async def _about(self, lock: Lock, what: str, row: str, payload: str) -> str | None:
-        """Send a request about a lock, as a row beside others or as a payload; returns the new deadline of a renewal.
-
-        None if the lock had already ended. Raises StanzaqError.
-        """
+    async def _about(self, lock: Lock, what: str, row: str) -> stanzas.Outcomes | None:
+        """Send a row about a lock, beside others or alone; None if the lock had already ended. Raises StanzaqError."""
         what = f"{what} {lock.item}"
         try:
-            told = await self._gatherer.ask(lock.node, lock.item, row, what) if self._takes_batches else None
+            told = await self._gatherer.ask(lock.node, lock.item, row, what)
             if told is not None:
-                return told.expires
-            return stanzas.renewed(await self._connection.ask(what, "set", payload))
+                return told
+            payload = stanzas.settle(lock.node, row)
+            return stanzas.outcomes(await self._connection.ask(what, "set", payload, lock.item))
         except StanzaqError as error:
             if error.condition in stanzas.ENDED:
                 return None

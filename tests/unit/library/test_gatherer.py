@@ -21,7 +21,6 @@ from stanzaq.xmpp.worker import XmppTransport
 from tests.waiting import PATIENCE_SECONDS
 
 ACCOUNT = Account.read("xmpp://a@example.org", None, "x", None, "required")
-FEATURE = "<query xmlns='http://jabber.org/protocol/disco#info'><feature var='urn:stanzaq:0#batch'/></query>"
 
 
 class Sent:
@@ -152,14 +151,14 @@ class Service:
     def _answered(self, payload: str) -> Element:
         asked = ET.fromstring(payload)
         self.asked.append(asked)
-        content = FEATURE if "disco" in payload else self._answers.get(asked.tag.rpartition("}")[2], "")
+        content = self._answers.get(asked.tag.rpartition("}")[2], "")
         kind = "error" if content.startswith("<error") else "result"
         return ET.fromstring(f"<iq xmlns='jabber:client' type='{kind}'>{content}</iq>")
 
     @property
     def tags(self) -> list[str]:
-        """What was asked, after the description of the service."""
-        return [each.tag.rpartition("}")[2] for each in self.asked[1:]]
+        """What was asked."""
+        return [each.tag.rpartition("}")[2] for each in self.asked]
 
 
 def refused(condition: str, kind: str) -> str:
@@ -178,26 +177,38 @@ async def test_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
     rows += f"<item id='d'>{refused('resource-constraint', 'wait')}</item>"
     service = Service(monkeypatch, {"publish": f"<publish xmlns='{stanzas.STANZAQ}' node='n'>{rows}</publish>"})
     sender = XmppSender(ACCOUNT)
-    await sender.connected()
     told = await asyncio.gather(*(sender.publish(outgoing(item)) for item in "abcd"), return_exceptions=True)
     assert [told[0], told[2], told[3]] == [None] * 3
     assert isinstance(told[1], StanzaqError) and told[1].condition == "not-acceptable"
     assert str(told[1]) == "cannot publish to n: not-acceptable"
     assert service.tags == ["publish", "pubsub"]
-    assert [item.get("id") for item in service.asked[1]] == ["a", "b", "c", "d"]
-    assert [item.get("id") for item in service.asked[2].iter(f"{{{stanzas.PUBSUB}}}item")] == ["d"]
+    assert [item.get("id") for item in service.asked[0]] == ["a", "b", "c", "d"]
+    assert [item.get("id") for item in service.asked[1].iter(f"{{{stanzas.PUBSUB}}}item")] == ["d"]
 
 
-async def test_a_service_without_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a service refuses together goes one by one, and so does everything before it has said that it takes batches."""
+async def test_refused_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a service refuses together goes one by one."""
     service = Service(monkeypatch, {"publish": "<error type='cancel'><feature-not-implemented/></error>"})
     sender = XmppSender(ACCOUNT)
     await asyncio.gather(*(sender.publish(outgoing(item)) for item in "ab"))
-    assert [each.tag.rpartition("}")[2] for each in service.asked] == ["pubsub", "pubsub"]
-    service.asked.clear()
-    await sender.connected()
-    await asyncio.gather(*(sender.publish(outgoing(item)) for item in "ab"))
     assert service.tags == ["publish", "pubsub", "pubsub"]
+
+
+@pytest.mark.parametrize("how", ["acknowledge", "cancel"])
+async def test_a_row_alone(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """A request about one item waits out what may pass, as others do, and ends with what is final."""
+    kinds = iter([("internal-server-error", "wait"), ("item-not-found", "cancel")])
+
+    async def once(_: Connection, _name: str, _kind: str, _payload: str) -> Element:
+        row = f"<row id='a'>{refused(*next(kinds))}</row>"
+        return ET.fromstring(f"<iq xmlns='jabber:client' type='result'><rows>{row}</rows></iq>")
+
+    monkeypatch.setattr(Connection, "_once", once)
+    if how == "cancel":
+        assert not await XmppSender(ACCOUNT).cancel("n", "a")
+    else:
+        assert not await XmppTransport(ACCOUNT, create=False).acknowledge(Lock("n", "a", 1))
+    assert next(kinds, None) is None
 
 
 async def test_locks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +218,6 @@ async def test_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = f"<settle xmlns='{stanzas.STANZAQ}' node='n' expires='2026-11-21T10:01:00.000Z'>{rows}</settle>"
     service = Service(monkeypatch, {"settle": answer})
     transport = XmppTransport(ACCOUNT, create=False)
-    transport._takes_batches = True
     a, b, c, d = (Lock("n", item, number, 0 if item == "c" else None) for number, item in enumerate("abcd", 1))
     told = await asyncio.gather(
         transport.acknowledge(a),
