@@ -95,7 +95,7 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
     payload.add_argument("stdin", nargs="?", choices=[_STDIN], metavar=_STDIN, help=told)
     publish.add_argument("--key", default="", help="the group key")
     publish.add_argument("--delay", type=_time, default="0s", help="hand it out after this time, e.g. 10m; or seconds")
-    publish.add_argument("--at", type=_moment, help="hand it out at this time, e.g. 2026-12-01T09:00:00+01:00")
+    publish.add_argument("--at", help="hand it out at this time, e.g. 2026-12-01T09:00:00+01:00")
     publish.add_argument("--priority", type=int, help="0 to 9; default: 4")
     publish.add_argument("--ttl", type=_time, help="hand it out no later than this, e.g. 1h; or seconds")
     told = "wait until this item is acknowledged, an id or NODE#ID with %%20, %%23 and %%25 for blanks, # and %%; repeatable"
@@ -113,18 +113,16 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
 
 def _time(text: str) -> Duration:
     """Read seconds, or leave a text with a unit for the publisher to read."""
-    return float(text) if text.isdecimal() else text
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _parent(text: str) -> tuple[str, str]:
     """Read an item to wait for, with its node."""
     node, _, item = text.rpartition("#")
     return unquote(node), unquote(item)
-
-
-def _moment(text: str) -> datetime:
-    """Read a time with its offset."""
-    return datetime.fromisoformat(text)
 
 
 def _work(asked: argparse.Namespace) -> None:
@@ -187,7 +185,7 @@ def _publish(asked: argparse.Namespace) -> None:
             "delay": seconds(asked.delay),
             "priority": asked.priority,
             "ttl": asked.ttl,
-            "at": asked.at,
+            "at": None if asked.at is None else _moment(asked.at),
             "after": asked.after,
             "regardless": asked.regardless,
         }
@@ -203,6 +201,15 @@ async def _send(publisher: Publisher, node: str, payload: Any, count: int, hints
             some = range(begin, min(begin + _AT_ONCE, count))
             for item in await asyncio.gather(*(publisher.publish(node, payload, **hints) for _ in some)):
                 print(item, flush=True)  # noqa: T201
+
+
+def _moment(text: str) -> datetime:
+    """Read a time with its offset; raises ValueError."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        msg = f"--at {text}: no time: write e.g. 2026-12-01T09:00:00+01:00"
+        raise ValueError(msg) from None
 
 
 def _payload(asked: argparse.Namespace) -> Any:  # noqa: ANN401

@@ -229,6 +229,7 @@ class Publisher:
                 if within is not None and within is not self._loop:
                     msg = "the publisher was closed meanwhile"
                     raise StanzaqError(msg)  # noqa: TRY301
+                patience = None if timeout is None else seconds(timeout)
                 loop = self._opened()
             except BaseException:
                 sending.close()
@@ -237,7 +238,7 @@ class Publisher:
             self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         try:
-            return future.result(None if timeout is None else seconds(timeout))
+            return future.result(patience)
         except NotInTime:
             future.cancel()
             raise

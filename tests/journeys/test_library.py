@@ -1053,6 +1053,8 @@ async def test_blocking(user: Account, join: Join) -> None:
             assert len(publisher.publish_many(node, [1, 2], timeout=PATIENCE_SECONDS)) == 2
             with pytest.raises(StanzaqError, match="item-not-found"):
                 publisher.publish("nowhere", {})
+            with pytest.raises(ValueError, match="no length of time"):
+                publisher.publish(node, {}, timeout="5 sec")
             publisher.close()
             assert publisher.publish(node, 1, id="again") == "again"
         nobody = sync.Publisher(**through(user, f"127.0.0.1:{free_port()}"))

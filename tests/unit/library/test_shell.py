@@ -42,9 +42,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_published(sent: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     """JSON goes out as it was written, as often as is asked, with its hints; the ids are printed."""
-    asked = ["--json", '{"a": 1}', "--key", "k", "--delay", "600", "--priority", "7", "--ttl", "1h", "--count", "2"]
+    asked = ["--json", '{"a": 1}', "--key", "k", "--delay", "600.5", "--priority", "7", "--ttl", "1h", "--count", "2"]
     shell.main(["publish", "orders", *asked])
-    hints = {"key": "k", "delay": 600.0, "priority": 7, "ttl": "1h"}
+    hints = {"key": "k", "delay": 600.5, "priority": 7, "ttl": "1h"}
     assert sent == [("orders", Content(b'{"a": 1}', JSON), hints)] * 2
     assert capsys.readouterr().out == "item-1\nitem-2\n"
     sent.clear()
@@ -92,6 +92,7 @@ def test_xml(sent: list[Any], tmp_path: Path) -> None:
     [
         (["publish", "orders", "--json", "{"], "--json is not JSON: "),
         (["publish", "orders", "--json", "1", "--delay", "soon"], "'soon' is no length of time"),
+        (["publish", "orders", "--json", "1", "--at", "tomorrow"], "--at tomorrow: no time: write e.g. 2026-"),
         (["publish", "orders", "--json", "1", "--count", "0"], "publish at least one"),
         (["publish", "orders", "--json", "1", "--url", "http://a@example.org"], "write https"),
         (["publish", "orders", "--json", "1", "--url", ""], "Set STANZAQ_URL, or give --url"),
