@@ -32,7 +32,7 @@ from broker.model.commands import (
 )
 from broker.model.items import Delivery, Envelope, LockEnded, NodeEvent, TreeEvent
 from broker.model.names import Jid
-from broker.model.problems import Problem
+from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
     Counted,
     Declared,
@@ -208,6 +208,56 @@ async def test_depth_and_access(core: RedisCore, door: Door, tag: str) -> None:
     await core.ask(item(near))
     await asyncio.sleep(0.2)
     assert len(door.deliveries) == 5
+
+
+async def test_access_to_a_destination(core: RedisCore, door: Door, tag: str) -> None:
+    """H5: a leaf that belongs to a collection by its destinations takes back access as one below it."""
+    leaf = await made(core, f"leaf{tag}")
+    view = await made(core, f"view{tag}", type="collection", destinations=leaf)
+    await core.ask(Subscribe(view, W1, W1, 5, scope=ALL))
+    await core.ask(item(leaf))
+    await door.until(lambda: len(door.deliveries) == 1)
+    assert await core.ask(Configure(leaf, ALICE, {"pubsub#access_model": ("whitelist",)})) == Done()
+    await core.ask(item(leaf))
+    await asyncio.sleep(0.2)
+    assert len(door.deliveries) == 1
+    gone = await core.ask(Retract(leaf, W1, door.deliveries[0].item_id))
+    assert isinstance(gone, Refused)
+
+
+async def test_destinations_come_and_go(core: RedisCore, door: Door, tag: str) -> None:
+    """H6: a leaf that comes later, or that a collection names later, is found by the audit or at once; a former one is left."""
+    one, two = await made(core, f"one{tag}"), await made(core, f"two{tag}")
+    view = await made(core, f"view{tag}", type="collection", destinations=f"{one}\nlater{tag}/*")
+    await core.ask(Subscribe(view, W1, W1, 5, scope=ALL))
+    later = await made(core, f"later{tag}/one")
+    await core.ask(item(later))
+    await core.router(view).audit()
+    await door.until(lambda: len(door.deliveries) == 1)
+    assert await core.ask(Configure(view, ALICE, {"stanzaq#destinations": (two,)})) == Done()
+    for leaf in (one, two):
+        await core.ask(item(leaf))
+    await door.until(lambda: len(door.deliveries) == 2)
+    await asyncio.sleep(0.2)
+    assert [delivery.partition.node for delivery in door.deliveries] == [later, two]
+
+
+async def test_a_leaf_that_came_halfway(core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 4: a leaf whose frontend died before it told the collection gets workers by the audit."""
+    top, _ = await tree(core, tag, 1)
+    await core.ask(Subscribe(top, W1, W1, 5, scope=ALL))
+    with monkeypatch.context() as patch:
+        patch.setattr(core.nodes._tree_events, "register_above", dies)
+        late = await core.ask(Declare(f"late{tag}", ALICE, {"pubsub#collection": (top,)}))
+        assert isinstance(late, Refused)
+    await core.ask(item(f"late{tag}"))
+    await core.router(top).audit()
+    await door.until(lambda: len(door.deliveries) == 1)
+
+
+async def dies(*_: object) -> None:
+    """End as a frontend that dies: what follows is never done."""
+    raise CoreUnavailable(FAILED.detail)
 
 
 async def test_several_pools(core: RedisCore, door: Door, tag: str) -> None:

@@ -7,15 +7,21 @@ from tests.lua.driver import Queue
 
 def reach(queue: Queue, *names: str, gone: str = "", most: int = 3) -> dict[str, int]:
     """Register partitions; return the number of each."""
+    return reached(queue, *names, gone=gone, most=most)[1]
+
+
+def reached(queue: Queue, *names: str, gone: str = "", most: int = 3) -> tuple[int, dict[str, int]]:
+    """Register partitions; return how many are new, and the number of each."""
     rows: list[Any] = [{"partition": name, "gone": gone} for name in names]
-    found = queue.run("register_pool_partitions", *rows, most=most).rows
-    return {name: int(number) for name, number in zip(found[::2], found[1::2], strict=True)}
+    added, found = queue.run("register_pool_partitions", *rows, most=most).rows
+    return added, {name: int(number) for name, number in zip(found[::2], found[1::2], strict=True)}
 
 
 def test_a_number_for_each(queue: Queue) -> None:
-    """H7: each partition has a number that no other ever has, the same while it exists."""
-    first = reach(queue, "a@1/0", "b@1/0")
-    second = reach(queue, "b@1/0", "c@1/0")
+    """H7: each partition has a number that no other ever has, the same while it exists; those that are new are counted."""
+    added, first = reached(queue, "a@1/0", "b@1/0")
+    also, second = reached(queue, "b@1/0", "c@1/0")
+    assert (added, also, reached(queue, "c@1/0")[0]) == (2, 1, 0)
     assert first.items() < second.items() and len(set(second.values())) == 3
     assert reach(queue, "c@1/0", "a@1/0", gone="1") == {"b@1/0": first["b@1/0"]}
     assert reach(queue, "a@1/0")["a@1/0"] not in second.values()

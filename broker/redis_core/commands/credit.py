@@ -80,9 +80,10 @@ class RegisterPoolPartitions:
 
 @frozen
 class PoolPartitions:
-    """The partitions below a collection, by their numbers there."""
+    """The partitions below a collection, by their numbers there; `added`: some are new."""
 
     partitions: dict[int, Partition]
+    added: bool
 
 
 SHUT = 1

@@ -9,7 +9,7 @@ held credit is missed. Must not know what credit is.
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -79,6 +79,9 @@ class Gate(Protocol):
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
         """Submit a command."""
 
+    async def register_all(self) -> bool:
+        """Register all subscriptions in all partitions again; returns whether all partitions answered."""
+
 
 Gates = Callable[[str], Gate]
 """Finds the router of a node."""
@@ -109,6 +112,7 @@ class CollectionCredit:
         self._checked_at = 0.0
         self._known_at = 0.0
         self._evicting: set[tuple[Partition, str]] = set()
+        self._unregistered = False
 
     async def numbers(self) -> Sequence[int]:
         """Return the present numbers; callers that come during a read wait for the next one."""
@@ -117,11 +121,6 @@ class CollectionCredit:
             reading = self._next_read = start(self._read_next())
         await asyncio.shield(reading)
         return sorted(self._by_number)
-
-    @property
-    def cached(self) -> Iterable[Partition]:
-        """The cached partitions."""
-        return self._numbers
 
     async def partitions(self) -> Sequence[Partition]:
         """Return the partitions; the list is at most FIND_SECONDS old."""
@@ -155,6 +154,7 @@ class CollectionCredit:
             return
         levels = await self._tree.leaves(record)
         reached = await self._ask_coordinator(RegisterPoolPartitions(record.name, tuple(levels), ()))
+        self._unregistered |= reached.added
         gone = await self._tree.gone([each for each in reached.partitions.values() if each not in levels])
         if gone:
             reached = await self._ask_coordinator(RegisterPoolPartitions(record.name, (), gone))
@@ -163,6 +163,17 @@ class CollectionCredit:
             number: CollectionPartition(each, levels.get(each)) for number, each in reached.partitions.items()
         }
         self._numbers = {each: number for number, each in reached.partitions.items()}
+        if self._unregistered:
+            self._background(self._register_all)
+
+    async def _register_all(self) -> None:
+        """Register all subscriptions in partitions that are new here: they may have come without a word, or by destinations."""
+        self._unregistered = False
+        well = False
+        try:
+            well = await self._gates(self._cache.node).register_all()
+        finally:
+            self._unregistered |= not well
 
     async def _record(self) -> NodeRecord | None:
         """Read the collection's record. Until one of another version can be read, the collection is unavailable."""

@@ -192,7 +192,7 @@ class NodeService:
         config = record.config
         await self._store.open(record)
         self._changed(record.name)
-        if config.partitions > before.partitions:
+        if config.partitions > before.partitions or config.destinations != before.destinations:
             await self._register_all(record.name)
         resumed = before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED
         held_back = before.limits, before.limits_by_key, before.ordered

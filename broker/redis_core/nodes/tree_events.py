@@ -31,9 +31,9 @@ class TreeEvents:
         self._notify = core.tell
 
     async def register_above(self, *records: NodeRecord) -> None:
-        """Update the collections above a node, which it may have entered or left."""
-        above = [name for record in records for name in await self._tree.above(record)]
-        await self.register_in(tuple(dict.fromkeys(above)))
+        """Update the collections above a node, which it may have entered or left, and those that it is a destination of."""
+        served = [name for record in records for name in await self._tree.served(record)]
+        await self.register_in(tuple(dict.fromkeys(served)))
 
     async def register_in(self, collections: Sequence[str]) -> None:
         """Register all subscribers of readable collections in the partitions that are below them now."""

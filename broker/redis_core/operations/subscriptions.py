@@ -242,8 +242,9 @@ def _reach_rows(command: RegisterPoolPartitions, _record: NodeRecord) -> list[Va
 
 
 def _reached(_command: RegisterPoolPartitions, reply: ScriptReply, _record: NodeRecord) -> PoolPartitions:
-    found = zip(reply.rows[::2], reply.rows[1::2], strict=True)
-    return PoolPartitions({int(number): Partition.parse(partition.decode()) for partition, number in found})
+    added, rows = reply.rows
+    found = zip(rows[::2], rows[1::2], strict=True)
+    return PoolPartitions({int(number): Partition.parse(partition.decode()) for partition, number in found}, added > 0)
 
 
 def subid_refusal(command: SetSubscriptionOptions | Options | Unsubscribe | Browse) -> Refused | None:

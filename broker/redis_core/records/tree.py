@@ -15,6 +15,7 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.model.tree import DEPTH, Association, NodeType
+from broker.redis_core.operations.operation import collection
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server, Value
 
@@ -48,6 +49,13 @@ class Tree:
                 break
             found.append(name)
         return tuple(found)
+
+    async def served(self, record: NodeRecord) -> tuple[str, ...]:
+        """Return the collections whose subscribers work on a node: those above it, and those that name it as a destination."""
+        asked = [("HGET", keys.of_partition("meta", each), "pools") for each in record.partitions]
+        told = " ".join((pools or b"").decode() for pools in await self._server.commands(asked))
+        # A pool, and how many subscribers it has there.
+        return tuple(dict.fromkeys((*await self.above(record), *map(collection, told.split()[::2]))))
 
     async def _upwards(self, record: NodeRecord) -> AsyncIterator[str]:
         """Yield the names of the collections above a node; what is not about the tree need not be readable."""

@@ -46,7 +46,6 @@ from broker.redis_core.commands.internal import (
 from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.credit.balancer import Balancer
 from broker.redis_core.credit.collections import CollectionCredit, CreditReports, Gates, ask_pipeline
-from broker.redis_core.operations.operation import subid
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.ports import NodePort
@@ -150,14 +149,22 @@ class NodeRouter:
             for whose in await self.balancer.audit(await self._others(self._count)):
                 self.submit(ReregisterSubscription(self.known.node, whose), ignored)
 
-    async def register_all(self) -> None:
-        """Register all subscriptions in all partitions again, in batches: partitions may have come, or now refuse some."""
+    async def register_all(self) -> bool:
+        """Register all subscriptions in all partitions again, in batches: partitions may have come, or now refuse some.
+
+        Returns whether all partitions answered.
+        """
+        well = True
         if self._count > 1 or self._collects:
             async for part in subscribers(partial(self.ask, COORDINATOR), self.known.node, COORDINATOR):
                 if not isinstance(part, Scanned):
-                    return
+                    return False
                 whose = [ReregisterSubscription(self.known.node, each) for each in part.subids if each]
-                await asyncio.gather(*(self._partitioned.subscribe(each, self._count) for each in whose))
+                for outcome in await asyncio.gather(
+                    *(self._partitioned.subscribe(each, self._count) for each in whose)
+                ):
+                    well = well and not (isinstance(outcome, Refused) and outcome.problem.retryable)
+        return well
 
     async def _others(self, partitions: int) -> Sequence[int]:
         """Return the numbers of the partitions besides the coordinator that share its credit."""
@@ -447,11 +454,7 @@ class NodeRouter:
                 (self if of.node == coordinator.node else self._gates(of.node)).pipeline(of.number), found
             )
 
-        before = set(self.pool.cached)
         others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]
-        if record.config.destinations and not before.issuperset(others):
-            # A new destination node does not know its subscribers: register a pulling one there now.
-            self.submit(ReregisterSubscription(command.node, subid(command.jid)), ignored)
         # Skip partitions that cannot answer now: a deleted leaf, or one that refuses the subscription, holds nothing for it.
         parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
         found = fetched(first, parts)
