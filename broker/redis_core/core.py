@@ -204,10 +204,10 @@ class RedisCore:
         await self._quotas.refresh()
         if self.sends:
             self._running.append(keep_running(self._heartbeat.listen))
+            # Another process does that when its first heartbeat finds no frontend.
+            self.background(self._sweeper.sweep_all)
         self._running.append(keep_running(partial(self._heartbeat.run, self._act)))
         self.background(self._describe)
-        if self.frontend:
-            self.background(self._sweeper.sweep_all)
 
     async def _describe(self) -> None:
         """Say where this frontend runs; it serves as well without."""

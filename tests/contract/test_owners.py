@@ -42,6 +42,7 @@ from broker.model.results import (
 )
 from broker.redis_core.core import RedisCore
 from broker.redis_core.groups import ownership
+from broker.redis_core.maintenance import sweeper
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.group_members import Member, PartitionOwnership
 from frontends.tools.servers.redis import RedisServer
@@ -497,13 +498,20 @@ async def test_a_member_changes_while_the_node_grows(pair: Pair, node: str, monk
     assert [each.credit for each in await owned(one, node, A)] == [15] * 4
 
 
-async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:
-    """EX19: a member whose frontend died before it was assigned anything gets its part with any later sweep."""
-    (one, _), _ = pair
+@pytest.mark.parametrize("how", ["the scan", "a takeover"])
+async def test_a_frontend_dies_between_the_steps(
+    pair: Pair, node: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EX19: a member whose frontend died before it was assigned anything gets its part by the scan, and at the takeover."""
+    (one, _), (two, _) = pair
+    if how == "a takeover":
+        monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
     await declared(one, node)
     record = await one._store.read_with_admins(node)
     assert record is not None
     await one.owners._members.join(record, Member("g", 100, 25, Sending(), A))
+    if how == "a takeover":
+        await two._sweeper.sweep_all()
     await spread_so(one, node, a=4)
 
 

@@ -208,14 +208,24 @@ class Sweeper:
         del self._to_scan[:1]
 
     def _scanned(self, partition: Partition, _: Outcome) -> None:
-        if partition.number == 0:
-            self._core.background(partial(self._core.owners.rebalance, partition.node))
-            # A frontend may have died between an owner's approval and the subscription.
-            self._core.background(partial(self._core.approvals.decide_pending, partition.node))
-            # So may one between the steps of a subscription to several destinations.
-            self._core.background(partial(self._core.nodes.end_unused, partition.node))
-            # A crash may have lost credit between two partitions, and a failover may have brought some back.
-            self._core.background(self._core.router(partition.node).audit)
+        if partition.number == COORDINATOR:
+            self._core.background(partial(self._repair, partition.node))
+
+    async def _repair(self, node: str) -> None:
+        """Finish what a frontend may have left halfway when it died, and find what a crash or a failover has lost."""
+        repairs = (
+            # It died after a member came or went, and before partitions were assigned.
+            self._core.owners.rebalance(node),
+            # Between an owner's approval and the subscription.
+            self._core.approvals.decide_pending(node),
+            # Between the steps of a subscription to several destinations.
+            self._core.nodes.end_unused(node),
+            # Credit was lost between two partitions, or a failover brought some back.
+            self._core.router(node).audit(),
+        )
+        for outcome in await asyncio.gather(*repairs, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def sweep_all(self) -> None:
         """Sweep every partition once: after a start, or when due partitions may have been lost."""
@@ -232,7 +242,7 @@ class Sweeper:
         # What is due here may be on no list.
         self._announce_failed(partition, await self._ask(Sweep(partition.node, partition.number, passing=True)))
         if partition.number == COORDINATOR:
-            await self._core.router(partition.node).audit()
+            await self._repair(partition.node)
         return True
 
     async def _in_batches(
