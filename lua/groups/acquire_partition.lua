@@ -6,7 +6,7 @@
 -- RETURNS: ok stale gone deleted | ok stale partition-owned too-many-subscriptions
 local refusal = partition.load()
 if refusal then return refusal end
-local results, reason = {}, nil
+local reason
 ownership.lapse()
 
 local function answer(who)
@@ -51,7 +51,7 @@ local function attach(row)
   return answer(partition_owner.get())
 end
 
-for i, row in ipairs(rows) do results[i] = attach(row) end
+local results = budget.each(rows, attach)
 -- Once for all rows: an owner that was replaced within the batch has been handed nothing.
 if reason then ownership.clear(reason) end
 local reply = respond.make(results, call.ownership_loss_notices, dispatch.LIMIT)

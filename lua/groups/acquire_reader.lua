@@ -31,9 +31,6 @@ local function bound(row)
   return told(known)
 end
 
-local results = {}
-for i, row in ipairs(rows) do
-  results[i] = (row.fence ~= '' and renewed or bound)(row)
-end
+local results = budget.each(rows, function(row) return (row.fence ~= '' and renewed or bound)(row) end)
 partition.save()
 return respond.results(results)

@@ -7,7 +7,7 @@ if refusal then return refusal end
 local results = budget.each(rows, function(row)
   local places = {}
   for _, subid in ipairs(subscription_ids.all(row.subids)) do
-    for _, position in ipairs(held_locks.of(subid, 1000)) do places[#places + 1] = position end
+    for _, position in ipairs(held_locks.of(subid, 1000 - #places)) do places[#places + 1] = position end
   end
   local held = {}
   for i, flight in ipairs(inflight.get_many(places)) do

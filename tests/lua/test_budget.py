@@ -47,6 +47,30 @@ def test_progress(busy: Queue) -> None:
         rows = rows[done:]
 
 
+def test_locks_of_many_names(queue: Queue) -> None:
+    """A subscriber of many names, as a JID has where it may subscribe several times, has no more locks listed than one."""
+    for jid in WORKERS[:3]:
+        queue.subscribe(jid, 500)
+    for _ in range(8):
+        queue.publish(*[""] * 200, max_items=10_000)
+    (row,) = queue.run("list_locks", {"subids": " ".join(map(subid, WORKERS[:3]))}).rows
+    assert len(row[1]) == 1_000
+
+
+@pytest.mark.parametrize("name", ["acquire_reader", "acquire_partition"])
+def test_no_room_for_groups(queue: Queue, name: str) -> None:
+    """A partition with all the groups that it may have looks for those that are over, which is work."""
+    groups = [{"group": f"g{number}", "epoch": "", "equal": "", "fence": ""} for number in range(1_000)]
+    queue.run("acquire_reader", *groups)
+    owners = {f"g{number}": f"1 {T0 + 3_600_000}" for number in range(1_000)}
+    queue.client.hset(queue.key("group_epochs"), mapping=owners)
+    jid = "w@x/1"
+    owner = {"subid": subid(jid), "jid": jid, "credit": 1, "sending": "unacknowledged", "expected": "", "reason": "moved", "dry": ""}
+    rows = [{"epoch": "", "equal": "", "fence": "", **owner, "group": f"new{number}"} for number in range(200)]
+    wanted = SCRIPTS[name].columns
+    assert 0 < answered(queue, name, *({column: row[column] for column in wanted} for row in rows)) < 200
+
+
 def test_payloads_count(queue: Queue) -> None:
     """Bytes are work: a purge of large items drops fewer of them in one call, and says that there is more."""
     queue.publish(*[""] * 40, body=b"x" * LARGE)

@@ -26,6 +26,7 @@ end
 function group_epochs.room(group)
   if redis.call('HEXISTS', key.group_epochs, group) == 1 or redis.call('HLEN', key.group_epochs) < group_epochs.GROUPS then return true end
   local names = redis.call('HKEYS', key.group_epochs)
+  call.budget_spent = call.budget_spent + #names / 10
   for _, name in ipairs(names) do
     if not group_epochs.recorded(name) then redis.call('HDEL', key.group_epochs, name) end
   end

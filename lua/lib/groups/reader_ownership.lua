@@ -22,7 +22,9 @@ end
 function reader_ownership.room(group)
   if redis.call('HEXISTS', key.reader_owners, group) == 1 then return true end
   if redis.call('HLEN', key.reader_owners) < reader_ownership.GROUPS then return true end
-  for _, name in ipairs(redis.call('HKEYS', key.reader_owners)) do
+  local names = redis.call('HKEYS', key.reader_owners)
+  call.budget_spent = call.budget_spent + #names / 10
+  for _, name in ipairs(names) do
     if not reader_ownership.get(name) then redis.call('HDEL', key.reader_owners, name) end
   end
   return redis.call('HLEN', key.reader_owners) < reader_ownership.GROUPS
