@@ -16,6 +16,7 @@ from broker.model.commands import (
     Browse,
     Configure,
     Declare,
+    Delete,
     Deliver,
     PrepareMessage,
     Publish,
@@ -26,14 +27,14 @@ from broker.model.commands import (
     Unlock,
 )
 from broker.model.items import Delivery
-from broker.model.names import Jid
+from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Done, Published, Refused, Renewed, Retracted, Unlocked
 from broker.redis_core.commands.internal import FindItem, fulfil
 from broker.redis_core.core import RedisCore
 from broker.redis_core.registry.partitioner import home
 from broker.tasks import start
-from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore
+from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
@@ -408,3 +409,26 @@ async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110  (doors of several frontends)
             await asyncio.sleep(0.02)
+
+
+async def test_deleted_while_it_grows(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 6: partitions that come while their node is being deleted go with it."""
+    (core, _), (other, _) = await make_core(), await make_core()
+    await declared(core, node)
+    delete = core._store._delete
+
+    async def after_growth(partition: Partition) -> list[Jid]:
+        monkeypatch.undo()
+        await grow(other, node, 3)
+        assert isinstance(await other.ask(item(node, "a", partition=2)), Published)
+        return await delete(partition)
+
+    monkeypatch.setattr(core._store, "_delete", after_growth)
+    assert await core.ask(Delete(node, ALICE)) == Done()
+    assert isinstance(await other.ask(item(node, "b", partition=1)), Refused)
+    async with store.client() as client:
+        left = [key.decode() async for key in client.scan_iter(f"sq:{{{node}@*")]
+    # A deleted partition leaves a mark for a while.
+    assert {key.rpartition(":")[2] for key in left} == {"meta"}

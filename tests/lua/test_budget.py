@@ -1,6 +1,7 @@
 """The work and the bytes of one call are bounded, whatever its rows ask for (guarantee 6)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -62,10 +63,18 @@ def test_no_room_for_groups(queue: Queue, name: str) -> None:
     """A partition with all the groups that it may have looks for those that are over, which is work."""
     groups = [{"group": f"g{number}", "epoch": "", "equal": "", "fence": ""} for number in range(1_000)]
     queue.run("acquire_reader", *groups)
-    owners = {f"g{number}": f"1 {T0 + 3_600_000}" for number in range(1_000)}
+    owners: dict[Any, Any] = {f"g{number}": f"1 {T0 + 3_600_000}" for number in range(1_000)}
     queue.client.hset(queue.key("group_epochs"), mapping=owners)
     jid = "w@x/1"
-    owner = {"subid": subid(jid), "jid": jid, "credit": 1, "sending": "unacknowledged", "expected": "", "reason": "moved", "dry": ""}
+    owner = {
+        "subid": subid(jid),
+        "jid": jid,
+        "credit": 1,
+        "sending": "unacknowledged",
+        "expected": "",
+        "reason": "moved",
+        "dry": "",
+    }
     rows = [{"epoch": "", "equal": "", "fence": "", **owner, "group": f"new{number}"} for number in range(200)]
     wanted = SCRIPTS[name].columns
     assert 0 < answered(queue, name, *({column: row[column] for column in wanted} for row in rows)) < 200

@@ -65,5 +65,5 @@ def test_of_another_life(node: Records) -> None:
 def test_goes_with_its_node(node: Records) -> None:
     """P24: requests go with their node."""
     apply(node, "w@x/1")
-    assert node.run("delete_node", incarnation="i1") == ["ok"]
+    assert node.run("delete_node", incarnation="i1", revision=1) == ["ok"]
     assert node.hash("pending") == {}

@@ -41,6 +41,6 @@ def test_another_life(records: Records) -> None:
     records.run("create_node", incarnation="i1", owner="alice@x", created=1)
     assert enlist(records, "joined", "1", "g 1 - w@x", life="i0") == "stale"
     enlist(records, "joined", "1", "g 1 - w@x")
-    records.run("delete_node", incarnation="i1")
+    records.run("delete_node", incarnation="i1", revision=1)
     assert records.hash("members") == {}
     assert enlist(records, "joined", "1", "g 1 - w@x") == "stale"

@@ -201,8 +201,18 @@ class NodeStore:
         """Delete the partitions for good, then the record; returns the JIDs that were subscribed."""
         before_ms = await self.now_ms()
         jids: dict[Jid, None] = {}
-        for partition in record.partitions:
-            jids.update(dict.fromkeys(await self._delete(partition)))
+        deleted = 0
+        while True:
+            for partition in record.partitions[deleted:]:
+                jids.update(dict.fromkeys(await self._delete(partition)))
+            deleted = max(deleted, len(record.partitions))
+            if await self._remove_record(record):
+                break
+            # The node may have grown meanwhile: nobody would find partitions without a record.
+            changed = await self.read_with_admins(record.name)
+            if changed is None or changed.incarnation != record.incarnation:
+                break
+            record = changed
         await self._forget(record)
         # Keep the indexes short: entries that a crash leaves there are removed when room is needed or when they are read.
         await self.subscribed.remove([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
@@ -211,8 +221,13 @@ class NodeStore:
             await self.created_nodes.remove(_counted(record.creator, record.name), before_ms)
         return list(jids)
 
+    async def _remove_record(self, record: NodeRecord) -> bool:
+        """Delete a node's record; False if it has changed since it was read."""
+        fixed: dict[str, Value] = {"incarnation": record.incarnation, "revision": record.revision}
+        return bool((await self._server.run(self._call("delete_node", record.name, fixed)))[0] == b"ok")
+
     async def _forget(self, record: NodeRecord) -> None:
-        await self._server.run(self._call("delete_node", record.name, {"incarnation": record.incarnation}))
+        """Remove what is kept under a deleted node's name."""
         await self._server.commands(
             [
                 *(("ZREM", keys.of_service(name), record.name) for name in ("all_nodes", "changed")),
