@@ -34,9 +34,12 @@ from broker.model.results import (
     SubscriptionList,
 )
 from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import heartbeat, sweeper
 from broker.redis_core.records import jid_indexes
+from broker.redis_core.records import store as store_module
 from broker.redis_core.records.jid_indexes import Entry, Noted, TrueEntries
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
+from broker.tasks import FAILED
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -341,3 +344,43 @@ async def test_resources_that_nobody_saw_go(core: RedisCore, store: Store) -> No
     for number in range(2 * MOST):
         assert await core.ask(Presence(worker(number), available=True)) == Done()
     assert list(await entries(store, "resources", worker(0))) == [str(number) for number in range(MOST, 2 * MOST)]
+
+
+async def test_a_name_without_a_node(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 6: a name whose node could not be created is taken off the list by the scan; that of a damaged node stays."""
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
+    core, _ = await make_core()
+    await declared(core, f"{node}-there")
+
+    async def away(*_: object) -> None:
+        raise CoreUnavailable(FAILED.detail)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core._store.affiliated, "note", away)
+        assert isinstance(await core.ask(Declare(node, ALICE, {})), Refused)
+
+    async def listed(wanted: set[str]) -> None:
+        turns = core._sweeper._turns
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while set(await core._store.names()) != wanted or core._sweeper._turns < turns + 12:  # noqa: ASYNC110  (Redis tells nobody)
+                await asyncio.sleep(0.02)
+
+    async with store.client() as client:
+        await client.set(keys.of_node("node", f"{node}-damaged"), "x")
+        await client.zadd(keys.of_service("all_nodes"), {f"{node}-damaged": 1})
+        await listed({node, f"{node}-there", f"{node}-damaged"})
+        monkeypatch.setattr(store_module, "NAMELESS_MS", 0)
+        await listed({f"{node}-there", f"{node}-damaged"})
+        await client.delete(keys.of_node("node", f"{node}-damaged"))
+        await listed({f"{node}-there"})
+
+
+async def test_created_by_the_time_of_redis(core: RedisCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 5: the clock of the frontend that makes a node dates nothing."""
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    await declared(core, node)
+    record = await core._store.read(node)
+    assert record is not None and record.created_ms > 1_700_000_000_000

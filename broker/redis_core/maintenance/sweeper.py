@@ -202,6 +202,8 @@ class Sweeper:
             names = await self._store.names(self._scanned_nodes, 1)
             self._scanned_nodes = self._scanned_nodes + 1 if names else 0
             self._to_scan = await self._store.partitions(names)
+            if names and not self._to_scan:
+                await self._store.unlist(names[0])
         for partition in self._to_scan[:1]:
             # The sweep caches the node's record for `_scanned`.
             self._sweep(partition, partial(self._scanned, partition), passing=True)

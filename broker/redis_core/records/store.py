@@ -6,7 +6,6 @@ reader skips. Must not know how partitions work.
 
 import contextlib
 import secrets
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import structlog
@@ -27,6 +26,9 @@ log = structlog.get_logger()
 
 GRAVE_SECONDS = 86_400
 """How long a deleted partition is marked, so that a late frontend does not open it again."""
+
+NAMELESS_MS = 60_000
+"""How long a name is listed without a node: whoever lists it creates the node within seconds."""
 
 LISTED = 1_000
 
@@ -153,11 +155,11 @@ class NodeStore:
     ) -> NodeRecord | None:
         """Create a node's record with one owner, below a collection; None when the node exists."""
         # The name first: readers skip a name without a record, but a record without a name would never be swept.
-        await self._list([int(time.time() * 1000), node])
+        created = await self.now_ms()
+        await self._list([created, node])
         noted = await self.affiliated.note([(owner, node)], self._has_affiliation)
         incarnation = secrets.token_hex(4)
         rows = [{"name": name, "value": value} for name, value in stored(config).items()]
-        created = int(time.time() * 1000)
         name, life = (parent.name, parent.incarnation) if parent else ("", "")
         fixed: dict[str, Value] = {"incarnation": incarnation, "owner": owner, "created": created}
         fixed |= {"parent": name, "parent_life": life}
@@ -213,7 +215,7 @@ class NodeStore:
             if changed is None or changed.incarnation != record.incarnation:
                 break
             record = changed
-        await self._forget(record)
+        await self._forget(record.name)
         # Keep the indexes short: entries that a crash leaves there are removed when room is needed or when they are read.
         await self.subscribed.remove([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
         await self.affiliated.remove([(jid, record.name) for jid in record.affiliations], before_ms)
@@ -226,16 +228,23 @@ class NodeStore:
         fixed: dict[str, Value] = {"incarnation": record.incarnation, "revision": record.revision}
         return bool((await self._server.run(self._call("delete_node", record.name, fixed)))[0] == b"ok")
 
-    async def _forget(self, record: NodeRecord) -> None:
-        """Remove what is kept under a deleted node's name."""
+    async def unlist(self, name: str) -> None:
+        """Take a name off the list that has had no node for a minute: whoever was to create that has failed."""
+        asked = [("ZSCORE", keys.of_service("all_nodes"), name), ("EXISTS", keys.of_node("node", name))]
+        since, exists = await self._server.commands(asked)
+        if since and not exists and await self.now_ms() - float(since) > NAMELESS_MS:
+            await self._forget(name)
+
+    async def _forget(self, name: str) -> None:
+        """Remove what the service keeps under the name of a node that is not there."""
         await self._server.commands(
             [
-                *(("ZREM", keys.of_service(name), record.name) for name in ("all_nodes", "changed")),
-                ("UNLINK", keys.of_node("hour", record.name)),
+                *(("ZREM", keys.of_service(each), name) for each in ("all_nodes", "changed")),
+                ("UNLINK", keys.of_node("hour", name)),
             ]
         )
         # A node that was created under this name meanwhile found it listed.
-        if (again := await self.read(record.name)) is not None:
+        if (again := await self.read(name)) is not None:
             await self.relist([again])
 
     async def open(self, record: NodeRecord, numbers: Sequence[int] | None = None) -> bool:

@@ -4,7 +4,6 @@ Only a child's record decides: it names its parent and the parent's incarnation.
 that readers check, so after a crash between the two a name is skipped. Must not know forms, or who is notified of a change.
 """
 
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
@@ -167,7 +166,7 @@ class Tree:
             fixed: dict[str, Value] = {
                 "incarnation": parent.incarnation,
                 "child": child,
-                "since": int(time.time() * 1000),
+                "since": await self._store.now_ms(),
                 "most": parent.config.children_max,
             }
             names = [keys.of_node(name, parent.name) for name in self._server.operations["add_child"].keys]
