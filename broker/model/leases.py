@@ -1,14 +1,29 @@
 """Pull subscriptions: their items are fetched, not sent, and they expire unless renewed. Values only; must not know a door.
 
-A pull subscription has a full JID with a made-up resource, so one user may have many, each with its own credit.
+A pull subscription has a full JID with a made-up resource, so one user may have many, each with its own credit. Its name ends
+with the seconds that its user extends it by, so that a list of subscriptions can return that; 0 if it belongs to a connection.
 """
 
 import re
+import secrets
 from typing import Final
 
 from broker.model.names import Jid, resource
 
 _RESOURCE: Final = re.compile(r"lease-[0-9a-f]{16}")
+
+
+_SECONDS_DIGITS: Final = 5
+
+
+def lease_name(seconds: int = 0) -> str:
+    """Generate a name: 16 hexadecimal digits."""
+    return f"{secrets.randbits(44):011x}{seconds:05x}"
+
+
+def lease_seconds(jid: Jid) -> int:
+    """Return the seconds by which its user extends a pull subscription; 0 if that belongs to a connection."""
+    return int(resource(jid)[-_SECONDS_DIGITS:], 16)
 
 
 def lease_jid(owner: Jid, name: str) -> Jid:

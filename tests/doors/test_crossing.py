@@ -242,6 +242,17 @@ async def test_crosses(doors: Doors, log: str, sender: str) -> None:
         await _done(door.check, log, ITEMS)
 
 
+def test_subscriptions_of_another_door(processes: tuple[RestFrontend, AmqpFrontend]) -> None:
+    """A consumer over AMQP pulls its items as one over HTTP does, and is none: it is not listed there."""
+    rest, amqp = processes
+    with client(rest) as http, connected(amqp) as connection:
+        queue = f"pulled-{token_hex(4)}"
+        http.put(f"/queues/{queue}").raise_for_status()
+        consumer(connection, queue)
+        own = http.post("/subscriptions", json={"destinations": [queue]}).json()["href"]
+        assert [each["href"] for each in http.get("/subscriptions").json()["subscriptions"]] == [own]
+
+
 async def _done(step: Callable[..., Awaitable[None] | None], *what: object) -> None:
     """Run a door's function without blocking the core of this process."""
     doing = step(*what) if asyncio.iscoroutinefunction(step) else asyncio.to_thread(step, *what)

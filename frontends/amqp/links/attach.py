@@ -7,7 +7,7 @@ from zlib import crc32
 
 from broker.model import offsets
 from broker.model.commands import Bind, Command, Describe, Read, Subscribe, Unbind, Unsubscribe
-from broker.model.leases import lease_jid
+from broker.model.leases import lease_jid, lease_name
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
@@ -141,7 +141,7 @@ class LinkAttacher:
                     Problem.UNSUPPORTED, "a queue's consumer receives from all partitions, without a group"
                 )
             )
-        jid, collects = lease_jid(self.context.sender, secrets.token_hex(8)), record.config.collects
+        jid, collects = lease_jid(self.context.sender, lease_name()), record.config.collects
         scope = Scope(SubscriptionType.ITEMS, None) if collects else None
         command = Subscribe(
             record.name, self.context.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS

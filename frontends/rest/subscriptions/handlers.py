@@ -25,7 +25,7 @@ from broker.model.commands import (
 )
 from broker.model.core import Core
 from broker.model.destinations import is_wildcard, matches
-from broker.model.leases import is_lease
+from broker.model.leases import lease_name
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.qos import Qos
@@ -69,7 +69,7 @@ _log = structlog.get_logger("stanzaq.rest")
 async def create_subscription(core: Core, request: Request) -> Response:
     """Subscribe to a queue, to all queues below a collection, or to several destinations (R12, R13)."""
     lease_request = requests.lease_request(request)
-    name = requests.named(lease_request.seconds)
+    name = lease_name(lease_request.seconds)
     collects = [await _collects(core, request, each) for each in lease_request.destinations]
     node = (
         await _view(core, request, lease_request, name)
@@ -103,7 +103,7 @@ async def list_subscriptions(core: Core, request: Request) -> Response:
     """List a page of the sender's own subscriptions."""
     first, limit = fields.first(request), fields.page(request)
     found = (await result(core, Subscriptions(request.sender, None), SubscriptionList)).subscriptions
-    mine = [requests.known(request.sender, each.node, each.jid) for each in found if is_lease(each.jid)]
+    mine = requests.known(request.sender, found)
     shown = await asyncio.gather(*(_listed(core, request, each) for each in mine[first : first + limit]))
     # A subscription that ends meanwhile is not shown.
     return views.leases([each for each in shown if each], first, limit, len(mine))
@@ -216,7 +216,7 @@ def _expired_lease(lease: Lease, outcome: Result) -> Result:
 async def _room(core: Core, request: Request, node: str) -> None:
     """Refuse a subscription beyond the owner's limit; two concurrent requests may exceed it by one."""
     found = (await result(core, Subscriptions(request.sender, node), SubscriptionList)).subscriptions
-    if sum(is_lease(each.jid) for each in found) >= request.most_leases:
+    if len(requests.known(request.sender, found)) >= request.most_leases:
         detail = f"you have {request.most_leases} subscriptions to it already, the maximum: end some"
         raise fault(MalformedRequest(Problem.TOO_MANY_SUBSCRIPTIONS, detail))
 

@@ -5,9 +5,8 @@ subscription. The id is no secret: the sender must be the owner.
 """
 
 import re
-import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from http import HTTPStatus
@@ -20,12 +19,13 @@ from broker.model.commands import Complete, Retract, Unlock
 from broker.model.commands import Renew as RenewLock
 from broker.model.destinations import MOST
 from broker.model.frozen import frozen
-from broker.model.leases import lease_jid, own_view
+from broker.model.leases import is_lease, lease_jid, lease_seconds, own_view
 from broker.model.names import Jid, bare, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.progress import Progress
 from broker.model.results import HeldItem
+from broker.model.subscriptions import Subscription
 from frontends.rest import fields, negotiation, paths
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http_types import Request
@@ -154,15 +154,13 @@ def _progress(said: Mapping[str, Any]) -> Progress | None:
     return Progress.told(None if share is None else str(share), note)
 
 
-def named(seconds: int) -> str:
-    """Generate a name; it ends with the lease in seconds, so that a list of subscriptions can return each one's path."""
-    return f"{secrets.randbits(44):011x}{seconds:05x}"
-
-
-def known(owner: Jid, node: str, jid: Jid) -> Lease:
-    """Return an existing subscription, from the JID subscribed on the owner's behalf."""
-    name = resource(jid).removeprefix("lease-")
-    return Lease(owner, node, name, min(max(int(name[11:], 16), LEASE_LEAST), LEASE_MOST))
+def known(owner: Jid, found: Iterable[Subscription]) -> list[Lease]:
+    """Return the subscriptions that are pulled over HTTP, of all on the owner's behalf."""
+    return [
+        Lease(owner, each.node, resource(each.jid).removeprefix("lease-"), min(seconds, LEASE_MOST))
+        for each in found
+        if is_lease(each.jid) and (seconds := lease_seconds(each.jid)) >= LEASE_LEAST
+    ]
 
 
 def of(request: Request) -> Lease:
