@@ -68,7 +68,13 @@ class Problem(Enum):
         """Whether the same request may succeed later without any change."""
         return self in _RETRYABLE
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether no other request would succeed now: Redis is away, slow or full."""
+        return self in _OURS
 
+
+_OURS = frozenset({Problem.UNAVAILABLE, Problem.TIMED_OUT, Problem.OUT_OF_MEMORY})
 _RETRYABLE = frozenset(
     {
         Problem.OUT_OF_MEMORY,

@@ -12,6 +12,7 @@ import structlog
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
 from broker.tasks import serve
+from frontends.amqp import refusal_log
 from frontends.amqp.auth.identity import Untrusted, certified
 from frontends.amqp.errors import FORCED, INTERNAL, INVALID_FIELD, LIMIT, NOT_IMPLEMENTED, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs.profile import Profile
@@ -324,13 +325,17 @@ class Connection(asyncio.Protocol):
                 self._parts[link] = part
                 part.start()
         except Fault as refusal:
-            link.refuse(refusal)
+            self._refuse(link, refusal)
         except MalformedRequest as refusal:
-            link.refuse(fault(refusal))
+            self._refuse(link, fault(refusal))
         except Exception:  # noqa: BLE001  (likewise)
             _log.exception("a link could not be attached")
             link.refuse(Fault(INTERNAL))
         self.flush()
+
+    def _refuse(self, link: ProtonLink, refusal: Fault) -> None:
+        refusal_log.log(refusal, self._jid, link.address)
+        link.refuse(refusal)
 
     def _run(self, work: "Coroutine[None, None, None]") -> None:
         task = serve(work, self._failed)

@@ -89,13 +89,16 @@ CONDITION: Final = {
 class Fault(Exception):  # noqa: N818  (named after what it is)
     """An AMQP error: why a link is detached, a delivery rejected, or a connection closed."""
 
-    def __init__(self, condition: str, detail: str = "") -> None:
-        """Keep condition and detail."""
+    def __init__(self, condition: str, detail: str = "", problem: Problem | None = None) -> None:
+        """Keep condition and detail, and the problem that it was if it is the core's."""
         super().__init__(f"{condition}: {detail}")
         self.condition = condition
         self.detail = detail
+        self.code = problem.value if problem else condition
+        self.is_ours = problem.is_ours if problem else condition == INTERNAL
 
 
 def fault(refusal: Refused | MalformedRequest) -> Fault:
     """Turn a refusal of the core or a translator into an AMQP error."""
-    return Fault(CONDITION[refusal.problem], refusal.detail or refusal.problem.value.replace("-", " "))
+    problem = refusal.problem
+    return Fault(CONDITION[problem], refusal.detail or problem.value.replace("-", " "), problem)

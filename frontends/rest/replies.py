@@ -88,7 +88,8 @@ def lease(shown: HeldMessages, kind: str) -> Response:
 def settled(results: Sequence[Fault | None]) -> Response:
     """Answer for each message, in order, whether the request was carried out."""
     said = [{"status": HTTPStatus.OK.value} if each is None else row(each) for each in results]
-    return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON)
+    faults = tuple(each for each in results if each)
+    return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON, refusals=faults)
 
 
 def renewed(result: Renewed) -> Response:

@@ -13,15 +13,12 @@ from broker.model.problems import Problem
 
 _log = structlog.get_logger("stanzaq.xmpp")
 
-_OURS: Final = frozenset({Problem.UNAVAILABLE, Problem.TIMED_OUT, Problem.OUT_OF_MEMORY})
-"""Problems that no change of the request would avoid."""
-
 _CUT: Final = 200
 
 
 def log(stanza: Element, problem: Problem, detail: str, command: Command | None = None) -> None:
     """Log a refused stanza; `command` is what was parsed from it."""
-    tell = _log.warning if problem in _OURS else _log.info
+    tell = _log.warning if problem.is_ours else _log.info
     about = {name: value[:_CUT] for name, value in (*_of_command(command).items(), ("detail", detail)) if value}
     tell("refused", problem=problem.value, **of_stanza(stanza), **about)
 

@@ -20,9 +20,6 @@ from frontends.amqp.messages.lock_ref import LockRef
 LEASE_MS: Final = 10_000
 """How long after the death of a frontend its consumers' items go to others."""
 
-AWAY: Final = frozenset({Problem.UNAVAILABLE, Problem.TIMED_OUT, Problem.OUT_OF_MEMORY})
-"""Problems after which Redis may accept the same command later."""
-
 PAUSE_SECONDS: Final = 0.2
 _LEAST_SECONDS: Final = 0.25
 _CLOCK_ERROR_SECONDS: Final = 1.0
@@ -93,7 +90,7 @@ class LockKeeper:
         lock = self._locks.get(number)
         if lock is None:
             return
-        if isinstance(result, Refused) and result.problem not in AWAY:
+        if isinstance(result, Refused) and not result.problem.is_ours:
             # The lock has expired, or the queue's owner has ended it: a later outcome is too late.
             del self._locks[number]
             self._changed()
@@ -120,7 +117,7 @@ class LockKeeper:
         self, command: Retract | Unlock, then: Then, began: float | None, result: Result, *, certain: bool
     ) -> None:
         refusal, now = result if isinstance(result, Refused) else None, time.monotonic()
-        if refusal and refusal.problem in AWAY and now < (began or now) + LEASE_MS / 1000:
+        if refusal and refusal.problem.is_ours and now < (began or now) + LEASE_MS / 1000:
             again = partial(self.end, command, then, certain=certain, began=began or now)
             asyncio.get_running_loop().call_later(PAUSE_SECONDS, again)
         else:

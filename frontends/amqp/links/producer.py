@@ -15,6 +15,7 @@ from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest
 from broker.model.results import Published, Refused, Result
+from frontends.amqp import refusal_log
 from frontends.amqp.errors import INTERNAL, NOT_ALLOWED, Fault, fault
 from frontends.amqp.links import attach_options
 from frontends.amqp.links.context import LinkContext
@@ -123,6 +124,8 @@ class Producer:
                 self._settle(delivery, Fault(INTERNAL), settled=settled)
 
     def _settle(self, delivery: Any, refusal: Fault | None, *, settled: bool) -> None:  # noqa: ANN401
+        if refusal:
+            refusal_log.log(refusal, self._sender, self._node)
         if refusal and settled and self.link.alive:
             # No outcome can be sent for a message that was sent settled: end the link instead.
             self.link.end(refusal)

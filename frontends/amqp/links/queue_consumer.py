@@ -22,7 +22,7 @@ from broker.model.results import Counted, Fetched, HeldItem, Refused, Result
 from broker.tasks import serve
 from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
 from frontends.amqp.links.context import LinkContext
-from frontends.amqp.links.lock_keeper import AWAY, LEASE_MS, PAUSE_SECONDS, LockKeeper, Then
+from frontends.amqp.links.lock_keeper import LEASE_MS, PAUSE_SECONDS, LockKeeper, Then
 from frontends.amqp.messages import deliveries
 from frontends.amqp.messages.lock_ref import LockRef
 from frontends.amqp.protocol.links import Outgoing
@@ -160,7 +160,7 @@ class QueueConsumer:
                 raise Fault(INTERNAL)
             if found.problem in _OVER:
                 raise Fault(DETACHED, "the link's subscription has expired: attach again")
-            if found.problem not in AWAY:
+            if not found.problem.is_ours:
                 raise fault(found)
             await asyncio.sleep(PAUSE_SECONDS)
 
@@ -280,7 +280,7 @@ class QueueConsumer:
             self._credit = wanted
         elif found.problem in _OVER:
             raise Fault(DETACHED, "the link's subscription has expired: attach again")
-        elif found.problem in AWAY:
+        elif found.problem.is_ours:
             await asyncio.sleep(PAUSE_SECONDS)
             self._news.set()
         else:

@@ -1,5 +1,6 @@
 """An AMQP frontend as a process: settings, TLS and certificates, the loss of Redis, and an orderly stop."""
 
+import json
 import os
 import signal
 import threading
@@ -8,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from proton import SSLDomain, symbol
-from proton.utils import BlockingConnection, ConnectionClosed, SendException
+from proton import Message, SSLDomain, symbol
+from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached, SendException
 
+from frontends.amqp.constants import DELAY
 from frontends.amqp.messages.message import DATA
 from frontends.amqp.protocol import types
 from frontends.tools.bench.amqp_wire import Client
@@ -44,6 +46,24 @@ def test_goes_in_order(redis: RedisServer, forks: Forks, new_log: NewLog) -> Non
         assert frontend.process._child.wait(PATIENCE_SECONDS) == 0
     with AmqpFrontend(redis.url) as frontend, connected(frontend) as again:
         assert bodies(consumer(again, log, annotations(offset=symbol("@earliest"))), 1) == ["a"]
+
+
+def test_refusals_are_logged(redis: RedisServer, new_log: NewLog) -> None:
+    """X2: one line for each, as at the other doors: a link that is refused, and a message."""
+    log = new_log()
+    with AmqpFrontend(redis.url) as frontend, connected(frontend) as connection:
+        with pytest.raises(LinkDetached):
+            producer(connection, "nowhere")
+        with pytest.raises(SendException):
+            producer(connection, log).send(Message(body=b"secret", inferred=True, annotations={symbol(DELAY): 1_000}))
+        lines = [json.loads(line) for line in frontend.log.splitlines() if '"refused"' in line]
+        assert "secret" not in frontend.log
+    words = ("event", "level", "problem", "subscriber", "node")
+    assert [tuple(line.get(word, "") for word in words) for line in lines] == [
+        ("refused", "info", "node-not-found", ALICE, "nowhere"),
+        ("refused", "info", "unsupported", ALICE, log),
+    ]
+    assert all(line["detail"] for line in lines)
 
 
 def test_address_in_use(redis: RedisServer) -> None:

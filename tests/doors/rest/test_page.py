@@ -91,6 +91,9 @@ def test_refusals_are_logged(redis: RedisServer) -> None:
         assert http.post("/queues/nowhere?guid=g", content=secret.encode(), headers=headers).status_code == 404
         assert http.get(f"/messages/{name}/missing", headers=headers).status_code == 404
         http.post(f"/batches/{name}", json=[{"text": secret}, {"text": secret, "guid": "\u0007"}], headers=headers)
+        http.post(f"/cancellations/{name}", json={"items": ["missing"]}, headers=headers)
+        http.patch(queue, json={"options": {"stanzaq#state": "draining"}}).raise_for_status()
+        assert http.post(queue, content=b"x", headers=headers).status_code == 503
         wrong = http.get(queue, headers=headers, auth=("alice@example.org", secret))
         assert wrong.status_code == 401
         lines = [json.loads(line) for line in frontend.log.splitlines() if request in line]
@@ -100,6 +103,8 @@ def test_refusals_are_logged(redis: RedisServer) -> None:
         ("refused", "info", "node-not-found", "nowhere", "", "alice@example.org", "send_message"),
         ("refused", "info", "item-not-found", name, "missing", "alice@example.org", "show_message"),
         ("refused", "info", "item-id-invalid", name, "", "alice@example.org", "send_batch"),
+        ("refused", "info", "item-not-found", name, "", "alice@example.org", "cancel"),
+        ("refused", "info", "node-draining", name, "", "alice@example.org", "send_message"),
         ("refused", "info", "invalid-credentials", name, "", "", "show_queue"),
     ]
     assert all(line["detail"] for line in lines)
