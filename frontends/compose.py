@@ -107,7 +107,6 @@ class _Frontend:
 
     core: RedisCore
     reasons: Callable[[], list[str]]
-    begin: Callable[[], Coroutine[None, None, None]]
     open: Callable[[], None]
     drain: Callable[[float], Coroutine[None, None, None]]
     at: str
@@ -156,7 +155,7 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
         await component.drain(seconds)
 
     opening = partial(component.start, asked, link)
-    frontend = _Frontend(core, reasons, core.start, opening, drain, settings.xmpp_domain, up)
+    frontend = _Frontend(core, reasons, opening, drain, settings.xmpp_domain, up)
     await _keep(frontend, settings, watchdog)
 
 
@@ -256,7 +255,7 @@ def _unfed(
     # A server is up as soon as it listens.
     up = asyncio.Event()
     up.set()
-    return _Frontend(core, reasons, core.start, open_door, drain, at, up)
+    return _Frontend(core, reasons, open_door, drain, at, up)
 
 
 async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> None:
@@ -287,7 +286,7 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
             stack.callback(HealthServer(health, *settings.metrics_bind).stop)
         async with asyncio.TaskGroup() as group:
             watching = [group.create_task(_feed_watchdog(settings.watchdog_seconds, watchdog, health))]
-            beginning = group.create_task(_begun(frontend, core, allow_eviction=settings.allow_eviction))
+            beginning = group.create_task(_begun(core, allow_eviction=settings.allow_eviction))
             await until(stopping, beginning)
             unfit = None if stopping.is_set() else beginning.result()
             if not (stopping.is_set() or unfit):
@@ -311,10 +310,10 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
         raise FrontendDisconnected
 
 
-async def _begun(frontend: _Frontend, core: RedisCore, *, allow_eviction: bool) -> Unfit | OtherFormat | None:
+async def _begun(core: RedisCore, *, allow_eviction: bool) -> Unfit | OtherFormat | None:
     """Start; returns why this Redis must not be used."""
     try:
-        await frontend.begin()
+        await core.start()
     except OtherFormat as fault:
         return fault
     unfit = [] if allow_eviction else await _unfit(core)

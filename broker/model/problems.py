@@ -69,11 +69,23 @@ class Problem(Enum):
         return self in _RETRYABLE
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the node, or the partition, is not there any more."""
+        return self in _GONE
+
+    @property
+    def is_unstored(self) -> bool:
+        """Whether a publish that was refused for it has certainly stored nothing."""
+        return self in _UNSTORED
+
+    @property
     def is_ours(self) -> bool:
         """Whether no other request would succeed now: Redis is away, slow or full."""
         return self in _OURS
 
 
+_GONE = frozenset({Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND})
+_UNSTORED = _GONE | {Problem.NODE_FULL, Problem.PUBLISH_UNSUPPORTED}
 _OURS = frozenset({Problem.UNAVAILABLE, Problem.TIMED_OUT, Problem.OUT_OF_MEMORY})
 _RETRYABLE = frozenset(
     {

@@ -96,7 +96,7 @@ class RedisCore:
         self.breaks = 0
         self._outlet: Outlet = outlet or relay
         self._relay = None if outlet else relay
-        self._store = NodeStore(self._server, settings.journal_records, settings.node_quota, frozenset(settings.admins))
+        self._store = NodeStore(self._server, settings.journal_records, frozenset(settings.admins))
         tree, self._quotas, self._tasks = Tree(self._server, self._store), Quotas(self._server, self._store), Tasks()
         meter = QuotaMeter(self._server, self._quotas, self._tasks, self.count)
         self._routing = RoutingContext(self._tasks, tree, self.router, meter)

@@ -64,7 +64,9 @@ class Handlers:
     def __init__(self, server: Server, records: Records, settings: Settings, core: HandlerPort) -> None:
         """Make all handlers."""
         store = records.store
-        rules = Rules(store.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
+        rules = Rules(
+            store.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing, settings.node_quota
+        )
         members, pending = GroupMembers(server), PendingList(server, store)
         ask = core.ask_partition
         self._core = core

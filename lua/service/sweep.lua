@@ -3,7 +3,7 @@
 -- owner's lease, and go on clearing what an attach found locked. Report expired subscriptions, and hand-overs that have not arrived
 -- (again those last reported before `told_before`), and that schedules are due. Hand out items, trim the log, and forget names of
 -- publishes whose repeats nobody has to recognise any more.
--- ARGV: now revision frontend sent number retry max_bounces told_before
+-- ARGV: now revision frontend sent number retry told_before
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end

@@ -297,7 +297,7 @@ async def test_what_waits_for_approval(core: RedisCore, store: Store, node: str)
 async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Store, node: str) -> None:
     """A3: one ghost among many existing nodes is replaced, wherever it is; one that is being created is not."""
     count = 500
-    core, _ = await make_core(node_quota=count)
+    core, _ = await make_core()
     directory: NodeStore = core._store
     async with store.client() as client:
         names = [f"{node}-{number}" for number in range(count)]
@@ -306,8 +306,8 @@ async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Stor
         await client.zadd(
             keys.of_jid("created_nodes", bare(ALICE)), {name: place + 1 for place, name in enumerate(names)}
         )
-    assert await directory.count_owned(bare(ALICE), f"{node}-coming")
-    assert not await directory.count_owned(bare(ALICE), f"{node}-late")
+    assert await directory.count_owned(bare(ALICE), f"{node}-coming", count)
+    assert not await directory.count_owned(bare(ALICE), f"{node}-late", count)
     assert set(await entries(store, "created_nodes", ALICE)) == {*names[:-1], f"{node}-coming"}
 
 

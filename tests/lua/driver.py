@@ -63,7 +63,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "node_full": "reject",
     "if_known": "",
     "if_replayed": "",
-    "max_bounces": "3",
     "max_subscribers": "100000",
     "max_bytes": "262144",
     "limit": "100",

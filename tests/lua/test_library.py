@@ -68,7 +68,8 @@ class Twice(Runner):
             return queue.now
         if name in LIKELY and dice.random() < 0.8:
             return dice.choice(LIKELY[name])
-        if name in self.given:
+        # A first value that makes no sense must not be the only one.
+        if name in self.given and dice.random() < 0.9:
             return dice.choice(self.given[name])
         others = ["5", "5000"] if name.endswith(NUMBERS) else ["", "1", dice.choice(ITEMS), dice.choice(JIDS)]
         return dice.choice(others)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from broker.model.problems import CoreUnavailable, Problem
+from broker.model.problems import CoreUnavailable
 from broker.model.results import Refused
 from broker.redis_core.commands.credit import (
     CreditUsage,
@@ -25,9 +25,6 @@ from broker.redis_core.commands.credit import (
 from broker.redis_core.commands.internal import Outcome
 from broker.redis_core.ports import AskPartition
 from broker.redis_core.registry.partitioner import COORDINATOR
-
-GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
-"""Refusals of a partition that no longer exists."""
 
 
 class Balancer:
@@ -111,7 +108,7 @@ class Balancer:
 
     def _reported(self, holdings: Sequence[Holding], reported: asyncio.Future[Outcome]) -> None:
         outcome = _outcome(reported)
-        if isinstance(outcome, Refused) and outcome.problem not in GONE:
+        if isinstance(outcome, Refused) and not outcome.problem.is_gone:
             for each in holdings:
                 before = self._unreported.get((each.number, each.subid))
                 if before is None or before.version < each.version:
@@ -119,7 +116,7 @@ class Balancer:
 
     def _delivered(self, grant: Grant, delivered: asyncio.Future[Outcome]) -> None:
         outcome = _outcome(delivered)
-        if isinstance(outcome, Refused) and outcome.problem in GONE:
+        if isinstance(outcome, Refused) and outcome.problem.is_gone:
             self._ask(COORDINATOR, GrantCredit(self._node, gone=((grant.number, grant.subid),)))
 
 

@@ -54,7 +54,6 @@ FIND_SECONDS = 2.0
 """Shortest interval at which a pulling subscriber reads again which partitions are below the collection."""
 
 _NOT_THERE = Refused(Problem.PARTITION_NOT_FOUND, "no partition below the collection has this number")
-_GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 _SHUT = (Problem.FORBIDDEN, Problem.CLOSED_NODE, Problem.APPROVAL_REQUIRED, Problem.UNSUPPORTED)
 """Refusals of a leaf that does not admit a subscriber: the leaf is skipped."""
 
@@ -206,7 +205,7 @@ class CollectionCredit:
                 return await self._holdings(leaf, pipeline, command)
             case Leave():
                 outcome: Outcome = await ask_pipeline(pipeline, self._leave(leaf, command))
-                gone = isinstance(outcome, Refused) and outcome.problem in _GONE
+                gone = isinstance(outcome, Refused) and outcome.problem.is_gone
                 # The coordinator does not know the subids of a leaf.
                 return replace(outcome, ended=()) if isinstance(outcome, Left) else Left((), 0) if gone else outcome
         msg = f"{type(command).__name__} is nothing for a partition below a collection"

@@ -20,7 +20,6 @@ from broker.model.frozen import frozen
 from broker.model.items import Envelope
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
-from broker.model.problems import Problem
 from broker.model.results import Published, Refused
 from broker.redis_core.commands.admin_parts import (
     AcceptHandover,
@@ -65,14 +64,6 @@ MAX_BYTES: Final = 1_048_576
 
 PAUSE_SECONDS: Final = 4.5
 """How long a node that accepted nothing is skipped: a little less than the interval of its next announcement."""
-
-_NOT_ARRIVED: Final = (
-    Problem.NODE_FULL,
-    Problem.NODE_NOT_FOUND,
-    Problem.PARTITION_NOT_FOUND,
-    Problem.PUBLISH_UNSUPPORTED,
-)
-"""Refusals that prove that an item has not arrived."""
 
 
 @frozen
@@ -186,7 +177,7 @@ class Handovers:
         settled = [
             (item, command, isinstance(result, Published))
             for item, command, result in pairs
-            if isinstance(result, Published) or result.problem in _NOT_ARRIVED
+            if isinstance(result, Published) or result.problem.is_unstored
         ]
         left = await asyncio.gather(
             *(self._end_handover(source, partition, item.position, arrived=there) for item, _, there in settled)

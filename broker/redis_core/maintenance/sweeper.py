@@ -15,7 +15,7 @@ import structlog
 
 from broker.model.items import Notice
 from broker.model.names import Partition
-from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
+from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.model.results import Counted, Refused
 from broker.redis_core.commands.internal import Ask, Outcome, Scanned, Sweep, TakeOver
 from broker.redis_core.delivery import relay
@@ -32,8 +32,6 @@ from broker.redis_core.routing.router import NodeRouter
 from broker.redis_core.subscriptions.approvals import Approvals
 
 log = structlog.get_logger()
-
-_AWAY_FOR_GOOD = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 
 TAKEOVER_BATCH = 500
 """Partitions of a dead frontend that are taken over together."""
@@ -189,7 +187,7 @@ class Sweeper:
         self._announce_failed(partition, outcome)
 
     def _announce_failed(self, partition: Partition, outcome: Outcome) -> None:
-        if isinstance(outcome, Refused) and outcome.problem not in _AWAY_FOR_GOOD:
+        if isinstance(outcome, Refused) and not outcome.problem.is_gone:
             self._heartbeat.announce(partition, int(self._heartbeat.now_ms()))
 
     async def _scan_next(self) -> None:
@@ -311,7 +309,7 @@ class Sweeper:
         while True:
             outcome = await self._ask(TakeOver(partition.node, frontend, None, upto, scan, partition.number))
             if not isinstance(outcome, Scanned):
-                return isinstance(outcome, Refused) and outcome.problem in _AWAY_FOR_GOOD
+                return isinstance(outcome, Refused) and outcome.problem.is_gone
             scan, upto = outcome.scan, outcome.upto
             if scan == "0":
                 return True

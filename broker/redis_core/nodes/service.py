@@ -105,7 +105,7 @@ class NodeService:
             quota = quotas.get(subject)
             most = None if quota is None else quota.nodes
             if most is None:
-                most = self._store.node_quota if subject == owner else MOST
+                most = self._rules.node_quota if subject == owner else MOST
             if not await self._store.count_owned(subject, node, most):
                 await self._store.uncount_owned(owner, node)
                 return Refused(Problem.TOO_MANY_NODES, _no_room(subject, owner, most))

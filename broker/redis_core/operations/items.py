@@ -60,9 +60,6 @@ WHICH = {
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 
-MAX_BOUNCES = 3
-"""Consecutive bounces that end a subscription (P30)."""
-
 BROWSE_BYTES = 262_144
 """Payload bytes in the answer to one browse: a stanza must pass the XMPP server."""
 
@@ -373,7 +370,7 @@ end_outcomes = Call(
 cancel = Call("cancel", _cancelled, row=_cancel_row)
 unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_renew_row)
-bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
+bounce = Call("bounce", _done, row=_bounce_row)
 confirm = Call("confirm", _done, row=_confirm_row)
 find_item = Call("find_item", _found, row=_request_row)
 browse = Call(

@@ -9,7 +9,6 @@ from broker.model.nodes import NodeRecord
 from broker.model.results import Counted, Done, Purged
 from broker.model.tree import Scope
 from broker.redis_core.commands.internal import Scanned, ScanSubscribers, Sweep, TakeOver
-from broker.redis_core.operations.items import MAX_BOUNCES
 from broker.redis_core.operations.operation import Call, ScriptReply, Values
 
 JournalRecord = tuple[str, dict[str, str | int]]
@@ -34,7 +33,7 @@ def _expired(_command: object, _reply: ScriptReply, _record: NodeRecord) -> Done
 
 
 def _expire_arguments(command: Sweep, _record: NodeRecord) -> Values:
-    return {"max_bounces": MAX_BOUNCES, "told_before": command.told_before_ms}
+    return {"told_before": command.told_before_ms}
 
 
 def _resend_arguments(command: TakeOver, _record: NodeRecord) -> Values:

@@ -46,11 +46,10 @@ class Noted:
 class Index:
     """One of the indexes, for all JIDs."""
 
-    def __init__(self, server: Server, name: str, most: int | None = None, *, evicts: bool = False) -> None:
-        """Keep `most` entries of a JID; beyond them, `evicts` drops the oldest one, else new ones are refused."""
+    def __init__(self, server: Server, name: str, *, evicts: bool = False) -> None:
+        """Keep entries of JIDs; beyond their room, `evicts` drops the oldest one, else new ones are refused."""
         self._server = server
         self._name = name
-        self._most = most
         self._evicts = evicts
 
     async def note(
@@ -112,7 +111,7 @@ class Index:
         return False
 
     async def _note(self, entries: Sequence[Entry], kind: str, room: int | None = None) -> list[Noted | None]:
-        most = next(each for each in (room, self._most, MOST_PER_JID) if each is not None)
+        most = MOST_PER_JID if room is None else room
         fixed: dict[str, Value] = {"now": "", "kind": kind, "most": most}
         replies = await self._run(
             [self._call("add_to_index", jid, {**fixed, "member": member}) for jid, member in entries]

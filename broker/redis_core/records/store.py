@@ -61,14 +61,13 @@ class SubscriptionRef:
 class NodeStore:
     """Reads and writes the records; keeps all state in Redis."""
 
-    def __init__(self, server: Server, journal_records: int, node_quota: int, admins: frozenset[Jid]) -> None:
-        """Keep journals of `journal_records` and let a JID create `node_quota` nodes; `admins` own every node."""
+    def __init__(self, server: Server, journal_records: int, admins: frozenset[Jid]) -> None:
+        """Keep journals of `journal_records`; `admins` own every node."""
         self._server = server
         self.admins = admins
         self._journal_records = journal_records
         self.subscribed, self.asking = Index(server, "nodes"), Index(server, "pending_nodes")
-        self.created_nodes = Index(server, "created_nodes", node_quota)
-        self.node_quota = node_quota
+        self.created_nodes = Index(server, "created_nodes")
         self.affiliated = Index(server, "affiliated", evicts=True)
 
     async def check_format(self, *, begin: bool) -> None:
@@ -370,8 +369,8 @@ class NodeStore:
         found = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
         return [partition for partition, *signs in found if any(signs)]
 
-    async def count_owned(self, jid: Jid, node: str, most: int | None = None) -> bool:
-        """Count a node to the quota of its creator, or of the creator's domain; False when it has `most`, or NODE_QUOTA."""
+    async def count_owned(self, jid: Jid, node: str, most: int) -> bool:
+        """Count a node to the quota of its creator, or of the creator's domain; False when it has `most`."""
         (noted,) = await self.created_nodes.note([(jid, node)], self._created, most)
         return noted is not None
 

@@ -27,6 +27,7 @@ class Rules:
     admins: frozenset[Jid]
     admins_only: bool
     default_queueing: bool
+    node_quota: int
 
 
 class NodeRules:

@@ -1,7 +1,7 @@
 """Merges the outcomes of one command in several partitions. Pure; must not know where they come from."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Final
 
 from broker.model.commands import Browse
@@ -10,6 +10,10 @@ from broker.redis_core.commands.dependency_parts import Awaited
 from broker.redis_core.commands.internal import Left
 
 LOCKS_SHOWN: Final = 1_000
+
+_COUNTS: Final = tuple(field.name for field in fields(Counted))
+_LARGEST: Final = frozenset({"oldest_ms", "subscribers"})
+"""Counts that partitions share: each knows every subscription."""
 
 
 def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
@@ -33,26 +37,10 @@ def counted(_command: object, outcomes: Sequence[Counted]) -> Counted:
 def added_up(outcomes: Sequence[Counted]) -> Counted:
     """Add up the counts of partitions."""
 
-    def total(name: str) -> int:
-        return sum(getattr(outcome, name) for outcome in outcomes)
+    def merged(name: str) -> int:
+        return (max if name in _LARGEST else sum)(getattr(outcome, name) for outcome in outcomes)
 
-    return Counted(
-        total("waiting"),
-        total("eligible"),
-        total("delayed"),
-        total("in_flight"),
-        total("dying"),
-        max(outcome.oldest_ms for outcome in outcomes),
-        # Every partition knows a subscription.
-        max(outcome.subscribers for outcome in outcomes),
-        total("credit_free"),
-        total("kept"),
-        total("kept_bytes"),
-        total("published"),
-        total("finished"),
-        total("attempts"),
-        total("dependent"),
-    )
+    return Counted(*map(merged, _COUNTS))
 
 
 def purged(_command: object, outcomes: Sequence[Purged]) -> Purged:

@@ -135,11 +135,6 @@ def in_one_partition(command: items.RetractBatch, record: NodeRecord, _standing:
     return _SEVERAL if len(places) > 1 else None
 
 
-def unnamed(command: items.Retract | items.Cancel | items.Unlock | items.Renew) -> bool:
-    """Return whether an item may be elsewhere, since its holder has not named the partition."""
-    return command.partition is None
-
-
 def of_delivery(command: items.Bounce | items.Confirm, _count: int) -> int:
     """Return the partition that a delivery came from."""
     return command.partition.number
@@ -179,7 +174,7 @@ class Row:
     place: Callable[[Any, int], int | Place] | Place | int = unplaced
     """Its partition, by the node's number of partitions."""
 
-    searched: Callable[[Any], bool] | None = None
+    searched: bool = False
     """Whether its item may be in another partition than its place."""
 
     before_growth: Callable[..., Any] | None = None
@@ -223,7 +218,7 @@ ROWS: Final[Mapping[type, Row]] = {
         judge=may.anybody,
         leaf_only=may.NO_RETRACT,
         place=of_item,
-        searched=unnamed,
+        searched=True,
         metric=_acknowledged,
     ),
     items.Complete: Row(
@@ -231,7 +226,7 @@ ROWS: Final[Mapping[type, Row]] = {
         judge=may.completing,
         leaf_only=may.NO_RETRACT,
         place=of_item,
-        searched=unnamed,
+        searched=True,
         metric=_acknowledged,
     ),
     items.ReadOutcome: Row(
@@ -256,7 +251,7 @@ ROWS: Final[Mapping[type, Row]] = {
         judge=may.cancelling,
         leaf_only=may.NO_ITEMS,
         place=of_item,
-        searched=unnamed,
+        searched=True,
         metric=_cancelled,
     ),
     items.Unlock: Row(
@@ -264,11 +259,11 @@ ROWS: Final[Mapping[type, Row]] = {
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
         place=of_item,
-        searched=unnamed,
+        searched=True,
         metric=_unlocked,
     ),
     items.Renew: Row(
-        script=item_scripts.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=unnamed
+        script=item_scripts.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=True
     ),
     items.Locks: Row(
         script=subscription_scripts.list_locks,

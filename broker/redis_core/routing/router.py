@@ -271,8 +271,7 @@ class NodeRouter:
             self._former_partitions.set_growth(record)
         where = place(command, partitions)
         if isinstance(where, int):
-            searched = ROWS[type(command)].searched
-            if searched and searched(command):
+            if ROWS[type(command)].searched and getattr(command, "partition", None) is None:
                 reply = then(reply, self._search_elsewhere, command, where)
             self._former_partitions.submit(command, reply, where)
         elif where is Place.ANY:

@@ -16,7 +16,7 @@ import structlog
 from broker import codec
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeState
-from broker.model.problems import CorruptRecord, Problem
+from broker.model.problems import CorruptRecord
 from broker.model.results import Published, Refused
 from broker.model.schedules import Overlap
 from broker.model.times import moment
@@ -42,8 +42,6 @@ _STEPS: Final = 10
 
 _SKIPPED: Final = 1_000
 """Times that are skipped before the record is stored, and everybody else gets a turn."""
-
-_GONE: Final = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 
 
 class FiringSchedules:
@@ -141,7 +139,7 @@ class FiringSchedules:
                 found = await self._ask(
                     FindItem(node.name, record.maker, record.last.item_id, None, "", record.last.partition)
                 )
-                if isinstance(found, Refused) and found.problem not in _GONE:
+                if isinstance(found, Refused) and not found.problem.is_gone:
                     return record
                 there = isinstance(found, Found) and found.there
             if not there:
@@ -175,7 +173,7 @@ class FiringSchedules:
         if isinstance(result, Published):
             return Fired(firing.at_ms, result.item_id, place, ticket)
         assert isinstance(result, Refused)
-        if result.problem not in _GONE:
+        if not result.problem.is_gone:
             about = {"node": node.name, "schedule": record.schedule.id, "time": told[TIME_HEADER]}
             log.warning("an item of a schedule waits to be stored", **about, problem=result.problem.value)
         return result

@@ -23,13 +23,6 @@ _TRIES: Final = 20
 _UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "the node has no such schedule")
 _NEVER: Final = Refused(Problem.BAD_REQUEST, "such a schedule never publishes: it has no times, or all are over")
 _BUSY: Final = Refused(Problem.UNAVAILABLE, "the schedule is being changed: ask again")
-_NOT_ARRIVED: Final = (
-    Problem.NODE_FULL,
-    Problem.NODE_NOT_FOUND,
-    Problem.PARTITION_NOT_FOUND,
-    Problem.PUBLISH_UNSUPPORTED,
-)
-"""Refusals that prove that an item is not stored."""
 
 Change = Callable[[Stored, int], ScheduleRecord | Result]
 """Returns a schedule's new record, by the stored one and the time, or the answer; `Done` deletes the schedule."""
@@ -148,7 +141,7 @@ class Schedules:
         """Finish or give up what a schedule has begun to publish; returns a refusal if neither is certain."""
         fired = await self._firing.publish(node, record, found.item)
         if isinstance(fired, Refused):
-            if fired.problem not in _NOT_ARRIVED:
+            if not fired.problem.is_unstored:
                 return fired
             taken = await self._storage.replace(node, found, record.given_up())
         else:

@@ -1,13 +1,13 @@
 -- Handles a delivery that did not arrive: its lock ends at once (Q18). The subscription ends when no later delivery can arrive, or when
 -- too many in a row did not (P30).
-local delivery_failures = {}
+local delivery_failures = {MOST = 3}
 
 function delivery_failures.count(subid, gone)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return end
   subscriber.bounces = subscriber.bounces + 1
   subscriptions.put(subscriber)
-  if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
+  if gone or subscriber.bounces >= delivery_failures.MOST then
     call.lock_end_ended[#call.lock_end_ended + 1] = {subscriber.jid, subscriber.pool or ''}
     -- A JID that one of its subscriptions cannot reach is reached by none.
     local room = unsubscribing.CHUNK
