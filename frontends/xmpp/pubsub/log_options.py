@@ -9,13 +9,14 @@ from xml.etree.ElementTree import Element
 from broker.model import offsets
 from broker.model.commands import Commit, Partitions, Read
 from broker.model.items import Delivery
-from broker.model.problems import MalformedRequest, Problem
+from broker.model.problems import Problem
 from broker.model.qos import Stage
 from broker.model.results import Event, Extents, Replay
+from broker.model.times import read_moment
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, payloads
 from frontends.xmpp.stanzas import Iq, Question, expect
-from frontends.xmpp.xml.text import escaped, moment, since_1970_ms
+from frontends.xmpp.xml.text import escaped, moment
 
 READ_DEFAULT: Final = 50
 READ_MOST: Final = 500
@@ -52,13 +53,10 @@ def partitions(iq: Iq, element: Element) -> Question:
 def start(text: str) -> str:
     """Parse a start position: as in the model, or a time (XEP-0082), as ms since 1970."""
     try:
-        ms = since_1970_ms(text)
+        return str(max(read_moment(text), 0))
     except ValueError:
-        raise MalformedRequest(Problem.OFFSET_INVALID, "there is no such moment") from None
-    if ms is not None:
-        return str(ms)
-    offsets.named(text)
-    return text
+        offsets.named(text)
+        return text
 
 
 def position(delivery: Delivery) -> str:

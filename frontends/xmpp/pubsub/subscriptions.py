@@ -16,12 +16,13 @@ from broker.model.names import Jid, resource
 from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import MAX_BATCH, SENT, Qos
+from broker.model.times import read_moment
 from broker.model.tree import DEPTH, Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, log_options, partition_options, selectors
 from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, expect, only
 from frontends.xmpp.xml import forms
-from frontends.xmpp.xml.text import escaped, since_1970_ms
+from frontends.xmpp.xml.text import escaped
 
 CREDIT: Final = "pubsub#queue_requests"
 QOS: Final = "stanzaq#qos"
@@ -219,15 +220,12 @@ def _start(values: tuple[str, ...]) -> str:
 def _until(values: tuple[str, ...]) -> int:
     text = values[0] if len(values) == 1 else ""
     try:
-        ms = 0 if text == PRESENCE else since_1970_ms(text)
+        # A time before 1970 has passed, but 0 would mean no expiry.
+        return 0 if text == PRESENCE else max(read_moment(text), 1)
     except ValueError:
-        ms = None
-    if ms is None:
         raise MalformedRequest(
             Problem.OPTIONS_INVALID, f"{EXPIRE} is a time (XEP-0082) at which the subscription ends, or {PRESENCE}"
-        )
-    # A time at the beginning of 1970 has passed, but 0 would mean no expiry.
-    return ms or int(text != PRESENCE)
+        ) from None
 
 
 def _batch(values: tuple[str, ...]) -> int:

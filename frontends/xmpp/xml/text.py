@@ -47,20 +47,6 @@ escaped_name = lru_cache(maxsize=1_024)(escaped)
 """Escape a name that recurs often: of a node, a JID, a namespace."""
 
 
-_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
-
-
-def since_1970_ms(text: str) -> int | None:
-    """Parse a time (XEP-0082 §3.2); None for anything else. Raises ValueError for a time that does not exist."""
-    if len(text) > 40 or not _MOMENT.fullmatch(text):
-        return None
-    try:
-        return max(int(datetime.fromisoformat(text).timestamp() * 1000), 0)
-    except OverflowError:
-        msg = "beyond the calendar"
-        raise ValueError(msg) from None
-
-
 @lru_cache(maxsize=64)
 def _second(since_1970: int) -> str:
     return datetime.fromtimestamp(since_1970, UTC).strftime("%Y-%m-%dT%H:%M:%S")
