@@ -5,7 +5,7 @@ from typing import TypeVar
 from broker.model.commands import Command
 from broker.model.core import Core
 from broker.model.results import Refused
-from frontends.rest import replies
+from frontends.rest.errors import fault
 
 _T = TypeVar("_T")
 
@@ -14,6 +14,6 @@ async def result(core: Core, command: Command, kind: type[_T]) -> _T:
     """Execute a command and return its result; raises Fault if it is refused."""
     outcome = await core.ask(command)
     if isinstance(outcome, Refused):
-        raise replies.of(outcome)
+        raise fault(outcome)
     assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
     return outcome

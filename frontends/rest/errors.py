@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Refused
 
 MEDIA: Final = "application/problem+json"
 TYPE: Final = "urn:stanzaq:0:problem:"
@@ -105,7 +106,7 @@ def target_too_long() -> Fault:
     return Fault(HTTPStatus.REQUEST_URI_TOO_LONG, "target-too-long", "the target is too long")
 
 
-def fault(refusal: MalformedRequest) -> Fault:
+def fault(refusal: Refused | MalformedRequest) -> Fault:
     """Turn a refusal of the core or a translator into HTTP's terms."""
     status = HTTPStatus(STATUS[refusal.problem])
     headers = {"Retry-After": str(-(-refusal.wait_ms // 1000) or RETRY_SECONDS)} if status in _WAITS else {}

@@ -5,11 +5,10 @@ from http import HTTPStatus
 
 from broker import codec, payloads
 from broker.model.outcomes import ItemOutcome
-from broker.model.problems import MalformedRequest
-from broker.model.results import Published, Refused, Renewed, Reserved
+from broker.model.results import Published, Renewed, Reserved
 from broker.model.times import moment
 from frontends.rest import conditions, negotiation, paths
-from frontends.rest.errors import MEDIA, Fault, fault, row, written
+from frontends.rest.errors import MEDIA, Fault, row, written
 from frontends.rest.formats import atom, documents
 from frontends.rest.formats.views import HeldMessages, Message, Page
 from frontends.rest.http_types import Response
@@ -120,11 +119,6 @@ def json(said: Mapping[str, object]) -> Response:
 def refused(refusal: Fault) -> Response:
     """Answer with a refusal."""
     return Response(refusal.status, written(refusal), MEDIA, refusal.headers)
-
-
-def of(outcome: Refused) -> Fault:
-    """Turn the core's refusal into HTTP's terms."""
-    return fault(MalformedRequest(outcome.problem, outcome.detail, outcome.wait_ms))
 
 
 def _full(kind: str, what: str) -> str:

@@ -25,6 +25,7 @@ from broker.model.results import (
 from frontends.rest import replies
 from frontends.rest.admin import requests, views
 from frontends.rest.core_client import result
+from frontends.rest.errors import fault
 from frontends.rest.http_types import Request, Response
 
 
@@ -88,7 +89,7 @@ async def release(core: Core, request: Request) -> Response:
 async def cancel(core: Core, request: Request) -> Response:
     """Cancel messages, each with its own result."""
     outcomes = await asyncio.gather(*map(core.ask, requests.cancel(request)))
-    return replies.settled([replies.of(each) if isinstance(each, Refused) else None for each in outcomes])
+    return replies.settled([fault(each) if isinstance(each, Refused) else None for each in outcomes])
 
 
 async def purge(core: Core, request: Request) -> Response:

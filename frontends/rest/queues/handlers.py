@@ -70,7 +70,7 @@ async def show_queue(core: Core, request: Request) -> Response:
     found, below = await _children(core, request)
     if isinstance(record, Refused) and not (found or below):
         # A part of the tree exists while anything is below it, which may be late in the list.
-        raise replies.of(record)
+        raise fault(record)
     if not isinstance(record, Described) or record.record.config.collects:
         following = views.following(request.path, {"below": below}) if below else ""
         title, options = "", None
@@ -130,7 +130,7 @@ async def put_queue(core: Core, request: Request) -> Response:
                 MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")
             )
     if isinstance(outcome, Refused):
-        raise replies.of(outcome)
+        raise fault(outcome)
     return replies.declared(request.path.node, made=True)
 
 
@@ -254,7 +254,7 @@ def _there(looked: Result) -> bool:
 def _message(request: Request, looked: Result) -> Message:
     """Return the one message that was looked at; raises Fault if it is not there."""
     if isinstance(looked, Refused):
-        raise replies.of(looked)
+        raise fault(looked)
     assert isinstance(looked, Browsed)
     if not looked.items:
         raise fault(MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such message, or not any more"))

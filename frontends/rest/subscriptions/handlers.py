@@ -94,7 +94,7 @@ async def create_subscription(core: Core, request: Request) -> Response:
     if isinstance(outcome, Refused):
         if lease.has_view:
             await core.ask(Delete(node, request.sender))
-        raise replies.of(outcome)
+        raise fault(outcome)
     assert isinstance(outcome, Subscribed)
     return views.subscribed(lease, lease_request.destinations, outcome)
 
@@ -169,7 +169,7 @@ async def renew_message(core: Core, request: Request) -> Response:
     lock_ref = requests.lock_ref(request)
     outcome = _expired_lock(lock_ref, await core.ask(lock_ref.renew(request)))
     if isinstance(outcome, Refused):
-        raise replies.of(outcome)
+        raise fault(outcome)
     assert isinstance(outcome, Renewed)
     return replies.renewed(outcome)
 
@@ -188,7 +188,7 @@ def _fetch(lease: Lease, request: Request) -> Fetch:
 async def _fetched(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
     found = _expired_lease(lease, await core.ask(fetch))
     if isinstance(found, Refused):
-        raise replies.of(found)
+        raise fault(found)
     assert isinstance(found, Fetched)
     return found
 
@@ -265,7 +265,7 @@ async def _acknowledged(core: Core, lock_ref: LockRef | Fault) -> Fault | None:
     if isinstance(lock_ref, Fault):
         return lock_ref
     outcome = _expired_lock(lock_ref, await core.ask(lock_ref.acknowledge()))
-    return replies.of(outcome) if isinstance(outcome, Refused) else None
+    return fault(outcome) if isinstance(outcome, Refused) else None
 
 
 async def _given_back(core: Core, request: Request, *, dead_letter: bool) -> Response:
@@ -299,7 +299,7 @@ async def _ended(core: Core, lease: Lease, sender: Jid, *, keep: bool = False) -
 
 def _done(outcome: Result, *kinds: type[Result]) -> Response:
     if isinstance(outcome, Refused):
-        raise replies.of(outcome)
+        raise fault(outcome)
     assert isinstance(outcome, kinds), f"{type(outcome).__name__} is none of {kinds}"
     return replies.done()
 
@@ -325,7 +325,7 @@ async def _events(
             again = replace(fetch, wait_seconds=min(SILENT_SECONDS, left), after=seen)
             found = await core.ask(again) if left > 0 else expired()
         assert isinstance(found, Refused | Fault)
-        yield b"event: end\ndata: %b\n\n" % written(replies.of(found) if isinstance(found, Refused) else found)
+        yield b"event: end\ndata: %b\n\n" % written(fault(found) if isinstance(found, Refused) else found)
     finally:
         if fetch.comes and isinstance(found, Fetched):
             # Nothing can be awaited here any more.
