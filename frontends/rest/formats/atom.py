@@ -19,16 +19,7 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U001
 
 def page(shown: Page) -> bytes:
     """Write a page of a queue or the tree."""
-    # A feed must have a time of change (RFC 4287 §4.1.1); an empty one gets 1970.
-    updated = max((each.published_ms for each in shown.messages), default=0)
-    parts = [
-        f"<feed xmlns='{ATOM}'>",
-        f"<id>{_identity('queue', shown.name)}</id>",
-        f"<title>{_text(shown.title or shown.name or 'queues')}</title>",
-        f"<updated>{moment(updated)}</updated>",
-        "<author><name>stanzaq</name></author>",
-        f"<link rel='self' href={quoteattr(shown.href)} type='{negotiation.ATOM}'/>",
-    ]
+    parts = _head(shown, _identity("queue", shown.name), shown.title or shown.name or "queues")
     if shown.following:
         parts.append(f"<link rel='next' href={quoteattr(shown.following)} type='{negotiation.ATOM}'/>")
     if shown.counted:
@@ -49,17 +40,22 @@ def message(shown: Message) -> bytes:
 
 def held(shown: HeldMessages) -> bytes:
     """Write the messages that a subscription holds."""
+    parts = _head(shown, _identity("subscription", shown.href), shown.title)
+    parts.append(f"<lease xmlns='{COUNTS}' expires='{moment(shown.expires_ms)}' more='{str(shown.more).lower()}'/>")
+    return "".join([*parts, *(_entry(each, "<entry>") for each in shown.messages), "</feed>"]).encode()
+
+
+def _head(shown: Page | HeldMessages, identity: str, title: str) -> list[str]:
+    # A feed must have a time of change (RFC 4287 §4.1.1); an empty one gets 1970.
     updated = max((each.published_ms for each in shown.messages), default=0)
-    parts = [
+    return [
         f"<feed xmlns='{ATOM}'>",
-        f"<id>{_identity('subscription', shown.href)}</id>",
-        f"<title>{_text(shown.title)}</title>",
+        f"<id>{identity}</id>",
+        f"<title>{_text(title)}</title>",
         f"<updated>{moment(updated)}</updated>",
         "<author><name>stanzaq</name></author>",
         f"<link rel='self' href={quoteattr(shown.href)} type='{negotiation.ATOM}'/>",
-        f"<lease xmlns='{COUNTS}' expires='{moment(shown.expires_ms)}' more='{str(shown.more).lower()}'/>",
     ]
-    return "".join([*parts, *(_entry(each, "<entry>") for each in shown.messages), "</feed>"]).encode()
 
 
 def _child(shown: Child) -> str:

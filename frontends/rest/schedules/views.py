@@ -1,6 +1,5 @@
 """Writes schedules as JSON. Pure; must not know the core."""
 
-from base64 import b64encode
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,6 +8,7 @@ from broker.model.commands import ListSchedules
 from broker.model.results import ScheduleList
 from broker.model.schedules import ScheduledItem, ScheduleStatus
 from frontends.rest import paths, replies
+from frontends.rest.formats import documents
 from frontends.rest.http_types import Response
 
 
@@ -36,7 +36,4 @@ def _message(item: ScheduledItem) -> dict[str, Any]:
     envelope = codec.unpack(item.envelope)
     hints = {"delay": item.hints.delay_ms // 1000, "priority": item.hints.priority, "ttl": item.hints.ttl_ms // 1000}
     told = {"content_type": payloads.kind(envelope), "group_key": item.key, "headers": dict(envelope.headers), **hints}
-    try:
-        return {"text": envelope.body.decode(), **told}
-    except UnicodeDecodeError:
-        return {"base64": b64encode(envelope.body).decode(), **told}
+    return documents.body(envelope.body) | told

@@ -96,7 +96,7 @@ async def create_subscription(core: Core, request: Request) -> Response:
             await core.ask(Delete(node, request.sender))
         raise fault(outcome)
     assert isinstance(outcome, Subscribed)
-    return views.subscribed(lease, lease_request.destinations, outcome)
+    return views.subscribed(views.ShownLease(lease, lease_request.destinations, outcome))
 
 
 async def list_subscriptions(core: Core, request: Request) -> Response:

@@ -42,19 +42,6 @@ def lease(of: Lease, found: Fetched, messages: Iterable[Message]) -> HeldMessage
     return HeldMessages(of.href, of.node, found.until_ms, list(messages), found.more)
 
 
-def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Response:
-    """Answer that a subscription was created, and where."""
-    said = {
-        "id": str(lease),
-        "href": lease.href,
-        "destinations": list(destinations),
-        "prefetch": result.credit,
-        "expires": moment(result.until_ms),
-        "selector": result.selector,
-    }
-    return Response(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": lease.href})
-
-
 @frozen
 class ShownLease:
     """A subscription with its destinations and options."""
@@ -62,6 +49,12 @@ class ShownLease:
     lease: Lease
     destinations: tuple[str, ...]
     options: Subscribed
+
+
+def subscribed(shown: ShownLease) -> Response:
+    """Answer that a subscription was created, and where."""
+    body, at = documents.written(_leased(shown)), {"Location": shown.lease.href}
+    return Response(HTTPStatus.CREATED, body, negotiation.JSON, at)
 
 
 def leases(shown: Sequence[ShownLease], first: int, limit: int, total: int) -> Response:
