@@ -1,4 +1,8 @@
-"""stanzaq's core without a door: one process with credit for 50, which acknowledges each item of one partition."""
+"""stanzaq's core without a door: one process publishes, one with credit for 50 acknowledges each item of one partition.
+
+Like a door over HTTP the publisher sends nothing, or it would do the jobs that its publishes hand out. Both collect garbage as
+seldom as frontends do.
+"""
 
 import asyncio
 import os
@@ -15,6 +19,7 @@ from broker.model.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
+from frontends.garbage import collect_rarely
 
 OWNER = Jid("bench@localhost/1")
 NODE = "work"
@@ -51,11 +56,11 @@ async def main() -> None:
     settings = Settings(
         redis_url=os.environ["PEERS_REDIS"], xmpp_domain="queue.localhost", xmpp_secret=SecretStr("none")
     )
-    outlet = Worker()
-    core = outlet.core = RedisCore(settings, outlet)
+    outlet, works = Worker(), sys.argv[1] == "work"
+    core = outlet.core = RedisCore(settings, outlet if works else None)
     await core.start()
     await core.ask(Declare(NODE, OWNER, {}))
-    if sys.argv[1] == "work":
+    if works:
         ended = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         await core.ask(Subscribe(NODE, OWNER, OWNER, jobs.UNDER_WAY))
@@ -68,5 +73,6 @@ async def main() -> None:
     await core.stop()
 
 
+collect_rarely()
 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
     runner.run(main())
