@@ -35,7 +35,7 @@ for i, row in ipairs(rows) do
   end
   results[i] = {(not subid or subscriptions.get(subid)) and 'ok' or 'not-subscribed', 0, number}
 end
-local reply = respond.make(results, {}, 0)
+local reply = respond.make(results, 0)
 for _, result in ipairs(results) do
   for _, made in ipairs(call.coordinator_made) do
     if made[1] == result[3] then result[2] = result[2] + made[4] end

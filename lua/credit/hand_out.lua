@@ -30,4 +30,4 @@ local function take(row)
 end
 
 for i, row in ipairs(rows) do results[i] = take(row) end
-return respond.make(results, {}, amount)
+return respond.make(results, amount)

@@ -54,6 +54,6 @@ end
 local results = budget.each(rows, attach)
 -- Once for all rows: an owner that was replaced within the batch has been handed nothing.
 if reason then ownership.clear(reason) end
-local reply = respond.make(results, call.ownership_loss_notices, dispatch.LIMIT)
+local reply = respond.make(results, dispatch.LIMIT)
 if partition_owner.get() and partition_owner.get().clearing then reply[respond.MORE] = 1 end
 return reply

@@ -25,4 +25,4 @@ local function admit(row)
 end
 
 local results = budget.each(rows, admit)
-return respond.make(results, {}, added)
+return respond.make(results, added)

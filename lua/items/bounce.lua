@@ -27,6 +27,6 @@ local results = budget.each(rows, function(row)
   delivery_failures.end_locks(held, '', row.gone == '1')
   return {'ok'}
 end)
-local reply = respond.make(results, call.ownership_loss_notices, math.max(call.lock_end_freed, 1))
+local reply = respond.make(results, math.max(call.lock_end_freed, 1))
 if call.unsubscribing_more then reply[respond.MORE] = 1 end
 return reply

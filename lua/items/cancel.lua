@@ -6,7 +6,6 @@
 local refusal = partition.load()
 if refusal then return refusal end
 replay_cache.rotate()
-local notices = {}
 
 local function cancel(row, entry)
   local flight = row.flight
@@ -17,7 +16,7 @@ local function cancel(row, entry)
     return
   end
   lock_end.cancel(flight)
-  notices[#notices + 1] = {'cancelled', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)}
+  notices.tell({'cancelled', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
 end
 
 local results = budget.each(rows, function(row)
@@ -34,4 +33,4 @@ local results = budget.each(rows, function(row)
   replay_cache.give(row, '')
   return {'ok'}
 end)
-return respond.make(results, notices, call.lock_end_freed)
+return respond.make(results, call.lock_end_freed)

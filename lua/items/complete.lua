@@ -7,4 +7,4 @@ if refusal then return refusal end
 replay_cache.rotate()
 
 local results = ack_rules.end_locks(rows, function(row) lock_end.acknowledge(row.flight, row.result) end)
-return respond.make(results, {}, call.lock_end_freed)
+return respond.make(results, call.lock_end_freed)

@@ -5,7 +5,7 @@
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-local CHUNK, ids, notices, wanted = 300, {}, {}, {}
+local CHUNK, ids, wanted = 300, {}, {}
 local holders = subscription_ids.all(arg.subid)
 for i, row in ipairs(rows) do
   ids[i], wanted[row.item] = row.item, true
@@ -26,10 +26,10 @@ for _, flight in ipairs(inflight.get_many(places)) do
   if flight and (arg.subid ~= '' or wanted[flight.item]) then
     wanted[flight.item] = nil
     lock_end.release(flight, 'released', {reason = 'forced', delay_ms = 0})
-    notices[#notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)}
+    notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
   end
 end
 write_buffer.flush()
 local left = arg.subid == '' and #places - tried or 0
 for _, subid in ipairs(holders) do left = left + credit.lock_count(subid) end
-return respond.make({call.lock_end_freed, left}, notices, call.lock_end_freed)
+return respond.make({call.lock_end_freed, left}, call.lock_end_freed)

@@ -31,4 +31,4 @@ local results = budget.each(rows, function(row)
   if entry then leave(row, entry) end
   return {entry and 'ok' or 'item-not-found'}
 end)
-return respond.make(results, {}, 0)
+return respond.make(results, 0)

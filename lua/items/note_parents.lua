@@ -10,4 +10,4 @@ local results = budget.each(rows, function(row)
   write_buffer.flush()
   return {answer}
 end)
-return respond.make(results, {}, call.parents_released)
+return respond.make(results, call.parents_released)

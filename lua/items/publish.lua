@@ -28,4 +28,4 @@ local results = budget.each(rows, function(row)
   return row.parents and {'ok', item, 0, arg.number} or item
 end)
 if arg.if_known ~= '' then former_partition.stay(tail) end
-return respond.make(results, {}, added)
+return respond.make(results, added)

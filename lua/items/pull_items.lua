@@ -98,4 +98,5 @@ if back[1] and (call.partition_several or call.partition_pools) then
   told_of = {partition.next_number(), false, '', 'A', back, '', {}}
   partition.save()
 end
-return respond.results(results, due, more_at_once, {notices = given > 0 and {{'fetched', given, waits}}, credit = told_of})
+if given > 0 then notices.tell({'fetched', given, waits}) end
+return respond.results(results, due, more_at_once, {credit = told_of})

@@ -39,6 +39,5 @@ end
 write_buffer.flush()
 partition.save()
 local more = #dropped == CHUNK or budget.over() or call.fair_intake_behind or call.group_order_skipped >= group_order.MOST
-local notices = call.expiry_perished > 0 and {{'perished', call.expiry_perished}} or {}
-outcomes.announce(notices)
-return respond.results({#dropped}, call.partition_before.replies and next_due.time() or 0, more and 1 or 0, {notices = notices})
+if call.expiry_perished > 0 then notices.tell({'perished', call.expiry_perished}) end
+return respond.results({#dropped}, call.partition_before.replies and next_due.time() or 0, more and 1 or 0)

@@ -29,4 +29,4 @@ local results = decide(rows, function(row, verdict)
   end
   return {verdict}
 end)
-return respond.make(results, {}, call.lock_end_freed)
+return respond.make(results, call.lock_end_freed)

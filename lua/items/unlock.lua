@@ -11,4 +11,4 @@ local results = ack_rules.end_locks(rows, function(row)
   lock_end.release(row.flight, 'released',
     {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1', untried = row.untried == '1'})
 end)
-return respond.make(results, {}, call.lock_end_freed)
+return respond.make(results, call.lock_end_freed)

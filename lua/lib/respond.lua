@@ -3,22 +3,22 @@
 local respond = {DELIVERIES = 3, DUE = 6, MORE = 7}
 local NOTHING = {}
 
--- Returns the reply of an operation that hands out nothing new, with `due` and `more` other than 0, and with `besides`: a table that may
--- have `deliveries`, `notices` and `credit`.
-function respond.results(results, due, more, besides)
-  besides = besides or NOTHING
-  return {'ok', results, besides.deliveries or false, besides.notices or false, false, due or 0, more or 0, call.partition_token,
-    besides.credit}
-end
-
 -- Returns false for an empty list, which takes Redis ten times as long to encode.
 local function some(list)
   return #list > 0 and list
 end
 
+-- Returns the reply of an operation that hands out nothing new, with `due` and `more` other than 0, and with `besides`: a table that may
+-- have `deliveries` and `credit`.
+function respond.results(results, due, more, besides)
+  besides = besides or NOTHING
+  return {'ok', results, besides.deliveries or false, some(call.notices_made), false, due or 0, more or 0, call.partition_token,
+    besides.credit}
+end
+
 -- The last step of every operation that may hand items out: update turns, dispatch, serve log readers, trim, save, reply. A caller that
 -- cannot send gets no deliveries; if there is something to send, the due time makes a frontend sweep at once.
-function respond.make(results, notices, hint)
+function respond.make(results, hint)
   send_marks.record()
   lock_end.update_turns()
   local deliveries, more = dispatch.run(hint)
@@ -35,13 +35,11 @@ function respond.make(results, notices, hint)
   write_buffer.flush()
   local told = credit_report.make()
   partition.save()
-  for jid in pairs(call.dispatch_filled) do notices[#notices + 1] = {'filled', jid} end
-  for _, who in ipairs(call.lock_end_ended) do notices[#notices + 1] = {'unsubscribed', who[1], who[2]} end
-  if call.partition_before.replies then outcomes.announce(notices) end
-  if call.expiry_perished > 0 then notices[#notices + 1] = {'perished', call.expiry_perished} end
+  for jid in pairs(call.dispatch_filled) do notices.tell({'filled', jid}) end
+  if call.expiry_perished > 0 then notices.tell({'perished', call.expiry_perished}) end
   local due = pull_dispatch.frontend_is_due() and call.partition_now or next_due.time()
   if call.partition_before.limits and not call.partition_several and ready_queue.waits() then due = hand_out_limits.next(due) end
   if call.partition_before.keyed then due = key_limits.next(due) end
   if credit.coordinates() then due = coordinator.next(due) end
-  return {'ok', some(results), some(deliveries), some(notices), some(call.handovers_made), due, more, call.partition_token, some(told)}
+  return {'ok', some(results), some(deliveries), some(call.notices_made), some(call.handovers_made), due, more, call.partition_token, some(told)}
 end

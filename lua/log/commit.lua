@@ -14,4 +14,4 @@ local results = budget.each(rows, function(row)
   call.lock_end_arrived[reader.subid] = true
   return {'ok'}
 end)
-return respond.make(results, {}, 0)
+return respond.make(results, 0)

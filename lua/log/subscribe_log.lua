@@ -31,6 +31,6 @@ local results = budget.each(rows, function(row)
   -- Only the first partition knows the expiry.
   return {'ok', gap, position or '', arg.number == '0' and subscription_expiry.put(row.subid, row.lease) or 0}
 end)
-local reply = respond.make(results, {}, 0)
+local reply = respond.make(results, 0)
 reply[respond.DUE] = subscription_expiry.next(reply[respond.DUE])
 return reply

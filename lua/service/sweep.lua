@@ -9,7 +9,7 @@ local refusal = partition.load()
 if refusal then return refusal end
 local repeated, more_due = retries.send()
 local late = redis.call('ZRANGEBYSCORE', key.lock_deadlines, '-inf', call.partition_now, 'LIMIT', 0, 200)
-local flying, notices = inflight.get_many(late), {}
+local flying = inflight.get_many(late)
 for i, position in ipairs(late) do
   if i > 1 and budget.over() then break end
   local flight = flying[i]
@@ -18,8 +18,8 @@ for i, position in ipairs(late) do
     -- The subscriber does not fetch. Until it does, others get the items.
     subscriptions.missed(flight.subid)
   elseif flight then
+    notices.tell({'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
     lock_end.release(flight, 'expired', {})
-    notices[#notices + 1] = {'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)}
   else
     write_buffer.add('ZREM', key.lock_deadlines, position)
   end
@@ -28,18 +28,16 @@ write_buffer.flush()
 unsubscribing.resume()
 ownership.lapse()
 if partition_owner.get() and partition_owner.get().clearing then ownership.clear('stolen') end
-for _, lost in ipairs(call.ownership_loss_notices) do notices[#notices + 1] = lost end
-for _, over in ipairs(subscription_expiry.lapsed()) do notices[#notices + 1] = over end
-if call.partition_before.schedules and schedule_times.are_due() then notices[#notices + 1] = {'scheduled'} end
+subscription_expiry.tell_lapsed()
+if call.partition_before.schedules and schedule_times.are_due() then notices.tell({'scheduled'}) end
 handovers.resume(tonumber(arg.told_before))
-for _, made in ipairs(call.dependents_made) do notices[#notices + 1] = made end
 journal.trim()
 local more_names = dedupe_window.tidy(dedupe_window.SOME)
 if call.partition_before.replies then outcomes.forget(outcomes.FORGET) end
 -- Asked here: most partitions keep no finished items and need no trim.
 local more_aged = call.partition_kept > 0 and trim.aged() or 0
 if credit.coordinates() then coordinator.resume() end
-local reply = respond.make({}, notices, dispatch.LIMIT)
+local reply = respond.make({}, dispatch.LIMIT)
 local deliveries = reply[respond.DELIVERIES] or {}
 for _, value in ipairs(repeated) do deliveries[#deliveries + 1] = value end
 reply[respond.DELIVERIES] = #deliveries > 0 and deliveries

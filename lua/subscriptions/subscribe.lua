@@ -93,6 +93,6 @@ for i, row in ipairs(rows) do
     results[i] = work(row, subscribing.known(row.subid), owns)
   end
 end
-local reply = respond.make(results, {}, dispatch.LIMIT)
+local reply = respond.make(results, dispatch.LIMIT)
 reply[respond.DUE] = subscription_expiry.next(reply[respond.DUE])
 return reply

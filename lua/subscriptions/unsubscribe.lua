@@ -56,6 +56,6 @@ local results = budget.each(rows, function(row)
   local those, refused = meant(row)
   return refused or superseded(row) and {'superseded'} or end_subscriptions(row, those)
 end)
-local reply = respond.make(results, call.ownership_loss_notices, math.max(call.lock_end_freed, 1))
+local reply = respond.make(results, math.max(call.lock_end_freed, 1))
 if call.unsubscribing_more then reply[respond.MORE] = 1 end
 return reply

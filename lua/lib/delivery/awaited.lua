@@ -4,7 +4,6 @@
 -- `+TOKEN`. A dependent that leaves early tells nobody. So a frontend checks who still waits, at the latest after `CHECK_MS`, and when
 -- `awaited` has as many members as `awaited` in `meta` says: at least `LEAST`, and twice those that were there after the last check.
 -- `handovers_told` has when that is due, under `CHECK`.
--- CALL: made = {}
 local awaited = {MARK = '+', TOKEN = 't', REFERENCE = 'r', CHECK = '?', CHECK_MS = 3600000, LEAST = 200}
 
 local function by_token(token, reference)
@@ -52,7 +51,7 @@ end
 function awaited.check()
   call.seldom_any = true
   redis.call('ZADD', key.handovers_told, call.partition_stamp, awaited.CHECK)
-  call.awaited_made[#call.awaited_made + 1] = {'dependency', awaited.CHECK}
+  notices.tell({'dependency', awaited.CHECK})
 end
 
 function awaited.add(position, reference)
@@ -116,7 +115,7 @@ end
 local function tell(token)
   call.seldom_any = true
   redis.call('ZADD', key.handovers_told, call.partition_stamp, awaited.MARK .. token)
-  call.awaited_made[#call.awaited_made + 1] = {'dependency', awaited.MARK .. token}
+  notices.tell({'dependency', awaited.MARK .. token})
 end
 
 -- An item has left the queue.

@@ -8,7 +8,7 @@ function delivery_failures.count(subid, gone)
   subscriber.bounces = subscriber.bounces + 1
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= delivery_failures.MOST then
-    call.lock_end_ended[#call.lock_end_ended + 1] = {subscriber.jid, subscriber.pool or ''}
+    notices.tell({'unsubscribed', subscriber.jid, subscriber.pool or ''})
     -- A JID that one of its subscriptions cannot reach is reached by none.
     local room = unsubscribing.CHUNK
     for _, each in ipairs(subscription_ids.family(subid, subscriber.pool)) do

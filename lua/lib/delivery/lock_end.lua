@@ -1,5 +1,5 @@
 -- Ends locks: the item is acknowledged or cancelled, or it is given back (released, expired, bounced) and may become a dead letter.
--- CALL: touched = {}, arrived = {}, freed = 0, ended = {}, pools = {}
+-- CALL: touched = {}, arrived = {}, freed = 0, pools = {}
 -- `pools` has the pools of subscriptions that ended in this script, by subid.
 local lock_end = {}
 

@@ -3,7 +3,7 @@
 -- `handovers_told` has when it was last announced, under `=POSITION`. `results` keeps it readable under the item's id for as long as the
 -- node says, and while all results take no more than KEPT bytes: `results` in `meta` counts them. `replies` there is set once somebody has
 -- asked.
--- CALL: made = {}, bytes = nil
+-- CALL: bytes = nil
 local outcomes = {MARK = '=', BYTES = 1048576, FORGET = 200, KEPT = 67108864}
 
 -- Removes results and returns how many bytes are left.
@@ -43,7 +43,7 @@ local function tell(position, line)
   call.seldom_any = true
   local due = call.caller_sends and call.partition_now or call.partition_now - next_due.RETRY_MS
   redis.call('ZADD', key.handovers_told, string.format('%.0f', due), outcomes.MARK .. position)
-  if call.caller_sends then call.outcomes_made[#call.outcomes_made + 1] = {'outcome', position, line} end
+  if call.caller_sends then notices.tell({'outcome', position, line}) end
 end
 
 -- Removes results that have expired: two for each new one, so there are never more than the valid ones.
@@ -99,10 +99,4 @@ function outcomes.resume(mark)
     call.outcomes_bytes = (call.outcomes_bytes or 0) + #line
     tell(position, line)
   end
-end
-
--- Adds the announcements to a script's notices.
-function outcomes.announce(notices)
-  for _, made in ipairs(call.outcomes_made) do notices[#notices + 1] = made end
-  for _, made in ipairs(call.awaited_made) do notices[#notices + 1] = made end
 end

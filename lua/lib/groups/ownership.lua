@@ -14,7 +14,9 @@ end
 -- notice for all.
 function ownership.clear(reason)
   local who, told = partition_owner.get(), {}
-  for _, each in ipairs(call.ownership_loss_notices) do told[each[2]] = told[each[2]] or each[1] == 'lost' end
+  for _, each in ipairs(call.notices_made) do
+    if each[1] == 'lost' then told[each[2]] = true end
+  end
   local members, places = redis.call('ZRANGE', key.locks_by_subscriber, 0, ownership.CHUNK - 1), {}
   for i, member in ipairs(members) do places[i] = held_locks.position(member) end
   for i, flight in ipairs(inflight.get_many(places)) do
@@ -22,8 +24,7 @@ function ownership.clear(reason)
     if flight then
       lock_end.release(flight, 'released', {reason = reason, delay_ms = 0})
       if not told[flight.jid] then
-        call.ownership_loss_notices[#call.ownership_loss_notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
-          pools.describe(flight.subid)}
+        notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
       end
     else
       write_buffer.add('ZREM', key.locks_by_subscriber, members[i])

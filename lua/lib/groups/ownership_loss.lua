@@ -1,5 +1,4 @@
--- Ends an owner's hold of its partition; `notices` has the messages to send.
--- CALL: notices = {}
+-- Ends an owner's hold of its partition.
 local ownership_loss = {}
 
 -- Frees the partition if this subscriber owns it. Its group's epoch is reset, or `kept` until the lease would have ended: a lost
@@ -10,10 +9,7 @@ function ownership_loss.end_of(subid, kept, reason)
   local epoch = group_epochs.recorded(who.group)
   local subscriber = reason and subscriptions.get(subid)
   -- Without one, somebody has removed it with redis-cli.
-  if subscriber then
-    call.ownership_loss_notices[#call.ownership_loss_notices + 1] =
-      {'lost', subscriber.jid, who.group, epoch, call.partition_fence, reason}
-  end
+  if subscriber then notices.tell({'lost', subscriber.jid, who.group, epoch, call.partition_fence, reason}) end
   if kept then group_epochs.put(who.group, epoch, who.lease) else group_epochs.reset(who.group) end
   partition_owner.drop()
 end

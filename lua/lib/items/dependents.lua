@@ -3,7 +3,6 @@
 -- then 'awaited' with that `partition` and the parent's `token` there, and in the end how the parent has ended. `regardless` says that the
 -- item goes out however they end, `once` is by what a repeat of its publish is recognised. The cursor passes over such an item: it is made
 -- ready when the last parent has ended. `handovers_told` has when a frontend last asked for the parents, under `*POSITION`.
--- CALL: made = {}
 local dependents = {MARK = '*'}
 
 function dependents.add(position, record)
@@ -64,5 +63,5 @@ function dependents.resume(mark)
   end
   call.seldom_any = true
   redis.call('ZADD', key.handovers_told, call.partition_stamp, mark)
-  call.dependents_made[#call.dependents_made + 1] = {'dependency', mark}
+  notices.tell({'dependency', mark})
 end

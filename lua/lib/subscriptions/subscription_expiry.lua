@@ -32,22 +32,19 @@ function subscription_expiry.has_ended(subid)
   return ends > 0 and ends <= call.partition_now
 end
 
--- Returns notices of expired subscriptions. They stay until the receiver of the notice has ended them everywhere, so that a crash loses
--- none.
-function subscription_expiry.lapsed()
-  if not seldom.any() then return {} end
+-- Tells of expired subscriptions. They stay until the receiver of the notice has ended them everywhere, so that a crash loses none.
+function subscription_expiry.tell_lapsed()
+  if not seldom.any() then return end
   local found = redis.call('ZRANGEBYSCORE', key.subscription_expiry, '-inf', call.partition_now, 'LIMIT', 0, subscription_expiry.MOST)
-  local notices = {}
   for _, subid in ipairs(found) do
     local subscriber = subscriptions.get(subid)
     if subscriber then
-      notices[#notices + 1] = {'lapsed', subscriber.jid, subid}
+      notices.tell({'lapsed', subscriber.jid, subid})
     else
       -- Somebody has removed it with redis-cli.
       redis.call('ZREM', key.subscription_expiry, subid)
     end
   end
-  return notices
 end
 
 -- Returns when to look again: `due` or sooner. Those that are being ended are looked for again after a pause.

@@ -27,8 +27,8 @@ end
 
 local function give_back(flight, kind, reason)
   if reason == unsubscribing.TOLD and not inflight.is_unfetched(flight) then
-    call.ownership_loss_notices[#call.ownership_loss_notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
-      call.lock_end_pools[flight.subid] or '', call.partition_multi and flight.subid or nil}
+    notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), call.lock_end_pools[flight.subid] or '',
+      call.partition_multi and flight.subid or nil})
   end
   lock_end.release(flight, kind, {reason = reason})
 end
