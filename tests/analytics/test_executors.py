@@ -31,6 +31,9 @@ with session(sys.argv[1], **json.loads(sys.argv[3])) as spark:
     print(json.dumps({"rows": rows, "tasks": found.attempts.rdd.getNumPartitions(), "places": places}))
 """
 
+SPARK_SECONDS = 900
+"""Patience with a program of Spark's: it takes half a minute on a quiet machine, and has taken 200 s beside much load."""
+
 SETTINGS = {
     "spark_driver_host": "127.0.0.1",
     "spark_driver_bindAddress": "127.0.0.1",
@@ -45,6 +48,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.timeout(2 * SPARK_SECONDS)
 def test_two_executors(journals: Journals, tmp_path: Path) -> None:
     """Two executors share the read, with code of this program that was sent to them."""
     for number in range(2):
@@ -57,7 +61,7 @@ def test_two_executors(journals: Journals, tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=200,
+            timeout=SPARK_SECONDS,
         )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
@@ -91,7 +95,7 @@ def test_no_session(tmp_path: Path, master: str, environment: dict[str, str], li
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=SPARK_SECONDS,
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"broker.analytics.faults.Unreadable: {line}")

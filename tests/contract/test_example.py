@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 from frontends.xmpp import namespaces as ns
 from tests.contract.conftest import Store
+from tests.waiting import PATIENCE_SECONDS
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PATCH = _ROOT / "docs" / "examples" / "operation.patch"
@@ -30,7 +31,7 @@ def test_works(store: Store, node: str, tmp_path: Path) -> None:
     for folder in ("broker", "frontends", "lua"):
         shutil.copytree(_ROOT / folder, tmp_path / folder)
     shutil.copy(_ROOT / "pyproject.toml", tmp_path)
-    subprocess.run(["git", "apply", "-C1", "--recount", _PATCH], cwd=tmp_path, check=True, timeout=20)
+    subprocess.run(["git", "apply", "-C1", "--recount", _PATCH], cwd=tmp_path, check=True, timeout=PATIENCE_SECONDS)
     done = subprocess.run(
         [sys.executable, _PROGRAM, store.url, node],
         cwd=tmp_path,
@@ -38,7 +39,7 @@ def test_works(store: Store, node: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     refused, dropped, again = map(ET.fromstring, done.stdout.splitlines())

@@ -27,6 +27,7 @@ from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.contract.conftest import Door, MakeCore
 from tests.operations import PASSWORD, make_user
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, WORKER = Jid("alice@x/home"), Jid("worker@x/a b")
 FOLDER = lua_directory()
@@ -49,7 +50,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 def said(*words: str) -> list[str]:
     """Return the lines that redis-cli prints."""
     command = ["redis-cli", "--user", "inspector", "--pass", PASSWORD, "--no-auth-warning", "--raw", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
     return done.stdout.splitlines()
 
 

@@ -148,7 +148,12 @@ def test_not_installed(tmp_path: Path) -> None:
     """Without ejabberd the demo ends with one line that says what to install."""
     command = [sys.executable, "-m", "frontends.cli", "demo"]
     done = subprocess.run(
-        command, env={"PATH": "", "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60
+        command,
+        env={"PATH": "", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 2
     assert "apt-get install ejabberd" in done.stderr

@@ -86,7 +86,7 @@ class Desk:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         )
         return done.stdout
 

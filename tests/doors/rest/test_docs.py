@@ -33,7 +33,9 @@ def test_commands(tmp_path: Path) -> None:
         try:
             _until_served(server, port, tmp_path / "log")
             script = "set -eu\n" + asks.replace("http://127.0.0.1:8080", f"http://127.0.0.1:{port}")
-            done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+            done = subprocess.run(
+                ["sh", "-c", script], capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+            )
         finally:
             os.killpg(server.pid, signal.SIGTERM)
             server.wait(PATIENCE_SECONDS)
