@@ -6,7 +6,7 @@ All of it is idempotent, so several frontends may do it at once. Must not know h
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 from zlib import crc32
@@ -232,17 +232,23 @@ class Sweeper:
         try:
             for _first in range(0, len(self._core.routers()), LISTED):
                 await self._compare_records(LISTED)
-            async for partitions in self._partitions():
-                await self._in_batches(partitions, SWEEP_BATCH, self._sweep_one)
+            async for names in self._names():
+                sweep = partial(self._sweep_one, unfinished=await self._store.unfinished(names))
+                await self._in_batches(await self._store.partitions(names), SWEEP_BATCH, sweep)
         except CoreUnavailable:
             self._heartbeat.mark_state_unknown()
             raise
 
-    async def _sweep_one(self, partition: Partition) -> bool:
+    async def _sweep_one(self, partition: Partition, unfinished: Collection[str]) -> bool:
         # What is due here may be on no list.
         self._announce_failed(partition, await self._ask(Sweep(partition.node, partition.number, passing=True)))
         if partition.number == COORDINATOR:
-            await self._repair(partition.node)
+            # Of most nodes only credit can be lost: to ask each for the rest would take four times as long.
+            await (
+                self._repair(partition.node)
+                if partition.node in unfinished
+                else self._core.router(partition.node).audit()
+            )
         return True
 
     async def _in_batches(

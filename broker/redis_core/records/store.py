@@ -206,7 +206,7 @@ class NodeStore:
         while True:
             for partition in record.partitions[deleted:]:
                 jids.update(dict.fromkeys(await self._delete(partition)))
-            deleted = max(deleted, len(record.partitions))
+            deleted = len(record.partitions)
             if await self._remove_record(record):
                 break
             # The node may have grown meanwhile: nobody would find partitions without a record.
@@ -360,6 +360,12 @@ class NodeStore:
         models = [("HGET", keys.of_node("options", name), _ACCESS_MODEL) for name in names]
         found = [(word or b"").decode() for word in await self._server.commands([*standings, *models])]
         return list(zip(found[: len(names)], found[len(names) :], strict=True))
+
+    async def unfinished(self, names: Sequence[str]) -> set[str]:
+        """Return the nodes with members of groups or with requests for subscriptions: steps about these may be unfinished."""
+        asked = [("EXISTS", *(keys.of_node(each, name) for each in ("members", "pending"))) for name in names]
+        found = await self._server.commands(asked)
+        return {name for name, some in zip(names, found, strict=True) if some}
 
     async def with_deliveries_of(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
         """Return the partitions where a frontend may have left deliveries: those with locks, readers, or its sent mark."""
