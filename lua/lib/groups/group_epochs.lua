@@ -1,6 +1,6 @@
 -- The epochs of groups (E27): group -> `epoch kept`. While a member owns the partition, kept is 0. After its connection was lost, kept is
 -- when its lease would have ended (EX11). A group without a record has epoch 0, so any epoch is accepted (EX15).
-local group_epochs = {GROUPS = 1000}
+local group_epochs = {}
 
 -- Returns the epoch that an attach must exceed; nil for none.
 function group_epochs.recorded(group)
@@ -22,15 +22,8 @@ function group_epochs.granted(group, asked)
   return asked
 end
 
--- Whether one more group may have a record; removes those that are over if needed.
 function group_epochs.room(group)
-  if redis.call('HEXISTS', key.group_epochs, group) == 1 or redis.call('HLEN', key.group_epochs) < group_epochs.GROUPS then return true end
-  local names = redis.call('HKEYS', key.group_epochs)
-  call.budget_spent = call.budget_spent + #names / 10
-  for _, name in ipairs(names) do
-    if not group_epochs.recorded(name) then redis.call('HDEL', key.group_epochs, name) end
-  end
-  return redis.call('HLEN', key.group_epochs) < group_epochs.GROUPS
+  return group_room.has(key.group_epochs, group, group_epochs.recorded)
 end
 
 function group_epochs.put(group, epoch, kept)

@@ -1,6 +1,6 @@
 -- Links that own reading the partition for a group (E26): group -> `epoch fence ends active`. The epoch holds while the link is active,
 -- and until the lease ends if its connection was lost (EX11, EX16).
-local reader_ownership = {GROUPS = 1000}
+local reader_ownership = {}
 
 -- Returns nil for a group whose lease is over, or that has none.
 function reader_ownership.get(group)
@@ -18,16 +18,8 @@ function reader_ownership.granted(known, asked, equal)
   return asked
 end
 
--- Whether one more group may have a record; removes those that are over if needed.
 function reader_ownership.room(group)
-  if redis.call('HEXISTS', key.reader_owners, group) == 1 then return true end
-  if redis.call('HLEN', key.reader_owners) < reader_ownership.GROUPS then return true end
-  local names = redis.call('HKEYS', key.reader_owners)
-  call.budget_spent = call.budget_spent + #names / 10
-  for _, name in ipairs(names) do
-    if not reader_ownership.get(name) then redis.call('HDEL', key.reader_owners, name) end
-  end
-  return redis.call('HLEN', key.reader_owners) < reader_ownership.GROUPS
+  return group_room.has(key.reader_owners, group, reader_ownership.get)
 end
 
 function reader_ownership.put(group, known)
