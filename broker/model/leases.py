@@ -10,20 +10,18 @@ from typing import Final
 
 from broker.model.names import Jid, resource
 
-_RESOURCE: Final = re.compile(r"lease-[0-9a-f]{16}")
-
-
-_SECONDS_DIGITS: Final = 5
+_RESOURCE: Final = re.compile(r"lease-[0-9a-f]{11}([0-9a-f]{5})")
 
 
 def lease_name(seconds: int = 0) -> str:
-    """Generate a name: 16 hexadecimal digits."""
+    """Generate a name: 16 hexadecimal digits, the last five of them the seconds."""
     return f"{secrets.randbits(44):011x}{seconds:05x}"
 
 
 def lease_seconds(jid: Jid) -> int:
-    """Return the seconds by which its user extends a pull subscription; 0 if that belongs to a connection."""
-    return int(resource(jid)[-_SECONDS_DIGITS:], 16)
+    """Return the seconds by which its user extends a pull subscription; 0 if it belongs to a connection, or is none."""
+    found = _RESOURCE.fullmatch(resource(jid))
+    return int(found[1], 16) if found else 0
 
 
 def lease_jid(owner: Jid, name: str) -> Jid:

@@ -166,13 +166,15 @@ class CollectionCredit:
             self._background(self._register_all)
 
     async def _register_all(self) -> None:
-        """Register all subscriptions in partitions that are new here: they may have come without a word, or by destinations."""
-        self._unregistered = False
-        well = False
+        """Register all subscriptions, since partitions have come here, perhaps without a word to anybody.
+
+        If that fails, whoever reads the partitions next tries again; what is read meanwhile does not begin a second run.
+        """
+        self._unregistered, registered = False, False
         try:
-            well = await self._gates(self._cache.node).register_all()
+            registered = await self._gates(self._cache.node).register_all()
         finally:
-            self._unregistered |= not well
+            self._unregistered |= not registered
 
     async def _record(self) -> NodeRecord | None:
         """Read the collection's record. Until one of another version can be read, the collection is unavailable."""

@@ -160,10 +160,8 @@ class NodeRouter:
                 if not isinstance(part, Scanned):
                     return False
                 whose = [ReregisterSubscription(self.known.node, each) for each in part.subids if each]
-                for outcome in await asyncio.gather(
-                    *(self._partitioned.subscribe(each, self._count) for each in whose)
-                ):
-                    well = well and not (isinstance(outcome, Refused) and outcome.problem.retryable)
+                outcomes = await asyncio.gather(*(self._partitioned.subscribe(each, self._count) for each in whose))
+                well &= not any(isinstance(each, Refused) and each.problem.retryable for each in outcomes)
         return well
 
     async def _others(self, partitions: int) -> Sequence[int]:

@@ -19,7 +19,7 @@ from broker.model.commands import Complete, Retract, Unlock
 from broker.model.commands import Renew as RenewLock
 from broker.model.destinations import MOST
 from broker.model.frozen import frozen
-from broker.model.leases import is_lease, lease_jid, lease_seconds, own_view
+from broker.model.leases import lease_jid, lease_seconds, own_view
 from broker.model.names import Jid, bare, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
@@ -155,11 +155,11 @@ def _progress(said: Mapping[str, Any]) -> Progress | None:
 
 
 def known(owner: Jid, found: Iterable[Subscription]) -> list[Lease]:
-    """Return the subscriptions that are pulled over HTTP, of all on the owner's behalf."""
+    """Return those of an owner's subscriptions that were made over HTTP."""
     return [
         Lease(owner, each.node, resource(each.jid).removeprefix("lease-"), min(seconds, LEASE_MOST))
         for each in found
-        if is_lease(each.jid) and (seconds := lease_seconds(each.jid)) >= LEASE_LEAST
+        if (seconds := lease_seconds(each.jid)) >= LEASE_LEAST
     ]
 
 
