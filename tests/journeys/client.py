@@ -4,6 +4,7 @@ It keeps its own table of IQs under way, counts the answers of each, and records
 """
 
 import asyncio
+import contextlib
 import itertools
 import secrets
 from collections import Counter
@@ -34,6 +35,7 @@ COMMANDS: Final = "http://jabber.org/protocol/commands"
 
 # Several times the number that reaches each of two frontends at least once.
 _SETTLING: Final = 20
+_ROUND_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,14 @@ class Client:
     async def settle(self) -> None:
         """Wait for everything that the frontends have sent: each writes in order, and each answers one of these requests."""
         await asyncio.gather(*(self.ask(f"<query xmlns='{DISCO_INFO}'/>", "get") for _ in range(_SETTLING)))
+
+    async def wait_for_routes(self) -> None:
+        """Wait until the XMPP server has noticed that a frontend died: what it routed there is lost (RFC 6120 §8.1.2)."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_ROUND_SECONDS):
+                        return await self.settle()
 
     async def next(self, kind: type[E], seconds: float = PATIENCE_SECONDS) -> E:
         """Take the first event of this kind that nobody took, waiting for it."""

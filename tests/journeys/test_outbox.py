@@ -1,7 +1,6 @@
 """Publishers with an outbox against the service, while frontends, Redis, connections and the publisher itself are killed."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -21,8 +20,6 @@ from tests.journeys.service import DOMAIN, Service, durable
 from tests.waiting import PATIENCE_SECONDS
 
 Between = Callable[[Callable[[], object]], None]
-
-_AGAIN_SECONDS = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +70,9 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Between:
 
 
 async def ids(owner: Client, node: str) -> list[str]:
-    """Repeat until there is an answer: a stanza that the XMPP server routes to a dead frontend is lost (RFC 6120 §8.1.2)."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_SECONDS):
-                    return sorted(str(item.get("id")) for item in await owner.browse(node))
+    """Return the ids of a node's items."""
+    await owner.wait_for_routes()
+    return sorted(str(item.get("id")) for item in await owner.browse(node))
 
 
 async def left(path: Path) -> list[Outgoing]:

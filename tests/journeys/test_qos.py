@@ -198,6 +198,7 @@ async def test_a_frontend_dies_between_the_steps(sender: Client, service: Servic
     await asyncio.sleep(0.02)
     service.frontends[0].kill()
     await sending
+    await sender.wait_for_routes()
     assert sorted(await items(sender, node)) == sorted(names)
 
 

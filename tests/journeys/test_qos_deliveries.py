@@ -273,6 +273,7 @@ async def test_frontend_killed_between_the_steps(service: Service, join: Join, j
         worker.confirm(asked)
         if asked.message_id not in begun:
             begun.append(asked.message_id)
+    await worker.wait_for_routes()
     for delivery in known.values():
         assert delivery and (await worker.retract(node, delivery.item, delivery.token)).error == ""
     service.frontends[0].start()

@@ -1,7 +1,6 @@
 """The plugin for senders against the service, while frontends and the sender itself are killed."""
 
 import asyncio
-import contextlib
 import dataclasses
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -18,8 +17,6 @@ from tests.journeys.service import DOMAIN, Service, durable
 from tests.waiting import PATIENCE_SECONDS
 
 Enter = Callable[..., Awaitable[Sender]]
-
-_AGAIN_SECONDS = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +75,8 @@ def _job() -> Element:
 
 
 async def _texts(owner: Client, node: str) -> list[str | None]:
-    """Ask until there is an answer: what the XMPP server routes to a frontend that has just died is lost (RFC 6120 §8.1.2)."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_SECONDS):
-                    return [item[0].text for item in await owner.browse(node)]
+    await owner.wait_for_routes()
+    return [item[0].text for item in await owner.browse(node)]
 
 
 async def test_support(enter: Enter) -> None:
