@@ -8,13 +8,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode
 
 from broker.address import Address, read_address
-from broker.http_settings import bare_jid, password_lines
+from broker.http_settings import password_lines, read_optional_jid
 from broker.model.names import Jid, is_account
 
 _SHARED_KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,255})\s+(\S+)\s+[!-~]{32,256}", re.ASCII)
 
 
-def _shared_keys(value: SecretStr) -> SecretStr:
+def _check_shared_keys(value: SecretStr) -> SecretStr:
     names = set()
     for number, line in enumerate(value.get_secret_value().splitlines(), 1):
         # The line has a key, so the message does not repeat it.
@@ -39,11 +39,11 @@ class AmqpSettings(BaseSettings):
         default=SecretStr(""),
         description="lines of JID:HASH for SASL PLAIN, as HTTP_PASSWORDS has them; not set: no PLAIN",
     )
-    amqp_anonymous: Annotated[Jid | None, BeforeValidator(bare_jid)] = Field(
+    amqp_anonymous: Annotated[Jid | None, BeforeValidator(read_optional_jid)] = Field(
         default=None,
         description="a bare JID for connections with SASL ANONYMOUS or without SASL; not set: they are refused",
     )
-    amqp_event_hubs_keys: Annotated[SecretStr, AfterValidator(_shared_keys)] = Field(
+    amqp_event_hubs_keys: Annotated[SecretStr, AfterValidator(_check_shared_keys)] = Field(
         default=SecretStr(""),
         description="lines of NAME JID KEY: shared keys for clients of Event Hubs; not set: no such clients",
     )

@@ -17,7 +17,7 @@ _LINE: Final = re.compile(r"([^:\s]+):\$2[aby]\$(?:0[4-9]|[12][0-9]|3[01])\$[./A
 _LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
 
 
-def bare_jid(value: object) -> object:
+def read_optional_jid(value: object) -> object:
     """Read the bare JID of an account, for the settings of all doors; None stays None."""
     return None if value is None else read_bare_jid(str(value))
 
@@ -64,7 +64,7 @@ class HttpSettings(BaseSettings):
     http_jwt_issuer: str = Field(default="", description="the issuer of the tokens, e.g. https://login.example.org")
     http_jwt_audience: str = Field(default="", description="the audience of the tokens, e.g. stanzaq")
     http_jwt_claim: str = Field(default="sub", description="the claim with the bare JID, e.g. sub")
-    http_anonymous: Annotated[Jid | None, BeforeValidator(bare_jid)] = Field(
+    http_anonymous: Annotated[Jid | None, BeforeValidator(read_optional_jid)] = Field(
         default=None, description="a bare JID for requests without credentials; not set: they are refused"
     )
     http_body_bytes: int = Field(

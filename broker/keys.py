@@ -544,7 +544,7 @@ QOS: Final = "qos"
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%{} \t\r\n"})
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Make a name safe and readable within the braces of a hash tag: braces, blanks and % are escaped."""
     return text.translate(_ESCAPED)
 
@@ -554,7 +554,7 @@ def format_found(noted: bytes | None, *, has_nodes: int) -> int:
     return int(noted or 0) if noted or has_nodes else FORMAT
 
 
-def other_format(found: int) -> tuple[str, str]:
+def describe_other_format(found: int) -> tuple[str, str]:
     """Return a sentence on a store of another format, and its remedy."""
     fault = f"Redis holds a store of format {found}, and this version of stanzaq keeps format {FORMAT}"
     if found > FORMAT:
@@ -568,29 +568,29 @@ def _key(tag: str, name: str) -> str:
 
 def of_partition(name: str, partition: Partition) -> str:
     """Return a key of a partition: `sq:{NODE@INCARNATION/P}:name`. This and the others raise KeyError on unknown names."""
-    return _key(escaped(str(partition)), name)
+    return _key(escape(str(partition)), name)
 
 
 @lru_cache(maxsize=4_096)
 def all_of_partition(names: tuple[str, ...], partition: Partition) -> tuple[str, ...]:
     """Return several keys of a partition; cached for busy partitions."""
-    prefix = f"sq:{{{escaped(str(partition))}}}:"
-    return tuple([prefix + name for name in _checked(names)])
+    prefix = f"sq:{{{escape(str(partition))}}}:"
+    return tuple([prefix + name for name in _check_names(names)])
 
 
 @cache
-def _checked(names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(BY_NAME[name].name for name in names)
 
 
 def of_node(name: str, node: str) -> str:
     """Return a key of a node's record: `sq:{NODE}:name`."""
-    return _key(escaped(node), name)
+    return _key(escape(node), name)
 
 
 def of_jid(name: str, jid: str) -> str:
     """Return a key of a bare JID: `sq:{jid:JID}:name`."""
-    return _key(f"jid:{escaped(jid)}", name)
+    return _key(f"jid:{escape(jid)}", name)
 
 
 def of_service(name: str) -> str:
@@ -603,6 +603,6 @@ def of_qos(name: str) -> str:
     return _key(QOS, name)
 
 
-def unescaped(text: str) -> str:
-    """Read back what `escaped` wrote."""
+def unescape(text: str) -> str:
+    """Read back what `escape` wrote."""
     return unquote(text)

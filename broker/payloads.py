@@ -36,7 +36,7 @@ def is_type(text: str) -> bool:
     return len(text) <= _TYPE_BYTES and _MEDIA.fullmatch(text) is not None
 
 
-def kept(body: bytes, content_type: str, headers: Mapping[str, str]) -> Envelope:
+def make_envelope(body: bytes, content_type: str, headers: Mapping[str, str]) -> Envelope:
     """Make the envelope of a payload; `content_type` may be empty."""
     if not _is_xml(content_type):
         return Envelope(body, content_type or BYTES, headers)
@@ -53,7 +53,7 @@ def kind(envelope: Envelope) -> str:
     return XML if envelope.content_type == _APART else envelope.content_type
 
 
-def said(envelope: Envelope) -> Mapping[str, str]:
+def shown_headers(envelope: Envelope) -> Mapping[str, str]:
     """Return the headers to show, without the service's own."""
     return {name: text for name, text in envelope.headers.items() if name not in INNER}
 
@@ -66,13 +66,13 @@ def is_json(envelope: Envelope) -> bool:
 def check_json(text: str) -> None:
     """Check that a text is JSON (RFC 8259); a ValueError says what is wrong. Numbers, which may be long, are not made."""
     try:
-        json.loads(text, parse_constant=_no_constant, parse_int=len, parse_float=len)
+        json.loads(text, parse_constant=_refuse_constant, parse_int=len, parse_float=len)
     except RecursionError:
         msg = "it is nested too deeply"
         raise ValueError(msg) from None
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     msg = f"it has no {name}"
     raise ValueError(msg)
 
@@ -126,14 +126,14 @@ def _element(body: bytes) -> str:
         nonlocal depth
         depth -= 1
 
-    def begins(_version: str, encoding: str | None, _standalone: int) -> None:
+    def check_encoding(_version: str, encoding: str | None, _standalone: int) -> None:
         if encoding and encoding.lower() not in _UTF_8:
             raise ValueError
 
     def refuse(*_: object) -> None:
         raise ValueError
 
-    parser.StartNamespaceDeclHandler, parser.XmlDeclHandler = declares, begins
+    parser.StartNamespaceDeclHandler, parser.XmlDeclHandler = declares, check_encoding
     parser.StartElementHandler, parser.EndElementHandler = begin, end
     # RFC 6120 §11.1 forbids these in a stream.
     parser.StartDoctypeDeclHandler = parser.CommentHandler = parser.ProcessingInstructionHandler = refuse

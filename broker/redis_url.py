@@ -103,7 +103,7 @@ def _options(url: str) -> dict[str, Any]:
     return options
 
 
-def checked_url(value: object) -> object:
+def check_url(value: object) -> object:
     """Return a valid URL unchanged; raises ValueError, whose text repeats nothing that may be a password."""
     if not isinstance(value, str):
         return value

@@ -22,7 +22,7 @@ from broker.address import Address, read_address
 from broker.amqp_settings import AmqpSettings
 from broker.http_settings import HttpSettings
 from broker.model.names import Jid, is_jid, read_account_or_domain, read_bare_jid, read_jid
-from broker.redis_url import checked_url, read_url
+from broker.redis_url import check_url, read_url
 
 PREFIX: Final = "STANZAQ_"
 
@@ -85,11 +85,11 @@ def _secret(value: SecretStr) -> SecretStr:
 def _list_of(read: Callable[[str], Jid]) -> BeforeValidator:
     """Make a validator of JIDs that are separated by commas, or a list in a file; `read` reads each."""
 
-    def listed(value: object) -> object:
+    def split_list(value: object) -> object:
         words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
         return tuple(read(str(word)) for word in words) if isinstance(words, list) else words
 
-    return BeforeValidator(listed)
+    return BeforeValidator(split_list)
 
 
 def _jid(value: object) -> object:
@@ -109,7 +109,7 @@ class RedisSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    redis_url: Annotated[str, BeforeValidator(checked_url)] = Field(
+    redis_url: Annotated[str, BeforeValidator(check_url)] = Field(
         default="redis://127.0.0.1:6379/0",
         repr=False,
         description="redis://, rediss://, unix:// or embedded://[DIRECTORY], e.g. redis://127.0.0.1:6379/0;"
@@ -275,7 +275,7 @@ class CommandSettings(Settings):
 
 def load(config: Path | None = None) -> Settings:
     """Read all sources; raises SettingsError with all problems at once."""
-    settings = _read(Settings, _given(config))
+    settings = _read(Settings, _read_given(config))
     if settings.xmpp_ca and not settings.xmpp_tls:
         msg = f"{PREFIX}XMPP_CA is for TLS. Set {PREFIX}XMPP_TLS=true."
         raise SettingsError(msg)
@@ -289,7 +289,7 @@ def load(config: Path | None = None) -> Settings:
 
 def load_redis(config: Path | None = None) -> RedisSettings:
     """Read the settings of Redis from the same sources; raises SettingsError likewise."""
-    given = _given(config)
+    given = _read_given(config)
     return _read(RedisSettings, {name: given[name] for name in RedisSettings.model_fields.keys() & given.keys()})
 
 
@@ -331,10 +331,10 @@ def load_amqp(config: Path | None = None) -> CommandSettings:
 
 def load_command(config: Path | None = None) -> CommandSettings:
     """Read the settings of commands on nodes and items from the same sources; raises SettingsError likewise."""
-    return _read(CommandSettings, _given(config))
+    return _read(CommandSettings, _read_given(config))
 
 
-def _given(config: Path | None) -> dict[str, Any]:
+def _read_given(config: Path | None) -> dict[str, Any]:
     given = _file(config) if config else {}
     if unknown := [*_unknown(), *_unknown_in_file(given)]:
         raise SettingsError(*unknown)

@@ -99,11 +99,11 @@ def start(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
     """Start a task whose outcome may be awaited; a defect of this program is logged in any case."""
     task = asyncio.get_running_loop().create_task(work)
     _running.add(task)
-    task.add_done_callback(_ended)
+    task.add_done_callback(_on_end)
     return task
 
 
-def _ended(task: asyncio.Task[Any]) -> None:
+def _on_end(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     # The caller may be gone.
     error = None if task.cancelled() else task.exception()
@@ -157,14 +157,14 @@ class Tasks:
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run work in the background; errors are logged, and it never begins if it is cancelled before."""
-        self._keep(start(_guarded(work)))
+        self._keep(start(_guard(work)))
 
     def answer(self, work: Coroutine[Any, Any, Any], reply: Reply) -> asyncio.Task[None]:
         """Run work and answer with its outcome exactly once, even if it fails or is cancelled; returns its task."""
         answer = Answer(reply)
-        task = start(_answered(work, answer))
+        task = start(_run_and_answer(work, answer))
         self._keep(task)
-        task.add_done_callback(partial(_given_up, work, answer))
+        task.add_done_callback(partial(_on_cancelled, work, answer))
         return task
 
     def cancel(self) -> None:
@@ -177,7 +177,7 @@ class Tasks:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _guarded(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+async def _guard(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
     try:
         await work()
     except CoreUnavailable as error:
@@ -186,7 +186,7 @@ async def _guarded(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         log.exception("background work failed")
 
 
-async def _answered(work: Coroutine[Any, Any, Any], answer: Answer) -> None:
+async def _run_and_answer(work: Coroutine[Any, Any, Any], answer: Answer) -> None:
     try:
         outcome = await work
     except CoreUnavailable as error:
@@ -197,7 +197,7 @@ async def _answered(work: Coroutine[Any, Any, Any], answer: Answer) -> None:
     answer(outcome)
 
 
-def _given_up(work: Coroutine[Any, Any, Any], answer: Answer, _task: asyncio.Task[None]) -> None:
+def _on_cancelled(work: Coroutine[Any, Any, Any], answer: Answer, _task: asyncio.Task[None]) -> None:
     # A task that is cancelled before it begins never awaits its work, and Python would warn.
     work.close()
     answer(STOPPED)

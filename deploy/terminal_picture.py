@@ -53,10 +53,10 @@ def svg() -> str:
     prompt("stanzaq top")
     waiting = sum(each.waiting for each in _NODES)
     caption = f"{len(_NODES)} nodes, {waiting} items wait"
-    console.print(live.drawn(live.NODES, [each.cells() for each in _NODES], caption))
+    console.print(live.draw(live.NODES, [each.cells() for each in _NODES], caption))
     prompt("stanzaq journal tail --node orders")
     console.print(
-        live.drawn(
+        live.draw(
             live.ATTEMPTS, [each.cells() for each in _records()], live.counts(Counter(each[0] for each in _ENDED))
         )
     )

@@ -23,7 +23,7 @@ from rich.console import Console
 from broker.model.problems import OtherFormat
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
 from frontends.commands import frontend, item, lock, node, quota, schedule, subscriber, watching
-from frontends.terminal import Config, Json, refuse, served, settings
+from frontends.terminal import Config, Json, refuse, run_with_servers, settings
 from frontends.tools.bench import commands as bench
 from frontends.tools.servers.process import ServerError
 from frontends.version import version as version_text
@@ -181,7 +181,7 @@ def demo(  # noqa: PLR0913  (an argument is an option of the command line)
     if out is not None:
         made = _reports()
         work = partial(work, afterwards=lambda url: made.capacity(made.Asked("redis", url, out=out)))
-    raise typer.Exit(served("The demo", work))
+    raise typer.Exit(run_with_servers("The demo", work))
 
 
 @app.command()
@@ -196,7 +196,7 @@ def dev(
     """
     from frontends.tools import dev as development  # noqa: PLC0415
 
-    raise typer.Exit(served("The service", partial(development.main, data)))
+    raise typer.Exit(run_with_servers("The service", partial(development.main, data)))
 
 
 @report.command("capacity")

@@ -20,7 +20,7 @@ from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs, version
 from frontends.health import Health, HealthServer
-from frontends.stopping import any_of, on_signal, until
+from frontends.stopping import on_signal, run_until, wait_for_any
 from frontends.tools.servers.redis import RedisServer
 from frontends.watchdog import Watchdog
 
@@ -65,7 +65,7 @@ def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Cor
     # before the event loop and other threads.
     with contextlib.ExitStack() as stack:
         if settings.redis_url.startswith(_EMBEDDED):
-            server = stack.enter_context(_embedded(settings.redis_url.removeprefix(_EMBEDDED)))
+            server = stack.enter_context(_embedded_redis(settings.redis_url.removeprefix(_EMBEDDED)))
             settings = settings.model_copy(update={"redis_url": server.url})
         watchdog = stack.enter_context(Watchdog(settings.watchdog_seconds))
         traces = stack.enter_context(_traces(settings))
@@ -90,13 +90,13 @@ def _traces(settings: Settings) -> "Iterator[Traces | None]":
         yield None
         return
     # The extra `otel` is optional.
-    from frontends.tracing import exported  # noqa: PLC0415
+    from frontends.tracing import set_up_export  # noqa: PLC0415
 
-    with exported(min(_EXPORT_SECONDS, settings.watchdog_seconds / 2)) as traces:
+    with set_up_export(min(_EXPORT_SECONDS, settings.watchdog_seconds / 2)) as traces:
         yield traces
 
 
-def _embedded(directory: str) -> RedisServer:
+def _embedded_redis(directory: str) -> RedisServer:
     """Return the Redis of `embedded://`: persistent in a named directory, else in memory."""
     return RedisServer(Path(directory), options={"appendonly": "yes"}) if directory else RedisServer()
 
@@ -199,7 +199,7 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
         door.open(traces.core(core) if traces else core)
         server.start()
 
-    frontend = _unfed(
+    frontend = _pull_frontend(
         core, server, open_door, lambda _seconds: server.drain(), f"{settings.http_bind.host}:{server.port}"
     )
     await _keep(frontend, settings, watchdog)
@@ -227,7 +227,7 @@ async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     # Links read by themselves: this core pushes nothing.
     core = RedisCore(settings, None, "amqp")
     opening = partial(server.start, traces.core(core) if traces else core)
-    await _keep(_unfed(core, server, opening, server.drain, f"{bind.host}:{server.port}"), settings, watchdog)
+    await _keep(_pull_frontend(core, server, opening, server.drain, f"{bind.host}:{server.port}"), settings, watchdog)
 
 
 class _Serving(Protocol):
@@ -235,7 +235,7 @@ class _Serving(Protocol):
     def serving(self) -> bool: ...
 
 
-def _unfed(
+def _pull_frontend(
     core: RedisCore,
     server: _Serving,
     open_door: Callable[[], None],
@@ -286,17 +286,17 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
             stack.callback(HealthServer(health, *settings.metrics_bind).stop)
         async with asyncio.TaskGroup() as group:
             watching = [group.create_task(_feed_watchdog(settings.watchdog_seconds, watchdog, health))]
-            beginning = group.create_task(_begun(core, allow_eviction=settings.allow_eviction))
-            await until(stopping, beginning)
+            beginning = group.create_task(_start(core, allow_eviction=settings.allow_eviction))
+            await run_until(stopping, beginning)
             unfit = None if stopping.is_set() else beginning.result()
             if not (stopping.is_set() or unfit):
                 frontend.open()
                 watching.append(group.create_task(_measure(core)))
-                await any_of(frontend.up, stopping, core.ending)
+                await wait_for_any(frontend.up, stopping, core.ending)
                 if frontend.up.is_set():
                     _log.info("serving", at=frontend.at, frontend=core.name)
                     announced.set()
-                await any_of(stopping, core.ending)
+                await wait_for_any(stopping, core.ending)
                 if core.ending.is_set():
                     _log.warning("disconnected by an administrator", frontend=core.name, subscriber=core.ended_by)
                 _log.info("draining", seconds=settings.drain_seconds)
@@ -310,17 +310,17 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
         raise FrontendDisconnected
 
 
-async def _begun(core: RedisCore, *, allow_eviction: bool) -> Unfit | OtherFormat | None:
+async def _start(core: RedisCore, *, allow_eviction: bool) -> Unfit | OtherFormat | None:
     """Start; returns why this Redis must not be used."""
     try:
         await core.start()
     except OtherFormat as fault:
         return fault
-    unfit = [] if allow_eviction else await _unfit(core)
+    unfit = [] if allow_eviction else await _describe_unfit(core)
     return Unfit(*unfit) if unfit else None
 
 
-async def _unfit(core: RedisCore) -> list[str]:
+async def _describe_unfit(core: RedisCore) -> list[str]:
     """Describe the masters that may evict keys; ignores those that do not answer or may not be asked."""
     try:
         found = await core.memory.evicting()
@@ -346,7 +346,7 @@ async def _measure(core: RedisCore) -> None:
         except Exception as fault:  # noqa: BLE001  (logged; the service does not depend on it)
             failures.report(fault)
         else:
-            failures.recovered()
+            failures.note_success()
         await asyncio.sleep(_MEASURE_SECONDS)
 
 

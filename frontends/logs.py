@@ -88,9 +88,9 @@ def set_up(*, as_json: bool, secrets: Collection[str] = ()) -> None:
     No output contains any of the `secrets`.
     """
     rendering: list[Processor] = (
-        [structlog.processors.ExceptionRenderer(_told), structlog.processors.JSONRenderer()]
+        [structlog.processors.ExceptionRenderer(_describe_fault), structlog.processors.JSONRenderer()]
         if as_json
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_written)]
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_write_for_people)]
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Without(secrets, [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering]))
@@ -111,7 +111,7 @@ def set_up(*, as_json: bool, secrets: Collection[str] = ()) -> None:
     )
 
 
-def _told(exc_info: ExcInfo) -> list[dict[str, Any]]:
+def _describe_fault(exc_info: ExcInfo) -> list[dict[str, Any]]:
     """Describe an exception and its causes: types, texts without quotations, and places."""
     told: list[dict[str, Any]] = []
     error: BaseException | None = exc_info[1]
@@ -130,9 +130,9 @@ def _told(exc_info: ExcInfo) -> list[dict[str, Any]]:
     return told
 
 
-def _written(file: TextIO, exc_info: ExcInfo) -> None:
+def _write_for_people(file: TextIO, exc_info: ExcInfo) -> None:
     """Write the same for people."""
-    for number, each in enumerate(_told(exc_info)):
+    for number, each in enumerate(_describe_fault(exc_info)):
         file.write("\n" if not number else "\ncaused by:\n")
         file.writelines(f"  {frame['filename']}:{frame['lineno']} in {frame['name']}\n" for frame in each["frames"])
         file.write(": ".join(filter(None, (each["exc_type"], each["exc_value"]))))

@@ -15,7 +15,7 @@ from typing import Final
 
 import bcrypt
 
-from broker.model.names import Jid, prepared
+from broker.model.names import Jid, lower_jid
 
 REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_MOST: Final = 10_000
@@ -38,7 +38,7 @@ class Passwords:
         """Parse the lines, which the settings have validated."""
         self._clock = clock
         pairs = [line.strip().partition(":") for line in lines.splitlines() if line.strip()]
-        self._hashes = {prepared(jid): hashed.encode() for jid, _, hashed in pairs}
+        self._hashes = {lower_jid(jid): hashed.encode() for jid, _, hashed in pairs}
         # Checking an unknown name costs as much as the most expensive known one, so its time does not reveal names. Under a flood
         # of guesses its turn does (SECURITY.md): else a flood would keep everybody out.
         dearest = max((int(hashed[4:6]) for hashed in self._hashes.values()), default=12)
@@ -53,7 +53,7 @@ class Passwords:
         """Tell whether there is any password."""
         return bool(self._hashes)
 
-    async def right(self, jid: Jid, password: str) -> bool:
+    async def is_right(self, jid: Jid, password: str) -> bool:
         """Tell whether this is the JID's password; raises TooMany."""
         mark = hmac.digest(self._key, f"{jid}\0{password}".encode(), hashlib.sha256)
         if self._remembers(mark):

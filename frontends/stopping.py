@@ -20,7 +20,7 @@ def on_signal() -> asyncio.Event:
     return stopping
 
 
-async def any_of(*events: asyncio.Event) -> None:
+async def wait_for_any(*events: asyncio.Event) -> None:
     """Wait for one of several events."""
     waiting = [asyncio.create_task(each.wait()) for each in events]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -28,7 +28,7 @@ async def any_of(*events: asyncio.Event) -> None:
         each.cancel()
 
 
-async def until(stopping: asyncio.Event, starting: asyncio.Task[Any]) -> None:
+async def run_until(stopping: asyncio.Event, starting: asyncio.Task[Any]) -> None:
     """Wait until `starting` is done or `stopping` is set, which cancels it."""
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait([waiting, starting], return_when=asyncio.FIRST_COMPLETED)

@@ -42,12 +42,12 @@ def refuse(title: str, *lines: str) -> NoReturn:
     raise typer.Exit(UNUSABLE)
 
 
-def served(what: str, work: Callable[[], int]) -> int:
+def run_with_servers(what: str, work: Callable[[], int]) -> int:
     """Run `work`, which starts private servers; if one is missing, or a file is in the way, print which and exit.
 
     SIGTERM ends it as Ctrl-C does: servers are stopped, and what they kept in temporary directories is removed.
     """
-    before = signal.signal(signal.SIGTERM, _terminated)
+    before = signal.signal(signal.SIGTERM, _on_terminate)
     try:
         return work()
     except ServerError as fault:
@@ -60,12 +60,12 @@ def served(what: str, work: Callable[[], int]) -> int:
         signal.signal(signal.SIGTERM, before)
 
 
-def _terminated(*_: object) -> NoReturn:
+def _on_terminate(*_: object) -> NoReturn:
     # A second signal would cut the end short.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(_TERMINATED)
 
 
-def safe(text: str) -> str:
+def escape(text: str) -> str:
     """Escape what would control the terminal or break the line."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

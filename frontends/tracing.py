@@ -27,7 +27,7 @@ from broker import codec
 from broker.model.commands import Browse, Command, PrepareMessage, Publish, Redeem, Retract, Unlock
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, LockEnded, Notice
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.problems import CorruptRecord
 from broker.model.qos import Stage
 from broker.model.results import Browsed, Published, Refused, Reserved, Result
@@ -76,7 +76,7 @@ class Traces:
         self._core = core
         return _TracedCore(core, self)
 
-    def begun(  # noqa: PLR0913, PLR0917  (what a span is)
+    def start_span(  # noqa: PLR0913, PLR0917  (what a span is)
         self,
         operation: str,
         kind: SpanKind,
@@ -96,25 +96,25 @@ class Traces:
             f"{operation} {node}", parent, kind, attributes={**told, **attributes}, start_time=since
         )
 
-    def sent(self, publish: Publish | Redeem) -> tuple[bytes, Span]:
+    def start_publish(self, publish: Publish | Redeem) -> tuple[bytes, Span]:
         """Start the span of a publish; returns also its envelope, with the span in its headers."""
         attributes: _Told = {
             "messaging.message.body.size": publish.body_bytes,
-            "stanzaq.publisher": bare(publish.sender),
+            "stanzaq.publisher": bare_jid(publish.sender),
         }
-        span = self.begun("send", SpanKind.PRODUCER, publish.node, told(publish.envelope), attributes)
-        return _linked(publish.envelope, span), span
+        span = self.start_span("send", SpanKind.PRODUCER, publish.node, read_span(publish.envelope), attributes)
+        return _add_span(publish.envelope, span), span
 
-    def handed(self, delivery: Delivery) -> Span:
+    def start_delivery(self, delivery: Delivery) -> Span:
         """Start the span of a delivery, and keep it."""
         partition = delivery.partition
         attributes: _Told = {
             "messaging.message.id": delivery.item_id,
             "messaging.destination.partition.id": str(partition.number),
-            "stanzaq.subscriber": bare(delivery.subscriber),
+            "stanzaq.subscriber": bare_jid(delivery.subscriber),
             "stanzaq.attempt": delivery.attempt,
         }
-        span = self.begun("receive", SpanKind.CONSUMER, partition.node, told(delivery.envelope), attributes)
+        span = self.start_span("receive", SpanKind.CONSUMER, partition.node, read_span(delivery.envelope), attributes)
         known = partition.node, delivery.item_id, delivery.token
         self._handed[known] = set_span_in_context(span, _NOWHERE)
         self._handed.move_to_end(known)
@@ -122,29 +122,29 @@ class Traces:
             self._handed.popitem(last=False)
         return span
 
-    def known(self, node: str, item_id: str, token: int | None) -> Context | None:
+    def delivery_span(self, node: str, item_id: str, token: int | None) -> Context | None:
         """Return the span of a delivery made here; None without a token, which identifies it."""
         return None if token is None else self._handed.get((node, item_id, token))
 
-    def ended(self, notice: LockEnded) -> None:
+    def start_expiry(self, notice: LockEnded) -> None:
         """Create the span of a lock that its holder did not end; browse the item if another frontend delivered it."""
         node, item, who, since = notice.node, notice.item_id, notice.subscriber, time.time_ns()
-        known = self.known(node, item, notice.token)
+        known = self.delivery_span(node, item, notice.token)
 
         def looked(outcome: Result) -> None:
-            self.settled(node, item, who, "ended", found(outcome).get(item), since).end()
+            self.start_settle(node, item, who, "ended", read_spans(outcome).get(item), since).end()
 
         if known or self._core is None:
-            self.settled(node, item, who, "ended", known, since).end()
+            self.start_settle(node, item, who, "ended", known, since).end()
         else:
             self._core.submit(Browse(node, who, (item,), 1), looked)
 
-    def settled(  # noqa: PLR0913, PLR0917  (what a span is)
+    def start_settle(  # noqa: PLR0913, PLR0917  (what a span is)
         self, node: str, item_id: str, who: Jid, outcome: str, parent: Context | None, since: int | None = None
     ) -> Span:
         """Start the span of the end of a lock."""
-        told = {"messaging.message.id": item_id, "stanzaq.subscriber": bare(who), "stanzaq.outcome": outcome}
-        return self.begun("settle", SpanKind.CLIENT, node, parent or _NOWHERE, told, since)
+        told = {"messaging.message.id": item_id, "stanzaq.subscriber": bare_jid(who), "stanzaq.outcome": outcome}
+        return self.start_span("settle", SpanKind.CLIENT, node, parent or _NOWHERE, told, since)
 
 
 class _TracedOutlet:
@@ -159,7 +159,7 @@ class _TracedOutlet:
 
     def deliver(self, batch: Sequence[Delivery]) -> None:
         """Send items; the notice that an assured item may be started is no second delivery."""
-        spans = [self._traces.handed(delivery) for delivery in batch if delivery.stage is not Stage.DELIVER]
+        spans = [self._traces.start_delivery(delivery) for delivery in batch if delivery.stage is not Stage.DELIVER]
         self._door.deliver(batch)
         for span in spans:
             span.end()
@@ -168,7 +168,7 @@ class _TracedOutlet:
         """Send a notice, which may say that a lock has ended."""
         self._door.notify(notice)
         if isinstance(notice, LockEnded):
-            self._traces.ended(notice)
+            self._traces.start_expiry(notice)
 
 
 class _TracedCore:
@@ -208,7 +208,9 @@ class _TracedCore:
         return None
 
     def _unknown(self, command: Command) -> bool:
-        return isinstance(command, Settling) and not self._traces.known(command.node, command.item_id, command.token)
+        return isinstance(command, Settling) and not self._traces.delivery_span(
+            command.node, command.item_id, command.token
+        )
 
     def _look(self, sender: Jid) -> None:
         """Browse the items of waiting commands, of one node and up to a limit; without any, the commands go on."""
@@ -223,15 +225,15 @@ class _TracedCore:
                 node = command.node
                 names.add(command.item_id)
             ready += 1
-        going_on = partial(self._looked, sender, ready)
+        going_on = partial(self._submit_ready, sender, ready)
         if names:
             self._core.submit(Browse(node, sender, tuple(names), LOOKED_UP), going_on)
         else:
             going_on(Browsed((), more=False))
 
-    def _looked(self, sender: Jid, ready: int, outcome: Result) -> None:
+    def _submit_ready(self, sender: Jid, ready: int, outcome: Result) -> None:
         """Submit the first `ready` commands; an item that was not found, or may not be seen, gets a span without a parent."""
-        parents = found(outcome)
+        parents = read_spans(outcome)
         waiting = self._behind[sender]
         for _ in range(ready):
             self._pass(waiting.popleft(), parents)
@@ -245,13 +247,13 @@ class _TracedCore:
         command, reply = asked.command, asked.reply
         match command:
             case PrepareMessage():
-                envelope, span = self._traces.sent(command.publish)
+                envelope, span = self._traces.start_publish(command.publish)
                 command = replace(command, publish=replace(command.publish, envelope=envelope))
             case Publish() | Redeem():
-                envelope, span = self._traces.sent(command)
+                envelope, span = self._traces.start_publish(command)
                 command = replace(command, envelope=envelope)
             case Retract() | Unlock():
-                span = self._settling(command, parents, asked.since)
+                span = self._start_settle(command, parents, asked.since)
             case _:
                 return self._core.submit(command, reply)
 
@@ -261,16 +263,16 @@ class _TracedCore:
 
         return self._core.submit(command, ended)
 
-    def _settling(self, command: Settling, parents: Mapping[str, Context], since: int) -> Span:
+    def _start_settle(self, command: Settling, parents: Mapping[str, Context], since: int) -> Span:
         outcome = "acknowledged"
         if isinstance(command, Unlock):
             outcome = "dead-lettered" if command.dead_letter else "released"
         node, item = command.node, command.item_id
-        parent = self._traces.known(node, item, command.token) or parents.get(item)
-        return self._traces.settled(node, item, command.sender, outcome, parent, since)
+        parent = self._traces.delivery_span(node, item, command.token) or parents.get(item)
+        return self._traces.start_settle(node, item, command.sender, outcome, parent, since)
 
 
-def told(envelope: bytes) -> Context:
+def read_span(envelope: bytes) -> Context:
     """Return the span in an item's headers; none if there is none or the envelope is corrupt."""
     try:
         return _W3C.extract(codec.unpack(envelope).headers, _NOWHERE)
@@ -278,12 +280,12 @@ def told(envelope: bytes) -> Context:
         return _NOWHERE
 
 
-def found(outcome: Result) -> Mapping[str, Context]:
+def read_spans(outcome: Result) -> Mapping[str, Context]:
     """Return the spans in the headers of browsed items, by id."""
-    return {each.item_id: told(each.envelope) for each in outcome.items} if isinstance(outcome, Browsed) else {}
+    return {each.item_id: read_span(each.envelope) for each in outcome.items} if isinstance(outcome, Browsed) else {}
 
 
-def _linked(envelope: bytes, span: Span) -> bytes:
+def _add_span(envelope: bytes, span: Span) -> bytes:
     """Add a span to the headers of an item."""
     opened = codec.unpack(envelope)
     headers = dict(opened.headers)
@@ -302,7 +304,7 @@ def _end(span: Span, result: Result) -> None:
 
 
 @contextmanager
-def exported(seconds: float) -> Iterator[Traces]:
+def set_up_export(seconds: float) -> Iterator[Traces]:
     """Set up the export of spans to a collector by OTLP over HTTP, which needs no gRPC; `OTEL_…` variables configure it.
 
     At the end it waits at most `seconds` for the last export.

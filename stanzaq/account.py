@@ -46,7 +46,7 @@ class Account:
         # Another connection with the same resource would end this one.
         resource = unquote(parts.path.strip("/")) or f"stanzaq-{secrets.token_hex(8)}"
         jid = f"{unquote(parts.username)}@{parts.hostname}/{resource}"
-        return cls(jid, _given(password), (service or f"queue.{parts.hostname}").lower(), at, tls)
+        return cls(jid, _password_source(password), (service or f"queue.{parts.hostname}").lower(), at, tls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,11 @@ class HttpAccount:
         Raises StanzaqError if a user has no password.
         """
         if self.user:
-            pair = f"{self.user}:{_given(self.password)()}".encode()
+            pair = f"{self.user}:{_password_source(self.password)()}".encode()
             return f"Basic {base64.b64encode(pair).decode()}"
         if self.password is None and PASSWORD not in os.environ:
             return ""
-        return f"Bearer {_given(self.password)()}"
+        return f"Bearer {_password_source(self.password)()}"
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -104,7 +104,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _given(password: Password) -> Callable[[], str]:
+def _password_source(password: Password) -> Callable[[], str]:
     if callable(password):
         return password
     if password is not None:

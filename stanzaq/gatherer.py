@@ -105,7 +105,7 @@ class Gatherer(Generic[Where, Told]):
         if len(waiting) < 2:
             _answer(batch, None)
             return
-        task = asyncio.create_task(self._sent(where, {item: batch.rows[item] for item in waiting}, batch))
+        task = asyncio.create_task(self._send_batch(where, {item: batch.rows[item] for item in waiting}, batch))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
         left = len(waiting)
@@ -119,7 +119,7 @@ class Gatherer(Generic[Where, Told]):
         for answer in waiting.values():
             answer.add_done_callback(stop)
 
-    async def _sent(self, where: Where, rows: Mapping[str, str], batch: _Batch[Told]) -> None:
+    async def _send_batch(self, where: Where, rows: Mapping[str, str], batch: _Batch[Told]) -> None:
         outcomes = None
         try:
             outcomes = await self._send(where, rows)

@@ -10,7 +10,7 @@ from stanzaq.transport import Progress
 T = TypeVar("T")
 
 
-async def _nothing(_progress: Progress | None = None) -> None:
+async def _do_nothing(_progress: Progress | None = None) -> None:
     """Do nothing: a copy in another process has no connection."""
 
 
@@ -35,13 +35,13 @@ class Job(Generic[T]):
     published: datetime
     deadline: datetime
     state: Any = None
-    _renew: Callable[[Progress | None], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
+    _renew: Callable[[Progress | None], Awaitable[None]] = field(default=_do_nothing, repr=False, compare=False)
     _returned: list[Any] = field(default_factory=list, repr=False, compare=False)
     """What the handler has returned, once it has."""
 
     def apart(self) -> Self:
         """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""
-        return replace(self, state=None, _renew=_nothing)
+        return replace(self, state=None, _renew=_do_nothing)
 
     async def renew(self) -> None:
         """Restart the lock time now, e.g. before a step that blocks the event loop for long."""

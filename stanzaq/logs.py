@@ -37,12 +37,12 @@ def show(level: int) -> None:
     """Log to stderr from this level on, unless logging is already set up."""
     shown = logging.StreamHandler()
     shown.addFilter(JobFields())
-    shown.addFilter(_matters)
+    shown.addFilter(_drop_told)
     shown.setFormatter(Lines("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[shown])
 
 
-def _matters(record: logging.LogRecord) -> bool:
+def _drop_told(record: logging.LogRecord) -> bool:
     """Leave out what slixmpp tells of each connection and of signing in, which this package tells in its own words; a filter."""
     lowest = logging.CRITICAL if record.name.startswith(_SIGNING_IN) else logging.WARNING
     return record.levelno >= lowest or not record.name.startswith("slixmpp")

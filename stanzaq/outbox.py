@@ -111,9 +111,9 @@ class Outbox:
 _outboxes: weakref.WeakSet[Outbox] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+def _leave_open_after_fork() -> None:
     for each in _outboxes:
         each.leave_open()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_leave_open_after_fork)

@@ -28,7 +28,7 @@ class Unfit(Reject):
     """A payload does not match the handler's annotation; the text tells where."""
 
 
-def annotated(handler: Callable[..., Any]) -> Any:  # noqa: ANN401  (any type may be asked for)
+def payload_type(handler: Callable[..., Any]) -> Any:  # noqa: ANN401  (any type may be asked for)
     """Return the payload type of a handler's parameter: `T` of `Job[T]`, Any without an annotation. Raises TypeError."""
     parameters = list(inspect.signature(handler).parameters.values())
     wanted = [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
@@ -46,13 +46,13 @@ def annotated(handler: Callable[..., Any]) -> Any:  # noqa: ANN401  (any type ma
     return Any if wanted_type is object else wanted_type
 
 
-def decoded(content: Content, wanted: Any) -> Any:  # noqa: ANN401
+def decode(content: Content, wanted: Any) -> Any:  # noqa: ANN401
     """Read a payload as a type; raises Unfit."""
     if wanted is bytes:
         return content.body
     try:
         if wanted is Any:
-            return _by_content(content)
+            return _decode_by_type(content)
         if wanted is Element:
             return ET.fromstring(content.body)  # noqa: S314  (the XMPP server has taken it for a stanza, or the service for XML)
         if wanted is str and _kind(content) != JSON:
@@ -66,7 +66,7 @@ def decoded(content: Content, wanted: Any) -> Any:  # noqa: ANN401
         raise Unfit(msg) from error
 
 
-def encoded(payload: Any) -> Content:  # noqa: ANN401
+def encode(payload: Any) -> Content:  # noqa: ANN401
     """Write a value as a payload; raises TypeError if that is impossible."""
     match payload:
         case Content():
@@ -91,10 +91,10 @@ def encoded(payload: Any) -> Content:  # noqa: ANN401
                 raise TypeError(msg) from None
             return Content(body, XML)
         case _:
-            return Content(msgspec.json.encode(payload, enc_hook=_plain), JSON)
+            return Content(msgspec.json.encode(payload, enc_hook=_to_plain), JSON)
 
 
-def _by_content(content: Content) -> Any:  # noqa: ANN401
+def _decode_by_type(content: Content) -> Any:  # noqa: ANN401
     """Read a payload by its media type: JSON, an element, text, or bytes unchanged."""
     kind = _kind(content)
     if kind == JSON:
@@ -112,7 +112,7 @@ def _is_pydantic(wanted: Any) -> bool:  # noqa: ANN401
     return inspect.isclass(wanted) and hasattr(wanted, "model_validate_json")
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _to_plain(value: Any) -> Any:  # noqa: ANN401
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     msg = f"a {type(value).__name__} is no payload: give bytes, text, an Element, or what JSON can say"

@@ -36,7 +36,7 @@ _LEAVE_SECONDS: Final = 5.0
 """How long a publisher that is closed goes on sending items of an earlier run."""
 
 
-def made(  # noqa: PLR0913  (what a publisher may ask for)
+def make_item(  # noqa: PLR0913  (what a publisher may ask for)
     node: str,
     payload: Any,  # noqa: ANN401
     *,
@@ -56,7 +56,7 @@ def made(  # noqa: PLR0913  (what a publisher may ask for)
     hints = Hints(key, seconds(delay), priority, lives, _unix(at, delay), reply, _parents(after), regardless)
     told = {**traceparent.current(), **(headers or {})}
     item = secrets.token_hex(16) if id is None or id == "" else id
-    return Outgoing(secrets.token_hex(16), node, item, payloads.encoded(payload), told, hints)
+    return Outgoing(secrets.token_hex(16), node, item, payloads.encode(payload), told, hints)
 
 
 def _parents(after: Iterable[Parent]) -> tuple[tuple[str, str], ...]:
@@ -138,7 +138,7 @@ class Reply:
         if outcome.state != "acknowledged":
             msg = f"{self.id} is {outcome.state}{f': {outcome.reason}' if outcome.reason else ''}"
             raise StanzaqError(msg, outcome.state)
-        return None if outcome.result is None else payloads.decoded(outcome.result, Any)
+        return None if outcome.result is None else payloads.decode(outcome.result, Any)
 
 
 def _fault(running: asyncio.Task[None], closed: str, kept: str = "") -> BaseException:
@@ -193,7 +193,7 @@ class Publisher:
             if self._path is not None:
                 self._outbox = Outbox(self._path)
                 left = await self._outbox.open()
-                account = transports.lasting(account, self._outbox.resource)
+                account = transports.keep_resource(account, self._outbox.resource)
             self._sender = transports.sender(account)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -281,9 +281,9 @@ class Publisher:
         each an id, or a pair of another node and an id. If one of them ends otherwise it dies, unless it waits `regardless`.
         Raises StanzaqError if the service refuses, TypeError and ValueError for an unsuitable argument.
         """
-        sender, running = self._opened()
+        sender, running = self._open()
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
-        outgoing = made(node, payload, id=id, at=at, reply=reply, after=after, regardless=regardless, **hints)
+        outgoing = make_item(node, payload, id=id, at=at, reply=reply, after=after, regardless=regardless, **hints)
         item = outgoing.item
         # Before it is sent: the end may come before the answer.
         answer = Reply(item, sender.reply(node, item), running) if reply else item
@@ -319,7 +319,7 @@ class Publisher:
 
         Returns False if there is no such item, e.g. because it is completed. Raises StanzaqError if the service refuses.
         """
-        return await self._answered(lambda sender: sender.cancel(node, id), f"{id} was cancelled")
+        return await self._read_answer(lambda sender: sender.cancel(node, id), f"{id} was cancelled")
 
     async def schedule(  # noqa: PLR0913  (what a publisher may ask for)
         self,
@@ -358,29 +358,31 @@ class Publisher:
         }
         when = {name: value for name, value in asked.items() if value}
         # Checked as an item is.
-        item = Outgoing("", node, id, payloads.encoded(payload), headers or {}, Hints(key, priority=priority))
+        item = Outgoing("", node, id, payloads.encode(payload), headers or {}, Hints(key, priority=priority))
         request = Scheduling(node, id, when, item.content, item.headers, item.hints)
-        return await self._answered(lambda sender: sender.schedule(request), f"{id} was scheduled")
+        return await self._read_answer(lambda sender: sender.schedule(request), f"{id} was scheduled")
 
     async def schedules(self, node: str) -> list[Schedule]:
         """Return the schedules of an own node, by id. Raises StanzaqError if the service refuses."""
-        return await self._answered(lambda sender: sender.schedules(node), f"schedules of {node} were listed")
+        return await self._read_answer(lambda sender: sender.schedules(node), f"schedules of {node} were listed")
 
     async def pause_schedule(self, node: str, id: str) -> Schedule:  # noqa: A002
         """Pause a schedule: times that pass meanwhile are not missed. Raises StanzaqError if the service refuses."""
-        return await self._answered(lambda sender: sender.switch_schedule(node, id, paused=True), f"{id} was paused")
+        return await self._read_answer(lambda sender: sender.switch_schedule(node, id, paused=True), f"{id} was paused")
 
     async def resume_schedule(self, node: str, id: str) -> Schedule:  # noqa: A002
         """Resume a schedule. Raises StanzaqError if the service refuses."""
-        return await self._answered(lambda sender: sender.switch_schedule(node, id, paused=False), f"{id} was resumed")
+        return await self._read_answer(
+            lambda sender: sender.switch_schedule(node, id, paused=False), f"{id} was resumed"
+        )
 
     async def unschedule(self, node: str, id: str) -> bool:  # noqa: A002
         """Delete a schedule, and return False if there is none; its items stay. Raises StanzaqError if the service refuses."""
-        return await self._answered(lambda sender: sender.unschedule(node, id), f"{id} was deleted")
+        return await self._read_answer(lambda sender: sender.unschedule(node, id), f"{id} was deleted")
 
-    async def _answered(self, ask: Callable[[Sender], Coroutine[Any, Any, _T]], done: str) -> _T:
+    async def _read_answer(self, ask: Callable[[Sender], Coroutine[Any, Any, _T]], done: str) -> _T:
         """Return the answer to a request; raises StanzaqError."""
-        sender, running = self._opened()
+        sender, running = self._open()
         asking = asyncio.create_task(ask(sender))
         try:
             # A connection that fails for good ends everything that waits for it.
@@ -393,7 +395,7 @@ class Publisher:
             del asking
         raise _fault(running, f"the publisher was closed before {done}")
 
-    def _opened(self) -> tuple[Sender, asyncio.Task[None]]:
+    def _open(self) -> tuple[Sender, asyncio.Task[None]]:
         """Return the connection and its task; raises StanzaqError if there is none."""
         if self._sender is None or self._running is None:
             msg = "the publisher is not open: use it as `async with Publisher(...) as publisher`"
@@ -463,7 +465,7 @@ class Publisher:
         group, tasks = asyncio.TaskGroup(), list[asyncio.Task[str]]()
         try:
             async with group:
-                async for payload in _each(payloads):
+                async for payload in _iterate(payloads):
                     await room.acquire()
                     tasks.append(group.create_task(send(payload)))
             return [task.result() for task in tasks]
@@ -478,7 +480,7 @@ class Publisher:
         raise faults.pop(0)
 
 
-async def _each(values: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterable[Any]:
+async def _iterate(values: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterable[Any]:
     if isinstance(values, AsyncIterable):
         async for value in values:
             yield value

@@ -69,7 +69,7 @@ class Release:
     dead: bool = False
 
 
-def after_failure(fault: BaseException, attempt: int, max_attempts: int, policy: Retry) -> Release:
+def decide_return(fault: BaseException, attempt: int, max_attempts: int, policy: Retry) -> Release:
     """Decide how to return an item whose handler raised `fault`; `max_attempts` 0 is no limit."""
     cause = fault.__cause__ if isinstance(fault, Retry) and fault.__cause__ else fault
     reason = f"{type(cause).__name__}: {_text(cause)}"

@@ -15,7 +15,7 @@ from stanzaq import logs, payloads
 from stanzaq.errors import StanzaqError
 from stanzaq.hooks import Hooks, Run
 from stanzaq.job import Job
-from stanzaq.retry import Reject, Release, after_failure
+from stanzaq.retry import Reject, Release, decide_return
 from stanzaq.task import IGNORES, SETTLE_SECONDS, Callers, Task
 from stanzaq.transport import Content, Delivery, Lock, Progress, Transport
 
@@ -105,11 +105,11 @@ class Runs:
         """Receive no more; return items not started yet at once, and those of jobs that do not end within `grace` seconds."""
         leaving = self._leaving = asyncio.create_task(self._transport.pause())
         try:
-            await self._finished(grace, leaving)
+            await self._wait_for_runs(grace, leaving)
         finally:
             leaving.cancel()
 
-    async def _finished(self, grace: float, leaving: "asyncio.Task[None]") -> None:
+    async def _wait_for_runs(self, grace: float, leaving: "asyncio.Task[None]") -> None:
         for run in list(self._runs.values()):
             if not run.began:
                 run.stop(leaving)
@@ -131,17 +131,17 @@ class Runs:
             run.cancel()
         self._callers.close()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait a moment for the handlers that `close` has cancelled."""
         if self._cancelled:
             await asyncio.wait(self._cancelled, timeout=SETTLE_SECONDS)
-        for job in self._callers.running():
+        for job in self._callers.jobs_running():
             log.warning(_APART, extra=logs.fields(job))
 
     @property
     def left(self) -> int:
         """The number of jobs that go on after `closed`."""
-        return sum(not handling.done() for handling in self._cancelled) + len(self._callers.running())
+        return sum(not handling.done() for handling in self._cancelled) + len(self._callers.jobs_running())
 
 
 class _Run:
@@ -164,7 +164,7 @@ class _Run:
         self._returned: list[Any] = []
         self._lasts, self._renewed_at = 0.0, asyncio.get_running_loop().time()
         self.began = False
-        self.handling = asyncio.create_task(self._handled())
+        self.handling = asyncio.create_task(self._run_handler())
         self.task = asyncio.create_task(self._work())
 
     def lose(self) -> None:
@@ -217,11 +217,11 @@ class _Run:
         """Acknowledge or return the item; do nothing if the lock has ended."""
         if self._lost:
             return
-        done = await (self._acknowledged() if end is None else self._transport.release(self._delivery.lock, end))
+        done = await (self._acknowledge() if end is None else self._transport.release(self._delivery.lock, end))
         if not done:
             log.warning("the lock had ended before the job did: another worker gets the item", extra=self._about)
 
-    async def _acknowledged(self) -> bool:
+    async def _acknowledge(self) -> bool:
         """Acknowledge the item, with what its handler has returned; False if the lock has ended."""
         result = self._result()
         try:
@@ -237,7 +237,7 @@ class _Run:
         if not self._returned:
             return None
         try:
-            result = payloads.encoded(self._returned[0])
+            result = payloads.encode(self._returned[0])
         except Exception as error:  # noqa: BLE001  (a model's own methods may raise anything)
             log.warning("a handler's result is dropped: %s", error, extra=self._about)
             return None
@@ -247,7 +247,7 @@ class _Run:
             return None
         return result
 
-    async def _handled(self) -> Release | None:
+    async def _run_handler(self) -> Release | None:
         """Wait for room and run the handler; returns None if the item is completed, otherwise how to return it."""
         delivery, task = self._delivery, self._task
         attempts = min(filter(None, (delivery.max_attempts, task.retry.attempts)), default=0)
@@ -259,7 +259,7 @@ class _Run:
                 # Any exception of a handler ends its job, not the worker.
                 if self._cancelled:
                     return _STOPPED
-                end = after_failure(error, delivery.attempt, attempts, task.retry)
+                end = decide_return(error, delivery.attempt, attempts, task.retry)
                 # The reason of a Reject says all that its author wants to say.
                 told = not isinstance(error, Reject)
                 log.warning("job failed: %s", end.reason, extra=self._about, exc_info=told)
@@ -270,7 +270,7 @@ class _Run:
         """Run the handler inside the middleware."""
         delivery, lock, chain = self._delivery, self._delivery.lock, self._chain
         try:
-            payload: Any = payloads.decoded(delivery.content, self._task.payload)
+            payload: Any = payloads.decode(delivery.content, self._task.payload)
         except payloads.Unfit as error:
             # Raised where the handler would be called, inside the middleware. Until then a value: this one has frames.
             payload = payloads.Unfit(*error.args)

@@ -132,10 +132,10 @@ def _work(asked: argparse.Namespace) -> None:
     if asked.reload:
         _reload(asked)
     else:
-        _found(asked.worker).run(concurrency=asked.concurrency)
+        _import_worker(asked.worker).run(concurrency=asked.concurrency)
 
 
-def _found(spec: str) -> Worker:
+def _import_worker(spec: str) -> Worker:
     """Import a worker; what its module raises has a traceback. Raises _MisuseError if there is none."""
     module, colon, name = spec.partition(":")
     if not (module and colon and name):

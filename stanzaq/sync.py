@@ -199,7 +199,7 @@ class Publisher:
         """Disconnect."""
         self.close()
 
-    def _opened(self) -> asyncio.AbstractEventLoop:
+    def _open(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="stanzaq-publisher", daemon=True)
@@ -230,7 +230,7 @@ class Publisher:
                     msg = "the publisher was closed meanwhile"
                     raise StanzaqError(msg)  # noqa: TRY301
                 patience = None if timeout is None else seconds(timeout)
-                loop = self._opened()
+                loop = self._open()
             except BaseException:
                 sending.close()
                 raise
@@ -250,11 +250,11 @@ class Publisher:
 _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+def _leave_after_fork() -> None:
     for each in _publishers:
         # Never freed here: its connections are the parent's, and closing them would change what the parent's event loop watches.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each._publisher))  # noqa: SLF001
         each._begin()  # noqa: SLF001
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_leave_after_fork)

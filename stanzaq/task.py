@@ -62,13 +62,13 @@ class Callers:
         if task.run_in != "loop":
             await self._places.acquire()
         if task.timeout is None:
-            return await self._called(task, job)
+            return await self._call(task, job)
         limit = asyncio.timeout(task.timeout)
         late = partial(log.warning, IGNORES, extra=logs.fields(job))
         warning = asyncio.get_running_loop().call_later(task.timeout + SETTLE_SECONDS, late)
         try:
             async with limit:
-                return await self._called(task, job)
+                return await self._call(task, job)
         except BaseException:
             if limit.expired():
                 msg = f"not done in {task.timeout:g} s"
@@ -77,19 +77,19 @@ class Callers:
         finally:
             warning.cancel()
 
-    async def _called(self, task: Task, job: Job[Any]) -> Any:  # noqa: ANN401
+    async def _call(self, task: Task, job: Job[Any]) -> Any:  # noqa: ANN401
         match task.run_in:
             case "loop":
-                return await _guarded(task.handler, job)
+                return await _call_coroutine(task.handler, job)
             case "thread":
                 self._threads = self._threads or ThreadPoolExecutor(self._concurrency, "stanzaq-job")
                 # As asyncio.to_thread does: logs and traces in the thread know their job.
                 here = contextvars.copy_context()
-                return await self._apart(self._threads, job, here.run, _called, task.handler, job)
+                return await self._call_elsewhere(self._threads, job, here.run, _call_handler, task.handler, job)
             case "process":
                 pool = self._processes = self._processes or _processes(self._concurrency)
                 try:
-                    return await self._apart(pool, job, _called_apart, task.handler, job.apart())
+                    return await self._call_elsewhere(pool, job, _call_in_process, task.handler, job.apart())
                 except Retry as asked:
                     # Its cause is now the other process's traceback, which is no reason for a retry.
                     raise asked from None
@@ -99,7 +99,7 @@ class Callers:
                         self._processes = None
                     raise
 
-    async def _apart(self, pool: Executor, job: Job[Any], *call: Any) -> Any:  # noqa: ANN401
+    async def _call_elsewhere(self, pool: Executor, job: Job[Any], *call: Any) -> Any:  # noqa: ANN401
         """Call in a thread or a process that has a place, and wait for the outcome; the call goes on when this is cancelled."""
         loop = asyncio.get_running_loop()
 
@@ -122,7 +122,7 @@ class Callers:
             # A fault refers to this frame, and the future to the fault.
             del future
 
-    def running(self) -> list[Job[Any]]:
+    def jobs_running(self) -> list[Job[Any]]:
         """Return the jobs whose calls run in threads and processes."""
         return list(self._running.values())
 
@@ -133,7 +133,7 @@ class Callers:
                 executor.shutdown(wait=False, cancel_futures=True)
 
 
-async def _guarded(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
+async def _call_coroutine(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
     try:
         return await handler(job)  # type: ignore[misc]  # a coroutine function, as `run_in` has seen
     except (KeyboardInterrupt, SystemExit) as error:
@@ -160,7 +160,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _called(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
+def _call_handler(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
     try:
         return handler(job)
     except StopIteration as error:
@@ -169,9 +169,9 @@ def _called(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
         raise RuntimeError(msg) from error
 
 
-def _called_apart(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
+def _call_in_process(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
     try:
-        return _called(handler, job)
+        return _call_handler(handler, job)
     except BaseException as error:
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301  (it is our own)

@@ -16,7 +16,7 @@ def account(url: str, service: str | None, password: Password, address: str | No
     return Account.read(url, service, password, address, tls)
 
 
-def lasting(account: Account | HttpAccount, resource: str) -> Account | HttpAccount:
+def keep_resource(account: Account | HttpAccount, resource: str) -> Account | HttpAccount:
     """Return an account that connects with the same resource in each run."""
     if isinstance(account, HttpAccount):
         return account

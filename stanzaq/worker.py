@@ -95,7 +95,7 @@ class Worker:
                 raise ValueError(msg)
             where = tasks.run_in(cast("Handler", handler), run_in)
             limit = None if timeout is None else seconds(timeout)
-            wanted = payloads.annotated(handler)
+            wanted = payloads.payload_type(handler)
             self._tasks[node] = Task(node, cast("Handler", handler), wanted, retry or Retry(), limit, where)
             return handler
 
@@ -163,7 +163,7 @@ class Worker:
         fault = ""
         with asyncio.Runner() as runner:
             try:
-                runner.run(self._until_signalled())
+                runner.run(self._serve_until_signalled())
             except StanzaqError as error:
                 fault = f"stanzaq: {error}"
             if self._left:
@@ -204,7 +204,7 @@ class Worker:
                 working.cancel()
             await asyncio.wait({working})
             try:
-                await runs.closed()
+                await runs.wait_closed()
             finally:
                 self._left = runs.left
         if not working.cancelled():
@@ -215,7 +215,7 @@ class Worker:
         if self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
-    async def _until_signalled(self) -> None:
+    async def _serve_until_signalled(self) -> None:
         loop, serving = asyncio.get_running_loop(), asyncio.create_task(self.serve())
         signalled = 0
         # For a handler that blocks the event loop.

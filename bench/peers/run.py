@@ -28,7 +28,7 @@ from rich.table import Table
 
 from frontends.tools import dev
 from frontends.tools.bench.report import Row, machine
-from frontends.tools.bench.worker import measured
+from frontends.tools.bench.worker import measure
 from frontends.tools.servers.process import Process, ServerError, free_ports
 
 HERE: Final = Path(__file__).parent
@@ -109,7 +109,7 @@ def main() -> int:
                 status.update(f"measuring {peer.name}")
                 _measure(peer)
         status.update("measuring workers that write raw stanzas")
-        library, _cpu = measured(service.account("worker"), RAW_SECONDS)
+        library, _cpu = measure(service.account("worker"), RAW_SECONDS)
     _show(peers, library, as_json="--json" in sys.argv)
     return 0
 

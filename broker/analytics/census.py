@@ -104,13 +104,13 @@ def partition_states(servers: Servers, options: Options) -> dict[JournalPartitio
             )
             room = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
             for partition in keys_of(link, "meta").values():
-                state = options.wants(partition) and _whole_state(link, partition, at, room)
+                state = options.includes(partition) and _read_state(link, partition, at, room)
                 if state:
                     found[partition] = state
-    return {partition: _with_collections(partition, state, found) for partition, state in found.items()}
+    return {partition: _add_collections(partition, state, found) for partition, state in found.items()}
 
 
-def _with_collections(
+def _add_collections(
     partition: JournalPartition, state: PartitionState, found: Mapping[JournalPartition, PartitionState]
 ) -> PartitionState:
     """Add the credit of those that have subscribed through collections, once for each queue: it may have all of it."""
@@ -122,7 +122,7 @@ def _with_collections(
     return replace(state, row=tuple(row))
 
 
-def _whole_state(link: Link, partition: JournalPartition, at: datetime, room: tuple[int, int]) -> PartitionState | None:
+def _read_state(link: Link, partition: JournalPartition, at: datetime, room: tuple[int, int]) -> PartitionState | None:
     """Read a partition, or None if it is gone; names the one whose keys no script has written so."""
     try:
         return _partition_state(link, partition, at, room)
@@ -176,7 +176,7 @@ def _partition_state(
     link: Link, partition: JournalPartition, at: datetime, room: tuple[int, int]
 ) -> PartitionState | None:
     of = partial(keys.of_partition, partition=Partition(*partition))
-    meta, lines, stored, replaced, successors, dying, locked, locks = link.all(
+    meta, lines, stored, replaced, successors, dying, locked, locks = link.ask_all(
         ("HMGET", of("meta"), "state", "cursor", "kept", "journal_max"),
         ("HVALS", of("subscribers")),
         ("XLEN", of("log")),
@@ -189,7 +189,7 @@ def _partition_state(
     state, cursor, kept, journal_max = meta
     if state == b"deleted" or cursor is None:
         return None
-    first, last, length = link.all(
+    first, last, length = link.ask_all(
         ("XRANGE", of("journal"), "-", "+", "COUNT", 1),
         ("XREVRANGE", of("journal"), "+", "-", "COUNT", 1),
         ("XLEN", of("journal")),
@@ -198,7 +198,7 @@ def _partition_state(
     eligible = _eligible(link, of)
     workers = [line.decode().split(" ", 3) for line in lines]
     workers = [words for words in workers if words[2] != _READER]
-    direct, through = _subscribed(workers)
+    direct, through = _read_subscriptions(workers)
     oldest = min([*eligible, *_first_ahead(link, of("log"), cursor)], key=Id.parse, default=None) if waiting else None
     row = (
         *partition,
@@ -215,13 +215,15 @@ def _partition_state(
         *room,
     )
     away = frozenset(position.decode() for position in (*locked, *dying))
-    keeps_s = _keeps_s(first, last, length, int(journal_max or 0))
+    keeps_s = _predict_kept_seconds(first, last, length, int(journal_max or 0))
     opened = tuple(_open(partition, line) for line in locks)
     back = eligible | _members(link, of("delayed")) | _fields(link, of("group_of")) | _fields(link, of("dependents"))
     return PartitionState(row, opened, Id.parse(cursor), frozenset(back), away, direct, through, keeps_s)
 
 
-def _subscribed(workers: Sequence[Sequence[str]]) -> tuple[Counter[str], frozenset[tuple[JournalPartition, str]]]:
+def _read_subscriptions(
+    workers: Sequence[Sequence[str]],
+) -> tuple[Counter[str], frozenset[tuple[JournalPartition, str]]]:
     """Read the lines of subscriptions: the credit of each JID, and which JIDs have subscribed through which collections.
 
     lua/lib/subscriptions/subscriptions.lua writes them.
@@ -232,7 +234,7 @@ def _subscribed(workers: Sequence[Sequence[str]]) -> tuple[Counter[str], frozens
         if length:
             # `length` counts bytes, and what follows the JID is `subid:node@incarnation` of the collection.
             jid = whose.encode()[: int(length)].decode()
-            life = keys.unescaped(whose.rpartition(" ")[2].partition(":")[2])
+            life = keys.unescape(whose.rpartition(" ")[2].partition(":")[2])
             node, _at, incarnation = life.rpartition("@")
             through.add((JournalPartition(node, incarnation, _COORDINATOR), jid))
         else:
@@ -240,7 +242,7 @@ def _subscribed(workers: Sequence[Sequence[str]]) -> tuple[Counter[str], frozens
     return direct, frozenset(through)
 
 
-def _keeps_s(first: list[Any], last: list[Any], length: int, most: int) -> float | None:
+def _predict_kept_seconds(first: list[Any], last: list[Any], length: int, most: int) -> float | None:
     if length < _ENOUGH_RECORDS:
         return None
     return most / length * (Id.parse(last[0][0]).ms - Id.parse(first[0][0]).ms) / 1000
@@ -271,7 +273,7 @@ def _eligible(link: Link, of: Callable[[str], str]) -> set[str]:
     """Return the positions before the cursor of items that could be delivered now."""
     skipped = _members(link, of("skipped"), "[ ", "(!", "BYLEX")
     urgent = _members(link, of("by_priority"), 0, _LAST_RANK, "BYSCORE")
-    return _members(link, of("ready")) | {_unpadded(member) for member in skipped | urgent}
+    return _members(link, of("ready")) | {_parse_padded_position(member) for member in skipped | urgent}
 
 
 def _members(
@@ -284,7 +286,7 @@ def _members(
     return set(members)
 
 
-def _unpadded(member: str) -> str:
+def _parse_padded_position(member: str) -> str:
     """Parse the position at the end of a padded text: two numbers of twenty digits."""
     return f"{int(member[-40:-20])}-{int(member[-20:])}"
 

@@ -50,29 +50,32 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
     """Run every measure over records that are read once. `step` is called with each of STEPS as it begins."""
     tell = iter(STEPS)
     step(next(tell))
-    since, gaps = census.seen(inputs.census), _gaps(inputs)
-    attempts = ways.with_waits(ways.with_open(inputs.attempts, inputs.in_flight, since))
-    with _persisted(ways.waiting_since(inputs.waiting, attempts, since)) as waiting:
+    since, gaps = census.find_start(inputs.census), _gaps(inputs)
+    attempts = ways.add_waits(ways.add_open(inputs.attempts, inputs.in_flight, since))
+    with _persist(ways.waiting_since(inputs.waiting, attempts, since)) as waiting:
         span = _span(attempts, waiting, inputs, gaps)
         step(next(tell))
-        with _persisted(timeline.timeline(attempts, waiting, span)) as line:
-            steps, peaks = _many(line.orderBy("step")), _one(timeline.peaks(line))
+        with _persist(timeline.timeline(attempts, waiting, span)) as line:
+            steps, peaks = _rows_by_node(line.orderBy("step")), _row_by_node(timeline.peaks(line))
         step(next(tell))
         arrived = demand.arrivals(attempts, waiting, span)
         widths = demand.windows({node: row.arrived for node, row in peaks.items()}, span)
-        burstiness = _one(demand.burstiness(arrived, widths, span)) if widths else {}
+        burstiness = _row_by_node(demand.burstiness(arrived, widths, span)) if widths else {}
     step(next(tell))
-    closed = ways.closed_in(attempts, span)
-    made, perished = ways.made(closed), _one(ways.perished(closed))
-    latencies = _many(latency.latency(made))
+    closed = ways.keep_closed_in(attempts, span)
+    made, perished = ways.drop_perished(closed), _row_by_node(ways.count_perished(closed))
+    latencies = _rows_by_node(latency.latency(made))
     step(next(tell))
-    with _persisted(work.tally(made)) as tallied:
-        works = _one(work.work(tallied))
+    with _persist(work.tally(made)) as tallied:
+        works = _row_by_node(work.work(tallied))
         subscribers, partitions = work.shares(tallied, "subscriber"), work.shares(tallied, "partition")
-        busiest, parts = _many(work.busiest(subscribers, "subscriber")), _many(work.busiest(partitions, "partition"))
-        among, among_parts = _one(work.evenness(subscribers)), _one(work.evenness(partitions))
+        busiest, parts = (
+            _rows_by_node(work.busiest(subscribers, "subscriber")),
+            _rows_by_node(work.busiest(partitions, "partition")),
+        )
+        among, among_parts = _row_by_node(work.evenness(subscribers)), _row_by_node(work.evenness(partitions))
     step(next(tell))
-    present, memory = _one(census.present(inputs.census)), _one(census.memory(inputs.census))
+    present, memory = _row_by_node(census.present(inputs.census)), _row_by_node(census.memory(inputs.census))
     return Facts(
         span=span,
         steps=steps,
@@ -94,10 +97,10 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
 def _gaps(inputs: Inputs) -> list[Row]:
     """Return the gaps that may overlap the interval."""
     first = _ms(inputs.first)
-    return [row for row in inputs.gaps.orderBy("node", "partition", "before").collect() if _gone(row)[1] > first]
+    return [row for row in inputs.gaps.orderBy("node", "partition", "before").collect() if _find_gaps(row)[1] > first]
 
 
-def _gone(gap: Row) -> tuple[int, int]:
+def _find_gaps(gap: Row) -> tuple[int, int]:
     """Return the times in ms between which records are missing."""
     after = Id.parse(gap.after).ms if gap.after else 0
     return after, Id.parse(gap.before).ms if gap.before else _ms(gap.noticed)
@@ -117,7 +120,7 @@ def _span(attempts: DataFrame, waiting: DataFrame, inputs: Inputs, gaps: list[Ro
     # Without a record there is no report (broker/analytics/inputs.py).
     assert times is not None and times.closed is not None and waits is not None  # noqa: PT018
     first = _ms(inputs.first)
-    if any(_gone(gap)[0] <= first for gap in gaps):
+    if any(_find_gaps(gap)[0] <= first for gap in gaps):
         begin = max(first, times.closed)
     else:
         known = [at for at in (times.published, waits.published) if at is not None]
@@ -136,7 +139,7 @@ def _ms(at: datetime | None) -> int:
 
 
 @contextmanager
-def _persisted(table: DataFrame) -> Iterator[DataFrame]:
+def _persist(table: DataFrame) -> Iterator[DataFrame]:
     """Persist a table while it is used, so that Spark computes it once."""
     table = table.persist(StorageLevel.MEMORY_AND_DISK)
     try:
@@ -145,11 +148,11 @@ def _persisted(table: DataFrame) -> Iterator[DataFrame]:
         table.unpersist()
 
 
-def _one(table: DataFrame) -> ByNode:
+def _row_by_node(table: DataFrame) -> ByNode:
     return {row.node: row for row in table.collect()}
 
 
-def _many(table: DataFrame) -> ManyByNode:
+def _rows_by_node(table: DataFrame) -> ManyByNode:
     rows = defaultdict(list)
     for row in table.collect():
         rows[row.node].append(row)

@@ -20,6 +20,6 @@ def unreadable(error: BaseException) -> str | None:
     return found and found[1].strip()
 
 
-def started_too_late(error: BaseException) -> bool:
+def is_late_start(error: BaseException) -> bool:
     """Tell whether Spark gave up on a stream's Python process while that started; it always waits for ten seconds."""
     return "Python worker failed to connect back" in str(error)

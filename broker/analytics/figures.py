@@ -6,7 +6,7 @@ None means that the records do not tell.
 from dataclasses import dataclass
 from datetime import datetime
 
-from broker.analytics.quantities import counted
+from broker.analytics.quantities import write_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Gap:
 
     def __str__(self) -> str:
         """Say what is missing, and where."""
-        many = "records" if self.records is None else counted(self.records, "record")
+        many = "records" if self.records is None else write_count(self.records, "record")
         where = [f"{word} {offset}" for word, offset in (("after", self.after), ("before", self.before)) if offset]
         return f"{many} of {self.node}, partition {self.partition}, {' and '.join(where)}"
 

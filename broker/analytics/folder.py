@@ -23,7 +23,7 @@ class Folder:
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
         hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
         self._path = jvm.org.apache.hadoop.fs.Path
-        with _as_unreadable(path):
+        with _translate_faults(path):
             self._system = self._path(path).getFileSystem(hadoop)
             self.path = self._system.makeQualified(self._path(path)).toString().rstrip("/")
 
@@ -63,8 +63,8 @@ class Folder:
 
     def write(self, name: str, text: str) -> None:
         """Write a small file, atomically."""
-        aside = self._aside()
-        with _as_unreadable(self.path):
+        aside = self._new_hidden_path()
+        with _translate_faults(self.path):
             stream = self._system.create(self._path(aside))
             stream.write(bytearray(text.encode()))
             stream.close()
@@ -72,7 +72,7 @@ class Folder:
 
     def append(self, frame: DataFrame, name: str) -> None:
         """Append rows as one Parquet file, atomically."""
-        aside = self._aside()
+        aside = self._new_hidden_path()
         frame.coalesce(1).write.parquet(aside)
         self._system.mkdirs(self._path(self.of(name)))
         for status in self._system.listStatus(self._path(aside)):
@@ -82,13 +82,13 @@ class Folder:
 
     def replace(self, frame: DataFrame, name: str) -> None:
         """Replace the rows under a name."""
-        aside = self._aside()
+        aside = self._new_hidden_path()
         frame.write.parquet(aside)
-        # Between the two steps there are no files, never some of them: `history.settled` reads again.
+        # Between the two steps there are no files, never some of them: `history.read_now` reads again.
         self._delete(self.of(name))
         self._rename(aside, name)
 
-    def _aside(self) -> str:
+    def _new_hidden_path(self) -> str:
         # Spark ignores names that begin with an underscore.
         return self.of(f"_aside/{uuid4().hex}")
 
@@ -102,7 +102,7 @@ class Folder:
 
 
 @contextmanager
-def _as_unreadable(path: str) -> Iterator[None]:
+def _translate_faults(path: str) -> Iterator[None]:
     """Turn a refusal of the file system into a line that names the folder and what to do."""
     try:
         yield

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from broker.analytics import census, processes
-from broker.analytics.faults import Unreadable, started_too_late, unreadable
+from broker.analytics.faults import Unreadable, is_late_start, unreadable
 from broker.analytics.folder import Folder
 from broker.analytics.source import columns
 from broker.analytics.source.offsets import Offset
@@ -127,7 +127,7 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     gaps = [gap for batch in batches for gap in _gaps(spark, folder, batch)]
     if gaps:
         folder.append(spark.createDataFrame(gaps, GAPS), "gaps")
-    soonest = _soonest(table(spark, folder, "census", census.SCHEMA), found)
+    soonest = _find_shortest_kept(table(spark, folder, "census", census.SCHEMA), found)
     folder.append(census.census(spark, found), "census")
     used = [astuple(each) for each in processes.samples(Servers(url, read_from))]
     if used:
@@ -142,7 +142,9 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     return Collected(sum(batch["numInputRows"] for batch in batches), lost, soonest)
 
 
-def _soonest(before: DataFrame, found: Mapping[JournalPartition, census.PartitionState]) -> ShortestRetention | None:
+def _find_shortest_kept(
+    before: DataFrame, found: Mapping[JournalPartition, census.PartitionState]
+) -> ShortestRetention | None:
     """Find the journal that keeps records for the shortest time at its fill rate so far."""
     keeping = {partition: state.keeps_s for partition, state in found.items() if state.keeps_s is not None}
     if not keeping:
@@ -168,10 +170,10 @@ def _prune(spark: SparkSession, folder: Folder, until: datetime) -> None:
 
 def usage(spark: SparkSession, folder: Folder) -> tuple[Usage, ...]:
     """Return the samples of a history; none of one that was collected before there were any."""
-    return tuple(Usage(*row) for row in settled(spark, folder, "process_usage", USAGE).distinct().collect())
+    return tuple(Usage(*row) for row in read_now(spark, folder, "process_usage", USAGE).distinct().collect())
 
 
-def opened(spark: SparkSession, path: str) -> Folder:
+def open_history(spark: SparkSession, path: str) -> Folder:
     """Open a history to read; refuses a folder that is none."""
     folder = Folder(spark, path)
     if not folder.exists(MARK):
@@ -219,7 +221,7 @@ def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) ->
     return found
 
 
-def settled(spark: SparkSession, folder: Folder, name: str, schema: StructType) -> DataFrame:
+def read_now(spark: SparkSession, folder: Folder, name: str, schema: StructType) -> DataFrame:
     """Read the rows under a name now, and never again: a collection may replace the files while a report is made.
 
     Raises Unreadable if they are replaced each time, or if a collection was cut short between the old files and the new ones.
@@ -254,7 +256,7 @@ def _increment(
         try:
             _append(spark, folder, options, tell, batches)
         except PySparkException as error:
-            if started_too_late(error) and starts < _STARTS:
+            if is_late_start(error) and starts < _STARTS:
                 starts += 1
                 continue
             line = unreadable(error)

@@ -66,7 +66,7 @@ def of_redis(  # noqa: PLR0913  (what to read, and how)
     tell: Callable[[str], None] = lambda _: None,
 ) -> Inputs:
     """Read the records that Redis has now. Records lost during the read are a gap."""
-    _ordered(first, last)
+    _check_order(first, last)
     servers, options = Servers(url, read_from), Options.read({"url": url})
     given = {"url": url, "readFrom": read_from, "failOnDataLoss": "false"}
     given["minPartitions"] = str(spark.sparkContext.defaultParallelism)
@@ -76,8 +76,8 @@ def of_redis(  # noqa: PLR0913  (what to read, and how)
     states = census.partition_states(servers, options)
     tell("reading the journals")
     before = snapshot(servers, options)
-    attempts = _persisted(spark.read.format("stanzaq").options(**given, **since).load(), first, last)
-    gaps = _trimmed(before, snapshot(servers, options), first)
+    attempts = _persist_rows(spark.read.format("stanzaq").options(**given, **since).load(), first, last)
+    gaps = _find_incomplete(before, snapshot(servers, options), first)
     waiting = census.waiting(spark, states, given).persist(StorageLevel.MEMORY_AND_DISK)
     _read(waiting)
     return Inputs(
@@ -104,8 +104,8 @@ def of_history(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Inputs:
     """Read the records of a history."""
-    _ordered(first, last)
-    folder = history.opened(spark, path)
+    _check_order(first, last)
+    folder = history.open_history(spark, path)
     tell("reading the history")
     attempts = history.table(spark, folder, "attempts", history.ATTEMPTS)
     earlier = first is not None and not attempts.where(F.col("closed") < first).isEmpty()
@@ -113,11 +113,11 @@ def of_history(
         # Days are folders: Spark opens only the requested ones.
         attempts = attempts.where(F.col("day") >= F.lit(first - _DAY))
     return Inputs(
-        _persisted(attempts, first, last),
-        history.settled(spark, folder, "in_flight", census.IN_FLIGHT),
-        history.settled(spark, folder, "waiting", history.WAITING),
-        history.settled(spark, folder, "census", census.SCHEMA),
-        history.settled(spark, folder, "gaps", history.GAPS),
+        _persist_rows(attempts, first, last),
+        history.read_now(spark, folder, "in_flight", census.IN_FLIGHT),
+        history.read_now(spark, folder, "waiting", history.WAITING),
+        history.read_now(spark, folder, "census", census.SCHEMA),
+        history.read_now(spark, folder, "gaps", history.GAPS),
         first,
         last,
         earlier,
@@ -129,13 +129,13 @@ def _ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def _ordered(first: datetime | None, last: datetime | None) -> None:
+def _check_order(first: datetime | None, last: datetime | None) -> None:
     if first and last and first >= last:
         msg = f"--from {first:%Y-%m-%dT%H:%M:%SZ} is not before --to {last:%Y-%m-%dT%H:%M:%SZ}: exchange them"
         raise Unreadable(msg)
 
 
-def _persisted(attempts: DataFrame, first: datetime | None, last: datetime | None) -> DataFrame:
+def _persist_rows(attempts: DataFrame, first: datetime | None, last: datetime | None) -> DataFrame:
     """Read all rows of an interval now and persist them; refuses when there are none."""
     if first:
         attempts = attempts.where(F.col("closed") >= first)
@@ -164,7 +164,7 @@ def _read(kept: DataFrame) -> int:
         raise Unreadable(line) from error
 
 
-def _trimmed(
+def _find_incomplete(
     before: dict[JournalPartition, Bounds], after: dict[JournalPartition, Bounds], first: datetime | None
 ) -> list[tuple[object, ...]]:
     """Find the journals that do not reach back to the beginning of the interval, or that lost records during the read."""

@@ -64,7 +64,7 @@ class Carried:
     busiest: float
 
 
-def carried(found: Iterable[Usage], first_ms: float, last_ms: float) -> dict[str, Carried]:
+def add_up_samples(found: Iterable[Usage], first_ms: float, last_ms: float) -> dict[str, Carried]:
     """Add up the samples from a time to another, by kind."""
     of_process: dict[tuple[str, str], list[Usage]] = defaultdict(list)
     for each in sorted(set(found), key=lambda each: each.at_ms):
@@ -74,17 +74,17 @@ def carried(found: Iterable[Usage], first_ms: float, last_ms: float) -> dict[str
     for (kind, _), ordered in of_process.items():
         seconds = (ordered[-1].at_ms - ordered[0].at_ms) / 1000
         if seconds > 0:
-            cores = _grown(sample.cpu_ms for sample in ordered) / 1000 / seconds
-            runs[kind].append((seconds, cores, _grown(sample.jobs for sample in ordered) / seconds))
-    return {kind: _carried(kind, of_kind) for kind, of_kind in runs.items()}
+            cores = _growth(sample.cpu_ms for sample in ordered) / 1000 / seconds
+            runs[kind].append((seconds, cores, _growth(sample.jobs for sample in ordered) / seconds))
+    return {kind: _add_up_processes(kind, of_kind) for kind, of_kind in runs.items()}
 
 
-def _grown(counts: Iterable[int]) -> int:
+def _growth(counts: Iterable[int]) -> int:
     """Return by how much a count grew, which begins again at 0 when its process does."""
     return sum(now - before if now >= before else now for before, now in pairwise(counts))
 
 
-def _carried(kind: str, runs: Sequence[tuple[float, float, float]]) -> Carried:
+def _add_up_processes(kind: str, runs: Sequence[tuple[float, float, float]]) -> Carried:
     """Add up processes, each for its part of the longest time: those that were replaced count as one."""
     longest = max(seconds for seconds, _, _ in runs)
     part = [seconds / longest for seconds, _, _ in runs]
@@ -107,7 +107,7 @@ class Outlook:
     service: model.Service
     rate: float
 
-    def dearer(self, kind: str, factor: float, *, grown: bool = False) -> tuple[float, float]:
+    def cost_ratio_range(self, kind: str, factor: float, *, grown: bool = False) -> tuple[float, float]:
         """Return the least and the greatest ratio of a job's processor time at so many times the load to that of now.
 
         With `grown` there are also so many times the processes.
@@ -129,7 +129,7 @@ class Outlook:
 
 def use_at(one: Carried, outlook: Outlook, factor: float) -> tuple[float, float]:
     """Return between which values the busiest process of a kind will be used at so many times the load."""
-    least, most = outlook.dearer(one.kind, factor)
+    least, most = outlook.cost_ratio_range(one.kind, factor)
     return one.busiest * factor * least, one.busiest * factor * most
 
 
@@ -137,7 +137,7 @@ def service(
     found: Iterable[Usage], nodes: Sequence[Node], span: tuple[float, float], costs: Measured, timing: model.Timing
 ) -> Service:
     """Return what each kind of process carried between two times in ms, and what it could."""
-    by_kind = carried(found, *span)
+    by_kind = add_up_samples(found, *span)
     doors = [one for kind, one in by_kind.items() if kind != REDIS]
     rate = sum(one.jobs_per_s for one in doors)
     if not rate:
@@ -167,8 +167,12 @@ def outlook_of(by_kind: dict[str, Carried], nodes: Sequence[Node], costs: Measur
 
 def _resource(one: Carried, rate: float, outlook: Outlook) -> Resource:
     room = model.SAFE_USE / one.busiest if one.busiest else None
-    limit = tuple(rate * room / each for each in reversed(outlook.dearer(one.kind, room))) if room and rate else None
-    dearer = outlook.dearer(one.kind, FACTOR, grown=True)
+    limit = (
+        tuple(rate * room / each for each in reversed(outlook.cost_ratio_range(one.kind, room)))
+        if room and rate
+        else None
+    )
+    dearer = outlook.cost_ratio_range(one.kind, FACTOR, grown=True)
     needed = [max(1, math.ceil(one.cores * FACTOR * each / model.SAFE_USE)) for each in dearer]
     return Resource(
         kind=_MASTERS if one.kind == REDIS else f"{one.kind} frontends",

@@ -56,7 +56,7 @@ def share(value: float | None) -> str:
     return UNKNOWN if value is None else f"{_three(value * 100)} %"
 
 
-def counted(many: int, what: str) -> str:
+def write_count(many: int, what: str) -> str:
     """Write a count with its noun."""
     return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
 

@@ -55,7 +55,7 @@ def wait_s(load: Load, workers: int, share: float = TARGET_SHARE) -> float:
 def workers_for(load: Load, target_s: float, share: float = TARGET_SHARE) -> int | None:
     """Return the fewest workers that keep the wait within the target; None when no sensible number does."""
     least = math.floor(load.offered) + 1
-    return _least(least, lambda workers: wait_s(load, workers, share) <= target_s)
+    return _find_least(least, lambda workers: wait_s(load, workers, share) <= target_s)
 
 
 def rate_for(load: Load, workers: int, target_s: float, share: float = TARGET_SHARE) -> float:
@@ -83,7 +83,7 @@ def drain_s(waiting: float, load: Load, workers: float) -> float:
     return waiting / spare if spare > 0 else math.inf
 
 
-def _least(least: int, enough: Callable[[int], bool]) -> int | None:
+def _find_least(least: int, enough: Callable[[int], bool]) -> int | None:
     """Search by doubling, then by halving. `enough` must be monotonic."""
     most, step = least, 1
     while most <= _MOST_WORKERS and not enough(most):

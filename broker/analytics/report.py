@@ -20,7 +20,7 @@ _JOURNAL_S: Final = 7 * _DAY_S
 def report(facts: Facts, source: str, target_s: float) -> figures.Report:
     """Build the report of every node with activity."""
     names = sorted(facts.peaks, key=lambda name: (-facts.peaks[name].arrived, name))
-    nodes = tuple(_node(_seen(facts, name, target_s)) for name in names)
+    nodes = tuple(_node(_collect_seen(facts, name, target_s)) for name in names)
     gaps = tuple(figures.Gap(row.node, row.partition, row.after, row.before, row.records) for row in facts.gaps)
     begin, end = moment(facts.span.begin), moment(facts.span.end)
     return figures.Report(source, begin, end, target_s, gaps, nodes, _redis_full_days(facts, nodes))
@@ -61,7 +61,7 @@ class _Seen:
     among_partitions: Row | None
 
 
-def _seen(facts: Facts, name: str, target_s: float) -> _Seen:
+def _collect_seen(facts: Facts, name: str, target_s: float) -> _Seen:
     peaks, work = facts.peaks[name], facts.work.get(name)
     bursts, memory = facts.burstiness.get(name), facts.memory.get(name)
     burstiness = bursts.burstiness if bursts else None
@@ -108,7 +108,7 @@ def _node(seen: _Seen) -> figures.Node:
         fairness=_fairness(seen),
         forecast=_forecast(seen, capacity, backlog),
         quality=_quality(seen),
-        what_if=_what_if(seen, capacity),
+        what_if=_predict_waits(seen, capacity),
         waits=tuple(zip(CURVE, seen.legs["wait_ms"].curve, strict=True)) if "wait_ms" in seen.legs else (),
         subscribers=tuple(_share(row, row.subscriber) for row in seen.subscribers),
         partitions=tuple(_share(row, str(row.partition)) for row in seen.partitions),
@@ -152,7 +152,7 @@ def _capacity(seen: _Seen) -> figures.Capacity:
         target_per_s=target,
         headroom=target / load.rate_per_s - 1 if target is not None and load.rate_per_s else None,
         workers_needed=queueing.workers_for(load, seen.target_s) if seen.work else None,
-        wait_p95_s=_if(load, credit).wait_p95_s if credit and seen.work else None,
+        wait_p95_s=_predict_wait(load, credit).wait_p95_s if credit and seen.work else None,
     )
 
 
@@ -243,16 +243,16 @@ def _quality(seen: _Seen) -> figures.Quality:
     )
 
 
-def _what_if(seen: _Seen, capacity: figures.Capacity) -> tuple[figures.WhatIf, ...]:
+def _predict_waits(seen: _Seen, capacity: figures.Capacity) -> tuple[figures.WhatIf, ...]:
     """Predict the wait for numbers of workers around the needed and the present one."""
     if not seen.work or not seen.load.service_s:
         return ()
     least, needed = math.floor(seen.load.offered), capacity.workers_needed or 0
     around = {least, least + 1, *range(needed - 2, needed + 4), capacity.credit or 0}
-    return tuple(_if(seen.load, workers) for workers in sorted(around) if workers >= max(1, least))
+    return tuple(_predict_wait(seen.load, workers) for workers in sorted(around) if workers >= max(1, least))
 
 
-def _if(load: Load, workers: int) -> figures.WhatIf:
+def _predict_wait(load: Load, workers: int) -> figures.WhatIf:
     wait = queueing.wait_s(load, workers)
     return figures.WhatIf(workers, load.offered / workers, wait if math.isfinite(wait) else None)
 

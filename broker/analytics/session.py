@@ -53,7 +53,7 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
         # Tasks run in this Python, not in the one that the PATH finds.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         if "SPARK_HOME" not in os.environ:
-            os.environ["SPARK_HOME"] = _home().name
+            os.environ["SPARK_HOME"] = _make_spark_home().name
         # Without this, Spark prints how it logs before anybody can tell it not to.
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "conf"))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -74,14 +74,14 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
             yield spark
         else:
             with tempfile.TemporaryDirectory(prefix="stanzaq-") as directory:
-                spark.sparkContext.addPyFile(str(_packed(Path(directory))))
+                spark.sparkContext.addPyFile(str(_pack_program(Path(directory))))
                 yield spark
     finally:
         spark.stop()
 
 
 @cache
-def _home() -> "tempfile.TemporaryDirectory[str]":
+def _make_spark_home() -> "tempfile.TemporaryDirectory[str]":
     """Return a home for Spark without its archive of pyspark, kept as long as this process, which keeps Java running.
 
     Spark lets its Python processes import from that archive first, if it is there. Python compiles an archive anew in each
@@ -93,7 +93,7 @@ def _home() -> "tempfile.TemporaryDirectory[str]":
     return home
 
 
-def _packed(directory: Path) -> Path:
+def _pack_program(directory: Path) -> Path:
     """Pack the part of this program that executors need."""
     package = Path(__file__).parent.parent
     archive = directory / "stanzaq.zip"

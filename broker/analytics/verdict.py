@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final
 
 from broker.analytics.figures import Capacity, Node
-from broker.analytics.quantities import counted, duration, rate, share
+from broker.analytics.quantities import duration, rate, share, write_count
 
 _TIGHT: Final = 0.15
 """With less headroom than this, an ordinary busy day is too much."""
@@ -44,18 +44,18 @@ def verdict(node: Node, target_s: float) -> Verdict:
     """Judge a node by its credit, its load, and the target for the 95th percentile of waits."""
     capacity = node.capacity
     credit, needed = capacity.credit, capacity.workers_needed
-    needs = "no number of workers is known to suffice" if needed is None else f"needs {counted(needed, 'worker')}"
+    needs = "no number of workers is known to suffice" if needed is None else f"needs {write_count(needed, 'worker')}"
     aim = f"{needs} for p95 wait ≤ {duration(target_s)}"
     if not node.waste.attempts:
-        return Verdict(State.IDLE, f"nothing was delivered; {counted(node.backlog.waiting, 'item')} waiting")
+        return Verdict(State.IDLE, f"nothing was delivered; {write_count(node.backlog.waiting, 'item')} waiting")
     if credit is None:
         return Verdict(State.GONE, f"{aim}; the node was deleted")
     if not credit:
         return Verdict(State.IDLE, f"{aim}; no subscriber has credit now, up to {capacity.busiest:.0f} were at work")
-    return replace(_credited(capacity, credit, f"{aim}; has credit for {credit:,}"), waits=_waits(node, credit))
+    return replace(_judge_credit(capacity, credit, f"{aim}; has credit for {credit:,}"), waits=_waits(node, credit))
 
 
-def _credited(capacity: Capacity, credit: int, words: str) -> Verdict:
+def _judge_credit(capacity: Capacity, credit: int, words: str) -> Verdict:
     if capacity.most_per_s is not None and capacity.attempts_per_s >= capacity.most_per_s:
         return Verdict(State.UNSTABLE, f"{words}: unstable, more comes in than they can do")
     if capacity.workers_needed is None or capacity.workers_needed > credit:
@@ -79,10 +79,10 @@ def _waits(node: Node, credit: int) -> str:
         return f"{words}the interval was too short for that, or credit was higher in it"
     if measured <= max(expected * _AGREE, _AGREE_S):
         return f"{words}they agree"
-    return words + _why_longer(node, credit)
+    return words + _find_hidden_cause(node, credit)
 
 
-def _why_longer(node: Node, credit: int) -> str:
+def _find_hidden_cause(node: Node, credit: int) -> str:
     """Find a cause that the formula does not know."""
     capacity, demand, growth = node.capacity, node.demand, node.backlog.growth_per_s or 0.0
     if abs(growth) > _BALANCED * demand.rate_per_s:

@@ -21,7 +21,7 @@ class Attempt:
     holder: Jid
     reason: str
 
-    def shown(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str]:
         """Return it as clients see it."""
         return {
             "ended": moment(self.ended_ms),
@@ -44,7 +44,7 @@ def _attempt(ended: bytes, outcome: bytes, length: bytes, rest: bytes) -> Attemp
 
 def to_header(attempts: Iterable[Attempt]) -> str:
     """Return them as the value of a header: a list of objects in JSON, in ASCII, the oldest first."""
-    return json.dumps([each.shown() for each in attempts], separators=(",", ":"))
+    return json.dumps([each.to_json() for each in attempts], separators=(",", ":"))
 
 
 def from_header(value: str) -> list[dict[str, str]]:
@@ -53,7 +53,7 @@ def from_header(value: str) -> list[dict[str, str]]:
         found = json.loads(value)
     except (ValueError, RecursionError):
         return []
-    names = Attempt(0, "", Jid(""), "").shown().keys()
+    names = Attempt(0, "", Jid(""), "").to_json().keys()
     fits = isinstance(found, list) and all(
         isinstance(each, dict) and each.keys() == names and all(isinstance(text, str) for text in each.values())
         for each in found

@@ -62,7 +62,7 @@ class Dependencies:
         return bool(self.parents)
 
     @classmethod
-    def judged(cls, text: str, *, regardless: bool) -> Self:
+    def parse_names(cls, text: str, *, regardless: bool) -> Self:
         """Read a client's names of parents, with blanks between them; raises MalformedRequest."""
         if len(text.encode()) > NAMES_BYTES:
             raise MalformedRequest(Problem.BAD_REQUEST, f"after has at most {NAMES_BYTES} bytes")
@@ -114,7 +114,7 @@ class ParentState:
         """Whether it has ended."""
         return self.state not in {"", "awaited"}
 
-    def shown(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str]:
         """Return it for JSON."""
         said = {"item": self.item_id, "state": self.state or "unknown"}
         return said | ({"node": self.node} if self.node else {})

@@ -28,7 +28,7 @@ def share(credit: int, partitions: int) -> int:
     return max(1, credit // partitions)
 
 
-def spread(most: Mapping[str, int], holders: Mapping[int, str | None]) -> dict[int, str]:
+def assign_evenly(most: Mapping[str, int], holders: Mapping[int, str | None]) -> dict[int, str]:
     """Assign partitions to members evenly, with as few changes of owners as possible.
 
     `most` is how many partitions each member can own; `holders` are the present owners: None, or one that is no member, means

@@ -34,7 +34,7 @@ def is_lease(jid: str) -> bool:
     return _RESOURCE.fullmatch(resource(jid)) is not None
 
 
-def own_view(node: str, jid: Jid) -> bool:
+def is_own_collection(node: str, jid: Jid) -> bool:
     """Return whether a node is a collection that was made for one pull subscription, and ends with it."""
     return is_lease(jid) and node == resource(jid)
 

@@ -43,7 +43,7 @@ def is_printable(text: str) -> bool:
 
 
 @lru_cache(maxsize=10_000)
-def bare(jid: str) -> Jid:
+def bare_jid(jid: str) -> Jid:
     """Return the JID without its resource."""
     return Jid(jid.partition("/")[0])
 
@@ -58,7 +58,7 @@ def domain(jid: str) -> str:
     return jid.rpartition("@")[2]
 
 
-def prepared(text: str) -> Jid:
+def lower_jid(text: str) -> Jid:
     """Return a JID typed by a person in the form that servers use: lower case, but for the resource."""
     head, slash, tail = text.strip().partition("/")
     return Jid(head.lower() + slash + tail)
@@ -82,7 +82,7 @@ def is_account(text: str) -> bool:
 
 def read_jid(text: str) -> Jid:
     """Return a JID typed by a person, bare or full; raises ValueError if it is none, or has a character that nobody sees."""
-    jid = prepared(text)
+    jid = lower_jid(text)
     if not (is_jid(jid) and is_printable(jid)):
         msg = f"{text[:80]!r} is not a JID"
         raise ValueError(msg)
@@ -91,7 +91,7 @@ def read_jid(text: str) -> Jid:
 
 def read_bare_jid(text: str) -> Jid:
     """Return the bare JID of an account, e.g. romeo@example.org, typed by a person; raises ValueError if it is none."""
-    jid = prepared(text)
+    jid = lower_jid(text)
     if not is_account(jid):
         msg = f"{text[:80]!r} is not a bare JID, e.g. romeo@example.org"
         raise ValueError(msg)
@@ -100,7 +100,7 @@ def read_bare_jid(text: str) -> Jid:
 
 def read_account_or_domain(text: str) -> Jid:
     """Return the bare JID of an account, or a domain, typed by a person; raises ValueError if it is neither."""
-    jid = prepared(text)
+    jid = lower_jid(text)
     if "/" in jid or not (is_jid(jid) and is_printable(jid)):
         msg = f"{text[:80]!r} is neither a bare JID nor a domain"
         raise ValueError(msg)

@@ -31,12 +31,12 @@ class Affiliation(Enum):
     OUTCAST = "outcast"
 
 
-def configured(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) -> NodeConfig:
+def change_config(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) -> NodeConfig:
     """Return the configuration with these fields changed; raises MalformedRequest naming a wrong field."""
     changes: dict[str, object] = {}
     for name, values in options.items():
         if name in FORCED:
-            if not _as_forced(name, values):
+            if not _is_forced_value(name, values):
                 raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{name} is always {FORCED[name]} on a queue")
             continue
         option = _option(name)
@@ -48,25 +48,25 @@ def configured(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) -> No
         )
     changed = replace(config, **changes)  # type: ignore[arg-type]
     for attribute in changes:
-        _placed(attribute, changed)
+        _check_node_type(attribute, changed)
     return changed
 
 
-def _placed(attribute: str, config: NodeConfig) -> None:
+def _check_node_type(attribute: str, config: NodeConfig) -> None:
     """Refuse a field of the other type of node, unless it has its default: clients send whole forms back."""
     option = _BY_ATTRIBUTE[attribute]
     if option.on not in {None, config.node_type} and getattr(config, attribute) != getattr(_DEFAULT, attribute):
         raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} is not a field of a {config.node_type.value}")
 
 
-def unmet(record: "NodeRecord", options: Mapping[str, tuple[str, ...]]) -> str | None:
+def find_unmet(record: "NodeRecord", options: Mapping[str, tuple[str, ...]]) -> str | None:
     """Return the first of these fields whose value differs from the node's; None when there is none (P18).
 
     Raises MalformedRequest naming an unknown field or an impossible value.
     """
     for name, values in options.items():
         if name in FORCED:
-            if not _as_forced(name, values):
+            if not _is_forced_value(name, values):
                 return name
             continue
         option = _option(name)
@@ -78,7 +78,7 @@ def unmet(record: "NodeRecord", options: Mapping[str, tuple[str, ...]]) -> str |
     return None
 
 
-def _as_forced(name: str, values: tuple[str, ...]) -> bool:
+def _is_forced_value(name: str, values: tuple[str, ...]) -> bool:
     text = values[0] if values else ""
     return FORCED[name] in {text, {"true": "1"}.get(text)}
 
@@ -137,7 +137,7 @@ class NodeRecord:
         """All of its partitions."""
         return tuple(map(self.partition, range(self.config.partitions)))
 
-    def with_admins(self, admins: frozenset[Jid]) -> "NodeRecord":
+    def add_admins(self, admins: frozenset[Jid]) -> "NodeRecord":
         """Return the record with the service's administrators as owners, which they are of every node."""
         if not admins:
             return self
@@ -148,14 +148,14 @@ class NodeRecord:
         return self.affiliations.get(jid, Affiliation.NONE)
 
 
-def shown(node: str, config: NodeConfig) -> dict[str, str]:
+def form_values(node: str, config: NodeConfig) -> dict[str, str]:
     """Return every field as the owner's form shows it: values in force, so that the form sent back changes nothing."""
     fields_shown = {option.name: option.show(config) for option in OPTIONS}
     fields_shown["stanzaq#dead_letter_node"] = config.dead_letters_of(node) or ""
     return fields_shown
 
 
-def stored(config: NodeConfig) -> dict[str, str]:
+def to_stored(config: NodeConfig) -> dict[str, str]:
     """Return the fields that differ from the default, by wire name, as the node's hash in Redis stores them."""
     return {
         option.name: option.show(config)
@@ -164,15 +164,15 @@ def stored(config: NodeConfig) -> dict[str, str]:
     }
 
 
-def restored(options: Mapping[str, str]) -> NodeConfig:
-    """Read what `stored` wrote; fields of a newer version are skipped, so that old frontends read new records."""
-    return _restored(tuple((name, value) for name, value in options.items() if name in BY_NAME))
+def from_stored(options: Mapping[str, str]) -> NodeConfig:
+    """Read what `to_stored` wrote; fields of a newer version are skipped, so that old frontends read new records."""
+    return _build_config(tuple((name, value) for name, value in options.items() if name in BY_NAME))
 
 
 @lru_cache(maxsize=1_000)
-def _restored(known: tuple[tuple[str, str], ...]) -> NodeConfig:
+def _build_config(known: tuple[tuple[str, str], ...]) -> NodeConfig:
     """Build a configuration; cached, since many nodes have the same one."""
-    return configured(_DEFAULT, {name: (value,) for name, value in known})
+    return change_config(_DEFAULT, {name: (value,) for name, value in known})
 
 
 assert {option.attribute for option in OPTIONS} == {item.name for item in fields(NodeConfig) if item.init}

@@ -21,7 +21,7 @@ _MOST: Final = 2**64 - 1
 _MOMENT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
-def written(partition: Partition, position: str) -> str:
+def write_offset(partition: Partition, position: str) -> str:
     """Return the offset of a position."""
     ms, _, seq = position.partition("-")
     plain = f"{int(ms):020d}{int(seq):020d}{partition.number:04d}"
@@ -30,7 +30,7 @@ def written(partition: Partition, position: str) -> str:
 
 def read(text: str, partition: Partition) -> str:
     """Return the position of an offset; raises MalformedRequest unless it belongs to this partition."""
-    found = _parsed(text)
+    found = _parse_offset(text)
     if found[4] != _check(text[:-8], partition):
         raise MalformedRequest(Problem.OFFSET_NOT_FOUND, "the offset does not belong to this node and partition")
     ms, seq = int(found[1]), int(found[2])
@@ -39,14 +39,14 @@ def read(text: str, partition: Partition) -> str:
     return f"{ms}-{seq}"
 
 
-def named(start: str) -> int | None:
+def read_partition(start: str) -> int | None:
     """Return the partition number in a start offset; None when the start is not an offset."""
     if start in {EARLIEST, LATEST} or _MOMENT.fullmatch(start):
         return None
-    return int(_parsed(start.removeprefix(">"))[3])
+    return int(_parse_offset(start.removeprefix(">"))[3])
 
 
-def spelled(start: str, partition: Partition) -> str:
+def write_start(start: str, partition: Partition) -> str:
     """Return a start as scripts read it: a word, `=POSITION` (from there on), `>POSITION` (after it) or `tMS`."""
     if start in {EARLIEST, LATEST}:
         return start
@@ -56,7 +56,7 @@ def spelled(start: str, partition: Partition) -> str:
     return kind + read(start.removeprefix(">"), partition)
 
 
-def _parsed(text: str) -> re.Match[str]:
+def _parse_offset(text: str) -> re.Match[str]:
     found = _OFFSET.fullmatch(text)
     if found is None:
         raise MalformedRequest(

@@ -21,7 +21,7 @@ class Progress:
     at_ms: int = 0
 
     @classmethod
-    def told(cls, share: str | None, note: str) -> Self | None:
+    def check(cls, share: str | None, note: str) -> Self | None:
         """Validate what a worker tells; None if it tells nothing. Raises MalformedRequest."""
         if share is None and not note:
             return None
@@ -39,7 +39,7 @@ class Progress:
         share, _, note = rest.partition(" ")
         return cls(None if share == "-" else float(share), note, int(at_ms)) if line else None
 
-    def shown(self) -> dict[str, str | float]:
+    def to_json(self) -> dict[str, str | float]:
         """Return it for JSON."""
         said: dict[str, str | float] = {"at": moment(self.at_ms)}
         if self.share is not None:

@@ -46,17 +46,17 @@ class Quota:
             raise MalformedRequest(Problem.BAD_REQUEST, f"a quota limits something: {', '.join(FIELDS)}")
         return Quota(**read)  # type: ignore[arg-type]
 
-    def told(self) -> dict[str, int | str]:
+    def limits_by_name(self) -> dict[str, int | str]:
         """Return the limits by name."""
         found = {name: getattr(self, name) for name in FIELDS}
         return {name: value for name, value in found.items() if value not in {None, ""}}
 
     def __str__(self) -> str:
         """Write it as it is stored."""
-        return json.dumps(self.told())
+        return json.dumps(self.limits_by_name())
 
     @staticmethod
-    def restored(text: str) -> "Quota":
+    def parse(text: str) -> "Quota":
         """Read what `str` wrote; raises ValueError, TypeError or MalformedRequest on anything else."""
         return Quota.read({name: str(value) for name, value in dict(json.loads(text)).items()})
 
@@ -96,7 +96,7 @@ class QuotaStatus:
     @property
     def share(self) -> float | None:
         """The largest share that is used of any limit; None without one that is measured. A limit of 0 is used up."""
-        limits = self.quota.told()
+        limits = self.quota.limits_by_name()
         shares = [
             used / most if (most := int(limits[name])) else 1.0 for name, used in self.used.items() if name in limits
         ]
@@ -108,7 +108,7 @@ def counts_for(subject: str, owner: Jid | None) -> bool:
     return owner is not None and subject in {owner, domain(owner)}
 
 
-def holding(quotas: Mapping[str, Quota], owner: Jid) -> dict[str, Quota]:
+def find_quotas(quotas: Mapping[str, Quota], owner: Jid) -> dict[str, Quota]:
     """Return the quotas that hold for an owner, by subject: its own or the default one, and that of its domain."""
     whose = domain(owner)
     found: dict[str, Quota | None] = {owner: quotas.get(owner) or quotas.get(DEFAULT)}

@@ -86,7 +86,7 @@ class Schedule:
             _choice(CatchUp, "catchup", said.get("catchup") or CatchUp.LAST.value),
         )
 
-    def said(self) -> dict[str, str]:
+    def write(self) -> dict[str, str]:
         """Return the words that `read` reads."""
         when = {"cron": self.cron, "zone": self.zone} if self.cron else {"every": duration(self.every_ms)}
         bounds = {"start": self.start_ms, "end": self.end_ms}
@@ -141,7 +141,7 @@ class ScheduleStatus:
     skipped: int
     item: ScheduledItem | None = None
 
-    def told(self) -> dict[str, str]:
+    def write_state(self) -> dict[str, str]:
         """Return words about it, beside those of the schedule."""
         times = {"next": self.next_ms, "last": self.last_ms, "missed_at": self.missed_ms}
         return {

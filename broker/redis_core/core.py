@@ -370,7 +370,7 @@ class RedisCore:
 
     def wake_polls(self, jid: Jid) -> None:
         """Wake the long polls of a pull subscription."""
-        self._handlers.fetching.filled(jid)
+        self._handlers.fetching.wake(jid)
 
     def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
         """Tell a publisher how its item has ended."""

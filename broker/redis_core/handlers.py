@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from broker.model.commands import Browse, Delete, Options, Subscribe, Unsubscribe
-from broker.model.leases import own_view
-from broker.model.names import Jid, bare
+from broker.model.leases import is_own_collection
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import NodeRecord
 from broker.model.qos import Qos
 from broker.model.results import Browsed, Refused, Result
@@ -72,7 +72,7 @@ class Handlers:
         self._core = core
         self.owners = Ownership(members, store, ask, core.forget, core.tell)
         self.lists = SubscriptionQueries(server, store, members, pending, ask)
-        self.subscriptions = SubscriptionService(store, self.lists.occupied, ask, self.owners, core.tell)
+        self.subscriptions = SubscriptionService(store, self.lists.find_occupied, ask, self.owners, core.tell)
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)
         self.nodes = NodeService(records, rules, core, self.approvals)
         self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
@@ -106,8 +106,8 @@ class Handlers:
 
     async def expire_subscription(self, expired: Subscription) -> None:
         """End a subscription whose lease has expired, and a collection that was made for it."""
-        if own_view(expired.node, expired.jid):
-            await self.nodes.delete(Delete(expired.node, bare(expired.jid)))
+        if is_own_collection(expired.node, expired.jid):
+            await self.nodes.delete(Delete(expired.node, bare_jid(expired.jid)))
         else:
             await self.subscriptions.expire(expired)
 

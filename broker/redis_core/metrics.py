@@ -194,7 +194,9 @@ class NodeGauges(Collector):
         measured, now = self.measured.copy(), time.monotonic()
         yield GaugeMetricFamily("stanzaq_nodes", "Nodes; those that hold least have no metrics", len(measured))
         listed = (
-            heapq.nlargest(MOST_NODES, measured.items(), key=_held) if len(measured) > MOST_NODES else measured.items()
+            heapq.nlargest(MOST_NODES, measured.items(), key=_sort_key)
+            if len(measured) > MOST_NODES
+            else measured.items()
         )
         shown = [
             (node, {**asdict(counted), "oldest_seconds": _oldest(counted, now - at)}) for node, (counted, at) in listed
@@ -219,7 +221,7 @@ class QuotaGauges(Collector):
         for each in self.measured:
             for name, amount in each.used.items():
                 used.add_metric([each.subject, name], amount)
-            for name, most in each.quota.told().items():
+            for name, most in each.quota.limits_by_name().items():
                 if name in each.used:
                     limits.add_metric([each.subject, name], float(most))
         yield limits
@@ -233,7 +235,7 @@ def _family(kind: type[_Family], name: str, text: str, shown: list[tuple[str, di
     return family
 
 
-def _held(measured: tuple[str, tuple[Counted, float]]) -> tuple[int, int, str]:
+def _sort_key(measured: tuple[str, tuple[Counted, float]]) -> tuple[int, int, str]:
     node, (counted, _) = measured
     return (counted.waiting + counted.in_flight, counted.published, node)
 

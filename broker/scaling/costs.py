@@ -76,7 +76,7 @@ def read(text: str) -> Measured:
     return Measured(**{**found, "single": _costs(found["single"]), "batched": _costs(found["batched"])})
 
 
-def measured() -> Measured:
+def read_costs() -> Measured:
     """Return the costs of the file of this version."""
     return read(files(__package__).joinpath(NAME).read_text(encoding="utf-8"))
 

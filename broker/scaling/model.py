@@ -133,10 +133,10 @@ def uses(costs: Costs, service: Service, rate: float, timing: Timing) -> Uses:
     beats, sweeps = service.frontends / timing.beat_s, sweeps_per_s(service, rate * calls, timing)
     split = service.partitions > 1
     swept_us = costs.sweep_us * sweeps / rate + (costs.exchange.of_job(calls) if split else 0.0)
-    redis_us = _settled(costs.redis, calls, swept_us, rate * service.hot_share)
+    redis_us = _job_us_at(costs.redis, calls, swept_us, rate * service.hot_share)
     calls_made = calls * (1 + costs.exchange_calls * split)
     beating_us = (costs.beat_frontend_us * beats + costs.frontend.call_us * sweeps) / rate
-    frontend_us = _settled(costs.frontend, calls_made, beating_us, rate / service.frontends)
+    frontend_us = _job_us_at(costs.frontend, calls_made, beating_us, rate / service.frontends)
     xmpp_us = costs.xmpp.of_job(calls_made)
     beat_us = costs.beat_us * beats / rate
     of_hottest = max(service.hottest, 1 / service.queues)
@@ -156,7 +156,7 @@ def uses(costs: Costs, service: Service, rate: float, timing: Timing) -> Uses:
     )
 
 
-def _settled(cost: Cost, calls: float, more_us: float, rate: float) -> float:
+def _job_us_at(cost: Cost, calls: float, more_us: float, rate: float) -> float:
     """Return the µs of a job in a process that has so many jobs a second.
 
     The share of calls that find it asleep is the share of time for which it is idle, which depends on the result: solved for it.
@@ -168,7 +168,7 @@ def _settled(cost: Cost, calls: float, more_us: float, rate: float) -> float:
     return (busy_us + waking_us) / (1 + rate * waking_us / US)
 
 
-def most(costs: Costs, service: Service, timing: Timing, use: float = SAFE_USE) -> Uses:
+def max_uses(costs: Costs, service: Service, timing: Timing, use: float = SAFE_USE) -> Uses:
     """Return the uses at the highest rate at which nothing is busier than `use`."""
     low, high = 0.0, float(US) * service.frontends
     for _ in range(50):

@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.scaling.costs import Measured
-from broker.scaling.model import Service, Timing, core_hours, most
+from broker.scaling.model import Service, Timing, core_hours, max_uses
 
 SERVICES: Final = {
     "1 frontend, 1 server, 1 master, 1 queue": Service(server_cores=4),
@@ -29,12 +29,12 @@ def table(measured: Measured, timing: Timing) -> str:
     for name, service in SERVICES.items():
         cells = [name]
         for costs in (measured.single, measured.batched):
-            found = most(costs, service, timing)
-            cells += [f"{_rounded(found.rate):,}", found.first, f"{core_hours(found):.2f}"]
+            found = max_uses(costs, service, timing)
+            cells += [f"{_round(found.rate):,}", found.first, f"{core_hours(found):.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _rounded(rate: float) -> int:
+def _round(rate: float) -> int:
     """Round to two significant digits: the model is no more exact."""
     return int(float(f"{rate:.1e}"))

@@ -105,11 +105,11 @@ def _rows(found: Operation) -> str:
     return f"rows = {{}}\nfor i = {first}, #ARGV, {step} do rows[#rows + 1] = {{{row}}} end"
 
 
-def _made_anew(folder: Path, found: Operation) -> list[str]:
+def _write_initial_values(folder: Path, found: Operation) -> list[str]:
     """Return the code that sets the initial values of a call, in parts."""
     values = [(name, value) for name, value in _locals(folder).items() if name in found.keeps]
     parts = [dict(values[first : first + _AT_ONCE]) for first in range(0, len(values), _AT_ONCE)]
-    return [f"{_named(part)} = {', '.join(part.values())}" for part in parts]
+    return [f"{_write_call_names(part)} = {', '.join(part.values())}" for part in parts]
 
 
 @cache
@@ -120,12 +120,12 @@ def _locals(folder: Path) -> Mapping[str, str]:
     }
 
 
-def _named(values: Iterable[str]) -> str:
+def _write_call_names(values: Iterable[str]) -> str:
     return ", ".join(f"call.{name}" for name in values)
 
 
 @cache
-def _finished(folder: Path, text: str) -> str:
+def _finish_lines(folder: Path, text: str) -> str:
     """Return some lines as Redis gets them; a function of a module is in many scripts, but finished once."""
     for name, instead in _WRITTEN:
         text = name.sub(instead, text)
@@ -133,31 +133,31 @@ def _finished(folder: Path, text: str) -> str:
     return _VARIABLE.sub(lambda found: f"call_{found[1]}" if found[1] in local else found[0], text)
 
 
-def _written(folder: Path, module: Module, only: Collection[str]) -> str:
+def _write_module(folder: Path, module: Module, only: Collection[str]) -> str:
     """Return a module's finished code with only the named functions; its local functions stay private."""
     functions = {name: piece for name, piece in module.functions.items() if name in only}
     # A table constructed with its function names need not grow.
     own = [f"{name.partition('.')[2]} = nil" for name in functions if "." in name]
     table = ", ".join([*([module.constants] if module.constants else []), *own])
     parts = [*([module.rest] if module.rest else []), *(piece.text for piece in functions.values())]
-    body = "\n".join(_finished(folder, part) for part in parts)
+    body = "\n".join(_finish_lines(folder, part) for part in parts)
     return f"local {module.name} = {{{table}}}\ndo\n{body}\nend"
 
 
 @cache
 def script(folder: Path, name: str) -> Script:
     """Package one operation as a script."""
-    return alone(folder, operation(folder, name))
+    return write_script(folder, operation(folder, name))
 
 
-def alone(folder: Path, found: Operation) -> Script:
+def write_script(folder: Path, found: Operation) -> Script:
     """Return an operation as a script, with the functions of modules that it may use."""
     known = modules(folder)
-    pieces = [_written(folder, known[name], found.reaches) for name in known if name in found.meets]
+    pieces = [_write_module(folder, known[name], found.reaches) for name in known if name in found.meets]
     shebang = f"#!lua flags={','.join(found.flags)}" if found.flags else "#!lua"
-    values = [f"local {part}" for part in _made_anew(folder, found)]
+    values = [f"local {part}" for part in _write_initial_values(folder, found)]
     given = f"key, arg, KEY, ARG, call = KEYS, ARGV, {_places(found)}, {{}}"
-    lines = [_finished(folder, part) for part in (shebang, _GIVEN, given, _rows(found), *values, found.body)]
+    lines = [_finish_lines(folder, part) for part in (shebang, _GIVEN, given, _rows(found), *values, found.body)]
     text = "\n".join([*lines[:-1], *pieces, lines[-1]])
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
@@ -167,9 +167,9 @@ def library(folder: Path) -> Library:
     """Package all operations as one library."""
     known = modules(folder)
     found = [operation(folder, name) for name in operations(folder)]
-    tables = [_written(folder, module, module.functions.keys()) for module in known.values()]
-    values = _finished(folder, f"local {_named(_locals(folder))}")
-    body = "\n".join([_GIVEN, values, *tables, *(_finished(folder, _function(folder, each)) for each in found)])
+    tables = [_write_module(folder, module, module.functions.keys()) for module in known.values()]
+    values = _finish_lines(folder, f"local {_write_call_names(_locals(folder))}")
+    body = "\n".join([_GIVEN, values, *tables, *(_finish_lines(folder, _function(folder, each)) for each in found)])
     name = f"{FAMILY}{hashlib.sha256(body.encode()).hexdigest()[:DIGEST]}"
     return Library(name, f"#!lua name={name}\n" + body.replace(_PLACE, name))
 
@@ -184,7 +184,7 @@ def inspection(folder: Path, version: str) -> InspectLibrary:
 
 def _function(folder: Path, found: Operation) -> str:
     flags = ", ".join(f"'{flag}'" for flag in found.flags)
-    parts = _made_anew(folder, found)
+    parts = _write_initial_values(folder, found)
     return "\n".join(
         (
             "do",

@@ -160,12 +160,12 @@ def _module(name: str, text: str, known: Iterable[str]) -> Module:
         constants,
         "\n".join(rest),
         functions,
-        _anew(name, fields(text).get("CALL", "")),
+        _parse_call_line(name, fields(text).get("CALL", "")),
         frozenset(named & set(known)) - {name},
     )
 
 
-def _anew(name: str, said: str) -> Mapping[str, str | None]:
+def _parse_call_line(name: str, said: str) -> Mapping[str, str | None]:
     """Read a line `CALL`: names, most with a value, separated by a comma and a blank, which no value may contain."""
     pairs = [each.partition(" = ") for each in said.split(", ") if each]
     return {f"{name}_{field}": value or None for field, _, value in pairs}
@@ -188,7 +188,7 @@ def _pieces(folder: Path) -> Mapping[str, Piece]:
 
 
 @cache
-def _all_uses(folder: Path) -> Mapping[str, _Uses]:
+def _find_uses(folder: Path) -> Mapping[str, _Uses]:
     """Return what each function of a module uses: found once, since most are used by many operations."""
     return {name: _uses(folder, piece) for name, piece in _pieces(folder).items()}
 
@@ -210,10 +210,10 @@ def _uses(folder: Path, piece: Piece) -> _Uses:
 @cache
 def operation(folder: Path, name: str) -> Operation:
     """Read and examine one operation; raises ScriptDefect when its header lacks a line."""
-    return examined(folder, name, operation_files(folder)[name].read_text("utf-8"))
+    return examine(folder, name, operation_files(folder)[name].read_text("utf-8"))
 
 
-def examined(folder: Path, name: str, source: str) -> Operation:
+def examine(folder: Path, name: str, source: str) -> Operation:
     """Examine the text of an operation with the modules of a folder."""
     shebang = _SHEBANG.match(source)
     header = fields(source)
@@ -226,8 +226,8 @@ def examined(folder: Path, name: str, source: str) -> Operation:
     fixed, _, repeated = header["ARGV"].partition("|")
     whole, _, each = header["RETURNS"].partition("|")
     body = code(text)
-    own, others = _uses(folder, _piece(name, body, ())), _all_uses(folder)
-    reached = _reached(own, others)
+    own, others = _uses(folder, _piece(name, body, ())), _find_uses(folder)
+    reached = _find_reached(own, others)
     met = [own, *(others[each] for each in reached)]
     listed = frozenset(header.get("KEYS", "").split())
     return Operation(
@@ -247,7 +247,7 @@ def examined(folder: Path, name: str, source: str) -> Operation:
     )
 
 
-def _reached(first: _Uses, others: Mapping[str, _Uses]) -> frozenset[str]:
+def _find_reached(first: _Uses, others: Mapping[str, _Uses]) -> frozenset[str]:
     """Return all functions that are used directly or indirectly."""
     found: set[str] = set()
     left = [first]
@@ -266,16 +266,18 @@ def operations(folder: Path) -> tuple[str, ...]:
 @cache
 def operation_files(folder: Path) -> Mapping[str, Path]:
     """Find the file of each operation, in any folder."""
-    return _by_name(path for path in folder.rglob("*.lua") if path.relative_to(folder).parts[0] not in _NO_OPERATIONS)
+    return _sort_by_name(
+        path for path in folder.rglob("*.lua") if path.relative_to(folder).parts[0] not in _NO_OPERATIONS
+    )
 
 
 @cache
 def module_files(folder: Path) -> Mapping[str, Path]:
     """Find the file of each module, in any folder."""
-    return _by_name((folder / "lib").rglob("*.lua"))
+    return _sort_by_name((folder / "lib").rglob("*.lua"))
 
 
-def _by_name(paths: Iterable[Path]) -> Mapping[str, Path]:
+def _sort_by_name(paths: Iterable[Path]) -> Mapping[str, Path]:
     """Sort files by name; raises ScriptDefect when two folders have a file of the same name."""
     found: dict[str, Path] = {}
     for path in sorted(paths, key=lambda each: each.stem):

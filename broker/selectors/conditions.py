@@ -34,10 +34,10 @@ def groups(tree: Predicate) -> tuple[Group, ...]:
 
 def _of(field: Field, values: tuple[Literal, ...]) -> tuple[Group, ...]:
     texts = field.section is Section.APPLICATION or (field.section is Section.PROPERTIES and field.name in _TEXTS)
-    return (tuple(dict.fromkeys(field.key + _said(each.value) for each in values)),) if texts else ()
+    return (tuple(dict.fromkeys(field.key + _write_value(each.value) for each in values)),) if texts else ()
 
 
-def _said(value: str | float | bool) -> str:  # noqa: FBT001  (a value)
+def _write_value(value: str | float | bool) -> str:  # noqa: FBT001  (a value)
     if isinstance(value, bool):
         return "=true" if value else "=false"
     # Adding 0 turns a negative zero into zero.

@@ -141,18 +141,18 @@ class _Builder(Transformer[Token, Any]):
     def field(self, names: list[Token]) -> Field:
         first, *later = names
         if later == [None]:
-            return self._part(Field(Section.APPLICATION, _plain(first)))
+            return self._part(Field(Section.APPLICATION, _read_name(first)))
         section = _SECTIONS.get(first.lower()) if first.type == "NAME" else None
         if section is None:
             why = "before a dot stands a section: a, p, h, m or d; a name with a dot stands in double quotes"
             raise _Wrong(why, first)
-        named = _plain(later[0])
+        named = _read_name(later[0])
         # Names of AMQP's own fields may have hyphens or underscores.
         ours = section in {Section.PROPERTIES, Section.HEADER}
         return self._part(Field(section, named.lower().replace("_", "-") if ours else named))
 
     def text(self, tokens: list[Token]) -> Literal:
-        return self._part(Literal(_unquoted(tokens[0])))
+        return self._part(Literal(_unquote(tokens[0])))
 
     def number(self, tokens: list[Token]) -> Literal:
         value = float(tokens[0])
@@ -206,17 +206,17 @@ class _Builder(Transformer[Token, Any]):
         return self.negation([self.missing(parts)])
 
 
-def _plain(token: Token) -> str:
+def _read_name(token: Token) -> str:
     text = str(token)
     return text[1:-1].replace('""', '"') if text.startswith('"') else text
 
 
-def _unquoted(token: Token) -> str:
+def _unquote(token: Token) -> str:
     return token[1:-1].replace("''", "'")
 
 
 def _characters(pattern: Token, escape: Token | None) -> tuple[tuple[str, bool], ...]:
-    text, mark = _unquoted(pattern), "" if escape is None else _unquoted(escape)
+    text, mark = _unquote(pattern), "" if escape is None else _unquote(escape)
     if escape is not None and len(mark) != 1:
         why = "after ESCAPE stands one character"
         raise _Wrong(why, escape)
@@ -256,7 +256,7 @@ def read(text: str) -> Predicate:
         token = wrong.token
         ended = token.type == "$END"
         found = "the text ends" if ended else f"{token[:40]!r} cannot stand here"
-        why, position = f"{found}; expected {_expected(wrong)}", len(text) if ended else token.start_pos or 0
+        why, position = f"{found}; expected {_describe_expected(wrong)}", len(text) if ended else token.start_pos or 0
         raise UnreadableSelector(why, text, position + 1) from None
     except UnexpectedCharacters as wrong:
         at: int = wrong.pos_in_stream  # type: ignore[assignment]  # lark says so of its base class alone
@@ -270,7 +270,7 @@ def read(text: str) -> Predicate:
     return tree
 
 
-def _expected(wrong: UnexpectedToken) -> str:
+def _describe_expected(wrong: UnexpectedToken) -> str:
     words = {_EXPECTED.get(name, name.strip("_")) for name in wrong.accepts or wrong.expected}
     *most, last = sorted(words)
     return f"{', '.join(most)} or {last}" if most else last

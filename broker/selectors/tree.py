@@ -117,7 +117,7 @@ _WORDS: Final = frozenset(("and", "or", "not", "like", "escape", "in", "between"
 _ESCAPE: Final = "\\"
 
 
-def written(tree: Predicate) -> str:  # noqa: PLR0911  (a case for each part of the grammar)
+def write_tree(tree: Predicate) -> str:  # noqa: PLR0911  (a case for each part of the grammar)
     """Return the text of a tree, which parses to the same tree: short section names, parentheses around AND and OR."""
     match tree:
         case Field() | Literal():
@@ -125,11 +125,11 @@ def written(tree: Predicate) -> str:  # noqa: PLR0911  (a case for each part of 
         case Comparison(left, order, right):
             return f"{_operand(left)} {order.value} {_operand(right)}"
         case Both(left, right):
-            return f"({written(left)} AND {written(right)})"
+            return f"({write_tree(left)} AND {write_tree(right)})"
         case Either(left, right):
-            return f"({written(left)} OR {written(right)})"
+            return f"({write_tree(left)} OR {write_tree(right)})"
         case Negation(predicate):
-            return f"NOT ({written(predicate)})"
+            return f"NOT ({write_tree(predicate)})"
         case Like(field, pattern):
             return f"{_operand(field)} LIKE {_pattern(pattern)}"
         case Among(field, choices):
@@ -143,7 +143,7 @@ def _operand(operand: Operand) -> str:
         return f"{operand.section.value}.{_name(operand.name)}"
     if isinstance(operand.value, bool):
         return str(operand.value).upper()
-    return _quoted(operand.value) if isinstance(operand.value, str) else repr(operand.value)
+    return _quote(operand.value) if isinstance(operand.value, str) else repr(operand.value)
 
 
 def _name(name: str) -> str:
@@ -151,11 +151,11 @@ def _name(name: str) -> str:
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
 def _pattern(pattern: tuple[tuple[str, bool], ...]) -> str:
     marks = ("%", "_", _ESCAPE)
     text = "".join(char if wild or char not in marks else _ESCAPE + char for char, wild in pattern)
-    return _quoted(text) + (f" ESCAPE '{_ESCAPE}'" if any(not wild and char in marks for char, wild in pattern) else "")
+    return _quote(text) + (f" ESCAPE '{_ESCAPE}'" if any(not wild and char in marks for char, wild in pattern) else "")

@@ -62,21 +62,21 @@ def judge(tree: Predicate) -> Judge:  # noqa: PLR0911  (a case for each part of 
         case Comparison(left, order, right):
             return _comparison(_operand(left), order, _operand(right))
         case Both(left, right):
-            return _both(judge(left), judge(right))
+            return _judge_both(judge(left), judge(right))
         case Either(left, right):
-            return _either(judge(left), judge(right))
+            return _judge_either(judge(left), judge(right))
         case Negation(predicate):
             return _negation(judge(predicate))
         case Like(field, pattern):
-            return _like(field.key, pattern)
+            return _judge_like(field.key, pattern)
         case Among(field, choices):
             found = judge(Comparison(field, Order.EQUAL, choices[0]))
             for choice in choices[1:]:
-                found = _either(found, judge(Comparison(field, Order.EQUAL, choice)))
+                found = _judge_either(found, judge(Comparison(field, Order.EQUAL, choice)))
             return found
         case Missing(field):
             key = field.key
-            return lambda values: _known(values.get(key)) is None
+            return lambda values: _read_value(values.get(key)) is None
 
 
 def _operand(operand: Operand) -> Callable[[Values], Value]:
@@ -84,10 +84,10 @@ def _operand(operand: Operand) -> Callable[[Values], Value]:
         constant = operand.value
         return lambda _values: constant
     key = operand.key
-    return lambda values: _known(values.get(key))
+    return lambda values: _read_value(values.get(key))
 
 
-def _known(value: object) -> Value:
+def _read_value(value: object) -> Value:
     if isinstance(value, str | bool | float):
         return value
     return float(value) if isinstance(value, int) else None
@@ -123,7 +123,7 @@ def _comparison(left: Callable[[Values], Value], order: Order, right: Callable[[
     return compared
 
 
-def _both(left: Judge, right: Judge) -> Judge:
+def _judge_both(left: Judge, right: Judge) -> Judge:
     def judged(values: Values) -> bool | None:
         one = left(values)
         if one is False:
@@ -134,7 +134,7 @@ def _both(left: Judge, right: Judge) -> Judge:
     return judged
 
 
-def _either(left: Judge, right: Judge) -> Judge:
+def _judge_either(left: Judge, right: Judge) -> Judge:
     def judged(values: Values) -> bool | None:
         one = left(values)
         if one is True:
@@ -153,7 +153,7 @@ def _negation(predicate: Judge) -> Judge:
     return judged
 
 
-def _like(key: str, pattern: tuple[tuple[str, bool], ...]) -> Judge:
+def _judge_like(key: str, pattern: tuple[tuple[str, bool], ...]) -> Judge:
     def judged(values: Values) -> bool | None:
         value = values.get(key)
         if not isinstance(value, str) or len(value) > MOST_BYTES or len(value.encode()) > MOST_BYTES:

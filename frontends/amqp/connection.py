@@ -13,7 +13,7 @@ from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
 from broker.tasks import serve
 from frontends.amqp import refusal_log
-from frontends.amqp.auth.identity import Untrusted, certified
+from frontends.amqp.auth.identity import Untrusted, read_certificate
 from frontends.amqp.errors import FORCED, INTERNAL, INVALID_FIELD, LIMIT, NOT_IMPLEMENTED, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs.profile import Profile
 from frontends.amqp.links.attach import LinkAttacher, Part
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
             return
         self._transport.set_write_buffer_limits(_WRITE_BYTES)
         tls = transport.get_extra_info("ssl_object")
-        self._certified = certified(tls.getpeercert()) if tls else None
+        self._certified = read_certificate(tls.getpeercert()) if tls else None
         self._deadline = self._loop.call_later(_GREETING_SECONDS, self._transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Receive bytes."""
         if self._engine is not None:
-            self._received(data)
+            self._on_data(data)
             return
         self._buffer += data
         try:
@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
     def _read_greeting(self) -> None:
         while not self._authenticating and self._engine is None and not self._transport.is_closing():
             if self._greeted == sasl.SASL_HEADER and not self._authenticated:
-                size = sasl.framed(self._buffer)
+                size = sasl.frame_length(self._buffer)
                 if not size:
                     return
                 frame, self._buffer = self._buffer[:size], self._buffer[size:]
@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol):
             self._attaching = self._profile.attaching
         self._tick()
         self._receive(header)
-        self._received(data)
+        self._on_data(data)
 
     @property
     def message_format(self) -> int:
@@ -213,12 +213,12 @@ class Connection(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
 
-    def _received(self, data: bytes) -> None:
+    def _on_data(self, data: bytes) -> None:
         if self._leaving:
             return
         sound: list[bytes] = []
         try:
-            for frame in self._frames.whole(data):
+            for frame in self._frames.complete_frames(data):
                 if not self._order.check(frame):
                     continue
                 if self._profile:
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
         assert self._engine, "what happens happens before its end"
         match what:
             case EngineEvent.OPENED:
-                self._opened(self._engine)
+                self._on_open(self._engine)
             case EngineEvent.CLOSED:
                 self._closed = True
                 self._engine.close(None)
@@ -300,7 +300,7 @@ class Connection(asyncio.Protocol):
                 # The link has no producer that granted credit.
                 link.discard()
 
-    def _opened(self, engine: Engine) -> None:
+    def _on_open(self, engine: Engine) -> None:
         engine.open()
         if 0 < engine.idle_seconds < _IDLE_LEAST_SECONDS:
             # Part 2 §2.4.5: an idle time-out that cannot be met is refused.
@@ -338,11 +338,11 @@ class Connection(asyncio.Protocol):
         link.refuse(refusal)
 
     def _run(self, work: "Coroutine[None, None, None]") -> None:
-        task = serve(work, self._failed)
+        task = serve(work, self._on_fault)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _failed(self, error: Exception) -> None:
+    def _on_fault(self, error: Exception) -> None:
         _log.error("a connection failed", exc_info=error)
         self._transport.abort()
 

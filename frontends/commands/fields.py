@@ -12,7 +12,7 @@ class Unreadable(Exception):  # noqa: N818  (named after the state of a field)
     """A field cannot be parsed: a sentence that names it."""
 
 
-def _short(name: str) -> str:
+def _drop_prefix(name: str) -> str:
     return name.rpartition("#")[2].rpartition("}")[2]
 
 
@@ -20,21 +20,21 @@ def _shorts() -> dict[str, set[str]]:
     found = defaultdict(set)
     for name in (*BY_NAME, *FORCED):
         # Aliases are names of one option: a short form of both means that option.
-        found[_short(name)].add(BY_NAME[name].name if name in BY_NAME else name)
+        found[_drop_prefix(name)].add(BY_NAME[name].name if name in BY_NAME else name)
     return found
 
 
 SHORTS: Final[Mapping[str, set[str]]] = _shorts()
 
 
-def short(name: str) -> str:
+def short_name(name: str) -> str:
     """Return a short name for an option: its attribute's if that is unique, else the wire name without prefix."""
     option = BY_NAME.get(name)
     known = option is not None and SHORTS.get(option.attribute) == {name}
-    return option.attribute if option is not None and known else _short(name)
+    return option.attribute if option is not None and known else _drop_prefix(name)
 
 
-def named(key: str) -> str:
+def find_option(key: str) -> str:
     """Return the wire name of an option; raises Unreadable."""
     if key in BY_NAME or key in FORCED:
         return key
@@ -44,7 +44,7 @@ def named(key: str) -> str:
     if wires:
         msg = f"{key} may be {' or '.join(wires)}: write the full name"
         raise Unreadable(msg)
-    near = get_close_matches(_short(key), SHORTS, 3)
+    near = get_close_matches(_drop_prefix(key), SHORTS, 3)
     msg = f"{key} is not an option of a node" + (f"; did you mean {' or '.join(near)}?" if near else "")
     raise Unreadable(msg)
 
@@ -57,7 +57,7 @@ def read(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
         if not equals:
             msg = f"{word}: write it as key=value"
             raise Unreadable(msg)
-        name = named(key)
+        name = find_option(key)
         if name in found and not (name in BY_NAME and BY_NAME[name].many):
             msg = f"{key} is given twice"
             raise Unreadable(msg)

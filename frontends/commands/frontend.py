@@ -8,7 +8,7 @@ import typer
 from broker.model.commands import Disconnect, Frontends
 from broker.model.results import Disconnected, FrontendList, FrontendStatus
 from frontends.commands import views
-from frontends.commands.runner import ADMINISTRATOR, asked, complain, confirm, run, say, table, tell
+from frontends.commands.runner import ADMINISTRATOR, ask, complain, confirm, run, say, table, tell
 from frontends.terminal import Config, Json
 
 app = typer.Typer(help="List frontends, and disconnect one.", no_args_is_help=True)
@@ -24,7 +24,7 @@ def frontend_list(config: Config = None, *, as_json: Json = False) -> None:
 
     Example: stanzaq frontend list
     """
-    found = run(config, lambda core: asked(core, Frontends(ADMINISTRATOR), FrontendList))
+    found = run(config, lambda core: ask(core, Frontends(ADMINISTRATOR), FrontendList))
     if as_json:
         tell({"frontends": [asdict(each) for each in found.frontends]})
         return
@@ -50,7 +50,7 @@ def frontend_disconnect(
     Example: stanzaq frontend disconnect 1edc2653 --yes
     """
     confirm(f"Disconnect the frontend {name}?", yes=yes)
-    done = run(config, lambda core: asked(core, Disconnect(ADMINISTRATOR, name), Disconnected))
+    done = run(config, lambda core: ask(core, Disconnect(ADMINISTRATOR, name), Disconnected))
     if as_json:
         tell({"frontend": name, "listed": done.listed})
     elif done.listed:

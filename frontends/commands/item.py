@@ -10,7 +10,7 @@ from broker import codec, payloads
 from broker.model.commands import Cancel, InspectItems, MoveItems, Publish, Release, Retract
 from broker.model.core import Core
 from broker.model.dependencies import Dependencies
-from broker.model.headers import named
+from broker.model.headers import check_headers
 from broker.model.headers import size as header_bytes
 from broker.model.hints import Hints
 from broker.model.items import ItemDetails
@@ -20,7 +20,7 @@ from frontends.commands import sources, views
 from frontends.commands.moving import move
 from frontends.commands.runner import (
     ADMINISTRATOR,
-    asked,
+    ask,
     complain,
     confirm,
     jid,
@@ -60,7 +60,7 @@ def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
 
     Example: stanzaq item list jobs/dead --limit 20
     """
-    found, place = run(config, lambda core: scanned(core, node, limit, scan, lambda one: state in {None, one.state}))
+    found, place = run(config, lambda core: scan_items(core, node, limit, scan, lambda one: state in {None, one.state}))
     if as_json:
         tell({"node": node, "items": [views.item(one) for one in found], "scan": place})
         return
@@ -69,14 +69,14 @@ def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
         say(f"there may be more: --scan '{place}'")
 
 
-async def scanned(
+async def scan_items(
     core: Core, node: str, limit: int, scan: str, wanted: Callable[[ItemDetails], bool]
 ) -> tuple[list[ItemDetails], str]:
     """Inspect items until `limit` of them are `wanted`, or all are seen; return where to continue as well."""
     found: list[ItemDetails] = []
     going, place = True, scan
     while going:
-        part = await asked(core, InspectItems(node, ADMINISTRATOR, (), limit - len(found), place), InspectedItems)
+        part = await ask(core, InspectItems(node, ADMINISTRATOR, (), limit - len(found), place), InspectedItems)
         found += filter(wanted, part.items)
         place = part.scan
         going = bool(place) and len(found) < limit
@@ -109,18 +109,18 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     try:
         body, content_type = sources.read(text, file, kind)
         delay_ms = _ms(delay) if delay else None
-        parents = Dependencies.judged(" ".join(after or []), regardless=regardless)
-        hints = Hints.judged(delay_ms, priority, _ms(ttl) if ttl else None, after=parents, at=at or None)
-        headers = named(as_headers(header or []))
+        parents = Dependencies.parse_names(" ".join(after or []), regardless=regardless)
+        hints = Hints.check(delay_ms, priority, _ms(ttl) if ttl else None, after=parents, at=at or None)
+        headers = check_headers(read_headers(header or []))
     except (sources.Unusable, ValueError) as fault:
         misuse(str(fault))
     except MalformedRequest as fault:
         misuse(fault.detail)
-    envelope = codec.pack(payloads.kept(body, content_type, headers))
+    envelope = codec.pack(payloads.make_envelope(body, content_type, headers))
     command = Publish(
         node, ADMINISTRATOR, item or None, envelope, len(body) + header_bytes(headers), key=key, hints=hints
     )
-    done = run(config, lambda core: asked(core, command, Published))
+    done = run(config, lambda core: ask(core, command, Published))
     tell({"node": node, "item": done.item_id}) if as_json else lines([[done.item_id]])
 
 
@@ -143,7 +143,7 @@ def item_show(
 
     Example: stanzaq item show jobs order-17 --history
     """
-    found = run(config, lambda core: asked(core, InspectItems(node, ADMINISTRATOR, (item,), 1), InspectedItems))
+    found = run(config, lambda core: ask(core, InspectItems(node, ADMINISTRATOR, (item,), 1), InspectedItems))
     if not found.items:
         complain(f"there is no item {item} in {node}")
     if history:
@@ -192,12 +192,12 @@ def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     if not (items or reason or header or everything):
         misuse("which items? Name them, or use --reason REASON, --header NAME=VALUE or --all")
     command = MoveItems(
-        node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1, headers=as_headers(header or [])
+        node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1, headers=read_headers(header or [])
     )
     move(command, rate, config, as_json=as_json)
 
 
-def as_headers(said: list[str]) -> tuple[tuple[str, str], ...]:
+def read_headers(said: list[str]) -> tuple[tuple[str, str], ...]:
     """Read headers from the command line."""
     for each in said:
         if each.find("=") < 1:
@@ -226,7 +226,7 @@ def release(node: str, items: list[str] | None, holder: str, config: Path | None
     if bool(items) == bool(holder):
         misuse("which items? Name them, or use --holder JID")
     command = Release(node, ADMINISTRATOR, tuple(items or ()), jid(holder, "--holder") if holder else None)
-    released = run(config, lambda core: asked(core, command, Released))
+    released = run(config, lambda core: ask(core, command, Released))
     if as_json:
         tell({"node": node, "released": released.count})
     else:
@@ -247,7 +247,7 @@ def item_cancel(
     Example: stanzaq item cancel jobs order-17
     """
     confirm(f"Cancel the item {item} of {node}?", yes=yes)
-    run(config, lambda core: asked(core, Cancel(node, ADMINISTRATOR, item), Cancelled))
+    run(config, lambda core: ask(core, Cancel(node, ADMINISTRATOR, item), Cancelled))
     _say_gone("cancelled", node, item, as_json=as_json)
 
 
@@ -265,7 +265,7 @@ def item_delete(
     Example: stanzaq item delete jobs order-17
     """
     confirm(f"Delete the item {item} of {node}?", yes=yes)
-    run(config, lambda core: asked(core, Retract(node, ADMINISTRATOR, item), Retracted))
+    run(config, lambda core: ask(core, Retract(node, ADMINISTRATOR, item), Retracted))
     _say_gone("deleted", node, item, as_json=as_json)
 
 

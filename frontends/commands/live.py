@@ -10,7 +10,7 @@ from rich.text import Text
 
 from broker.model.results import Summary
 from frontends.commands import views
-from frontends.terminal import safe
+from frontends.terminal import escape
 
 NODES: Final = ("node", "state", "published/s", "finished/s", "waiting", "held", "delayed", "oldest", "subscribers")
 ATTEMPTS: Final = ("ended", "partition", "outcome", "item", "attempt", "held for", "subscriber", "reason")
@@ -40,7 +40,7 @@ class Activity:
     oldest_ms: int
     subscribers: int
 
-    def shown(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return asdict(self)
 
@@ -83,7 +83,7 @@ class EndedAttempt:
     partition: int
     record: Mapping[str, str | int]
 
-    def shown(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object, with the journal's own names."""
         return {"node": self.node, "partition": self.partition, **self.record}
 
@@ -92,7 +92,7 @@ class EndedAttempt:
         told = self.record
         held = views.age(int(told["closed"]) - int(told["delivered"]))
         return (
-            views.when(int(told["closed"])),
+            views.format_time(int(told["closed"])),
             f"{self.node}/{self.partition}",
             str(told["type"]),
             str(told["item"]),
@@ -108,7 +108,7 @@ def counts(outcomes: Counter[str]) -> str:
     return ", ".join(f"{number} {outcome}" for outcome, number in outcomes.most_common()) or "nothing has ended yet"
 
 
-def drawn(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> Table:
+def draw(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> Table:
     """Draw rows for a terminal."""
     made = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
     for column in columns:
@@ -124,4 +124,4 @@ def _cell(column: str, text: str) -> Text:
         style = _STYLES.get(text, _WRONG)
     elif column == "state":
         style = _STYLES.get(text, "")
-    return Text(safe(text), style=style)
+    return Text(escape(text), style=style)

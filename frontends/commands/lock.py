@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from broker.model.items import ItemDetails, LockDetails
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from frontends.commands import views
-from frontends.commands.item import Items, Node, release, scanned
+from frontends.commands.item import Items, Node, release, scan_items
 from frontends.commands.runner import jid, run, say, table, tell
 from frontends.terminal import Config, Json
 
@@ -37,7 +37,7 @@ def lock_list(  # noqa: PLR0913  (an argument is an option of the command line)
     def wanted(one: ItemDetails) -> bool:
         return one.lock is not None and (whose is None or _is_of(one.lock, whose))
 
-    found, place = run(config, lambda core: scanned(core, node, limit, scan, wanted))
+    found, place = run(config, lambda core: scan_items(core, node, limit, scan, wanted))
     if as_json:
         shown = [{"item": one.item_id, "partition": one.partition, **(views.lock(one) or {})} for one in found]
         tell({"node": node, "locks": shown, "scan": place})
@@ -48,11 +48,11 @@ def lock_list(  # noqa: PLR0913  (an argument is an option of the command line)
 
 
 def _is_of(lock: LockDetails, whose: Jid) -> bool:
-    return whose in {lock.holder, bare(lock.holder)}
+    return whose in {lock.holder, bare_jid(lock.holder)}
 
 
 def _row(one: ItemDetails, lock: LockDetails) -> tuple[str, ...]:
-    since, until = views.when(lock.since_ms), views.when(lock.deadline_ms)
+    since, until = views.format_time(lock.since_ms), views.format_time(lock.deadline_ms)
     return (one.item_id, str(one.partition), lock.holder, since, until, str(lock.token), str(one.attempts))
 
 

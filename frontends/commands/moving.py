@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from broker.model.commands import MoveItems, Stats
 from broker.model.core import Core
 from broker.model.results import Counted, MovedItems
-from frontends.commands.runner import FAILED, asked, complain, run, say, tell
+from frontends.commands.runner import FAILED, ask, complain, run, say, tell
 
 _STEPS_A_SECOND: Final = 5
 _MOST_A_STEP: Final = 200
@@ -33,10 +33,10 @@ class Moved:
         return {"moved": self.count, "stayed": dict(self.stayed), "whole": self.whole}
 
 
-async def transferred(core: Core, command: MoveItems, rate: float, moved: Moved) -> None:
+async def move_items(core: Core, command: MoveItems, rate: float, moved: Moved) -> None:
     """Move all items of the command, at most `rate` a second, and count them in `moved`."""
     steps = max(1, min(_MOST_A_STEP, int(rate / _STEPS_A_SECOND)))
-    total = len(command.item_ids) or await _waiting(core, command)
+    total = len(command.item_ids) or await _count_waiting(core, command)
     screen = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -52,7 +52,7 @@ async def transferred(core: Core, command: MoveItems, rate: float, moved: Moved)
         task = bar.add_task("moving", total=total)
         while not moved.whole:
             command = replace(command, limit=steps)
-            done = await asked(core, command, MovedItems)
+            done = await ask(core, command, MovedItems)
             moved.count += done.count
             moved.stayed.update(done.passed)
             moved.whole = not done.scan
@@ -62,8 +62,8 @@ async def transferred(core: Core, command: MoveItems, rate: float, moved: Moved)
             await asyncio.sleep(max(0.0, began + moved.count / rate - time.monotonic()) if not moved.whole else 0)
 
 
-async def _waiting(core: Core, command: MoveItems) -> int:
-    counted = await asked(core, Stats(command.node, command.sender), Counted)
+async def _count_waiting(core: Core, command: MoveItems) -> int:
+    counted = await ask(core, Stats(command.node, command.sender), Counted)
     return counted.waiting
 
 
@@ -71,18 +71,18 @@ def move(command: MoveItems, rate: float, config: Path | None, *, as_json: bool)
     """Move items and print the result, even when interrupted."""
     moved = Moved()
     try:
-        run(config, lambda core: transferred(core, command, rate, moved))
+        run(config, lambda core: move_items(core, command, rate, moved))
     finally:
         # On Ctrl-C or a refusal, the finished steps stay done.
         if moved.count or moved.whole:
-            _told(moved, as_json=as_json)
+            _show_moved(moved, as_json=as_json)
     if moved.stayed and not moved.count:
         raise typer.Exit(FAILED)
     if command.item_ids and not moved.count:
         complain("none of these items is waiting there")
 
 
-def _told(moved: Moved, *, as_json: bool) -> None:
+def _show_moved(moved: Moved, *, as_json: bool) -> None:
     if as_json:
         tell(moved.record())
         return

@@ -8,7 +8,7 @@ import typer
 
 from broker.model.commands import Configure, Declare, Delete, Describe, ListQuotas, MoveItems, Overview, Purge, Stats
 from broker.model.core import Core
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.options import NodeState
 from broker.model.results import Counted, Declared, Described, Done, Overviewed, Purged, QuotaList
 from broker.settings import load_command
@@ -16,16 +16,16 @@ from frontends.commands import fields, views
 from frontends.commands.moving import move
 from frontends.commands.runner import (
     ADMINISTRATOR,
-    asked,
+    ask,
     confirm,
     jid,
     misuse,
     nodes_beginning,
     run,
     say,
+    show_progress,
     table,
     tell,
-    waiting,
 )
 from frontends.terminal import Config, Json, settings
 
@@ -54,7 +54,7 @@ def node_list(
     """
 
     async def look(core: Core) -> tuple[Overviewed, dict[Jid, float]]:
-        found = await asked(core, Overview(ADMINISTRATOR, first, limit), Overviewed)
+        found = await ask(core, Overview(ADMINISTRATOR, first, limit), Overviewed)
         return found, await _quota_shares(core, {one.record.creator for one in found.nodes if one.record.creator})
 
     found, shares = run(config, look)
@@ -76,7 +76,7 @@ def node_list(
 
 async def _quota_shares(core: Core, owners: set[Jid]) -> dict[Jid, float]:
     """Return how much owners use of their quotas: the largest share of any limit."""
-    lists = await asyncio.gather(*(asked(core, ListQuotas(ADMINISTRATOR, owner), QuotaList) for owner in owners))
+    lists = await asyncio.gather(*(ask(core, ListQuotas(ADMINISTRATOR, owner), QuotaList) for owner in owners))
     shares = {}
     for owner, held in zip(owners, lists, strict=True):
         found = [each.share for each in held.quotas if each.share is not None]
@@ -93,8 +93,8 @@ def node_show(name: Name, config: Config = None, *, as_json: Json = False) -> No
     """
 
     async def look(core: Core) -> dict[str, Any]:
-        described = await asked(core, Describe(name, ADMINISTRATOR, as_owner=True), Described)
-        told = views.node(described.record, await asked(core, Stats(name, ADMINISTRATOR), Counted))
+        described = await ask(core, Describe(name, ADMINISTRATOR, as_owner=True), Described)
+        told = views.node(described.record, await ask(core, Stats(name, ADMINISTRATOR), Counted))
         # The sender owns the node only during this command.
         told["affiliations"].pop(ADMINISTRATOR, None)
         return told
@@ -117,15 +117,15 @@ def node_create(
     Example: stanzaq node create jobs lock_seconds=30 max_deliveries=5 --owner romeo@example.org
     """
     command = Declare(name, _owner(owner, config), _fields(options))
-    made = run(config, lambda core: asked(core, command, Declared))
-    _done({"node": made.node}, f"created {made.node}", as_json=as_json)
+    made = run(config, lambda core: ask(core, command, Declared))
+    _show_done({"node": made.node}, f"created {made.node}", as_json=as_json)
 
 
 def _owner(owner: str, config: Path | None) -> Jid:
     admins = settings(config, load_command).admins
     if not (owner or admins):
         misuse("who owns the node? Use --owner JID, or set STANZAQ_ADMINS")
-    return bare(jid(owner, "--owner")) if owner else admins[0]
+    return bare_jid(jid(owner, "--owner")) if owner else admins[0]
 
 
 @app.command("configure")
@@ -137,15 +137,15 @@ def node_configure(name: Name, options: Options = None, config: Config = None, *
     wanted = _fields(options)
     if not wanted:
         misuse("which options? Write them as key=value, e.g. lock_seconds=120")
-    run(config, lambda core: asked(core, Configure(name, ADMINISTRATOR, wanted), Done))
-    _done({"node": name}, f"configured {name}", as_json=as_json)
+    run(config, lambda core: ask(core, Configure(name, ADMINISTRATOR, wanted), Done))
+    _show_done({"node": name}, f"configured {name}", as_json=as_json)
 
 
-async def _emptied(core: Core, name: str) -> None:
+async def _wait_until_empty(core: Core, name: str) -> None:
     """Wait until the node is empty, and show how many items are left."""
-    with waiting() as show:
+    with show_progress() as show:
         while True:
-            counted = await asked(core, Stats(name, ADMINISTRATOR), Counted)
+            counted = await ask(core, Stats(name, ADMINISTRATOR), Counted)
             left = counted.waiting + counted.in_flight + counted.dying
             if not left:
                 return
@@ -153,7 +153,7 @@ async def _emptied(core: Core, name: str) -> None:
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _done(record: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+def _show_done(record: dict[str, Any], sentence: str, *, as_json: bool) -> None:
     tell(record) if as_json else say(sentence)
 
 
@@ -196,14 +196,14 @@ def node_drain(
     """
     _set(name, NodeState.DRAINING, config, as_json=as_json and not wait)
     if wait:
-        run(config, lambda core: _emptied(core, name))
-        _done({"node": name, "state": NodeState.DRAINING.value, "left": 0}, f"{name} is empty", as_json=as_json)
+        run(config, lambda core: _wait_until_empty(core, name))
+        _show_done({"node": name, "state": NodeState.DRAINING.value, "left": 0}, f"{name} is empty", as_json=as_json)
 
 
 def _set(name: str, state: NodeState, config: Path | None, *, as_json: bool) -> None:
     change = {"stanzaq#state": (state.value,)}
-    run(config, lambda core: asked(core, Configure(name, ADMINISTRATOR, change), Done))
-    _done({"node": name, "state": state.value}, f"{name} is {state.value}", as_json=as_json)
+    run(config, lambda core: ask(core, Configure(name, ADMINISTRATOR, change), Done))
+    _show_done({"node": name, "state": state.value}, f"{name} is {state.value}", as_json=as_json)
 
 
 @app.command("purge")
@@ -213,8 +213,8 @@ def node_purge(name: Name, config: Config = None, *, yes: Yes = False, as_json: 
     Example: stanzaq node purge jobs --yes
     """
     confirm(f"Drop all items waiting in {name}?", yes=yes)
-    purged = run(config, lambda core: asked(core, Purge(name, ADMINISTRATOR), Purged))
-    _done({"node": name, "purged": purged.count}, f"dropped {purged.count}", as_json=as_json)
+    purged = run(config, lambda core: ask(core, Purge(name, ADMINISTRATOR), Purged))
+    _show_done({"node": name, "purged": purged.count}, f"dropped {purged.count}", as_json=as_json)
 
 
 @app.command("delete")
@@ -224,8 +224,8 @@ def node_delete(name: Name, config: Config = None, *, yes: Yes = False, as_json:
     Example: stanzaq node delete jobs --yes
     """
     confirm(f"Delete {name} and everything in it?", yes=yes)
-    run(config, lambda core: asked(core, Delete(name, ADMINISTRATOR), Done))
-    _done({"node": name}, f"deleted {name}", as_json=as_json)
+    run(config, lambda core: ask(core, Delete(name, ADMINISTRATOR), Done))
+    _show_done({"node": name}, f"deleted {name}", as_json=as_json)
 
 
 @app.command("move")

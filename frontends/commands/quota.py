@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from broker.model.commands import ListQuotas, SetQuota
-from broker.model.names import bare
+from broker.model.names import bare_jid
 from broker.model.problems import MalformedRequest
 from broker.model.quotas import FIELDS, Quota, QuotaStatus
 from broker.model.results import Done, QuotaList
-from frontends.commands.runner import ADMINISTRATOR, asked, jid, misuse, run, say, table, tell
+from frontends.commands.runner import ADMINISTRATOR, ask, jid, misuse, run, say, table, tell
 from frontends.terminal import Config, Json
 
 app = typer.Typer(help="List, set and clear quotas of owners and domains.", no_args_is_help=True)
@@ -30,10 +30,17 @@ def quota_list(
 
     Example: stanzaq quota list --owner romeo@example.org
     """
-    command = ListQuotas(ADMINISTRATOR, bare(jid(owner, "--owner")) if owner else None)
-    found = run(config, lambda core: asked(core, command, QuotaList)).quotas
+    command = ListQuotas(ADMINISTRATOR, bare_jid(jid(owner, "--owner")) if owner else None)
+    found = run(config, lambda core: ask(core, command, QuotaList)).quotas
     if as_json:
-        tell({"quotas": [{"subject": each.subject, "limits": each.quota.told(), "used": each.used} for each in found]})
+        tell(
+            {
+                "quotas": [
+                    {"subject": each.subject, "limits": each.quota.limits_by_name(), "used": each.used}
+                    for each in found
+                ]
+            }
+        )
     else:
         table(("subject", *FIELDS), map(_row, found))
 
@@ -61,9 +68,9 @@ def quota_set(
         quota = Quota.read({name: value for name, _sign, value in words})
     except MalformedRequest as fault:
         misuse(fault.detail)
-    run(config, lambda core: asked(core, SetQuota(ADMINISTRATOR, subject, quota), Done))
+    run(config, lambda core: ask(core, SetQuota(ADMINISTRATOR, subject, quota), Done))
     if as_json:
-        tell({"subject": subject, "limits": quota.told()})
+        tell({"subject": subject, "limits": quota.limits_by_name()})
     else:
         say(f"set the quota of {subject}; it holds everywhere in 3 s")
 
@@ -74,13 +81,13 @@ def quota_clear(subject: Subject, config: Config = None, *, as_json: Json = Fals
 
     Example: stanzaq quota clear example.org
     """
-    run(config, lambda core: asked(core, SetQuota(ADMINISTRATOR, subject, None), Done))
+    run(config, lambda core: ask(core, SetQuota(ADMINISTRATOR, subject, None), Done))
     tell({"subject": subject}) if as_json else say(f"cleared the quota of {subject}")
 
 
 def _row(one: QuotaStatus) -> list[str]:
     """Return a quota as cells: what is used, of how much."""
-    limits, used = one.quota.told(), one.used
+    limits, used = one.quota.limits_by_name(), one.used
     cells = [
         f"{used.get(name, '?')} of {limits[name]}" if name in limits else str(used.get(name, "")) for name in FIELDS
     ]

@@ -25,7 +25,7 @@ from broker.analytics.report import report
 from broker.analytics.session import session
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.redis_core.partitions.send_marks import READ_SECONDS
-from broker.scaling.costs import measured
+from broker.scaling.costs import read_costs
 from broker.scaling.model import Timing
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -52,15 +52,15 @@ class Asked:
 
 def capacity(asked: Asked) -> int:
     """Make a report of a Redis or a history, print and write it; 1 with one line when it cannot be made."""
-    return _told(partial(_capacity, asked))
+    return _run(partial(_capacity, asked))
 
 
 def collect(url: str, out: str, master: str | None, *, lossy: bool, keep: str = "") -> int:
     """Add to a history; 1 with one line when that fails."""
-    return _told(partial(_collect, url, out, master, lossy=lossy, keep=keep))
+    return _run(partial(_collect, url, out, master, lossy=lossy, keep=keep))
 
 
-def _told(work: Callable[[Console], None]) -> int:
+def _run(work: Callable[[Console], None]) -> int:
     """Run `work`; print a fault of the input as one line, and raise one of ours."""
     # Progress is for people, and goes to stderr, where it disturbs no pipe.
     talk = Console(stderr=True, highlight=False)
@@ -107,7 +107,7 @@ def _capacity(asked: Asked, talk: Console) -> None:
                 given = inputs.of_redis(asked.url, first, last, spark=spark, tell=step)
             made = report(facts.measure(given, step), "Redis" if asked.url else asked.source, target_s)
             span = made.begin.timestamp() * 1000, made.end.timestamp() * 1000
-            made = replace(made, service=service(given.usage, made.nodes, span, measured(), _TIMING))
+            made = replace(made, service=service(given.usage, made.nodes, span, read_costs(), _TIMING))
         step("writing")
         written = files.write(made, asked.out, formats)
     on_console.show(made, Console())

@@ -23,7 +23,7 @@ from broker.model.names import Jid, read_jid
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Listing, Refused, Result
 from broker.settings import SettingsError, load_command
-from frontends.terminal import UNUSABLE, safe, settings
+from frontends.terminal import UNUSABLE, escape, settings
 
 if TYPE_CHECKING:
     from broker.redis_core.core import RedisCore
@@ -50,7 +50,7 @@ class Unwilling(Exception):  # noqa: N818  (named after the core's state)
         self.refused = refused
 
 
-async def asked(core: Core, command: Command, kind: type[_R]) -> _R:
+async def ask(core: Core, command: Command, kind: type[_R]) -> _R:
     """Execute a command and return its result; raises Unwilling."""
     result = await core.ask(command)
     if isinstance(result, Refused):
@@ -98,7 +98,7 @@ def misuse(sentence: str) -> NoReturn:
 def say(sentence: str) -> None:
     """Print a message beside the results."""
     # Unformatted: it may contain square brackets, and a pipe needs it in one line.
-    Console(stderr=True, highlight=False).print(f"stanzaq: {safe(sentence)}", markup=False, soft_wrap=True)
+    Console(stderr=True, highlight=False).print(f"stanzaq: {escape(sentence)}", markup=False, soft_wrap=True)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -111,14 +111,14 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 @contextmanager
-def waiting() -> Iterator[Callable[[str], None]]:
+def show_progress() -> Iterator[Callable[[str], None]]:
     """Yield a function that shows progress; only a terminal shows it."""
     screen = Console(stderr=True)
     if not screen.is_terminal:
         yield lambda _text: None
         return
     with screen.status("") as status:
-        yield lambda text: status.update(Text(safe(text)))
+        yield lambda text: status.update(Text(escape(text)))
 
 
 def tell(record: Any) -> None:  # noqa: ANN401  (what JSON accepts)
@@ -129,7 +129,7 @@ def tell(record: Any) -> None:  # noqa: ANN401  (what JSON accepts)
 def lines(rows: Iterable[Sequence[str]]) -> None:
     """Print rows for a pipe, in lines with tabs, at once."""
     for cells in rows:
-        print("\t".join(map(safe, cells)), flush=True)  # noqa: T201
+        print("\t".join(map(escape, cells)), flush=True)  # noqa: T201
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, head: bool = True) -> None:
@@ -143,7 +143,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, head: bool =
         # Names are never cut: in a narrow terminal they continue in the next line.
         made.add_column(column, overflow="fold", ratio=None, min_width=16 if number == 0 else None)
     for cells in rows:
-        made.add_row(*(Text(safe(cell)) for cell in cells))
+        made.add_row(*(Text(escape(cell)) for cell in cells))
     out.print(made)
 
 

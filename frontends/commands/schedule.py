@@ -7,15 +7,15 @@ import typer
 from broker import codec, payloads
 from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
 from broker.model.core import Core
-from broker.model.headers import named
+from broker.model.headers import check_headers
 from broker.model.headers import size as header_bytes
 from broker.model.hints import Hints
 from broker.model.problems import MalformedRequest
 from broker.model.results import Done, Scheduled, ScheduleList
 from broker.model.schedules import FIELDS, Schedule, ScheduleStatus
 from frontends.commands import sources
-from frontends.commands.item import Node, Yes, as_headers
-from frontends.commands.runner import ADMINISTRATOR, asked, confirm, misuse, run, say, table, tell
+from frontends.commands.item import Node, Yes, read_headers
+from frontends.commands.runner import ADMINISTRATOR, ask, confirm, misuse, run, say, table, tell
 from frontends.terminal import Config, Json
 
 app = typer.Typer(help="Publish items at certain times: make, list, pause and delete schedules.", no_args_is_help=True)
@@ -60,14 +60,14 @@ def schedule_add(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     try:
         body, content_type = sources.read(text, file, kind)
         schedule = Schedule.read({field: value for field, value in zip(FIELDS, values, strict=True) if value})
-        hints, headers = Hints.judged(None, priority, None), named(as_headers(header or []))
+        hints, headers = Hints.check(None, priority, None), check_headers(read_headers(header or []))
     except sources.Unusable as fault:
         misuse(str(fault))
     except MalformedRequest as fault:
         misuse(fault.detail)
-    envelope, size = codec.pack(payloads.kept(body, content_type, headers)), len(body) + header_bytes(headers)
+    envelope, size = codec.pack(payloads.make_envelope(body, content_type, headers)), len(body) + header_bytes(headers)
     command = PutSchedule(node, ADMINISTRATOR, schedule, envelope, size, key, hints)
-    _tell(run(config, lambda core: asked(core, command, Scheduled)), as_json=as_json)
+    _tell(run(config, lambda core: ask(core, command, Scheduled)), as_json=as_json)
 
 
 @app.command("list")
@@ -78,14 +78,14 @@ def schedule_list(node: Node, config: Config = None, *, as_json: Json = False) -
     """
 
     async def look(core: Core) -> list[ScheduleStatus]:
-        page = await asked(core, ListSchedules(node, ADMINISTRATOR, _PAGE, ""), ScheduleList)
+        page = await ask(core, ListSchedules(node, ADMINISTRATOR, _PAGE, ""), ScheduleList)
         found = list(page.schedules)
         while page.after:
-            page = await asked(core, ListSchedules(node, ADMINISTRATOR, _PAGE, page.after), ScheduleList)
+            page = await ask(core, ListSchedules(node, ADMINISTRATOR, _PAGE, page.after), ScheduleList)
             found += page.schedules
         return found
 
-    told = [_said(each) for each in run(config, look)]
+    told = [_schedule_row(each) for each in run(config, look)]
     if as_json:
         tell({"node": node, "schedules": told})
         return
@@ -99,7 +99,7 @@ def schedule_pause(node: Node, name: Name, config: Config = None, *, as_json: Js
     Example: stanzaq schedule pause jobs report
     """
     command = PauseSchedule(node, ADMINISTRATOR, name, paused=True)
-    _tell(run(config, lambda core: asked(core, command, Scheduled)), as_json=as_json)
+    _tell(run(config, lambda core: ask(core, command, Scheduled)), as_json=as_json)
 
 
 @app.command("resume")
@@ -109,7 +109,7 @@ def schedule_resume(node: Node, name: Name, config: Config = None, *, as_json: J
     Example: stanzaq schedule resume jobs report
     """
     command = PauseSchedule(node, ADMINISTRATOR, name, paused=False)
-    _tell(run(config, lambda core: asked(core, command, Scheduled)), as_json=as_json)
+    _tell(run(config, lambda core: ask(core, command, Scheduled)), as_json=as_json)
 
 
 @app.command("delete")
@@ -119,7 +119,7 @@ def schedule_delete(node: Node, name: Name, config: Config = None, *, yes: Yes =
     Example: stanzaq schedule delete jobs report
     """
     confirm(f"Delete the schedule {name} of {node}?", yes=yes)
-    run(config, lambda core: asked(core, RemoveSchedule(node, ADMINISTRATOR, name), Done))
+    run(config, lambda core: ask(core, RemoveSchedule(node, ADMINISTRATOR, name), Done))
     if as_json:
         tell({"node": node, "deleted": name})
     else:
@@ -127,7 +127,7 @@ def schedule_delete(node: Node, name: Name, config: Config = None, *, yes: Yes =
 
 
 def _tell(outcome: Scheduled, *, as_json: bool) -> None:
-    told = _said(outcome.status)
+    told = _schedule_row(outcome.status)
     if as_json:
         tell(told)
     else:
@@ -135,9 +135,9 @@ def _tell(outcome: Scheduled, *, as_json: bool) -> None:
         say(f"{told['id']} is {told['state']}{then}")
 
 
-def _said(status: ScheduleStatus) -> dict[str, str | int]:
+def _schedule_row(status: ScheduleStatus) -> dict[str, str | int]:
     counts = {"published": status.published, "missed": status.missed, "skipped": status.skipped}
-    return {**status.schedule.said(), **status.told(), **counts}
+    return {**status.schedule.write(), **status.write_state(), **counts}
 
 
 def _row(told: dict[str, str | int]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import typer
 from broker.model.commands import ListSubscribers
 from broker.model.pages import Page
 from broker.model.results import SubscriptionList
-from frontends.commands.runner import ADMINISTRATOR, asked, nodes_beginning, run, say, table, tell
+from frontends.commands.runner import ADMINISTRATOR, ask, nodes_beginning, run, say, table, tell
 from frontends.terminal import Config, Json
 
 app = typer.Typer(help="List the subscribers of a node.", no_args_is_help=True)
@@ -32,7 +32,7 @@ def subscriber_list(
     Example: stanzaq subscriber list jobs
     """
     command = ListSubscribers(node, ADMINISTRATOR, Page(limit, after=after or None))
-    found = run(config, lambda core: asked(core, command, SubscriptionList))
+    found = run(config, lambda core: ask(core, command, SubscriptionList))
     listed = found.subscriptions
     place = listed[-1].place if listed and found.index + len(listed) < found.count else ""
     if as_json:

@@ -9,7 +9,7 @@ from broker import codec, payloads
 from broker.model import attempts
 from broker.model.items import ItemDetails
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord, shown
+from broker.model.nodes import NodeRecord, form_values
 from broker.model.results import Counted, Summary
 from broker.model.times import moment
 from frontends.commands import fields
@@ -20,7 +20,7 @@ COUNTS: Final = ("waiting", "in_flight", "delayed", "dying", "subscribers", "old
 _MANY: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
-def when(ms: int) -> str:
+def format_time(ms: int) -> str:
     """Format a time of Redis's clock."""
     return moment(ms) if ms else ""
 
@@ -63,7 +63,7 @@ def node(record: NodeRecord, counted: Counted) -> dict[str, Any]:
     return summary(record, counted) | {
         "incarnation": record.incarnation,
         "revision": record.revision,
-        "options": {fields.short(name): value for name, value in shown(record.name, record.config).items()},
+        "options": {fields.short_name(name): value for name, value in form_values(record.name, record.config).items()},
         "affiliations": {jid: affiliation.value for jid, affiliation in sorted(record.affiliations.items())},
     }
 
@@ -92,17 +92,17 @@ def lock(one: ItemDetails) -> dict[str, Any] | None:
     return {
         "holder": one.lock.holder,
         "token": one.lock.token,
-        "since": when(one.lock.since_ms),
-        "until": when(one.lock.deadline_ms),
+        "since": format_time(one.lock.since_ms),
+        "until": format_time(one.lock.deadline_ms),
         "frontend": one.lock.frontend,
-        "progress": one.lock.progress.shown() if one.lock.progress else None,
+        "progress": one.lock.progress.to_json() if one.lock.progress else None,
     }
 
 
 def history(one: ItemDetails) -> dict[str, list[dict[str, str]]]:
     """Return an item's attempts that failed, the oldest first: in this node, and before it became a dead letter."""
     died = attempts.from_header(codec.unpack_any(one.envelope).headers.get("stanzaq-dead-history", ""))
-    return {"history": [each.shown() for each in one.history], "history_of_death": died}
+    return {"history": [each.to_json() for each in one.history], "history_of_death": died}
 
 
 def item(one: ItemDetails) -> dict[str, Any]:
@@ -112,18 +112,18 @@ def item(one: ItemDetails) -> dict[str, Any]:
         "partition": one.partition,
         "position": one.position,
         "state": one.state,
-        "published": when(one.published_ms),
+        "published": format_time(one.published_ms),
         "publisher": one.publisher,
         "key": one.key,
         "attempts": one.attempts,
-        "delayed_until": when(one.until_ms),
+        "delayed_until": format_time(one.until_ms),
         "priority": one.priority,
-        "ends": when(one.ends_ms),
-        "after": [each.shown() for each in one.parents],
+        "ends": format_time(one.ends_ms),
+        "after": [each.to_json() for each in one.parents],
         "lock": lock(one),
         "held_before_by": list(one.holders),
         **history(one),
-        "headers": dict(payloads.said(codec.unpack_any(one.envelope))),
+        "headers": dict(payloads.shown_headers(codec.unpack_any(one.envelope))),
         "bytes": len(codec.unpack_any(one.envelope).body),
     }
 
@@ -142,7 +142,15 @@ def item_row(one: ItemDetails) -> list[str]:
     headers = codec.unpack_any(one.envelope).headers
     holder = one.lock.holder if one.lock else ""
     reason = headers.get("stanzaq-dead-reason", "")
-    return [one.item_id, str(one.partition), one.state, str(one.attempts), when(one.published_ms), holder, reason]
+    return [
+        one.item_id,
+        str(one.partition),
+        one.state,
+        str(one.attempts),
+        format_time(one.published_ms),
+        holder,
+        reason,
+    ]
 
 
 def item_rows(told: Mapping[str, Any]) -> list[list[str]]:
@@ -150,7 +158,7 @@ def item_rows(told: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for name, value in told.items():
         if isinstance(value, Mapping):
-            rows += [[f"{name} {inner}", _plain(text)] for inner, text in value.items() if text is not None]
+            rows += [[f"{name} {inner}", _format_value(text)] for inner, text in value.items() if text is not None]
         elif isinstance(value, list):
             rows += [[name, " ".join(text.values()) if isinstance(text, Mapping) else str(text)] for text in value]
         elif value not in {"", None}:
@@ -158,5 +166,5 @@ def item_rows(told: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _plain(value: object) -> str:
+def _format_value(value: object) -> str:
     return " ".join(map(str, value.values())) if isinstance(value, Mapping) else str(value)

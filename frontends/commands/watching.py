@@ -19,7 +19,7 @@ from broker.model.commands import Overview
 from broker.model.names import Partition
 from broker.model.results import Overviewed, Summary
 from frontends.commands import live
-from frontends.commands.runner import ADMINISTRATOR, asked, complain, lines, misuse, nodes_beginning, run, tell
+from frontends.commands.runner import ADMINISTRATOR, ask, complain, lines, misuse, nodes_beginning, run, tell
 from frontends.terminal import Config, Json
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def top(
     looks = count or (0 if screen.is_terminal and not as_json else 1)
 
     async def watch(core: "RedisCore") -> None:
-        with _shown(screen, as_json=as_json) as view:
+        with _live_view(screen, as_json=as_json) as view:
             number, before, then = 0, await _nodes(core), time.monotonic()
             while not looks or number < looks:
                 await asyncio.sleep(every)
@@ -69,10 +69,10 @@ def top(
                 number, before, then = number + 1, found, now
                 shown, waiting = listed[:limit], sum(each.waiting for each in listed)
                 if as_json:
-                    tell({"nodes": [each.shown() for each in shown], "total": len(listed)})
+                    tell({"nodes": [each.to_json() for each in shown], "total": len(listed)})
                 elif view:
                     caption = f"{len(listed)} nodes, {waiting} items wait"
-                    view.update(live.drawn(live.NODES, [each.cells() for each in shown], caption), refresh=True)
+                    view.update(live.draw(live.NODES, [each.cells() for each in shown], caption), refresh=True)
                 else:
                     lines([live.NODES] if number == 1 else [])
                     lines(each.cells() for each in shown)
@@ -84,7 +84,7 @@ def top(
 async def _nodes(core: "RedisCore") -> dict[str, Summary]:
     found: dict[str, Summary] = {}
     while True:
-        page = await asked(core, Overview(ADMINISTRATOR, len(found), _PAGE), Overviewed)
+        page = await ask(core, Overview(ADMINISTRATOR, len(found), _PAGE), Overviewed)
         found |= {one.record.name: one for one in page.nodes}
         if len(page.nodes) < _PAGE:
             return found
@@ -110,18 +110,18 @@ def journal_tail(  # noqa: PLR0913  (an argument is an option of the command lin
 
     async def watch(core: "RedisCore") -> None:
         outcomes = Counter[str]()
-        with _shown(screen, as_json=as_json) as view:
+        with _live_view(screen, as_json=as_json) as view:
             kept = deque[live.EndedAttempt](maxlen=max(number, screen.height - 4))
             head: list[tuple[str, ...]] = [live.ATTEMPTS]
-            async for found in _ended(core, node, number, every, follow=follow):
+            async for found in _follow_records(core, node, number, every, follow=follow):
                 outcomes.update(str(each.record["type"]) for each in found)
                 kept.extend(found)
                 if as_json:
                     for each in found:
-                        tell(each.shown())
+                        tell(each.to_json())
                 elif view:
                     rows = [each.cells() for each in kept]
-                    view.update(live.drawn(live.ATTEMPTS, rows, live.counts(outcomes)), refresh=True)
+                    view.update(live.draw(live.ATTEMPTS, rows, live.counts(outcomes)), refresh=True)
                 else:
                     lines([*head, *(each.cells() for each in found)])
                     head = []
@@ -130,7 +130,7 @@ def journal_tail(  # noqa: PLR0913  (an argument is an option of the command lin
         run(config, watch)
 
 
-async def _ended(
+async def _follow_records(
     core: "RedisCore", node: str, last: int, every: float, *, follow: bool
 ) -> AsyncIterator[list[live.EndedAttempt]]:
     """Yield the last records of the journals in the order of time, then those that follow."""
@@ -168,7 +168,7 @@ async def _partitions(core: "RedisCore", node: str) -> list[Partition]:
 
 
 @contextmanager
-def _shown(screen: Console, *, as_json: bool) -> Iterator[Live | None]:
+def _live_view(screen: Console, *, as_json: bool) -> Iterator[Live | None]:
     """Yield a live view, if this is a terminal for people."""
     if as_json or not screen.is_terminal:
         yield None

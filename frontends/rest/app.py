@@ -82,7 +82,7 @@ class Door:
         http_request = HttpRequest(scope, receive)
         number = _number(http_request)
         try:
-            answer = await self._answered(http_request, number)
+            answer = await self._answer(http_request, number)
         except ClientDisconnect:
             return
         headers = {**answer.headers, _REQUEST: number}
@@ -103,14 +103,14 @@ class Door:
             response.headers["Content-Length"] = str(len(answer.body))
         await response(scope, receive, send)
 
-    async def _answered(self, http_request: HttpRequest, number: str) -> Response:
+    async def _answer(self, http_request: HttpRequest, number: str) -> Response:
         about = {"request": number}
         try:
-            answer = await self._served(http_request, about)
+            answer = await self._serve(http_request, about)
         except Fault as refusal:
-            return _refused(http_request, refusal, about)
+            return _refuse(http_request, refusal, about)
         except MalformedRequest as refusal:
-            return _refused(http_request, fault(refusal), about)
+            return _refuse(http_request, fault(refusal), about)
         except ClientDisconnect:
             raise
         except CorruptRecord as defect:
@@ -120,11 +120,11 @@ class Door:
         else:
             for part in answer.refusals:
                 refusal_log.log(part, about)
-            return await _packed(http_request, answer)
+            return await _compress(http_request, answer)
         failed = Fault(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the service could not complete the request")
-        return _closing(http_request, replies.refused(failed))
+        return _close_if_long(http_request, replies.answer_refused(failed))
 
-    async def _served(self, http_request: HttpRequest, about: dict[str, str]) -> Response:
+    async def _serve(self, http_request: HttpRequest, about: dict[str, str]) -> Response:
         """Serve a request; fills `about` with what the log may say of it."""
         version, target = http_request.scope["http_version"], http_request.scope["raw_path"]
         head = heads.read(version, http_request.method, target, http_request.headers.raw, self._header_bytes)
@@ -134,9 +134,9 @@ class Door:
         if path is None:
             raise Fault(HTTPStatus.NOT_FOUND, "not-found", "no resource has this path: see /openapi.json")
         about |= {"node": path.node, "item": path.item}
-        operation = routes.found(path.pattern, http_request.method)
+        operation = routes.find_operation(path.pattern, http_request.method)
         if operation is None:
-            allow = {"Allow": ", ".join(routes.allowed(path.pattern))}
+            allow = {"Allow": ", ".join(routes.allowed_methods(path.pattern))}
             if http_request.method == "OPTIONS":
                 return Response(HTTPStatus.NO_CONTENT, headers=allow)
             detail = f"{path.pattern} supports {allow['Allow']}"
@@ -144,14 +144,12 @@ class Door:
         about["command"] = operation.name
         fields = head.fields
         csrf.judge(http_request.method, fields)
-        sender, ends = (
-            (Jid(""), math.inf) if operation.public else await self._admitted(fields.get("authorization", ""))
-        )
+        sender, ends = (Jid(""), math.inf) if operation.public else await self._admit(fields.get("authorization", ""))
         about["subscriber"] = sender
         raw = http_request.scope["query_string"]
         query = _query(raw, operation) if raw else {}
         kinds = _MEDIA_TYPES[operation.name]
-        wants = negotiation.wanted(fields.get("accept", ""), kinds) if kinds else ""
+        wants = negotiation.choose_kind(fields.get("accept", ""), kinds) if kinds else ""
         coding = fields.get("content-encoding", "")
         body = await self._body(http_request, coding) if operation.body is not Body.NONE else b""
         request = Request(
@@ -167,16 +165,16 @@ class Door:
         )
         if http_request.method in {"GET", "HEAD"}:
             answering = OPERATIONS[operation.name](self._core, request)
-            return _unless_unchanged(
-                fields, await (_awaited(http_request, answering) if "wait" in query else answering)
+            return _answer_with_tag(
+                fields, await (_wait_for(http_request, answering) if "wait" in query else answering)
             )
         if conditions.request(fields) and not (operation.creates and conditions.creates(fields)):
-            conditions.changed(fields, await self._tags(request), reads=False)
+            conditions.evaluate(fields, await self._tags(request), reads=False)
         return await OPERATIONS[operation.name](self._core, request)
 
     async def _tags(self, request: Request) -> list[str]:
         """Return the tags of all representations of the requested resource; none if it does not exist."""
-        operation = routes.found(request.path.pattern, "GET")
+        operation = routes.find_operation(request.path.pattern, "GET")
         if operation is None:
             return []
         query = {name: value for name, value in request.query.items() if name in operation.query}
@@ -193,7 +191,7 @@ class Door:
             raise
         return [_tag(answer) for answer in answers]
 
-    async def _admitted(self, authorization: str) -> tuple[Jid, float]:
+    async def _admit(self, authorization: str) -> tuple[Jid, float]:
         sender, ends = await self._identity.of(authorization)
         seconds = self._rates.wait(sender)
         if seconds:
@@ -204,32 +202,32 @@ class Door:
 
     async def _body(self, http_request: HttpRequest, coding: str) -> bytes:
         if _length(http_request) > self._body_bytes:
-            raise self._too_big()
+            raise self._size_fault()
         pieces, size = [], 0
         try:
             async with asyncio.timeout(self._slow_seconds):
                 async for piece in http_request.stream():
                     size += len(piece)
                     if size > self._body_bytes:
-                        raise self._too_big()
+                        raise self._size_fault()
                     pieces.append(piece)
         except TimeoutError:
             raise Fault(
                 HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the body took too long", {"Connection": "close"}
             ) from None
-        body = codings.unpacked(b"".join(pieces), coding, self._body_bytes)
+        body = codings.decompress(b"".join(pieces), coding, self._body_bytes)
         if body is None:
-            raise self._too_big()
+            raise self._size_fault()
         return body
 
-    def _too_big(self) -> Fault:
+    def _size_fault(self) -> Fault:
         detail = f"a body has at most {self._body_bytes} bytes"
         return Fault(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, Problem.PAYLOAD_TOO_BIG.value, detail, {"Connection": "close"}
         )
 
 
-async def _awaited(http_request: HttpRequest, answering: Awaitable[Response]) -> Response:
+async def _wait_for(http_request: HttpRequest, answering: Awaitable[Response]) -> Response:
     """Wait for an answer; raises ClientDisconnect when the client has gone: what is found then, others may have."""
     here = asyncio.timeout(None)
 
@@ -272,28 +270,28 @@ def _tag(answer: Response) -> str:
     return answer.headers.get("ETag") or conditions.tag(answer.body)
 
 
-def _unless_unchanged(fields: Mapping[str, str], answer: Response) -> Response:
+def _answer_with_tag(fields: Mapping[str, str], answer: Response) -> Response:
     """Return an answer with its tag, or 304 if the client has it already; raises MalformedRequest."""
     if answer.events is not None:
         return answer
     tag = _tag(answer)
-    if codings.wanted(fields.get("accept-encoding", ""), answer.media, len(answer.body)):
-        tag = conditions.coded(tag)
+    if codings.wants_gzip(fields.get("accept-encoding", ""), answer.media, len(answer.body)):
+        tag = conditions.gzip_tag(tag)
     headers = {"Cache-Control": "no-cache", "Vary": _VARY, **answer.headers, "ETag": tag}
-    if conditions.changed(fields, (tag,), reads=True):
+    if conditions.evaluate(fields, (tag,), reads=True):
         return replace(answer, headers=headers)
     return Response(HTTPStatus.NOT_MODIFIED, headers=headers)
 
 
-async def _packed(http_request: HttpRequest, answer: Response) -> Response:
+async def _compress(http_request: HttpRequest, answer: Response) -> Response:
     """Compress an answer with gzip if the client prefers that."""
     if len(answer.body) < codings.LEAST_BYTES:
         return answer
     accept = ",".join(http_request.headers.getlist("accept-encoding"))
-    if not codings.wanted(accept, answer.media, len(answer.body)):
+    if not codings.wants_gzip(accept, answer.media, len(answer.body)):
         return answer
     large = len(answer.body) > _SWIFT_BYTES
-    body = await asyncio.to_thread(codings.packed, answer.body) if large else codings.packed(answer.body)
+    body = await asyncio.to_thread(codings.compress, answer.body) if large else codings.compress(answer.body)
     headers = {"Vary": _VARY, **answer.headers, "Content-Encoding": codings.GZIP}
     return replace(answer, body=body, headers=headers)
 
@@ -318,12 +316,12 @@ def _length(http_request: HttpRequest) -> int:
     return int(http_request.headers.get("content-length", "0"))
 
 
-def _refused(http_request: HttpRequest, refusal: Fault, about: Mapping[str, str]) -> Response:
+def _refuse(http_request: HttpRequest, refusal: Fault, about: Mapping[str, str]) -> Response:
     refusal_log.log(refusal, about)
-    return _closing(http_request, replies.refused(refusal))
+    return _close_if_long(http_request, replies.answer_refused(refusal))
 
 
-def _closing(http_request: HttpRequest, refusal: Response) -> Response:
+def _close_if_long(http_request: HttpRequest, refusal: Response) -> Response:
     """Close the connection if the rest of a refused body would take long."""
     if "transfer-encoding" not in http_request.headers and _length(http_request) <= _SWALLOWED_BYTES:
         return refusal

@@ -22,7 +22,7 @@ _WINDOW: Final = 31
 _TEXTUAL: Final = frozenset({negotiation.JSON, "application/xml", "image/svg+xml"})
 
 
-def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
+def decompress(body: bytes, coding: str, most_bytes: int) -> bytes | None:
     """Decode a body; None when it exceeds the limit. Raises Fault or MalformedRequest."""
     name = coding.strip().lower()
     if name in _NONE:
@@ -43,14 +43,14 @@ def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
     return plain
 
 
-def wanted(accept: str, content_type: str, size: int) -> bool:
+def wants_gzip(accept: str, content_type: str, size: int) -> bool:
     """Tell whether a client prefers gzip, and whether it is worth it."""
     if size < LEAST_BYTES or not negotiation.prefers(accept, GZIP):
         return False
-    kind = negotiation.bare(content_type)
+    kind = negotiation.drop_parameters(content_type)
     return kind in _TEXTUAL or kind.startswith("text/") or kind.endswith(("+json", "+xml"))
 
 
-def packed(body: bytes) -> bytes:
+def compress(body: bytes) -> bytes:
     """Compress a body, deterministically."""
     return gzip.compress(body, _LEVEL, mtime=0)

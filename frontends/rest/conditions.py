@@ -25,12 +25,12 @@ def tag(body: bytes) -> str:
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
 
 
-def weak(tagged: str) -> str:
+def weaken(tagged: str) -> str:
     """Return the weak form of a tag, for bodies that may change in irrelevant ways."""
     return f"{_WEAK}{tagged}"
 
 
-def coded(tagged: str) -> str:
+def gzip_tag(tagged: str) -> str:
     """Return the tag of the same body in gzip."""
     return f"{tagged.removesuffix(chr(34))}{_CODED}"
 
@@ -45,35 +45,35 @@ def creates(fields: Mapping[str, str]) -> bool:
     return fields.get(NONE_MATCH, "").strip() == ANY
 
 
-def unmet() -> MalformedRequest:
+def unmet_fault() -> MalformedRequest:
     """Return the refusal of a request whose condition is false."""
     return MalformedRequest(Problem.PRECONDITION_NOT_MET, "the resource does not match the condition")
 
 
-def changed(fields: Mapping[str, str], tags: Collection[str], *, reads: bool) -> bool:
+def evaluate(fields: Mapping[str, str], tags: Collection[str], *, reads: bool) -> bool:
     """Evaluate the conditions against the tags of the resource, none if it does not exist (§13.2.2).
 
     Raises MalformedRequest when one is false; returns False when a client that `reads` has the body already.
     """
-    if MATCH in fields and not _named(fields[MATCH], tags, strong=True):
-        raise unmet()
-    if NONE_MATCH in fields and _named(fields[NONE_MATCH], tags, strong=False):
+    if MATCH in fields and not _names_one(fields[MATCH], tags, strong=True):
+        raise unmet_fault()
+    if NONE_MATCH in fields and _names_one(fields[NONE_MATCH], tags, strong=False):
         if reads:
             return False
-        raise unmet()
+        raise unmet_fault()
     return True
 
 
-def _named(wanted: str, tags: Collection[str], *, strong: bool) -> bool:
+def _names_one(wanted: str, tags: Collection[str], *, strong: bool) -> bool:
     """Tell whether a list names one of the tags, by the strong or the weak comparison (§8.8.3.2)."""
     if wanted.strip() == ANY:
         return bool(tags)
-    named = {_plain(each) for each in _TAG.findall(wanted)}
-    there = {_plain(each) for each in tags}
+    named = {_drop_coding(each) for each in _TAG.findall(wanted)}
+    there = {_drop_coding(each) for each in tags}
     if strong:
         return any(each in there and not each.startswith(_WEAK) for each in named)
     return not {each.removeprefix(_WEAK) for each in named}.isdisjoint(each.removeprefix(_WEAK) for each in there)
 
 
-def _plain(tagged: str) -> str:
+def _drop_coding(tagged: str) -> str:
     return f'{tagged.removesuffix(_CODED)}"' if tagged.endswith(_CODED) else tagged

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from frontends.rest.errors import MEDIA, RETRY_SECONDS, Fault, headers_too_large, target_too_long, written
+from frontends.rest.errors import MEDIA, RETRY_SECONDS, Fault, headers_too_large, target_too_long, write_problem
 
 _CROWDED = Fault(
     HTTPStatus.SERVICE_UNAVAILABLE,
@@ -93,18 +93,18 @@ class Connection(H11Protocol):
         if len(self._limits.admitted) < self._limits.connections:
             self._limits.admitted.add(self)
         if self not in self._limits.admitted:
-            self.app = Response(written(_CROWDED), _CROWDED.status, _CROWDED.headers, MEDIA)
+            self.app = Response(write_problem(_CROWDED), _CROWDED.status, _CROWDED.headers, MEDIA)
 
     def _wait(self) -> None:
         self._stop()
-        self._deadline = self.loop.call_later(self._limits.slow_seconds, self._late)
+        self._deadline = self.loop.call_later(self._limits.slow_seconds, self._on_timeout)
 
     def _stop(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _late(self) -> None:
+    def _on_timeout(self) -> None:
         # A client that has sent nothing gets no answer: a 408 could hit its next request (RFC 9110 §15.5.9).
         if self._begun:
             self._refuse(Fault(HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the headers took too long"))
@@ -114,7 +114,7 @@ class Connection(H11Protocol):
     def _refuse(self, fault: Fault) -> None:
         self._stop()
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            body = written(fault)
+            body = write_problem(fault)
             head = h11.Response(
                 status_code=fault.status.value,
                 reason=fault.status.phrase.encode(),

@@ -129,6 +129,6 @@ def row(told: Fault) -> dict[str, object]:
     return {**document(told), **({"retry_after": int(seconds)} if seconds else {})}
 
 
-def written(told: Fault) -> bytes:
+def write_problem(told: Fault) -> bytes:
     """Write the problem document."""
     return json.dumps(document(told)).encode()

@@ -40,7 +40,7 @@ def first(request: Request) -> int:
     return int(text)
 
 
-def parsed(body: bytes) -> Any:  # noqa: ANN401  (any JSON)
+def parse_json(body: bytes) -> Any:  # noqa: ANN401  (any JSON)
     """Parse JSON; refuses half a surrogate pair, which is no character and in no encoding."""
     try:
         found = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
@@ -62,7 +62,7 @@ def _finite(text: str) -> float:
     return found
 
 
-def whole(value: object) -> int | None:
+def read_whole(value: object) -> int | None:
     """Return an integer from JSON, which has one kind of numbers; None for anything else."""
     if isinstance(value, float) and value.is_integer():
         return int(value)

@@ -40,15 +40,15 @@ class _File:
 
 async def show_page(_core: Core, _request: Request) -> Response:
     """Serve the page."""
-    return _given(_FIRST)
+    return _answer_file(_FIRST)
 
 
 async def show_file(_core: Core, request: Request) -> Response:
     """Serve one of its files."""
-    return _given(request.path.item)
+    return _answer_file(request.path.item)
 
 
-def _given(name: str) -> Response:
+def _answer_file(name: str) -> Response:
     """Return a file as an answer."""
     found = _files().get(name)
     if found is None:

@@ -53,7 +53,7 @@ class Head:
 
 def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> Head:
     """Validate a head; `target` excludes the query. Raises Fault or MalformedRequest."""
-    fields = joined(raw, most_bytes)
+    fields = join_fields(raw, most_bytes)
     if not version.startswith("1."):
         detail = "only HTTP/1.1 is supported"
         raise Fault(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "version-unknown", detail, {"Connection": "close"})
@@ -61,7 +61,7 @@ def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, by
         raise Fault(HTTPStatus.NOT_IMPLEMENTED, "method-unknown", "the method is unknown")
     if len(target) > most_bytes:
         raise target_too_long()
-    _framed(version, fields)
+    _check_framing(version, fields)
     if "content-range" in fields and method == "PUT":
         # RFC 9110 §14.5: a part must not be stored as the whole.
         raise MalformedRequest(Problem.BAD_REQUEST, "Content-Range: partial bodies are not supported")
@@ -75,7 +75,7 @@ def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, by
     return Head(path, fields)
 
 
-def joined(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, str]:
+def join_fields(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, str]:
     """Return fields by name, in lower case already; repeated ones are joined as lists (RFC 9110 §5.3).
 
     Raises MalformedRequest if one is repeated that has a single value, Fault if they are too large.
@@ -97,7 +97,7 @@ def joined(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, str
     return found
 
 
-def _framed(version: str, fields: Mapping[str, str]) -> None:
+def _check_framing(version: str, fields: Mapping[str, str]) -> None:
     """Refuse a body whose end two parsers could see in different places (RFC 9112 §6.1, §6.3)."""
     if "transfer-encoding" in fields and ("content-length" in fields or version == "1.0"):
         detail = "a body has either Content-Length or, from HTTP/1.1 on, Transfer-Encoding"

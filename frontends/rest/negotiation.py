@@ -16,7 +16,7 @@ _RANGES_MOST: Final = 50
 
 
 @lru_cache(maxsize=1_000)
-def wanted(accept: str, kinds: tuple[str, ...] = KINDS) -> str:
+def choose_kind(accept: str, kinds: tuple[str, ...] = KINDS) -> str:
     """Choose one of the kinds by an Accept header; raises Fault when none is acceptable."""
     ranges = [_range(text) for text in accept.split(",")[:_RANGES_MOST] if text.strip()] or [("*/*", 1.0)]
     best, most = "", 0.0
@@ -39,10 +39,10 @@ def prefers(accept: str, coding: str) -> bool:
 
 def is_json(content_type: str) -> bool:
     """Tell whether a content type is JSON."""
-    return bare(content_type) in {JSON, "application/merge-patch+json"}
+    return drop_parameters(content_type) in {JSON, "application/merge-patch+json"}
 
 
-def bare(content_type: str) -> str:
+def drop_parameters(content_type: str) -> str:
     """Return a media type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
@@ -59,9 +59,9 @@ def parameter(content_type: str, name: str) -> str:
 def _range(text: str) -> tuple[str, float]:
     quality = parameter(text, "q")
     try:
-        return bare(text), min(1.0, float(quality)) if quality else 1.0
+        return drop_parameters(text), min(1.0, float(quality)) if quality else 1.0
     except ValueError:
-        return bare(text), 0.0
+        return drop_parameters(text), 0.0
 
 
 def _quality(kind: str, ranges: list[tuple[str, float]]) -> float:

@@ -58,7 +58,7 @@ def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa:
     return {"type": "object", "required": list(required), "properties": {**required, **others}}
 
 
-def _whole(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
+def _closed_object(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
     return {**_object(required, **others), "additionalProperties": False}
 
 
@@ -332,7 +332,7 @@ def document() -> dict[str, Any]:
 @cache
 def answer() -> Response:
     """Return it as an answer."""
-    return Response(HTTPStatus.OK, documents.written(document()), negotiation.JSON)
+    return Response(HTTPStatus.OK, documents.write_json(document()), negotiation.JSON)
 
 
 async def show_openapi(_core: Core, _request: Request) -> Response:
@@ -387,7 +387,7 @@ def _form(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:  # n
     return {"content": {kind: {"schema": schema} for kind in (negotiation.JSON, subscription_requests.FORM)}}
 
 
-def _from(least: int, most: int, default: int) -> dict[str, Any]:
+def _whole_between(least: int, most: int, default: int) -> dict[str, Any]:
     return {**_WHOLE, "minimum": least, "maximum": most, "default": default}
 
 
@@ -416,8 +416,8 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
         **_form(
             ("destinations",),
             destinations={"anyOf": [_NAME, _array(_NAME, minItems=1, maxItems=destinations.MOST)]},
-            prefetch=_from(1, MAX_CREDIT, subscription_requests.PREFETCH),
-            lease=_from(
+            prefetch=_whole_between(1, MAX_CREDIT, subscription_requests.PREFETCH),
+            lease=_whole_between(
                 subscription_requests.LEASE_LEAST, subscription_requests.LEASE_MOST, subscription_requests.LEASE_SECONDS
             ),
             selector=_TEXT,
@@ -440,19 +440,19 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
             negotiation.JSON: {
                 "schema": {
                     "oneOf": [
-                        _whole({"items": _names(admin_requests.REDRIVEN_MOST)}),
-                        _whole(
+                        _closed_object({"items": _names(admin_requests.REDRIVEN_MOST)}),
+                        _closed_object(
                             {"reason": {**_TEXT, "minLength": 1, "maxLength": admin_requests.REASON_MOST}}, scan=_SCAN
                         ),
-                        _whole({"headers": _CHOSEN}, scan=_SCAN),
-                        _whole(
+                        _closed_object({"headers": _CHOSEN}, scan=_SCAN),
+                        _closed_object(
                             {
                                 "reason": {**_TEXT, "minLength": 1, "maxLength": admin_requests.REASON_MOST},
                                 "headers": _CHOSEN,
                             },
                             scan=_SCAN,
                         ),
-                        _whole({"all": {"const": True}}, scan=_SCAN),
+                        _closed_object({"all": {"const": True}}, scan=_SCAN),
                     ]
                 }
             }
@@ -464,8 +464,8 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
             negotiation.JSON: {
                 "schema": {
                     "oneOf": [
-                        _whole({"items": _names(admin_requests.RELEASED_MOST)}),
-                        _whole({"holder": {"$ref": "#/components/schemas/jid"}}),
+                        _closed_object({"items": _names(admin_requests.RELEASED_MOST)}),
+                        _closed_object({"holder": {"$ref": "#/components/schemas/jid"}}),
                     ]
                 }
             }
@@ -473,7 +473,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     },
     Body.CANCEL: {
         "required": True,
-        "content": {negotiation.JSON: {"schema": _whole({"items": _names(admin_requests.CANCELLED_MOST)})}},
+        "content": {negotiation.JSON: {"schema": _closed_object({"items": _names(admin_requests.CANCELLED_MOST)})}},
     },
     Body.SCHEDULE: {
         "required": True,
@@ -493,7 +493,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     },
     Body.PAUSE: {
         "required": True,
-        "content": {negotiation.JSON: {"schema": _whole({"paused": _IS})}},
+        "content": {negotiation.JSON: {"schema": _closed_object({"paused": _IS})}},
     },
     Body.OPTIONS: {"content": {negotiation.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},

@@ -88,17 +88,17 @@ def read(raw: bytes) -> ResourcePath | None:
     if not segments:
         return None
     if root == b"subscriptions":
-        return _leased([_decoded(segment) for segment in segments])
+        return _read_lease_path([_decode(segment) for segment in segments])
     if root in _OF_QUEUES:
-        return ResourcePath(_OF_QUEUES[root], node([_decoded(segment) for segment in segments]))
+        return ResourcePath(_OF_QUEUES[root], node([_decode(segment) for segment in segments]))
     if root in _OF_MESSAGES and len(segments) > 1:
-        names = [_decoded(segment) for segment in segments]
+        names = [_decode(segment) for segment in segments]
         return ResourcePath(_OF_MESSAGES[root], node(names[:-1]), item_id(names[-1], "the path"))
     single = root in _OF_NOTHING and len(segments) == 1
-    return ResourcePath(_OF_NOTHING[root], item=_decoded(segments[0])) if single else None
+    return ResourcePath(_OF_NOTHING[root], item=_decode(segments[0])) if single else None
 
 
-def _leased(names: list[str]) -> ResourcePath | None:
+def _read_lease_path(names: list[str]) -> ResourcePath | None:
     match names:
         case [lease]:
             return ResourcePath(SUBSCRIPTION, lease=lease)
@@ -122,40 +122,40 @@ def item_id(text: str, where: str) -> str:
 
 def queue(node: str) -> str:
     """Return the path of a queue."""
-    return f"{QUEUES}/{_encoded(node)}"
+    return f"{QUEUES}/{_encode(node)}"
 
 
 def message(node: str, item: str) -> str:
     """Return the path of a message."""
-    return f"/messages/{_encoded(node)}/{_segment(item)}"
+    return f"/messages/{_encode(node)}/{_segment(item)}"
 
 
 def content(node: str, item: str) -> str:
     """Return the path of a message's body."""
-    return f"/contents/{_encoded(node)}/{_segment(item)}"
+    return f"/contents/{_encode(node)}/{_segment(item)}"
 
 
-def held(lease: str, item: str) -> str:
+def held_message(lease: str, item: str) -> str:
     """Return the path of a message that a subscription holds."""
     return f"{SUBSCRIPTIONS}/{lease}/messages/{_segment(item)}"
 
 
 def schedules(node: str) -> str:
     """Return the path of a queue's schedules."""
-    return f"/schedules/{_encoded(node)}"
+    return f"/schedules/{_encode(node)}"
 
 
 def schedule(node: str, name: str) -> str:
     """Return the path of a schedule."""
-    return f"/schedule/{_encoded(node)}/{_segment(name)}"
+    return f"/schedule/{_encode(node)}/{_segment(name)}"
 
 
 def survey(node: str) -> str:
     """Return the path of the owner's view of a queue's items."""
-    return f"/surveys/{_encoded(node)}"
+    return f"/surveys/{_encode(node)}"
 
 
-def _decoded(segment: bytes) -> str:
+def _decode(segment: bytes) -> str:
     if segment in _DOTS:
         return _DOTS[segment]
     if not _SEGMENT.fullmatch(segment):
@@ -183,7 +183,7 @@ def node(names: list[str], where: str = "the path") -> str:
 
 
 @lru_cache(maxsize=256)
-def _encoded(node: str) -> str:
+def _encode(node: str) -> str:
     return quote(node, safe=f"/{_SAFE}") if _STEPS.isdisjoint(node.split("/")) else _segment(node)
 
 

@@ -8,7 +8,7 @@ from broker.model.outcomes import ItemOutcome
 from broker.model.results import Published, Renewed, Reserved
 from broker.model.times import moment
 from frontends.rest import conditions, negotiation, paths
-from frontends.rest.errors import MEDIA, Fault, row, written
+from frontends.rest.errors import MEDIA, Fault, row, write_problem
 from frontends.rest.formats import atom, documents
 from frontends.rest.formats.views import HeldMessages, Message, Page
 from frontends.rest.http_types import Response
@@ -18,13 +18,13 @@ def page(shown: Page, kind: str) -> Response:
     """Answer with a page of a queue or the tree."""
     body = atom.page(shown) if kind == negotiation.ATOM else documents.page(shown)
     link = {"Link": f'<{shown.following}>; rel="next"'} if shown.following else {}
-    return Response(HTTPStatus.OK, body, _full(kind, "feed"), link)
+    return Response(HTTPStatus.OK, body, _add_type(kind, "feed"), link)
 
 
 def message(shown: Message, kind: str) -> Response:
     """Answer with a message."""
     body = atom.message(shown) if kind == negotiation.ATOM else documents.message(shown)
-    return Response(HTTPStatus.OK, body, _full(kind, "entry"))
+    return Response(HTTPStatus.OK, body, _add_type(kind, "entry"))
 
 
 def outcome(node: str, ended: ItemOutcome) -> Response:
@@ -36,7 +36,7 @@ def outcome(node: str, ended: ItemOutcome) -> Response:
     return json(said)
 
 
-def pending(node: str, item: str) -> Response:
+def answer_pending(node: str, item: str) -> Response:
     """Answer that a message has not ended, to its publisher, who may not see it."""
     return json(_end(node, item, documents.PENDING, ""))
 
@@ -51,52 +51,54 @@ def content(shown: Message) -> Response:
     return Response(HTTPStatus.OK, shown.body, shown.content_type, guarded)
 
 
-def declared(node: str, *, made: bool) -> Response:
+def answer_declared(node: str, *, made: bool) -> Response:
     """Answer that a queue exists, and where."""
     said = {"name": node, "href": paths.queue(node)}
     status = HTTPStatus.CREATED if made else HTTPStatus.OK
-    return Response(status, documents.written(said), negotiation.JSON, {"Location": paths.queue(node)})
+    return Response(status, documents.write_json(said), negotiation.JSON, {"Location": paths.queue(node)})
 
 
-def reserved(node: str, result: Reserved) -> Response:
+def answer_reserved(node: str, result: Reserved) -> Response:
     """Answer where to send the body of a reserved message, and until when."""
     where = paths.message(node, result.item_id)
     said = {"id": result.item_id, "href": where, "expires": moment(result.until_ms)}
-    return Response(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": where})
+    return Response(HTTPStatus.CREATED, documents.write_json(said), negotiation.JSON, {"Location": where})
 
 
-def published(node: str, result: Published, status: HTTPStatus) -> Response:
+def answer_published(node: str, result: Published, status: HTTPStatus) -> Response:
     """Answer that a message is in its queue, or was before."""
-    said = told(node, result)
-    return Response(status, documents.written(said), negotiation.JSON, {"Location": str(said["href"])})
+    said = answer_result(node, result)
+    return Response(status, documents.write_json(said), negotiation.JSON, {"Location": str(said["href"])})
 
 
-def told(node: str, result: Published) -> dict[str, str | bool]:
+def answer_result(node: str, result: Published) -> dict[str, str | bool]:
     """Return the result of a published message."""
     return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
 
 
 def lease(shown: HeldMessages, kind: str) -> Response:
     """Answer with the messages that a subscription holds."""
-    body = atom.held(shown) if kind == negotiation.ATOM else documents.held(shown)
+    body = atom.write_held(shown) if kind == negotiation.ATOM else documents.write_held(shown)
     # Each read extends the expiry, which alone must not change the tag.
     holds = repr((kind, shown.more, [(each.href, each.lock and each.lock.expires_ms) for each in shown.messages]))
-    return Response(HTTPStatus.OK, body, _full(kind, "feed"), {"ETag": conditions.weak(conditions.tag(holds.encode()))})
+    return Response(
+        HTTPStatus.OK, body, _add_type(kind, "feed"), {"ETag": conditions.weaken(conditions.tag(holds.encode()))}
+    )
 
 
-def settled(results: Sequence[Fault | None]) -> Response:
+def answer_settled(results: Sequence[Fault | None]) -> Response:
     """Answer for each message, in order, whether the request was carried out."""
     said = [{"status": HTTPStatus.OK.value} if each is None else row(each) for each in results]
     faults = tuple(each for each in results if each)
-    return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON, refusals=faults)
+    return Response(HTTPStatus.OK, documents.write_json({"results": said}), negotiation.JSON, refusals=faults)
 
 
-def renewed(result: Renewed) -> Response:
+def answer_renewed(result: Renewed) -> Response:
     """Answer with the new expiry of a lock."""
-    return Response(HTTPStatus.OK, documents.written({"expires": moment(result.deadline_ms)}), negotiation.JSON)
+    return Response(HTTPStatus.OK, documents.write_json({"expires": moment(result.deadline_ms)}), negotiation.JSON)
 
 
-def done() -> Response:
+def answer_done() -> Response:
     """Answer that the request was carried out."""
     return Response(HTTPStatus.OK, b"{}", negotiation.JSON)
 
@@ -104,22 +106,22 @@ def done() -> Response:
 def batch(node: str, results: list[Published | Fault]) -> Response:
     """Answer with the result of each message of a batch, in order."""
     said = [
-        row(each) if isinstance(each, Fault) else {"status": HTTPStatus.CREATED.value, **told(node, each)}
+        row(each) if isinstance(each, Fault) else {"status": HTTPStatus.CREATED.value, **answer_result(node, each)}
         for each in results
     ]
     faults = tuple(each for each in results if isinstance(each, Fault))
-    return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON, refusals=faults)
+    return Response(HTTPStatus.OK, documents.write_json({"results": said}), negotiation.JSON, refusals=faults)
 
 
 def json(said: Mapping[str, object]) -> Response:
     """Answer with JSON."""
-    return Response(HTTPStatus.OK, documents.written(said), negotiation.JSON)
+    return Response(HTTPStatus.OK, documents.write_json(said), negotiation.JSON)
 
 
-def refused(refusal: Fault) -> Response:
+def answer_refused(refusal: Fault) -> Response:
     """Answer with a refusal."""
-    return Response(refusal.status, written(refusal), MEDIA, refusal.headers)
+    return Response(refusal.status, write_problem(refusal), MEDIA, refusal.headers)
 
 
-def _full(kind: str, what: str) -> str:
+def _add_type(kind: str, what: str) -> str:
     return f"{kind};type={what}" if kind == negotiation.ATOM else kind

@@ -387,12 +387,12 @@ EVERY: Final = ("GET", "PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS")
 """All methods that some path supports."""
 
 
-def allowed(pattern: str) -> tuple[str, ...]:
+def allowed_methods(pattern: str) -> tuple[str, ...]:
     """Return the methods of a path."""
     methods = tuple(ROUTES[pattern])
     return (*methods, *(("HEAD",) if "GET" in methods else ()), "OPTIONS")
 
 
-def found(pattern: str, method: str) -> Operation | None:
+def find_operation(pattern: str, method: str) -> Operation | None:
     """Return the operation of a method."""
     return ROUTES[pattern].get("GET" if method == "HEAD" else method)

@@ -66,7 +66,7 @@ class Component:
         # All frontends of a service share its secret, so each recognises the sessions of the others.
         self._adhoc_context = commands.AdhocContext(admins, secret.encode(), NodeConfig(queueing=default_queueing))
         self._move_batches = MoveBatches(lambda: self._draining)
-        self._stream = Stream(domain, secret, host, port, tls=tls, receive=self.receive, changed=self._changed)
+        self._stream = Stream(domain, secret, host, port, tls=tls, receive=self.receive, changed=self._on_link)
         self._core: Core
         self._link: Callable[[bool], None]
         self._waiting = 0
@@ -89,10 +89,10 @@ class Component:
     def deliver(self, batch: Sequence[Delivery]) -> None:
         """Send items to the subscriber that holds them."""
         if len(batch) > 1:
-            self._stream.write(deliveries.written_batch(self._domain, batch, _log_unreadable))
+            self._stream.write(deliveries.write_batch(self._domain, batch, _log_unreadable))
             return
         try:
-            self._stream.write(deliveries.written(self._domain, batch[0]))
+            self._stream.write(deliveries.write_delivery(self._domain, batch[0]))
         except CorruptRecord as fault:
             _log_unreadable(batch[0], fault)
 
@@ -135,9 +135,9 @@ class Component:
                 self._receive_presence(element)
 
     def _receive_iq(self, element: Element, fault: MalformedRequest | None) -> None:
-        iq = stanzas.asked(element)
+        iq = stanzas.parse_iq(element)
         if iq is None:
-            answer = deliveries.answered(element)
+            answer = deliveries.parse_answer(element)
             if answer is not None:
                 self._tell(answer)
         elif fault is not None:
@@ -155,10 +155,10 @@ class Component:
             self._report(iq, failure.problem, failure.detail)
         else:
             _log.error("a request failed", exc_info=failure, **refusal_log.of_stanza(iq.element))
-            self._stream.write(replies.refused(iq, MalformedRequest(Problem.UNAVAILABLE)))
+            self._stream.write(replies.write_refused(iq, MalformedRequest(Problem.UNAVAILABLE)))
 
     def _refuse(self, iq: Iq, fault: MalformedRequest) -> None:
-        self._stream.write(replies.refused(iq, fault))
+        self._stream.write(replies.write_refused(iq, fault))
         refusal_log.log(iq.element, fault.problem, fault.detail)
 
     def _read(self, iq: Iq) -> None:
@@ -168,7 +168,7 @@ class Component:
         elif iq.service == self._domain:
             asked = requests.read(iq, self._adhoc_context)
         else:
-            asked = requests.elsewhere(iq, self._domain)
+            asked = requests.translate_at_node(iq, self._domain)
         if isinstance(asked, DoorAnswer):
             self._stream.write(replies.result(iq, asked.content))
             return
@@ -197,11 +197,11 @@ class Component:
                 # The holder is notified before the sender gets the result: one stream and one write keep this order (QX17).
                 case Retracted() | Unlocked() if isinstance(question.command, Retract | Unlock):
                     knows = iq.sender if question.view is View.RESULT_ONLY else None
-                    self._stream.write(self._events.ended((question.command, outcome), knows=knows))
+                    self._stream.write(self._events.write_ended((question.command, outcome), knows=knows))
                 case RetractedBatch() if isinstance(question.command, RetractBatch):
                     ended = zip(question.command.items, outcome.ended, strict=True)
                     knows = iq.sender if question.view is View.RESULT_ONLY else None
-                    self._stream.write(self._events.ended(*ended, knows=knows))
+                    self._stream.write(self._events.write_ended(*ended, knows=knows))
                 case Described(record) if question.view is View.INFO:
                     counts = DescribedNode(iq, Stats(record.name, iq.sender), record=record)
                     self._submit(iq.sender, partial(self._core.submit, counts.command), partial(self._answer, counts))
@@ -240,14 +240,14 @@ class Component:
             and isinstance(command, Retract | Unlock)
             and outcome.holder != iq.sender
         ):
-            self._stream.write(self._events.ended((command, outcome)))
+            self._stream.write(self._events.write_ended((command, outcome)))
         if last:
             answer(outcome)
 
     def _answer_batch(self, outcomes: batches.Outcomes, _: Result) -> None:
         iq = outcomes.batch.iq
         try:
-            self._stream.write(replies.result(iq, outcomes.written()))
+            self._stream.write(replies.result(iq, outcomes.write()))
         except Exception as failure:  # noqa: BLE001  (reported to the sender, and logged if it is our fault)
             self._fail(iq, failure)
 
@@ -257,7 +257,7 @@ class Component:
             self._stream.write(self._log.misuse(iq.element, problem, detail, int(time.time() * 1000)))
 
     def _receive_message(self, message: Element, fault: MalformedRequest | None) -> None:
-        bounce = deliveries.bounced(message)
+        bounce = deliveries.parse_bounce(message)
         if bounce is not None:
             self._tell(bounce)
         # An error must not be answered by an error, and without a sender nobody can be answered (RFC 6120 §8.3.1).
@@ -281,7 +281,7 @@ class Component:
             self._refuse_message(message, refusal)
         except Exception:  # noqa: BLE001  (logged and reported, as for an IQ)
             _log.exception("a message failed", **refusal_log.of_stanza(message))
-            self._stream.write(publishing.refused(message, MalformedRequest(Problem.UNAVAILABLE)))
+            self._stream.write(publishing.write_refused(message, MalformedRequest(Problem.UNAVAILABLE)))
 
     def _publish_or_answer(self, message: Element, sender: Jid) -> Command | None:
         """Parse a plain message: an owner's answer to a form, or an item for a node."""
@@ -289,22 +289,22 @@ class Component:
         if node is None:
             return None
         # Forms are for the service itself: at a node's address any element is an item.
-        answer = None if node else approvals.answered(message, sender)
+        answer = None if node else approvals.parse_answer(message, sender)
         if answer is not None:
             return answer
         sent = publishing.read(message, node)
-        return None if sent is None else sent.once(sender)
+        return None if sent is None else sent.publish_once(sender)
 
     def _answer_plain(self, message: Element, command: Command, outcome: Result) -> None:
         if isinstance(outcome, Refused):
             self._refuse_message(message, MalformedRequest(outcome.problem, outcome.detail, outcome.wait_ms), command)
 
     def _refuse_message(self, message: Element, fault: MalformedRequest, command: Command | None = None) -> None:
-        self._stream.write(publishing.refused(message, fault))
+        self._stream.write(publishing.write_refused(message, fault))
         refusal_log.log(message, fault.problem, fault.detail, command)
 
     def _receive_presence(self, element: Element) -> None:
-        heard = presence.heard(element)
+        heard = presence.parse_presence(element)
         if heard is not None:
             self._tell(heard)
             return
@@ -326,12 +326,12 @@ class Component:
         self._waiting += commands
         self._waiting_of[sender] = waiting
         try:
-            submit(partial(self._ended, sender, commands, reply))
+            submit(partial(self._on_result, sender, commands, reply))
         except Exception:
             self._release(sender, commands)
             raise
 
-    def _ended(self, sender: Jid, commands: int, reply: Reply, outcome: Result) -> None:
+    def _on_result(self, sender: Jid, commands: int, reply: Reply, outcome: Result) -> None:
         self._release(sender, commands)
         reply(outcome)
         if not self._waiting:
@@ -345,7 +345,7 @@ class Component:
         else:
             del self._waiting_of[sender]
 
-    def _changed(self, up: bool) -> None:  # noqa: FBT001  (its one argument)
+    def _on_link(self, up: bool) -> None:  # noqa: FBT001  (its one argument)
         self._link(up)
 
 

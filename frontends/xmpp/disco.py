@@ -4,7 +4,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Children, Describe, Nodes
-from broker.model.nodes import Affiliation, NodeRecord, shown
+from broker.model.nodes import Affiliation, NodeRecord, form_values
 from broker.model.options import NodeConfig
 from broker.model.results import Counted, Listing
 from frontends.xmpp import namespaces as ns
@@ -12,7 +12,7 @@ from frontends.xmpp.adhoc import commands, offered
 from frontends.xmpp.pubsub import attributes, batches, paging
 from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, expect
 from frontends.xmpp.xml import forms
-from frontends.xmpp.xml.text import escaped, moment
+from frontends.xmpp.xml.text import escape, moment
 
 # Exactly the working features: a client may rely on each of them (P8).
 _FEATURES: Final = (
@@ -122,11 +122,11 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
     """Write a node's identity, features (Q3) and counts (P8)."""
     owners = tuple(sorted(jid for jid, standing in record.affiliations.items() if standing is Affiliation.OWNER))
     title = record.config.title
-    form = forms.written(
+    form = forms.write_form(
         "result",
         ns.PUBSUB_META_DATA,
         (
-            *(forms.Field(name, (value,), "text-single") for name, value in _told(record).items() if value),
+            *(forms.Field(name, (value,), "text-single") for name, value in _write_meta_data(record).items() if value),
             forms.Field("pubsub#owner", owners, "jid-multi"),
             forms.Field("pubsub#num_subscribers", (str(counted.subscribers),), "text-single"),
             *(() if record.config.collects else _BATCH_BOUNDS),
@@ -151,9 +151,9 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
     return _info(record.name, "leaf", title, features, form)
 
 
-def _told(record: NodeRecord) -> dict[str, str]:
+def _write_meta_data(record: NodeRecord) -> dict[str, str]:
     """Return the meta-data that XEP-0060 registers (§16.4.3), as far as the node has it."""
-    values = shown(record.name, record.config)
+    values = form_values(record.name, record.config)
     told = {f"pubsub#{name}": values[f"pubsub#{name}"] for name in _META_DATA}
     created = moment(record.created_ms) if record.created_ms else ""
     return told | {"pubsub#creator": record.creator or "", "pubsub#creation_date": created}
@@ -161,22 +161,26 @@ def _told(record: NodeRecord) -> dict[str, str]:
 
 def node_items(service: str, node: str, below: tuple[str, ...]) -> bytes:
     """Write a collection's children (H3); nothing for a leaf, whose items are browsed, not listed (P9)."""
-    items = "".join(f"<item jid='{escaped(service)}' node='{escaped(name)}'/>" for name in below)
-    return f"<query xmlns='{ns.DISCO_ITEMS}' node='{escaped(node)}'>{items}</query>".encode()
+    items = "".join(f"<item jid='{escape(service)}' node='{escape(name)}'/>" for name in below)
+    return f"<query xmlns='{ns.DISCO_ITEMS}' node='{escape(node)}'>{items}</query>".encode()
 
 
 def service_items(iq: Iq, listing: Listing) -> bytes:
     """Write a list of nodes, with its place in the whole list unless it is complete (XEP-0059 §2.2)."""
     nodes = listing.nodes
-    items = "".join(f"<item jid='{escaped(iq.service)}' node='{escaped(node)}'/>" for node in nodes)
+    items = "".join(f"<item jid='{escape(iq.service)}' node='{escape(node)}'/>" for node in nodes)
     ends = (nodes[0], nodes[-1]) if nodes else None
-    page = paging.written(ends, listing.count, listing.index) if listing.more or paging.asked(iq.element) else ""
+    page = (
+        paging.write_page(ends, listing.count, listing.index)
+        if listing.more or paging.asks_for_page(iq.element)
+        else ""
+    )
     return f"<query xmlns='{ns.DISCO_ITEMS}'>{items}{page}</query>".encode()
 
 
 def _info(node: str, kind: str, name: str, features: tuple[str, ...], form: str) -> bytes:
-    about = f" node='{escaped(node)}'" if node else ""
-    named = f" name='{escaped(name)}'" if name else ""
+    about = f" node='{escape(node)}'" if node else ""
+    named = f" name='{escape(name)}'" if name else ""
     listed = "".join(f"<feature var='{feature}'/>" for feature in features)
     return (
         f"<query xmlns='{ns.DISCO_INFO}'{about}><identity category='pubsub' type='{kind}'{named}/>"

@@ -6,7 +6,7 @@ from broker.model.fields import decimal
 from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.xml.text import escape
 
 
 @frozen
@@ -116,12 +116,12 @@ def wire(fault: MalformedRequest) -> Wire:
     return fault.wire if isinstance(fault, Unserved | BadCommand) else WIRE[fault.problem]
 
 
-def written(error: Wire, detail: str, wait_ms: int = 0, *, nested: bool = False) -> str:
+def write_error(error: Wire, detail: str, wait_ms: int = 0, *, nested: bool = False) -> str:
     """Write `<error/>`, with a text for people; `nested`: not as a child of its stanza, where it needs a namespace.
 
     This service's own condition tells how long to wait, in seconds, if that is known.
     """
-    text = f"<text xmlns='{ns.STANZAS}' xml:lang='en'>{escaped(detail)}</text>" if detail else ""
+    text = f"<text xmlns='{ns.STANZAS}' xml:lang='en'>{escape(detail)}</text>" if detail else ""
     feature = f" feature='{error.feature}'" if error.feature else ""
     pubsub = f"<{error.pubsub} xmlns='{ns.PUBSUB_ERRORS}'{feature}/>" if error.pubsub else ""
     command = f"<{error.command} xmlns='{ns.COMMANDS}'/>" if error.command else ""

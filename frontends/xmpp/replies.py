@@ -120,7 +120,7 @@ from frontends.xmpp.pubsub.subscriptions import (
 )
 from frontends.xmpp.stanzas import DescribedNode, Iq, MoveBatch, Question, View
 from frontends.xmpp.xml import forms
-from frontends.xmpp.xml.text import escaped, escaped_name, moment, serialise
+from frontends.xmpp.xml.text import escape, escaped_name, moment, serialise
 
 _ECHOED: Final = (f"{{{ns.PUBSUB}}}retract", f"{{{ns.PUBSUB}}}subscribe", f"{{{ns.QUEUEING}}}unlock")
 _ECHO_BYTES: Final = 8_192
@@ -133,25 +133,25 @@ def result(iq: Iq, content: bytes) -> bytes:
     return b"%b>%b</iq>" % (_head(iq, "result"), content) if content else b"%b/>" % _head(iq, "result")
 
 
-def refused(iq: Iq, fault: MalformedRequest) -> bytes:
+def write_refused(iq: Iq, fault: MalformedRequest) -> bytes:
     """Write an error; it echoes the request as in XEP-0254's examples, but never a payload."""
-    error = errors.written(errors.wire(fault), fault.detail, fault.wait_ms).encode()
+    error = errors.write_error(errors.wire(fault), fault.detail, fault.wait_ms).encode()
     return b"%b>%b%b</iq>" % (_head(iq, "error"), _echo(iq, fault.problem), error)
 
 
 def answer(question: Question, outcome: Result) -> bytes:
     """Write the reply to a question."""
     if isinstance(outcome, Refused):
-        return refused(question.iq, MalformedRequest(outcome.problem, outcome.detail, outcome.wait_ms))
+        return write_refused(question.iq, MalformedRequest(outcome.problem, outcome.detail, outcome.wait_ms))
     match question.command, outcome:
         case ReadOutcome(), Ended(None):
             detail = "no end of such an item is kept, or not for you"
-            return refused(question.iq, MalformedRequest(Problem.ITEM_NOT_FOUND, detail))
+            return write_refused(question.iq, MalformedRequest(Problem.ITEM_NOT_FOUND, detail))
         case ManageSubscribers(node), Managed(failed) if failed:
             text = "the listed entries are unchanged, the others are done"
-            return _unchanged(question.iq, subscription_lists.subscribers(node, failed), text)
+            return _write_unchanged(question.iq, subscription_lists.subscribers(node, failed), text)
         case Affiliate(node), Unaffiliated(detail, kept):
-            return _unchanged(question.iq, subscription_lists.affiliated(node, kept), detail)
+            return _write_unchanged(question.iq, subscription_lists.write_affiliations(node, kept), detail)
     return result(question.iq, _content(question, outcome))
 
 
@@ -162,67 +162,69 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
         case (Retract() | RetractBatch() | Unlock(), Retracted() | RetractedBatch() | Unlocked()):
             return b""
         case PrepareMessage(_, msg_id), Done():
-            return qos.received(msg_id)
+            return qos.write_received(msg_id)
         case Deliver(), Done():
             return b""
         case Publish(), Published() if question.view is View.NOTHING:
             return b""
         case Publish(node), Published(item_id, duplicate):
-            return _published(node, item_id, duplicate=duplicate)
+            return _write_published(node, item_id, duplicate=duplicate)
         case Renew(node, _, item_id), Renewed(token, deadline_ms):
-            return _renewed(node, item_id, token, deadline_ms)
+            return _write_renewed(node, item_id, token, deadline_ms)
         case RenewOwnership(node), OwnershipsRenewed():
             return partition_options.ownerships_renewed(node, outcome)
         case ReadOutcome(node), Ended(ItemOutcome() as ended):
             return notifications.outcome(node, ended)
         case Locks(node), HeldLocks(locks):
-            return _held(node, locks)
+            return _write_held(node, locks)
         case Subscribe(node), Subscribed():
-            return _subscribed(node, outcome, question.iq)
+            return _write_subscribed(node, outcome, question.iq)
         case SetSubscriptionOptions(node), Subscribed():
             return _options_set(node, outcome, question.iq)
         case Options(node), Subscribed():
             return _options(node, outcome)
         case Browse(), Browsed():
-            return _browsed(question, question.command, outcome)
+            return _write_browsed(question, question.command, outcome)
         case Read(node), Replay():
-            return log_options.replayed(node, outcome)
+            return log_options.write_replay(node, outcome)
         case Partitions(node), Extents():
-            return log_options.extended(node, outcome)
+            return log_options.write_extents(node, outcome)
         case Subscriptions(_, own), SubscriptionList():
-            return subscription_lists.own(own, outcome)
+            return subscription_lists.write_own(own, outcome)
         case Affiliations(), AffiliationList():
             return subscription_lists.standings(outcome)
         case ListSubscribers(), SubscriptionList():
-            return subscription_lists.shown(question.command, outcome)
+            return subscription_lists.write_list(question.command, outcome)
         case ListPending(), Listing(nodes):
             return pending.choice(question.iq, nodes)
         case SendPending(), Done():
-            return pending.sent(question.iq)
+            return pending.write_sent(question.iq)
         case ListSchedules(), ScheduleList():
             if question.view is View.COMMAND:
-                return adhoc_schedules.listed(question.iq, question.command, outcome)
-            return schedules.listed(question.command, outcome)
+                return adhoc_schedules.write_schedules(question.iq, question.command, outcome)
+            return schedules.write_schedules(question.command, outcome)
         case (PutSchedule() | PauseSchedule(), Scheduled()):
             if question.view is View.COMMAND:
-                return adhoc_schedules.changed(question.iq, question.command, outcome)
-            return schedules.scheduled(question.command.node, outcome)
+                return adhoc_schedules.write_changed(question.iq, question.command, outcome)
+            return schedules.write_schedule(question.command.node, outcome)
         case RemoveSchedule(), Done():
-            return adhoc_schedules.removed(question.iq, question.command) if question.view is View.COMMAND else b""
+            return (
+                adhoc_schedules.write_removed(question.iq, question.command) if question.view is View.COMMAND else b""
+            )
         case Overview(), Overviewed():
-            return admin.listed(question, question.command, outcome)
+            return admin.write_nodes(question, question.command, outcome)
         case Configure(), Done() if question.view is View.COMMAND:
-            return admin.configured(question, question.command)
+            return admin.write_configured(question, question.command)
         case (Frontends() | Disconnect(), FrontendList() | Disconnected()):
-            return admin.listed_frontends(question.iq, outcome)
+            return admin.write_frontends(question.iq, outcome)
         case Release(), Released():
-            return admin.released(question, outcome)
+            return admin.write_released(question, outcome)
         case MoveItems(), MovedItems() if isinstance(question, MoveBatch):
             return moves.progress(question, question.command, outcome)
         case Declare(), Declared(node):
-            return f"<pubsub xmlns='{ns.PUBSUB}'><create node='{escaped(node)}'/></pubsub>".encode()
+            return f"<pubsub xmlns='{ns.PUBSUB}'><create node='{escape(node)}'/></pubsub>".encode()
         case Describe(), Described():
-            return _described(outcome, question.view)
+            return _write_described(outcome, question.view)
         case Nodes(), Listing():
             return disco.service_items(question.iq, outcome)
         case Children(node), Listing(nodes):
@@ -238,34 +240,34 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
     raise TypeError(msg)
 
 
-def _published(node: str, item_id: str, *, duplicate: bool) -> bytes:
+def _write_published(node: str, item_id: str, *, duplicate: bool) -> bytes:
     # A repeat that the node ignored is a success, and says so (X1).
     mark = f" xmlns:q='{ns.STANZAQ}' q:duplicate='true'" if duplicate else ""
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><publish node='{escaped_name(node)}'>"
-        f"<item id='{escaped(item_id)}'{mark}/></publish></pubsub>"
+        f"<item id='{escape(item_id)}'{mark}/></publish></pubsub>"
     ).encode()
 
 
-def _renewed(node: str, item_id: str, token: int, deadline_ms: int) -> bytes:
+def _write_renewed(node: str, item_id: str, token: int, deadline_ms: int) -> bytes:
     return (
-        f"<renew xmlns='{ns.STANZAQ}' node='{escaped(node)}'>"
-        f"<item id='{escaped(item_id)}' token='{token}' expires='{moment(deadline_ms)}'/></renew>"
+        f"<renew xmlns='{ns.STANZAQ}' node='{escape(node)}'>"
+        f"<item id='{escape(item_id)}' token='{token}' expires='{moment(deadline_ms)}'/></renew>"
     ).encode()
 
 
-def _held(node: str, locks: tuple[Lock, ...]) -> bytes:
+def _write_held(node: str, locks: tuple[Lock, ...]) -> bytes:
     inside = "".join(deliveries.lock(node, lock) for lock in locks)
-    return f"<locks xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</locks>".encode()
+    return f"<locks xmlns='{ns.STANZAQ}' node='{escape(node)}'>{inside}</locks>".encode()
 
 
-def _unchanged(iq: Iq, kept: bytes, detail: str) -> bytes:
+def _write_unchanged(iq: Iq, kept: bytes, detail: str) -> bytes:
     """Write which entries of an owner's request stay unchanged (P26, XEP-0060 §8.8.2.4, §8.9.2.4)."""
-    error = errors.written(errors.WIRE[Problem.NOT_ACCEPTABLE], detail).encode()
+    error = errors.write_error(errors.WIRE[Problem.NOT_ACCEPTABLE], detail).encode()
     return b"%b>%b%b</iq>" % (_head(iq, "error"), kept, error)
 
 
-def _subscribed(node: str, granted: Subscribed, iq: Iq) -> bytes:
+def _write_subscribed(node: str, granted: Subscribed, iq: Iq) -> bytes:
     if granted.state is State.PENDING:
         return (
             f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='pending'/></pubsub>"
@@ -273,17 +275,17 @@ def _subscribed(node: str, granted: Subscribed, iq: Iq) -> bytes:
     expiry = f" expiry='{moment(granted.until_ms)}'" if granted.until_ms else ""
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='subscribed'{expiry}/>"
-        f"<options>{_in_force(granted, iq)}</options></pubsub>"
+        f"<options>{_write_options(granted, iq)}</options></pubsub>"
     ).encode()
 
 
 def _options_set(node: str, granted: Subscribed, iq: Iq) -> bytes:
     """Write the options in force, which may be less than requested (XEP-0004 §3.1)."""
     about = _subscription(node, granted)
-    return f"<pubsub xmlns='{ns.PUBSUB}'><options {about}>{_in_force(granted, iq)}</options></pubsub>".encode()
+    return f"<pubsub xmlns='{ns.PUBSUB}'><options {about}>{_write_options(granted, iq)}</options></pubsub>".encode()
 
 
-def _in_force(granted: Subscribed, iq: Iq) -> str:
+def _write_options(granted: Subscribed, iq: Iq) -> str:
     """Write the form of the granted options (Q9, XEP-0060 §6.3.7)."""
     fields = [forms.Field(CREDIT, (str(granted.credit),))]
     if forms.names(iq.element, DELIVERED.name):
@@ -302,8 +304,8 @@ def _in_force(granted: Subscribed, iq: Iq) -> str:
         fields.append(forms.Field(GAP, tuple("1" if stream.gap else "0" for stream in granted.streams)))
     if granted.until_ms:
         fields.append(forms.Field(EXPIRE, (moment(granted.until_ms),)))
-    fields += (*partition_options.granted(granted), *selectors.granted(granted), *_scope(granted))
-    return forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
+    fields += (*partition_options.write_granted(granted), *selectors.granted_field(granted), *_scope(granted))
+    return forms.write_form("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
 
 
 def _options(node: str, granted: Subscribed) -> bytes:
@@ -314,11 +316,11 @@ def _options(node: str, granted: Subscribed) -> bytes:
         forms.Field(EXPIRE, (moment(granted.until_ms) if granted.until_ms else PRESENCE,), "text-single"),
         forms.Field(BATCH, (str(granted.batch),), "text-single"),
         DELIVERED,
-        *selectors.offered(granted),
-        *partition_options.granted(granted),
+        *selectors.offered_field(granted),
+        *partition_options.write_granted(granted),
         *_scope(granted),
     )
-    form = forms.written("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
+    form = forms.write_form("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     return f"<pubsub xmlns='{ns.PUBSUB}'><options {_subscription(node, granted)}>{form}</options></pubsub>".encode()
 
 
@@ -331,33 +333,33 @@ def _scope(granted: Subscribed) -> tuple[forms.Field, ...]:
 
 
 def _subscription(node: str, granted: Subscribed) -> str:
-    return f"node='{escaped(node)}' jid='{escaped(granted.jid)}' subid='{escaped(granted.subid)}'"
+    return f"node='{escape(node)}' jid='{escape(granted.jid)}' subid='{escape(granted.subid)}'"
 
 
-def _browsed(question: Question, asked: Browse, found: Browsed) -> bytes:
+def _write_browsed(question: Question, asked: Browse, found: Browsed) -> bytes:
     pieces: list[bytes] = []
     shown: list[Listed] = []
     size = 0
     for item in reversed(found.items) if asked.backwards else found.items:
-        payload = payloads.listed(item.envelope)
+        payload = payloads.listed_element(item.envelope)
         size += len(payload)
         if size > _BROWSE_BYTES and pieces:
             break
-        head = f"<item id='{escaped(item.item_id)}' publisher='{escaped(item.publisher)}'>".encode()
+        head = f"<item id='{escape(item.item_id)}' publisher='{escape(item.publisher)}'>".encode()
         pieces.append(b"%b%b</item>" % (head, payload))
         shown.append(item)
     if asked.backwards:
         pieces.reverse()
         shown.reverse()
     page = ""
-    if paging.asked(question.iq.element) or found.more or len(shown) < len(found.items):
+    if paging.asks_for_page(question.iq.element) or found.more or len(shown) < len(found.items):
         index = None if asked.after or asked.backwards else 0
-        page = paging.written((str(shown[0].place), str(shown[-1].place)) if shown else None, found.count, index)
-    head = f"<pubsub xmlns='{ns.PUBSUB}'><items node='{escaped(asked.node)}'>".encode()
+        page = paging.write_page((str(shown[0].place), str(shown[-1].place)) if shown else None, found.count, index)
+    head = f"<pubsub xmlns='{ns.PUBSUB}'><items node='{escape(asked.node)}'>".encode()
     return b"%b%b</items>%b</pubsub>" % (head, b"".join(pieces), page.encode())
 
 
-def _described(described: Described, view: View | None) -> bytes:
+def _write_described(described: Described, view: View | None) -> bytes:
     match view:
         case View.ADDRESS:
             return disco.address_info(described.record)
@@ -376,13 +378,15 @@ def _described(described: Described, view: View | None) -> bytes:
 
 def _affiliations(record: NodeRecord) -> bytes:
     standings = sorted(record.affiliations.items())
-    return subscription_lists.affiliated(record.name, [each for each in standings if each[1] is not Affiliation.NONE])
+    return subscription_lists.write_affiliations(
+        record.name, [each for each in standings if each[1] is not Affiliation.NONE]
+    )
 
 
 def _head(iq: Iq, kind: str) -> bytes:
     # A request without `to` came to the service another way; a reply without `from` returns by it.
     sender = f" from='{escaped_name(iq.service)}'" if iq.service else ""
-    return f"<iq type='{kind}' id='{escaped(iq.id)}' to='{escaped_name(iq.sender)}'{sender}".encode()
+    return f"<iq type='{kind}' id='{escape(iq.id)}' to='{escaped_name(iq.sender)}'{sender}".encode()
 
 
 def _echo(iq: Iq, problem: Problem) -> bytes:
@@ -401,7 +405,7 @@ def _echo(iq: Iq, problem: Problem) -> bytes:
 
 def _options_form(subscribe: Element) -> bytes:
     """Write the requested subscription with the required form (Q5, Q6, Q7)."""
-    about = f"jid='{escaped(subscribe.get('jid', ''))}' node='{escaped(subscribe.get('node', ''))}'"
+    about = f"jid='{escape(subscribe.get('jid', ''))}' node='{escape(subscribe.get('node', ''))}'"
     field = forms.Field(CREDIT, kind="text-single", required=True)
-    form = forms.written("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, (field,))
+    form = forms.write_form("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, (field,))
     return f"<pubsub xmlns='{ns.PUBSUB}'><subscribe {about}/><options {about}>{form}</options></pubsub>".encode()

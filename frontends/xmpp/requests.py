@@ -38,7 +38,7 @@ from frontends.xmpp.pubsub import (
     subscription_lists,
     subscriptions,
 )
-from frontends.xmpp.stanzas import BatchRequest, DoorAnswer, Iq, Question, View, expect, only
+from frontends.xmpp.stanzas import BatchRequest, DoorAnswer, Iq, Question, View, expect, only_child
 from frontends.xmpp.xml import forms
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
@@ -72,7 +72,7 @@ def read(iq: Iq, context: commands.AdhocContext = commands.NOBODY) -> Question |
     return guarded(iq, child, context)
 
 
-def elsewhere(iq: Iq, service: str) -> Question:
+def translate_at_node(iq: Iq, service: str) -> Question:
     """Translate a request to a node's address, which only accepts messages; the service itself is one JID (QX6)."""
     node = publishing.node_at(iq.service, service)
     found = disco.read_address(iq, node) if node else None
@@ -87,7 +87,7 @@ def is_get_for_set(question: Question) -> bool:
 
 
 def _pubsub(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question | DoorAnswer:
-    pubsub = stanzas.without_foreign(pubsub, ns.PUBSUB, ns.QUEUEING, ns.RSM)
+    pubsub = stanzas.drop_foreign(pubsub, ns.PUBSUB, ns.QUEUEING, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
     tag = pubsub[0].tag
@@ -112,8 +112,8 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
         expect(iq, "set")
         publish, options = pubsub[0], _options(pubsub[1])
     else:
-        publish = only(iq, pubsub, "set")
-    return _publish_item(iq, attributes.node(publish), _one_item(publish), publish.find(attributes.HINT), options)
+        publish = only_child(iq, pubsub, "set")
+    return _publish_item(iq, attributes.node(publish), _read_one_item(publish), publish.find(attributes.HINT), options)
 
 
 def _publish_item(
@@ -122,8 +122,8 @@ def _publish_item(
     name = None if item.get("id") is None else attributes.item_id(item)
     if hint is None and len(item.attrib) == (name is not None):
         # Fast path for an item with no attribute but its id.
-        return Publish(node, iq.sender, name, *payloads.taken(item), options=options)
-    envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
+        return Publish(node, iq.sender, name, *payloads.read_payload(item), options=options)
+    envelope, body_bytes = payloads.read_payload(item, attributes.read_trace(item, hint))
     return Publish(
         node,
         iq.sender,
@@ -145,7 +145,7 @@ def _options(wanted: Element) -> Mapping[str, tuple[str, ...]] | None:
 
 
 def _retract(iq: Iq, pubsub: Element) -> Question:
-    retract = only(iq, pubsub, iq.kind)
+    retract = only_child(iq, pubsub, iq.kind)
     node, hint = attributes.node(retract), retract.find(attributes.HINT)
     view = None if hint is None else _view(hint)
     if len(retract) > 1:
@@ -155,9 +155,9 @@ def _retract(iq: Iq, pubsub: Element) -> Question:
                 raise MalformedRequest(
                     Problem.BAD_REQUEST, "a result belongs to one item: retract it alone, or use a settle"
                 )
-            whole = batches.whole(items, lambda item: _retract_item(iq, node, item, hint))
+            whole = batches.translate_whole(items, lambda item: _retract_item(iq, node, item, hint))
             return Question(iq, RetractBatch(node, iq.sender, whole), view)
-    item = _one_item(retract)
+    item = _read_one_item(retract)
     # Within the item or beside it.
     result = item.find(_RESULT) if len(item) else None
     if result is None and len(retract) > 1:
@@ -179,7 +179,7 @@ def _retract_item(iq: Iq, node: str, item: Element, hint: Element | None, result
             attributes.token(item),
             _request(iq),
             attributes.partition(item, hint),
-            *payloads.taken(result),
+            *payloads.read_payload(result),
         )
     return Retract(
         node,
@@ -192,8 +192,8 @@ def _retract_item(iq: Iq, node: str, item: Element, hint: Element | None, result
 
 
 def _unlock(iq: Iq, pubsub: Element) -> Question:
-    unlock = only(iq, pubsub, iq.kind)
-    node, item = attributes.node(unlock), _one_item(unlock)
+    unlock = only_child(iq, pubsub, iq.kind)
+    node, item = attributes.node(unlock), _read_one_item(unlock)
     hint = unlock.find(attributes.HINT)
     if hint is None:
         hint = item.find(attributes.HINT)
@@ -234,7 +234,7 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
         raise MalformedRequest(Problem.BAD_REQUEST, f"at most {BROWSE_MOST} items are shown at once")
     most = items.get("max_items")
     # Too large a number is no error (XEP-0060 §6.5.7: a service may return fewer).
-    limit = BROWSE_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max_items")
+    limit = BROWSE_DEFAULT if most is None else attributes.parse_whole(most, 10**9, Problem.BAD_REQUEST, "max_items")
     page = paging.read(pubsub, min(limit, BROWSE_MOST))
     if most is not None and not names and not others:
         # Without RSM it selects the most recent items (XEP-0060 §6.5.7).
@@ -262,7 +262,7 @@ def _renew(iq: Iq, renew: Element) -> Question:
     if not len(renew):
         # Without an item it is an owner's heartbeat (EX16).
         return Question(iq, RenewOwnership(node, iq.sender))
-    return Question(iq, _renew_item(iq, node, _one_item(renew), renew.find(attributes.HINT), renew))
+    return Question(iq, _renew_item(iq, node, _read_one_item(renew), renew.find(attributes.HINT), renew))
 
 
 def _renew_item(iq: Iq, node: str, item: Element, hint: Element | None, told: Element) -> Renew:
@@ -272,7 +272,7 @@ def _renew_item(iq: Iq, node: str, item: Element, hint: Element | None, told: El
         attributes.item_id(item),
         attributes.token(item),
         attributes.partition(item, hint),
-        progress=Progress.told(told.get("progress"), told.get("note", "")),
+        progress=Progress.check(told.get("progress"), told.get("note", "")),
     )
 
 
@@ -300,18 +300,18 @@ def _settle(iq: Iq, settle: Element) -> BatchRequest:
 
 
 def _ack(iq: Iq, node: str, row: Element) -> Retract:
-    return _retract_item(iq, node, _fenced(row), None, row.find(_RESULT) if len(row) else None)
+    return _retract_item(iq, node, _check_token(row), None, row.find(_RESULT) if len(row) else None)
 
 
 def _release(iq: Iq, node: str, row: Element) -> Unlock:
-    return _unlock_item(iq, node, _fenced(row), row)
+    return _unlock_item(iq, node, _check_token(row), row)
 
 
 def _renew_row(iq: Iq, node: str, row: Element) -> Renew:
-    return _renew_item(iq, node, _fenced(row), None, row)
+    return _renew_item(iq, node, _check_token(row), None, row)
 
 
-def _fenced(row: Element) -> Element:
+def _check_token(row: Element) -> Element:
     if attributes.token(row) is None:
         raise MalformedRequest(Problem.BAD_REQUEST, "each item needs the token of its lock")
     return row
@@ -319,7 +319,7 @@ def _fenced(row: Element) -> Element:
 
 def _outcome(iq: Iq, outcome: Element) -> Question:
     expect(iq, "get")
-    return Question(iq, ReadOutcome(attributes.node(outcome), iq.sender, attributes.item_id(_one_item(outcome))))
+    return Question(iq, ReadOutcome(attributes.node(outcome), iq.sender, attributes.item_id(_read_one_item(outcome))))
 
 
 def _locks(iq: Iq, locks: Element) -> Question:
@@ -327,7 +327,7 @@ def _locks(iq: Iq, locks: Element) -> Question:
     return Question(iq, Locks(attributes.node(locks), iq.sender))
 
 
-def _one_item(action: Element) -> Element:
+def _read_one_item(action: Element) -> Element:
     """Return the one item that a request names (P20, PX1); peers differ in the namespace of the one inside `<unlock/>`.
 
     Ignores unknown elements (RFC 6120 §8.4).

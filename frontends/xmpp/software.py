@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import DoorAnswer, Iq, expect
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.xml.text import escape
 
 
 def ping(iq: Iq, _asked: Element) -> DoorAnswer:
@@ -18,11 +18,11 @@ def ping(iq: Iq, _asked: Element) -> DoorAnswer:
 def version(iq: Iq, _asked: Element) -> DoorAnswer:
     """Answer with name and version, but not the operating system (XEP-0092 §5)."""
     expect(iq, "get")
-    return DoorAnswer(iq, _written())
+    return DoorAnswer(iq, _write())
 
 
 @cache
-def _written() -> bytes:
+def _write() -> bytes:
     return (
-        f"<query xmlns='{ns.VERSION}'><name>stanzaq</name><version>{escaped(installed('stanzaq'))}</version></query>"
+        f"<query xmlns='{ns.VERSION}'><name>stanzaq</name><version>{escape(installed('stanzaq'))}</version></query>"
     ).encode()

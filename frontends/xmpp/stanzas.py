@@ -85,7 +85,7 @@ class DoorAnswer:
     content: bytes = b""
 
 
-def asked(element: Element) -> Iq | None:
+def parse_iq(element: Element) -> Iq | None:
     """Parse the envelope of an IQ; None for a response, and if it cannot be answered.
 
     Without a sender or an id no answer is possible (RFC 6120 §8.2.3).
@@ -109,7 +109,7 @@ def expect(iq: Iq, kind: str) -> None:
         raise MalformedRequest(Problem.BAD_REQUEST, f"this request is a {kind}")
 
 
-def without_foreign(parent: Element, *spaces: str) -> Element:
+def drop_foreign(parent: Element, *spaces: str) -> Element:
     """Return an element without children of foreign namespaces, which are ignored (RFC 6120 §8.4)."""
     found = Element(parent.tag, parent.attrib)
     for child in parent:
@@ -118,7 +118,7 @@ def without_foreign(parent: Element, *spaces: str) -> Element:
     return parent if len(found) == len(parent) else found
 
 
-def only(iq: Iq, pubsub: Element, kind: str) -> Element:
+def only_child(iq: Iq, pubsub: Element, kind: str) -> Element:
     """Return the only child of a `<pubsub/>` in an IQ of this kind."""
     expect(iq, kind)
     if len(pubsub) > 1:

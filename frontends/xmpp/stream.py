@@ -158,11 +158,11 @@ class Stream(ComponentXMPP):
             except Exception:  # noqa: BLE001
                 _log.exception("a stanza failed")
         elif element.tag == _STREAM_ERROR:
-            self._refused(element)
+            self._on_stream_error(element)
         elif element.tag == _HANDSHAKE:
             self.recv_stanza(Handshake(self, element))
 
-    def _refused(self, error: Element) -> None:
+    def _on_stream_error(self, error: Element) -> None:
         names = [child.tag.rpartition("}")[2] for child in error]
         condition = next((name for name in names if name != "text"), "undefined-condition")
         text = next((child.text for child in error if child.tag.endswith("}text")), None)

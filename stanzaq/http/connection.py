@@ -76,13 +76,13 @@ class Connection:
         while True:
             try:
                 async with self._room:
-                    found = await self._once(method, path, body, headers or {})
+                    found = await self._send_once(method, path, body, headers or {})
             except LostError as lost:
                 await self.pause(lost, backoff)
             else:
                 told = found if isinstance(found, Refusal) else inner(found)
                 if told is None or not told.passing:
-                    self._found()
+                    self._note_answer()
                 if told is None:
                     return found
                 if not told.passing:
@@ -103,17 +103,17 @@ class Connection:
         try:
             async with self._request("GET", path, headers={"Accept": "text/event-stream"}, timeout=timeout) as answer:
                 if answer.status >= _REFUSED:
-                    told = await self._refused(answer)
+                    told = await self._read_refusal(answer)
                     if told.passing:
                         raise LostError(str(told.fault(what)), told.seconds)
                     raise told.fault(what)
-                self._found()
+                self._note_answer()
                 async for data in answer.content.iter_any():
                     backoff.reset()
                     for event in parser.feed(data):
                         yield event
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _lost(error) from error
+            raise _translate_fault(error) from error
         reason = "the stream ended"
         raise LostError(reason)
 
@@ -130,7 +130,7 @@ class Connection:
         if self._session is not None:
             await self._session.close()
 
-    async def _once(self, method: str, path: str, body: object, more: Mapping[str, str]) -> Any:  # noqa: ANN401
+    async def _send_once(self, method: str, path: str, body: object, more: Mapping[str, str]) -> Any:  # noqa: ANN401
         """Send a request once; returns the JSON of its answer, or a refusal. Raises LostError, or StanzaqError for good."""
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=_CONNECT_SECONDS)
         sent = body if isinstance(body, Content) else Content(json.dumps(body).encode(), "application/json")
@@ -139,11 +139,11 @@ class Connection:
         try:
             async with self._request(method, path, headers=headers, data=data, timeout=timeout) as answer:
                 if answer.status >= _REFUSED:
-                    return await self._refused(answer)
+                    return await self._read_refusal(answer)
                 # No content is nothing to read.
                 text = b"{}" if answer.status == HTTPStatus.NO_CONTENT else await answer.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _lost(error) from error
+            raise _translate_fault(error) from error
         try:
             said = json.loads(text)
         except ValueError:
@@ -174,7 +174,7 @@ class Connection:
             reason = f"there is no password: {error!r}"
             raise LostError(reason) from error
 
-    async def _refused(self, answer: aiohttp.ClientResponse) -> Refusal:
+    async def _read_refusal(self, answer: aiohttp.ClientResponse) -> Refusal:
         """Read a refusal; raises StanzaqError if the credentials are refused, and newer ones would be the same."""
         if answer.status == messages.UNAUTHORIZED:
             used = answer.request_info.headers.get("Authorization", "")
@@ -187,13 +187,13 @@ class Connection:
             return Refusal("not-authorized", "", passing=True)
         return messages.refusal(answer.status, await answer.read(), _seconds(answer.headers.get("Retry-After", "")))
 
-    def _found(self) -> None:
+    def _note_answer(self) -> None:
         if self._is_lost:
             self._is_lost = False
             log.info("connected to %s again", self._account.origin)
 
 
-def _lost(error: Exception) -> Exception:
+def _translate_fault(error: Exception) -> Exception:
     """Return the exception for a request without an answer; StanzaqError if no further attempt can succeed."""
     if isinstance(error, aiohttp.ClientConnectorError):
         # Frames of aiohttp refer to the request, and to the fault that they raise.

@@ -101,7 +101,7 @@ def outcomes(names: Iterable[str], said: Mapping[str, Any]) -> Outcomes:
     return Outcomes({name: problem(each) for name, each in results if each["status"] >= HTTPStatus.BAD_REQUEST})
 
 
-def together(rows: Iterable[str]) -> Content:
+def batch_body(rows: Iterable[str]) -> Content:
     """Return the body of a request about several messages."""
     return Content(f"[{','.join(rows)}]".encode(), "application/json")
 
@@ -171,7 +171,7 @@ def cancellation(node: str, item: str) -> tuple[str, dict[str, Any]]:
     return f"/cancellations/{_segment(node)}", {"items": [item]}
 
 
-def refused_item(said: Mapping[str, Any]) -> Refusal | None:
+def read_refused_item(said: Mapping[str, Any]) -> Refusal | None:
     """Read the result of the one item that was sent or cancelled; None if that is done."""
     (result,) = said["results"]
     return None if result["status"] < HTTPStatus.BAD_REQUEST else problem(result)
@@ -197,7 +197,7 @@ def ended_path(node: str, item: str, seconds: int) -> str:
     return f"/messages/{_segment(node)}/{_segment(item)}?wait={seconds}"
 
 
-def ended(said: Mapping[str, Any]) -> Outcome | None:
+def read_end(said: Mapping[str, Any]) -> Outcome | None:
     """Read how an item has ended; None if it has not."""
     if said["state"] not in _ENDS:
         return None

@@ -48,7 +48,7 @@ class HttpSender:
         said, traced = messages.message(item, outgoing.content, outgoing.headers, outgoing.hints)
         if await self._gatherer.ask((node, tuple(traced.items())), item, json.dumps(said), what) is None:
             path = messages.batch_path(node)
-            await self._connection.ask(what, "POST", path, [said], messages.refused_item, traced)
+            await self._connection.ask(what, "POST", path, [said], messages.read_refused_item, traced)
 
     async def _send(self, where: tuple[str, Trace], items: Mapping[str, str]) -> messages.Outcomes | None:
         """Send items of one node and one trace once: without an answer each is sent by itself, so that one cannot stop others.
@@ -56,7 +56,7 @@ class HttpSender:
         Raises StanzaqError if they are refused together.
         """
         node, traced = where
-        path, body = messages.batch_path(node), messages.together(items.values())
+        path, body = messages.batch_path(node), messages.batch_body(items.values())
         said = await self._connection.ask(f"publish to {node}", "POST", path, body, headers=dict(traced), once=True)
         return None if said is None else messages.outcomes(items, said)
 
@@ -64,7 +64,7 @@ class HttpSender:
         """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""
         path, body = messages.cancellation(node, item)
         try:
-            await self._connection.ask(f"cancel {item}", "POST", path, body, messages.refused_item)
+            await self._connection.ask(f"cancel {item}", "POST", path, body, messages.read_refused_item)
         except StanzaqError as error:
             if error.condition != "item-not-found":
                 raise
@@ -73,14 +73,14 @@ class HttpSender:
 
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
         """Return what waits for the end of an item."""
-        return partial(self._ended, node, item)
+        return partial(self._wait_for_end, node, item)
 
-    async def _ended(self, node: str, item: str) -> Outcome:
+    async def _wait_for_end(self, node: str, item: str) -> Outcome:
         self._awaited += 1
         try:
             while True:
                 path = messages.ended_path(node, item, _WAIT_SECONDS if self._awaited <= _MOST_WAIT else 0)
-                found = messages.ended(await self._connection.ask(f"find the end of {item}", "GET", path))
+                found = messages.read_end(await self._connection.ask(f"find the end of {item}", "GET", path))
                 if found is not None:
                     return found
                 # The service answers at once where another publish of the id has taken the item's place.

@@ -103,7 +103,7 @@ class HttpTransport:
     async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
         """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
         told = messages.progress(progress)
-        said = await self._about(lock, "renew the lock of", lambda at, what: self._post(what, at.renew, told))
+        said = await self._send_about_lock(lock, "renew the lock of", lambda at, what: self._post(what, at.renew, told))
         return None if said is None else messages.moment(said["expires"])
 
     async def lock_seconds(self, node: str) -> float:
@@ -249,17 +249,17 @@ class HttpTransport:
         Raises StanzaqError if they are refused together.
         """
         said = await self._connection.ask(
-            "acknowledge items", "POST", path, messages.together(addresses.values()), once=True
+            "acknowledge items", "POST", path, messages.batch_body(addresses.values()), once=True
         )
         return None if said is None else messages.outcomes(addresses, said)
 
     async def _end(self, lock: Lock, what: str, ask: _Ask) -> bool:
         """Complete or return an item, whose lock ends with that; False if it had already ended. Raises StanzaqError."""
-        done = await self._about(lock, what, ask) is not None
+        done = await self._send_about_lock(lock, what, ask) is not None
         self._addresses.pop(lock, None)
         return done
 
-    async def _about(self, lock: Lock, what: str, ask: _Ask) -> Any:  # noqa: ANN401
+    async def _send_about_lock(self, lock: Lock, what: str, ask: _Ask) -> Any:  # noqa: ANN401
         """Send a request about a lock; returns its answer, or None if the lock had already ended. Raises StanzaqError."""
         addresses = self._addresses.get(lock)
         if addresses is None:

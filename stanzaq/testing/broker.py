@@ -32,8 +32,8 @@ from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
 from stanzaq.hooks import Run
 from stanzaq.job import Job
-from stanzaq.publisher import Parent, Reply, made
-from stanzaq.testing.core import OWNER, CoreTransport, asked, content, publish
+from stanzaq.publisher import Parent, Reply, make_item
+from stanzaq.testing.core import OWNER, CoreTransport, ask, content, publish
 from stanzaq.worker import Worker
 
 _DATABASES: Final = 64
@@ -87,14 +87,14 @@ class TestBroker:
             stack.push_async_callback(self._core.stop)
             for node, options in self._nodes.items():
                 fields = {name: (value,) for name, value in options.items()}
-                await asked(self._core, f"create {node}", Declare(node, OWNER, fields))
-            self._worked = [leaf for node in self._tasks for leaf in await self._leaves(node)]
+                await ask(self._core, f"create {node}", Declare(node, OWNER, fields))
+            self._worked = [leaf for node in self._tasks for leaf in await self._list_leaves(node)]
             hooks = self._worker._hooks  # noqa: SLF001
             watched = replace(hooks, middleware=(self._watch, *hooks.middleware))
             work = self._worker._serve(self._transport, watched, grace=0)  # noqa: SLF001
             self._serving = asyncio.create_task(work)
-            stack.push_async_callback(self._stopped)
-            await self._unless_ended(self._transport.ready)
+            stack.push_async_callback(self._stop)
+            await self._wait_unless_ended(self._transport.ready)
             self._stack = stack.pop_all()
         return self
 
@@ -131,7 +131,7 @@ class TestBroker:
             "after": after,
             "regardless": regardless,
         }
-        outgoing = made(node, payload, id=id, reply=reply, **hints)
+        outgoing = make_item(node, payload, id=id, reply=reply, **hints)
         answer = (
             Reply(outgoing.item, self._transport.reply(node, outgoing.item), self._serving) if reply else outgoing.item
         )
@@ -147,7 +147,7 @@ class TestBroker:
         limit, looks = asyncio.timeout(seconds(timeout)), 0
         try:
             async with limit:
-                while counts := await self._counted():
+                while counts := await self._count_items():
                     if raises and self._faults:
                         break
                     looks = looks + 1 if self._is_idle(counts) else 0
@@ -155,19 +155,19 @@ class TestBroker:
                     if looks >= wanted and await self._core.skip(self._worked):
                         looks = 0
                     else:
-                        await self._unless_ended(self._changed, _LOOK_SECONDS)
+                        await self._wait_unless_ended(self._changed, _LOOK_SECONDS)
                         self._changed.clear()
         except TimeoutError:
             if not limit.expired():
                 raise
-            msg = f"not drained in {seconds(timeout):g} s: {await self._counted()}"
+            msg = f"not drained in {seconds(timeout):g} s: {await self._count_items()}"
             raise TimeoutError(msg) from None
         if raises and self._faults:
             raise self._faults.pop(0)
 
     async def dead(self, node: str) -> list[DeadLetter]:
         """Return the dead letters of a node. Raises StanzaqError if there is no such node."""
-        found = await asked(self._core, f"find {node}", Describe(node, OWNER, as_owner=True))
+        found = await ask(self._core, f"find {node}", Describe(node, OWNER, as_owner=True))
         assert isinstance(found, Described)
         place = found.record.config.dead_letters_of(node)
         letters = [codec.unpack(item.envelope) for item in await self._items(place)] if place else []
@@ -183,17 +183,17 @@ class TestBroker:
             page = await self._core.ask(Browse(node, OWNER, (), _SHOWN, page.reached))
         return items
 
-    async def _leaves(self, node: str) -> list[str]:
+    async def _list_leaves(self, node: str) -> list[str]:
         """List the queues below a collection; a queue is its own."""
-        found = await asked(self._core, f"find {node}", Describe(node, OWNER, as_owner=True))
+        found = await ask(self._core, f"find {node}", Describe(node, OWNER, as_owner=True))
         assert isinstance(found, Described)
         if not found.record.config.collects:
             return [node]
-        below = await asked(self._core, f"list {node}", Children(node, OWNER))
+        below = await ask(self._core, f"list {node}", Children(node, OWNER))
         assert isinstance(below, Listing)
-        return [leaf for child in below.nodes for leaf in await self._leaves(child)]
+        return [leaf for child in below.nodes for leaf in await self._list_leaves(child)]
 
-    async def _counted(self) -> dict[str, Counted]:
+    async def _count_items(self) -> dict[str, Counted]:
         """Count the items of each queue of a task that has any."""
         found = {node: await self._core.ask(Stats(node, OWNER)) for node in self._worked}
         return {
@@ -216,7 +216,7 @@ class TestBroker:
             self._changed.set()
             raise
 
-    async def _unless_ended(self, event: asyncio.Event, limit: float | None = None) -> None:
+    async def _wait_unless_ended(self, event: asyncio.Event, limit: float | None = None) -> None:
         """Wait for an event, at most `limit` seconds; raises what ends the worker before that."""
         waiting = asyncio.create_task(event.wait())
         await asyncio.wait({waiting, self._serving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
@@ -224,14 +224,14 @@ class TestBroker:
         if self._serving.done():
             self._serving.result()
 
-    async def _stopped(self) -> None:
+    async def _stop(self) -> None:
         """Stop the worker; what has ended it is known already."""
         self._worker.stop()
         await asyncio.wait({self._serving})
 
 
 def _dead_letter(envelope: Envelope) -> DeadLetter:
-    told, payload = envelope.headers, payloads.decoded(content(envelope), Any)
+    told, payload = envelope.headers, payloads.decode(content(envelope), Any)
     item, reason, attempts = (told.get(f"stanzaq-dead-{name}", "") for name in ("item", "reason", "attempts"))
     return DeadLetter(item, payload, reason, int(attempts or 0))
 
@@ -246,7 +246,7 @@ class _Core(RedisCore):
         self._due: dict[Partition, int] = {}
         self._call = self._server.call
         # Every operation takes its time as an argument, which is otherwise empty.
-        setattr(self._server, "call", self._timed)  # noqa: B010  (mypy takes no assignment to a method)
+        setattr(self._server, "call", self._write_call)  # noqa: B010  (mypy takes no assignment to a method)
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when a partition is next due."""
@@ -263,7 +263,7 @@ class _Core(RedisCore):
         await self.ask_partition(Sweep(partition.node, partition.number))
         return True
 
-    def _timed(
+    def _write_call(
         self,
         name: str,
         keys: Sequence[str],

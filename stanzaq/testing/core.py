@@ -13,7 +13,7 @@ from broker.model import progress as model
 from broker.model.commands import Command, Complete, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.core import Core
 from broker.model.dependencies import Dependencies
-from broker.model.headers import named
+from broker.model.headers import check_headers
 from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES, Jid
 from broker.model.options import NodeConfig
@@ -37,7 +37,7 @@ _ENDED: Final = {"item-not-found", "conflict", "forbidden", "unexpected-request"
 """The errors for a lock, named by its token, that its holder has lost."""
 
 
-async def asked(core: Core, what: str, command: Command) -> Result:
+async def ask(core: Core, what: str, command: Command) -> Result:
     """Submit a command; raises StanzaqError, as for a service behind XMPP, if the core refuses to do `what`."""
     result = await core.ask(command)
     if isinstance(result, Refused):
@@ -56,17 +56,17 @@ async def publish(core: Core, outgoing: Outgoing) -> str:
             if len(text.encode()) > ITEM_ID_BYTES:
                 # The doors check it.
                 raise MalformedRequest(Problem.BAD_REQUEST, f"{name}: at most {ITEM_ID_BYTES} bytes")  # noqa: TRY301
-        told = {**named(others.items()), **trace.headers(traced.get("traceparent"), traced.get("tracestate"))}
-        envelope = payloads.kept(content.body, content.type, told)
+        told = {**check_headers(others.items()), **trace.headers(traced.get("traceparent"), traced.get("tracestate"))}
+        envelope = payloads.make_envelope(content.body, content.type, told)
         at = None if asks.at is None else round(asks.at * 1_000)
         delay = round(asks.delay) * 1_000 if at is None else None
         reply = ReplyMode.TOLD if asks.reply else ReplyMode.NONE
-        after = Dependencies.judged(asks.parents, regardless=asks.regardless)
-        hints = broker_hints.Hints.judged(delay, asks.priority, lives, reply, after, at=at)
+        after = Dependencies.parse_names(asks.parents, regardless=asks.regardless)
+        hints = broker_hints.Hints.check(delay, asks.priority, lives, reply, after, at=at)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
     command = Publish(node, OWNER, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)
-    published = await asked(core, what, command)
+    published = await ask(core, what, command)
     assert isinstance(published, Published)
     return published.item_id
 
@@ -101,7 +101,7 @@ class CoreTransport:
         self._receiver = receiver
         for node, credit in nodes.items():
             scope = Scope(SubscriptionType.ITEMS, None) if (await self._config(node)).collects else None
-            await self._asked(f"subscribe to {node}", Subscribe(node, _WORKER, _WORKER, credit, scope=scope))
+            await self._ask(f"subscribe to {node}", Subscribe(node, _WORKER, _WORKER, credit, scope=scope))
             self._subscriptions.append(node)
         self.ready.set()
         await self._closed.wait()
@@ -112,9 +112,9 @@ class CoreTransport:
         if result is None:
             command = Retract(*about)
         else:
-            envelope = codec.pack(payloads.kept(result.body, result.type, {}))
+            envelope = codec.pack(payloads.make_envelope(result.body, result.type, {}))
             command = Complete(*about, envelope=envelope, body_bytes=len(result.body))
-        return await self._about(lock, "acknowledge", command) is not None
+        return await self._submit_about_lock(lock, "acknowledge", command) is not None
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
@@ -125,13 +125,13 @@ class CoreTransport:
             dead_letter=how.dead,
             partition=lock.partition,
         )
-        return await self._about(lock, "give back", command) is not None
+        return await self._submit_about_lock(lock, "give back", command) is not None
 
     async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
         """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
         told = None if progress is None else model.Progress(progress.share, line(progress.note))
         command = Renew(lock.node, _WORKER, lock.item, lock.token, lock.partition, progress=told)
-        renewed = await self._about(lock, "renew the lock of", command)
+        renewed = await self._submit_about_lock(lock, "renew the lock of", command)
         return _moment(renewed.deadline_ms) if isinstance(renewed, Renewed) else None
 
     async def lock_seconds(self, node: str) -> float:
@@ -139,7 +139,7 @@ class CoreTransport:
         return float((await self._config(node)).lock_seconds)
 
     async def _config(self, node: str) -> NodeConfig:
-        found = await self._asked(f"find {node}", Describe(node, _WORKER, as_owner=False))
+        found = await self._ask(f"find {node}", Describe(node, _WORKER, as_owner=False))
         assert isinstance(found, Described)
         return found.record.config
 
@@ -147,16 +147,16 @@ class CoreTransport:
         """Unsubscribe; existing locks stay."""
         while self._subscriptions:
             node = self._subscriptions.pop()
-            await self._asked(f"unsubscribe from {node}", Unsubscribe(node, _WORKER, _WORKER, ""))
+            await self._ask(f"unsubscribe from {node}", Unsubscribe(node, _WORKER, _WORKER, ""))
 
     async def close(self) -> None:
         """End `run`."""
         self._closed.set()
 
-    async def _about(self, lock: Lock, what: str, command: Command) -> Result | None:
+    async def _submit_about_lock(self, lock: Lock, what: str, command: Command) -> Result | None:
         """Submit a command about a lock; returns its result, or None if the lock had already ended. Raises StanzaqError."""
         try:
-            return await self._asked(f"{what} {lock.item}", command)
+            return await self._ask(f"{what} {lock.item}", command)
         except StanzaqError as error:
             if error.condition in _ENDED:
                 return None
@@ -164,8 +164,8 @@ class CoreTransport:
         finally:
             self._changed()
 
-    async def _asked(self, what: str, command: Command) -> Result:
-        return await asked(self.core, what, command)
+    async def _ask(self, what: str, command: Command) -> Result:
+        return await ask(self.core, what, command)
 
     # Used by the core.
 
@@ -185,7 +185,7 @@ class CoreTransport:
                 delivery.of,
                 _moment(delivery.deadline_ms),
                 content(envelope),
-                payloads.said(envelope),
+                payloads.shown_headers(envelope),
                 delivery.key,
                 _moment(int(delivery.position.partition("-")[0])),
                 delivery.collection,

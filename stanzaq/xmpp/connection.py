@@ -97,7 +97,7 @@ class Connection:
             msg = f"cannot {what}: it has the character {found[0]!r}, which XML cannot contain"
             raise StanzaqError(msg, "not-acceptable")
         while True:
-            element = await self._once(name, kind, payload)
+            element = await self._send_once(name, kind, payload)
             if element is None:
                 self._drop_silent()
                 continue
@@ -118,9 +118,9 @@ class Connection:
 
     async def ask_once(self, kind: str, payload: str) -> Element | None:
         """Send a request once and return its answer; None when that is lost."""
-        return await self._once(self._name(), kind, payload)
+        return await self._send_once(self._name(), kind, payload)
 
-    async def _once(self, name: str, kind: str, payload: str) -> Element | None:
+    async def _send_once(self, name: str, kind: str, payload: str) -> Element | None:
         """Send a request once and return its answer; None when that is lost."""
         await self._up.wait()
         answer: asyncio.Future[Element | None] = asyncio.get_running_loop().create_future()
@@ -148,7 +148,7 @@ class Connection:
         """
         if told.condition != "forbidden":
             return False
-        element = await self._once(self._name(), "get", describe())
+        element = await self._send_once(self._name(), "get", describe())
         about = None if element is None else refusal(element)
         return element is None or (about is not None and about.condition == "forbidden")
 
@@ -196,7 +196,7 @@ class Connection:
         tasks: list[asyncio.Task[Any]] = []
         steady: asyncio.TimerHandle | None = None
         try:
-            reason = await stream.opened()
+            reason = await stream.open()
             if reason:
                 return reason
             self._stream, self.jid = stream.xmpp, str(stream.xmpp.boundjid.full)
@@ -204,7 +204,7 @@ class Connection:
             stream.tell_unsent()
             self._up.set()
             steady = asyncio.get_running_loop().call_later(_STEADY_SECONDS, backoff.reset)
-            work, ended = asyncio.create_task(listener.connected()), asyncio.create_task(stream.ended())
+            work, ended = asyncio.create_task(listener.connected()), asyncio.create_task(stream.wait_until_ended())
             tasks += work, ended
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -273,19 +273,19 @@ class _Stream:
         self.xmpp.enable_direct_tls = self.xmpp.enable_starttls = not plain
         self.xmpp.enable_plaintext = plain
         self.xmpp.add_filter("in", self._filter)
-        self.xmpp.add_event_handler("connected", self._reached)
+        self.xmpp.add_event_handler("connected", self._on_reached)
         self.xmpp.add_event_handler("session_start", self._begin)
         self.xmpp.add_event_handler(
             "disconnected", lambda reason: self._end(str(reason or "the server ended the stream"))
         )
         self.xmpp.add_event_handler("stream_error", self._broken)
         self.xmpp.add_event_handler("connection_failed", lambda reason: self._note(str(reason)))
-        self.xmpp.add_event_handler("ssl_invalid_chain", self._untrusted)
-        self.xmpp.add_event_handler("failed_auth", self._denied)
+        self.xmpp.add_event_handler("ssl_invalid_chain", self._on_untrusted)
+        self.xmpp.add_event_handler("failed_auth", self._on_denied)
         for name in ("failed_all_auth", "no_auth"):
-            self.xmpp.add_event_handler(name, self._unauthorised)
+            self.xmpp.add_event_handler(name, self._on_unauthorised)
 
-    async def opened(self) -> str:
+    async def open(self) -> str:
         """Connect and log in; returns why that failed, or "". Raises StanzaqError if another attempt would fail too."""
         attempt = self.xmpp.connect(*(self._account.address or (None, None)))
         try:
@@ -296,9 +296,9 @@ class _Stream:
                 await asyncio.wait((self._begun, self._ended), return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             return f"no session after {_LOGIN_SECONDS:g} s"
-        return "" if self._begun.done() else await self.ended()
+        return "" if self._begun.done() else await self.wait_until_ended()
 
-    async def ended(self) -> str:
+    async def wait_until_ended(self) -> str:
         """Wait for the end of the stream and return the reason; raises StanzaqError if the next one would end so too."""
         reason = await asyncio.shield(self._ended)
         if self._final:
@@ -325,7 +325,7 @@ class _Stream:
     def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
         return None if self._hear(stanza.xml) else stanza
 
-    def _reached(self, _: object) -> None:
+    def _on_reached(self, _: object) -> None:
         # Another address, or the same one with TLS, may have failed before.
         self._fault = ""
 
@@ -350,14 +350,14 @@ class _Stream:
         remedy = "" if self._account.address else "; if DNS does not name it, give address=host:port"
         self._fault = f"the server cannot be reached ({reason}){remedy}"
 
-    def _untrusted(self, error: object) -> None:
+    def _on_untrusted(self, error: object) -> None:
         told = f"the server's certificate is not trusted ({error}): give the file of its authority in SSL_CERT_FILE"
         self._give_up(told, final=True)
 
-    def _denied(self, failure: StanzaBase) -> None:
+    def _on_denied(self, failure: StanzaBase) -> None:
         self._denial = failure["condition"]
 
-    def _unauthorised(self, _: object) -> None:
+    def _on_unauthorised(self, _: object) -> None:
         user = self._account.jid.partition("/")[0]
         if self._denial == "temporary-auth-failure":
             self._give_up(f"the server cannot check the password of {user} now", final=False)

@@ -68,9 +68,9 @@ class XmppSender:
         if ended is None or ended.done():
             # An end that is known is that of an earlier item of this id.
             ended = self._expected[node, item] = asyncio.get_running_loop().create_future()
-        return partial(self._awaited, node, item, ended)
+        return partial(self._await_end, node, item, ended)
 
-    async def _awaited(self, node: str, item: str, ended: asyncio.Future[Outcome]) -> Outcome:
+    async def _await_end(self, node: str, item: str, ended: asyncio.Future[Outcome]) -> Outcome:
         if not ended.done():
             self._sought.add(ended)
             # It may have come already: without a connection, or to the item that this one was a repeat of.
@@ -80,16 +80,16 @@ class XmppSender:
     async def schedule(self, asked: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""
         answer = await self._connection.ask(f"schedule {asked.id}", "set", stanzas.schedule(asked))
-        return stanzas.scheduled(answer)[0]
+        return stanzas.read_schedules(answer)[0]
 
     async def schedules(self, node: str) -> list[Schedule]:
         """List the schedules of a node. Raises StanzaqError if the service refuses."""
         found, after = list[Schedule](), ""
         while True:
             answer = await self._connection.ask(f"list schedules of {node}", "get", stanzas.schedules(node, after))
-            page = stanzas.scheduled(answer)
+            page = stanzas.read_schedules(answer)
             found += page
-            after = stanzas.following(answer)
+            after = stanzas.read_next_page(answer)
             if not (page and after):
                 return found
 
@@ -97,7 +97,7 @@ class XmppSender:
         """Pause or resume a schedule. Raises StanzaqError if the service refuses."""
         what = "pause" if paused else "resume"
         request = stanzas.switch_schedule(f"{what}-schedule", node, name)
-        return stanzas.scheduled(await self._connection.ask(f"{what} {name}", "set", request))[0]
+        return stanzas.read_schedules(await self._connection.ask(f"{what} {name}", "set", request))[0]
 
     async def unschedule(self, node: str, name: str) -> bool:
         """Delete a schedule; False if there is none. Raises StanzaqError if the service refuses."""
@@ -116,7 +116,7 @@ class XmppSender:
         while True:
             if not outgoing.since:
                 await self._connection.ask(
-                    what, "set", stanzas.assured(outgoing.name, stanzas.publish(outgoing.node, _item(outgoing)))
+                    what, "set", stanzas.hold_message(outgoing.name, stanzas.publish(outgoing.node, _item(outgoing)))
                 )
                 outgoing = replace(outgoing, since=time.time(), sender=self._connection.jid)
                 await save(outgoing)
@@ -158,7 +158,7 @@ class XmppSender:
             self._end(await self._connection.ask(f"find {item}", "get", stanzas.outcome(node, item)))
 
     def _end(self, stanza: Element) -> None:
-        told = stanzas.ended_item(stanza)
+        told = stanzas.read_ended_item(stanza)
         ended = self._expected.get(told[:2]) if told else None
         if told and ended is not None and not ended.done():
             ended.set_result(told[2])

@@ -130,7 +130,7 @@ def confirm(node: str, jid: str, subid: str, options: str) -> str:
     return f"<pubsub xmlns='{PUBSUB}'><options {about}>{options}</options></pubsub>"
 
 
-def subscribed(iq: Element) -> tuple[str, str]:
+def read_subscribed(iq: Element) -> tuple[str, str]:
     """Read the id and the state of the subscription in a result."""
     found = next(iq.iter(f"{{{PUBSUB}}}subscription"), None)
     return ("", "") if found is None else (found.get("subid", ""), found.get("subscription", ""))
@@ -151,14 +151,14 @@ def create(node: str, options: Mapping[str, str]) -> str:
 def ack(lock: Lock, result: Content | None = None) -> str:
     """Acknowledge an item, with a result for its publisher; a row of `settle`, as are the next two."""
     if result is None:
-        return f"<ack{_named(lock)}/>"
-    return f"<ack{_named(lock)}><result xmlns='{STANZAQ}'>{_payload(result)}</result></ack>"
+        return f"<ack{_lock_attributes(lock)}/>"
+    return f"<ack{_lock_attributes(lock)}><result xmlns='{STANZAQ}'>{_payload(result)}</result></ack>"
 
 
 def release(lock: Lock, how: Release) -> str:
     """Return an item. Delays are whole seconds on the wire; where there are no dead letters, the item rests as its node says."""
     then = "dead-letter='true'" if how.dead else f"delay='{round(how.delay)}'"
-    return f"<release{_named(lock)} {then} reason={quoteattr(sayable(how.reason))}/>"
+    return f"<release{_lock_attributes(lock)} {then} reason={quoteattr(sayable(how.reason))}/>"
 
 
 def renew(lock: Lock, progress: Progress | None = None) -> str:
@@ -167,7 +167,7 @@ def renew(lock: Lock, progress: Progress | None = None) -> str:
     if progress is not None:
         share = "" if progress.share is None else f" progress='{progress.share:.3f}'"
         told = f"{share} note={quoteattr(line(progress.note))}"
-    return f"<renew{_named(lock)}{told}/>"
+    return f"<renew{_lock_attributes(lock)}{told}/>"
 
 
 def settle(node: str, rows: str) -> str:
@@ -185,7 +185,7 @@ def outcome(node: str, item: str) -> str:
     return f"<outcome xmlns='{STANZAQ}' node={quoteattr(node)}><item id={quoteattr(item)}/></outcome>"
 
 
-def ended_item(stanza: Element) -> tuple[str, str, Outcome] | None:
+def read_ended_item(stanza: Element) -> tuple[str, str, Outcome] | None:
     """Read from a message, or from a result, which item has ended and how; None if that is something else."""
     told = stanza.find(f"{{{STANZAQ}}}outcome")
     if told is None:
@@ -237,12 +237,12 @@ def switch_schedule(what: str, node: str, name: str) -> str:
     return f"<{what} xmlns='{STANZAQ}' node={quoteattr(node)} id={quoteattr(name)}/>"
 
 
-def scheduled(iq: Element) -> list[Schedule]:
+def read_schedules(iq: Element) -> list[Schedule]:
     """Read the schedules in a result."""
     return [Schedule.read(each.attrib) for each in iq.iter(f"{{{STANZAQ}}}schedule")]
 
 
-def following(iq: Element) -> str:
+def read_next_page(iq: Element) -> str:
     """Read where the next page of schedules begins; empty if there is no other page."""
     return iq.findtext(f".//{{{RSM}}}last") or ""
 
@@ -268,7 +268,7 @@ def item(name: str | None, content: Content, headers: Mapping[str, str], hints: 
     return f"<item xmlns:q='{STANZAQ}'{named}{attributes}>{_payload(content)}{beside}</item>"
 
 
-def assured(name: str, publish: str) -> str:
+def hold_message(name: str, publish: str) -> str:
     """Give an item to the service to hold under a name."""
     message = f"<message xmlns='{CLIENT}'>{publish}</message>"
     return f"<assured xmlns='{QOS}' msgId={quoteattr(name)}>{message}</assured>"
@@ -298,7 +298,7 @@ def _delivery(item: Element, lock: Element, headers: Mapping[str, str]) -> Deliv
     return Delivery(_lock(lock), attempt, of, deadline, _content(item), headers, key, published, collection)
 
 
-def ended(message: Element) -> list[Lock]:
+def read_ended(message: Element) -> list[Lock]:
     """Read which locks ended without their holder's doing, i.e. not by an acknowledgement."""
     found = message.iterfind(f"{{{EVENT}}}event/{{{EVENT}}}items")
     return [
@@ -309,7 +309,7 @@ def ended(message: Element) -> list[Lock]:
     ]
 
 
-def deleted(message: Element) -> list[tuple[str, str]]:
+def read_deleted(message: Element) -> list[tuple[str, str]]:
     """Read which items are gone, as node and id: this worker has acknowledged them, or an owner has deleted them."""
     found = message.iterfind(f"{{{EVENT}}}event/{{{EVENT}}}items")
     return [
@@ -317,7 +317,7 @@ def deleted(message: Element) -> list[tuple[str, str]]:
     ]
 
 
-def unsubscribed(message: Element) -> list[str]:
+def read_unsubscribed(message: Element) -> list[str]:
     """Read the nodes that were deleted, or from which somebody else removed the subscription."""
     event = message.find(f"{{{EVENT}}}event")
     if event is None:
@@ -330,7 +330,7 @@ def unsubscribed(message: Element) -> list[str]:
     ]
 
 
-def held(iq: Element) -> set[Lock]:
+def read_held(iq: Element) -> set[Lock]:
     """Read the locks in a result."""
     return {_lock(lock) for lock in iq.iter(f"{{{STANZAQ}}}lock")}
 
@@ -354,7 +354,7 @@ def _form(kind: str, fields: Mapping[str, str]) -> str:
     return f"<x xmlns='{FORM}' type='submit'>{inside}</x>"
 
 
-def _named(lock: Lock) -> str:
+def _lock_attributes(lock: Lock) -> str:
     where = "" if lock.partition is None else f" partition='{lock.partition}'"
     return f" id={quoteattr(lock.item)} token='{lock.token}'{where}"
 

@@ -92,25 +92,25 @@ class XmppTransport:
             for delivery in delivered:
                 self._receiver.deliver(delivery)
             return
-        for lock in stanzas.ended(message):
+        for lock in stanzas.read_ended(message):
             self._receiver.lost(lock)
-        for node, item in stanzas.deleted(message):
+        for node, item in stanzas.read_deleted(message):
             self._receiver.deleted(node, item)
-        for node in stanzas.unsubscribed(message):
+        for node in stanzas.read_unsubscribed(message):
             log.warning("the subscription to %s has ended: subscribing again", node)
             self._wakeup.set()
 
     async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
         """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
-        return await self._about(lock, "acknowledge", stanzas.ack(lock, result)) is not None
+        return await self._send_about_lock(lock, "acknowledge", stanzas.ack(lock, result)) is not None
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
-        return await self._about(lock, "give back", stanzas.release(lock, how)) is not None
+        return await self._send_about_lock(lock, "give back", stanzas.release(lock, how)) is not None
 
     async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
         """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
-        told = await self._about(lock, "renew the lock of", stanzas.renew(lock, progress))
+        told = await self._send_about_lock(lock, "renew the lock of", stanzas.renew(lock, progress))
         return None if told is None else stanzas.moment(told.expires)
 
     async def lock_seconds(self, node: str) -> float:
@@ -185,7 +185,7 @@ class XmppTransport:
                     raise
                 state = "pending"
             else:
-                self._subids[node], state = stanzas.subscribed(answer)
+                self._subids[node], state = stanzas.read_subscribed(answer)
         if state == "pending":
             log.warning("the subscription to %s waits for the approval of an owner", node)
 
@@ -197,7 +197,7 @@ class XmppTransport:
         for each in {lock.node for lock in known}:
             try:
                 answer = await self._connection.ask(f"list the locks at {each}", "get", stanzas.locks(each))
-                listed = stanzas.held(answer)
+                listed = stanzas.read_held(answer)
             except StanzaqError as error:
                 if error.condition not in stanzas.ENDED:
                     raise
@@ -215,7 +215,7 @@ class XmppTransport:
             if error.condition != "conflict":
                 raise
 
-    async def _about(self, lock: Lock, what: str, row: str) -> stanzas.Outcomes | None:
+    async def _send_about_lock(self, lock: Lock, what: str, row: str) -> stanzas.Outcomes | None:
         """Send a row about a lock, beside others or alone; None if the lock had already ended. Raises StanzaqError."""
         what = f"{what} {lock.item}"
         try:

@@ -13,7 +13,7 @@ def test_while_items_flow(spark: SparkSession, journals: Journals) -> None:
     """Each of two snapshots has all records from the first up to some instant after it was requested."""
     load = Load(journals.url)
     key = "sq:{flow@bench/0}:journal"
-    with load.running():
+    with load.run():
         while load.done < 2_000:
             time.sleep(0.01)
         taken = []

@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from broker.analytics import census, history, inputs
 from broker.analytics.faults import Unreadable
 from broker.analytics.folder import Folder
-from broker.analytics.history import MARK, ShortestRetention, collect, opened, table, usage
+from broker.analytics.history import MARK, ShortestRetention, collect, open_history, table, usage
 from broker.journal.schema import JournalPartition
 from broker.keys import of_service
 from broker.model.names import Partition
@@ -53,7 +53,7 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     assert collected.records == 200 and collected.soonest == ShortestRetention(
         JournalPartition.parse(str(queue.partition)), 990.0, None
     )
-    assert usage(spark, opened(spark, str(out))) == ()
+    assert usage(spark, open_history(spark, str(out))) == ()
     used = [Usage("xmpp", "1edc2653", at_ms, at_ms // 10, 5) for at_ms in (60_000, 120_000)]
     for each in used:
         journals.client.hset(of_service("process_usage"), each.field, each.value)
@@ -86,8 +86,8 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     assert collect(journals.url, str(out), spark=spark, keep=since).records == 0
     assert [path.name for path in (out / "attempts").glob("day=*")] == ["day=2023-11-15"]
     assert attempts(spark, out) == [*range(86_400, 86_410)]
-    assert table(spark, opened(spark, str(out)), "census", census.SCHEMA).count() == 3
-    assert usage(spark, opened(spark, str(out))) == ()
+    assert table(spark, open_history(spark, str(out)), "census", census.SCHEMA).count() == 3
+    assert usage(spark, open_history(spark, str(out))) == ()
     # What was read before is of its collection, whose files are gone.
     assert [row["waiting"] for row in found.census.collect()] == [1, 1] and found.waiting.count() == 1
 
@@ -108,12 +108,12 @@ def test_collected_meanwhile(spark: SparkSession, tmp_path: Path, monkeypatch: p
 
     folder.replace(spark.createDataFrame([(1,)], schema), "waiting")
     monkeypatch.setattr(Folder, "names", replaced)
-    found = history.settled(spark, folder, "waiting", schema)
+    found = history.read_now(spark, folder, "waiting", schema)
     folder.remove("waiting")
     assert sorted(row["number"] for row in found.collect()) == [2, 3] and looks == 4
     with pytest.raises(Unreadable, match=r"waiting is being written: try again when"):
-        history.settled(spark, folder, "waiting", schema)
-    assert history.settled(spark, folder, "gaps", schema).count() == 0
+        history.read_now(spark, folder, "waiting", schema)
+    assert history.read_now(spark, folder, "gaps", schema).count() == 0
 
 
 def test_gaps(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_another_folder(spark: SparkSession, journals: Journals, tmp_path: Path,
     if mark is not None:
         (tmp_path / MARK).write_text(mark)
     with pytest.raises(Unreadable, match=line):
-        opened(spark, str(tmp_path))
+        open_history(spark, str(tmp_path))
     with pytest.raises(Unreadable, match="contains other files" if mark is None else line):
         collect(journals.url, str(tmp_path), spark=spark)
     assert {path.name for path in tmp_path.iterdir()} <= {"theirs.parquet", MARK, f".{MARK}.crc"}

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from broker.analytics.faults import Unreadable, started_too_late, unreadable
+from broker.analytics.faults import Unreadable, is_late_start, unreadable
 from broker.analytics.source.increments import Increments, SparkOffsets
 from broker.analytics.source.options import Options
 from broker.model.names import Partition
@@ -189,7 +189,7 @@ def test_in_spark(spark: SparkSession, journals: Journals, tmp_path: Path) -> No
         try:
             started.awaitTermination()
         except PySparkException as error:
-            if started_too_late(error):
+            if is_late_start(error):
                 return run()
             raise
         batches: list[Any] = [json.loads(progress.json) for progress in started.recentProgress]

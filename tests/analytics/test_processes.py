@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from broker.analytics.figures import Node
-from broker.analytics.processes import carried, outlook_of, service, use_at
-from broker.scaling.costs import measured
+from broker.analytics.processes import add_up_samples, outlook_of, service, use_at
+from broker.scaling.costs import read_costs
 from broker.scaling.model import SAFE_USE
 from broker.scaling.model import Service as Modelled
 from broker.scaling.usage import MINUTE_MS, REDIS, Usage, read_all
@@ -41,12 +41,15 @@ def _samples(seen: Seen) -> list[Usage]:
 @pytest.mark.parametrize("frontends", [3, 12])
 def test_three_times_the_load(rate: float, frontends: int) -> None:
     """A simulated load predicts how busy the busiest frontend and master are at three times that, within the range."""
-    shape, costs = Modelled(frontends=frontends, masters=4, queues=QUEUES), measured()
+    shape, costs = Modelled(frontends=frontends, masters=4, queues=QUEUES), read_costs()
 
     def run(of: float) -> Seen:
         return Simulation(costs.single, shape, of, workers=50_000, work_s=0.5).run(2.0, 2.0)
 
-    now, later = carried(_samples(run(rate)), 0, LASTED_MS), carried(_samples(run(3 * rate)), 0, LASTED_MS)
+    now, later = (
+        add_up_samples(_samples(run(rate)), 0, LASTED_MS),
+        add_up_samples(_samples(run(3 * rate)), 0, LASTED_MS),
+    )
     outlook = outlook_of(now, _nodes(), costs, TIMING)
     assert outlook.service.frontends == frontends and outlook.service.masters == 4
     for kind in ("xmpp", REDIS):
@@ -68,7 +71,7 @@ def test_service() -> None:
         )
     ]
     found += [Usage(REDIS, "Redis", 0, 9_000), Usage(REDIS, "Redis", LASTED_MS, 9_000 + 90_000), Usage(REDIS, "", 0, 0)]
-    made = service([*found, *found], _nodes(), (0, LASTED_MS), measured(), TIMING)
+    made = service([*found, *found], _nodes(), (0, LASTED_MS), read_costs(), TIMING)
     assert made.missing == ""
     xmpp, redis, servers = made.resources
     assert (xmpp.kind, xmpp.processes, redis.kind, redis.processes) == ("xmpp frontends", 2, "Redis masters", 1)
@@ -87,14 +90,14 @@ def test_service() -> None:
 )
 def test_nothing_recorded(found: Sequence[Usage]) -> None:
     """Without samples there is no figure, and the report says which are missing."""
-    made = service(found, _nodes(), (0, LASTED_MS), measured(), TIMING)
+    made = service(found, _nodes(), (0, LASTED_MS), read_costs(), TIMING)
     assert made.resources == () and "is not recorded" in made.missing
 
 
 def test_redis_is_not_recorded() -> None:
     """Without samples of Redis the frontends' are there, and the report says why."""
     found = [Usage("rest", "a", 0, 0, 0), Usage("rest", "a", LASTED_MS, 60_000, 600)]
-    made = service(found, [], (0, LASTED_MS), measured(), TIMING)
+    made = service(found, [], (0, LASTED_MS), read_costs(), TIMING)
     assert [each.kind for each in made.resources] == ["rest frontends"] and "INFO" in made.missing
 
 
@@ -108,7 +111,7 @@ def test_processes_that_were_replaced() -> None:
         Usage("xmpp", "long", half, 10, 10),
         Usage("xmpp", "long", LASTED_MS, 20, 20),
     ]
-    of_xmpp = carried(found, 0, LASTED_MS)["xmpp"]
+    of_xmpp = add_up_samples(found, 0, LASTED_MS)["xmpp"]
     assert of_xmpp.processes == 2
     assert of_xmpp.jobs_per_s == pytest.approx((300 + 300 + 10 + 10) / (LASTED_MS / 1000))
 

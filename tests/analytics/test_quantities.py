@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.analytics.quantities import counted, duration, number, rate, share, size
+from broker.analytics.quantities import duration, number, rate, share, size, write_count
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_others() -> None:
     """Whole numbers are whole, parts are in percent, sizes in powers of a thousand, and one is one."""
     assert (number(12_345), number(1.005), number(-0.0001)) == ("12,345", "1", "0")
     assert (share(0.874), size(2996.4), size(3e9), size(12)) == ("87.4 %", "3 kB", "3 GB", "12 B")
-    assert (counted(1, "worker"), counted(1200, "worker")) == ("1 worker", "1,200 workers")
+    assert (write_count(1, "worker"), write_count(1200, "worker")) == ("1 worker", "1,200 workers")

@@ -34,7 +34,7 @@ from broker.redis_core.core import RedisCore
 from broker.scaling.usage import Usage
 from broker.settings import CommandSettings
 from frontends.tools.servers.cluster import RedisCluster
-from frontends.tools.servers.process import awaited
+from frontends.tools.servers.process import wait_for
 from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.analytics.conftest import Journals, numbers, taken
@@ -152,7 +152,7 @@ def test_replicas_of_a_cluster(on_cluster: Journals, redis_cluster: RedisCluster
     """With the option replicas are read instead; no master is asked for an entry."""
     masters = list(redis_cluster.masters())
     for master in masters:
-        redis_cluster.replicated(master)
+        redis_cluster.wait_for_replica(master)
     before = [asked(master) for master in masters]
     assert taken(url=on_cluster.url, readFrom="replica") == EXPECTED
     assert [asked(master) for master in masters] == before
@@ -163,7 +163,7 @@ def test_a_slot_that_moves(on_cluster: Journals, redis_cluster: RedisCluster, re
     """A stream that moves to another master while it is read is followed, and nothing of it comes twice."""
     servers = Servers(on_cluster.url, read_from)
     for master in redis_cluster.masters():
-        redis_cluster.replicated(master)
+        redis_cluster.wait_for_replica(master)
     bounds = next(
         bounds for place, bounds in snapshot(servers, Options(on_cluster.url)).items() if place.partition == 0
     )
@@ -181,7 +181,7 @@ def test_a_slot_that_moves(on_cluster: Journals, redis_cluster: RedisCluster, re
 def test_sentinels(on_sentinels: Journals, redis_sentinels: RedisSentinels) -> None:
     """Sentinels name the master, and the master its replica; each has all rows."""
     master = redis_sentinels.master()
-    redis_sentinels.replicated(master)
+    redis_sentinels.wait_for_replicas(master)
     (replica,) = (node for node in redis_sentinels.nodes if node is not master)
     counted = Counter({node.port: -asked(node) for node in (master, replica)})
     assert taken(url=on_sentinels.url) == EXPECTED
@@ -199,7 +199,7 @@ def test_a_replica_that_is_away() -> None:
         with redis.Redis.from_url(master.url) as client, redis.Redis.from_url(replica.url) as follower:
             written(Journals(master.url, client))
             follower.replicaof("127.0.0.1", master.port)
-            awaited(lambda: follower.execute_command("ROLE")[3] == b"connected", 10, "the replica does not follow")
+            wait_for(lambda: follower.execute_command("ROLE")[3] == b"connected", 10, "the replica does not follow")
             assert taken(url=master.url, readFrom="replica") == EXPECTED
             follower.replicaof("127.0.0.1", 1)
         with pytest.raises(Unreadable, match=r"^the replica at 127.0.0.1:\d+ has no connection to its master: wait"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.analytics.measures.attempts import made, perished, waiting_since, with_waits
+from broker.analytics.measures.attempts import add_waits, count_perished, drop_perished, waiting_since
 from broker.analytics.measures.timeline import timeline
 from broker.analytics.span import Span
 from tests.analytics import tables
@@ -21,7 +21,7 @@ SECOND = replace(FIRST, delivered=T + 1_300, closed=T + 1_500, attempt=2, token=
 
 
 def _waits(spark: SparkSession, path: Path, *attempts: Attempt) -> dict[tuple[str, int, int], int | None]:
-    rows = with_waits(tables.attempts(spark, path / "attempts.parquet", attempts)).collect()
+    rows = add_waits(tables.attempts(spark, path / "attempts.parquet", attempts)).collect()
     return {(row.incarnation, row.partition, row.attempt): row.wait_ms for row in rows}
 
 
@@ -44,7 +44,7 @@ def test_others(spark: SparkSession, tmp_path: Path, other: dict[str, object]) -
 
 def test_what_waits(spark: SparkSession, tmp_path: Path) -> None:
     """An item that came back waits since then, and is no new arrival; one never delivered waits since its publish."""
-    attempts = with_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [FIRST]))
+    attempts = add_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [FIRST]))
     items = [Item("jobs", "8e71964d", 0, f"{T}-{number}", "job", T, 200) for number in (0, 1)]
     rows = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", items), attempts, None).collect()
     assert {(row.ready - T, row.first) for row in rows} == {(300, False), (0, True)}
@@ -53,10 +53,10 @@ def test_what_waits(spark: SparkSession, tmp_path: Path) -> None:
 def test_what_perished(spark: SparkSession, tmp_path: Path) -> None:
     """An expired item arrived and waited until then, and was never held: it is counted apart."""
     lost = replace(FIRST, type="perished", delivered=T + 800, closed=T + 800, subscriber="", reason="")
-    attempts = with_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [lost]))
+    attempts = add_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [lost]))
     assert [(row.wait_ms, row.held_ms) for row in attempts.collect()] == [(800, 0)]
-    assert made(attempts).count() == 0
-    assert [(row.node, row.perished) for row in perished(attempts).collect()] == [("jobs", 1)]
+    assert drop_perished(attempts).count() == 0
+    assert [(row.node, row.perished) for row in count_perished(attempts).collect()] == [("jobs", 1)]
     nobody = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", []), attempts, None)
     steps = timeline(attempts, nobody, Span(T, T + 1_000)).collect()
     assert [sum(getattr(row, name) for row in steps) for name in ("arrived", "delivered", "closed")] == [1, 0, 0]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from frontends.tools.bench.bounds import IDLE_COMMANDS, INDEPENDENT, NO_COST, PING, QUICK, SCRIPT, Gauge, gauged
+from frontends.tools.bench.bounds import IDLE_COMMANDS, INDEPENDENT, NO_COST, PING, QUICK, SCRIPT, Gauge, measure_cases
 from frontends.tools.bench.growth import COSTS, IDLE, GrowthCost
 from frontends.tools.bench.worst import CASES, Case
 from frontends.tools.servers.redis import RedisServer
@@ -34,14 +34,14 @@ _LARGE = {"publish_256k", "republish", "unlock", "purge", "hand_out"}
 @pytest.fixture(scope="module")
 def gauge(valkey: RedisServer) -> Iterator[Gauge]:
     """Measure the embedded server."""
-    with gauged(valkey) as found:
+    with measure_cases(valkey) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def older(redis7: RedisServer) -> Iterator[Gauge]:
     """Measure the distribution's Redis, which takes longer for large payloads."""
-    with gauged(redis7) as found:
+    with measure_cases(redis7) as found:
         yield found
 
 
@@ -77,7 +77,7 @@ async def test_independent(gauge: Gauge, cost: GrowthCost) -> None:
     for tries_left in reversed(range(_TRIES)):
         # The least of all tries: while others keep the cores busy, each try has only some rounds without a pause.
         found = await gauge.compare(cost, _MUCH)
-        little, much = little.least(found[0]), much.least(found[1])
+        little, much = little.take_least(found[0]), much.take_least(found[1])
         fewer = much.commands <= INDEPENDENT * little.commands
         held = fewer and much.micros <= _INDEPENDENT_BESIDE_LOAD * little.micros
         assert held or tries_left, f"{cost.name}: {little} and {much}"
@@ -88,5 +88,5 @@ async def test_independent(gauge: Gauge, cost: GrowthCost) -> None:
 async def test_idle_together(gauge: Gauge) -> None:
     """Subscribers of several partitions, collections, selectors and nodes, all idle, cost next to nothing together."""
     together = next(idle for idle in IDLE if idle.name == "idle_together")
-    sent = await gauge.idle(together, QUICK, _IDLE_SECONDS)
+    sent = await gauge.idle_commands_per_s(together, QUICK, _IDLE_SECONDS)
     assert sent <= IDLE_COMMANDS * _LOOKS_OF_FEW, sent

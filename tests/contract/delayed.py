@@ -22,7 +22,7 @@ _OWNER, _STRANGER = Jid("owner@x/1"), Jid("stranger@x/1")
 
 async def _ask(core: RedisCore, node: str, sender: Jid) -> str:
     inside = f"<purge-delayed xmlns='{ns.STANZAQ}' node='{node}'/>"
-    iq = stanzas.asked(
+    iq = stanzas.parse_iq(
         ET.fromstring(f"<iq xmlns='jabber:client' type='set' id='1' from='{sender}' to='q.x'>{inside}</iq>")
     )
     assert iq is not None

@@ -33,8 +33,8 @@ class Frontend:
         self.core = RedisCore(Settings(**settings), self.component)  # type: ignore[arg-type]
         self.component._core = self.core
         self.component._stream.write = lambda data: write(data) if self.alive else None  # type: ignore[method-assign]
-        self._exchange = self.core._server._within_patience
-        self.core._server._within_patience = self._within_patience  # type: ignore[method-assign]
+        self._exchange = self.core._server._limit_wait
+        self.core._server._limit_wait = self._within_patience  # type: ignore[method-assign]
 
     async def _within_patience(self, work: Any, **how: bool) -> Any:  # noqa: ANN401  (redis-py's)
         self.fuse -= 1

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from broker.model.names import bare
+from broker.model.names import bare_jid
 from broker.redis_core.operations.operation import subid
 
 Position = tuple[int, int]
@@ -323,7 +323,7 @@ class Model:
         if item is None:
             given = any((asker, request, name) in known for known in self._answers)
             self._outcome.words.append("replayed" if given else "item-not-found")
-        elif not (owner or item.version.by == bare(asker)):
+        elif not (owner or item.version.by == bare_jid(asker)):
             self._outcome.words.append("forbidden")
         else:
             self._outcome.words.append("ok")
@@ -398,7 +398,7 @@ class Model:
     def bounce(self, frontend: str, asker: str, named: Named, stage: str, *, gone: bool) -> Outcome:
         """Handle a delivery that bounced (Q18, P30): all its items come back, and it counts once."""
         self._begin()
-        found = [(item, lock) for item, lock in self._locks(named) if lock.jid in {asker, bare(asker)}]
+        found = [(item, lock) for item, lock in self._locks(named) if lock.jid in {asker, bare_jid(asker)}]
         mine = [item for item, lock in found if lock.stage == stage]
         self._outcome.words.append("ok" if mine else "lock-lost")
         if mine:
@@ -750,7 +750,7 @@ class Model:
         """Judge by the table of requirements §1.7; a replay gets the answer of the first request (Q27)."""
         item = self.items.get(name)
         lock = item.lock if item else None
-        names = {asker, bare(asker)}
+        names = {asker, bare_jid(asker)}
         mine = lock is not None and lock.jid in names
         if mine and lock and token == str(lock.token):
             return "held"
@@ -761,7 +761,7 @@ class Model:
         if mine:
             return "lock-lost" if token else "held"
         received = bool(names & set(item.holders))
-        entitled = owner or item.version.by == bare(asker)
+        entitled = owner or item.version.by == bare_jid(asker)
         if lock:
             return "locked-by-another" if received or entitled else "forbidden"
         if received:

@@ -38,7 +38,7 @@ from broker.model.results import (
     Unlocked,
 )
 from broker.redis_core.core import RedisCore
-from broker.redis_core.registry.partitioner import hashed
+from broker.redis_core.registry.partitioner import choose_by_hash
 from frontends.commands import fields
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
@@ -443,7 +443,7 @@ async def test_a_node_s_life(shell: Shell, core: RedisCore, node: str) -> None:
     shown = first.json
     assert shown["options"]["lock_seconds"] == "30" and shown["options"]["title"] == "two words"
     # All have the names that `create` and `configure` take.
-    assert all("#" not in name and "#" in fields.named(name) for name in shown["options"] if name != "queueing")
+    assert all("#" not in name and "#" in fields.find_option(name) for name in shown["options"] if name != "queueing")
     assert shown["affiliations"] == {"alice@x": "owner"} and shown["counts"]["waiting"] == 0
     turns = {"fair": "key", "fair_weights": "gold=3\nplain=0.5"}
     assert then.json["options"] == shown["options"] | {"max_items": "7"} | turns
@@ -512,7 +512,9 @@ async def test_a_cancel_is_prompt(shell: Shell, core: RedisCore, door: Door, nod
     """An item that a command cancels is gone at once, in any partition; a frontend tells the holder."""
     await declared(core, node, partitions="3")
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
-    await core.ask(Publish(node, ALICE, "a", codec.pack(Envelope(b"<x/>")), 4, partition=(hashed("a", 3) + 1) % 3))
+    await core.ask(
+        Publish(node, ALICE, "a", codec.pack(Envelope(b"<x/>")), 4, partition=(choose_by_hash("a", 3) + 1) % 3)
+    )
     await door.until(lambda: len(door.deliveries) == 1)
     token = door.deliveries[0].token
     assert (await shell("item", "cancel", node, "a", "--yes", "--json")).json == {"node": node, "cancelled": "a"}

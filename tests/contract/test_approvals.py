@@ -26,7 +26,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.items import ApprovalAsked, NodeEvent, SubscriptionChanged
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import Affiliation
 from broker.model.pages import Page
 from broker.model.problems import Problem
@@ -99,16 +99,16 @@ async def index(store: Store, name: str, jid: Jid) -> int:
     """Count what an index has of a JID."""
     async with store.client() as client:
         count = client.zcard if keys.BY_NAME[name].type == "zset" else client.scard
-        return int(await count(keys.of_jid(name, bare(jid))))
+        return int(await count(keys.of_jid(name, bare_jid(jid))))
 
 
 async def test_approved(core: RedisCore, door: Door, node: str, store: Store) -> None:
     """P5, P27: a subscription that needs approval waits without items; all owners are asked; once approved it works."""
     await closed(core, node)
-    await core.ask(Affiliate(node, ALICE, {bare(BOB): "owner"}))
+    await core.ask(Affiliate(node, ALICE, {bare_jid(BOB): "owner"}))
     await core.ask(item(node, "a"))
     assert await core.ask(Subscribe(node, W1, W1, 3)) == waiting(W1, 3)
-    assert asked(door) == [(bare(ALICE), W1), (bare(BOB), W1)]
+    assert asked(door) == [(bare_jid(ALICE), W1), (bare_jid(BOB), W1)]
     assert problem(await core.ask(Subscribe(node, W1, W1, 3))) is Problem.PENDING_SUBSCRIPTION
     assert await mine(core, W1) == [(node, W1, State.PENDING)]
     assert not door.deliveries
@@ -183,7 +183,7 @@ async def test_what_is_asked_for_is_complete(core: RedisCore, node: str) -> None
     assert problem(await core.ask(Subscribe(node, W1, W2, 1))) is Problem.JID_MISMATCH
     elsewhere = Subscribe(node, W1, W1, 1, start=f">{'0' * 52}")
     assert problem(await core.ask(elsewhere)) is Problem.OFFSET_NOT_FOUND
-    await core.ask(Affiliate(node, ALICE, {bare(W1): "outcast"}))
+    await core.ask(Affiliate(node, ALICE, {bare_jid(W1): "outcast"}))
     assert problem(await core.ask(Subscribe(node, W1, W1, 1))) is Problem.FORBIDDEN
 
 
@@ -213,9 +213,9 @@ async def test_affiliations_decide(core: RedisCore, door: Door, node: str) -> No
     await closed(core, node)
     for jid in (W1, W2):
         await core.ask(Subscribe(node, jid, jid, 1))
-    await core.ask(Affiliate(node, ALICE, {bare(W1): "publisher", bare(W2): "outcast"}))
+    await core.ask(Affiliate(node, ALICE, {bare_jid(W1): "publisher", bare_jid(W2): "outcast"}))
     assert told(door) == [(W1, State.SUBSCRIBED), (W2, State.NONE)]
-    await core.ask(Affiliate(node, ALICE, {bare(W1): "none"}))
+    await core.ask(Affiliate(node, ALICE, {bare_jid(W1): "none"}))
     assert told(door)[2:] == [(W1, State.NONE)]
     assert await mine(core, W1) == await mine(core, W2) == []
 
@@ -233,7 +233,7 @@ async def test_another_access_model(core: RedisCore, door: Door, node: str, mode
 async def test_from_open_to_authorize(core: RedisCore, door: Door, node: str) -> None:
     """P5: when a node begins to need approvals, a subscriber that is not a member is unsubscribed, notified, and may ask."""
     await core.ask(Declare(node, ALICE, {}))
-    await core.ask(Affiliate(node, ALICE, {bare(W2): "member"}))
+    await core.ask(Affiliate(node, ALICE, {bare_jid(W2): "member"}))
     for jid in (W1, W2):
         await core.ask(Subscribe(node, jid, jid, 1))
     await core.ask(Configure(node, ALICE, ASKED))
@@ -256,7 +256,7 @@ async def test_pending_nodes(make_core: MakeCore, node: str) -> None:
         Listing(()),
     ]
     # An administrator is not asked about each subscription of everybody's nodes.
-    assert {owner for owner, _jid in asked(door)} == {bare(ALICE)}
+    assert {owner for owner, _jid in asked(door)} == {bare_jid(ALICE)}
     for sender in (ALICE, root):
         door.notices.clear()
         assert await core.ask(SendPending(node, sender)) == Done()
@@ -293,7 +293,7 @@ async def test_a_frontend_that_died(
     record = await core._store.read_with_admins(node)
     assert record is not None
     # The affiliation is stored, the request claimed, and then nothing.
-    await core._store.affiliate(record, {bare(W1): "member"})
+    await core._store.affiliate(record, {bare_jid(W1): "member"})
     assert await core.approvals._pending.claim(node, W1) is not None
     core.forget(node)
     await core.approvals.decide_pending(node)
@@ -329,7 +329,7 @@ async def test_one_question_for_a_bare_jid(core: RedisCore, door: Door, node: st
     workers = [Jid(f"w@x/{number}") for number in range(25)]
     for worker in workers:
         assert await core.ask(Subscribe(node, worker, worker, 1)) == waiting(worker)
-    assert asked(door) == [(bare(ALICE), workers[0])]
+    assert asked(door) == [(bare_jid(ALICE), workers[0])]
     door.notices.clear()
     # Later requests replaced the one that was asked about; the answer counts for them.
     assert await core.ask(yes(node, workers[0], allow=False)) == Done()
@@ -356,7 +356,7 @@ async def test_bounds(core: RedisCore, node: str, monkeypatch: pytest.MonkeyPatc
 async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:
     """P26: only an owner sees the subscribers; pending ones are not among them."""
     await closed(core, node, partitions="3")
-    await core.ask(Affiliate(node, ALICE, dict.fromkeys((bare(W1), bare(BOB)), "member")))
+    await core.ask(Affiliate(node, ALICE, dict.fromkeys((bare_jid(W1), bare_jid(BOB)), "member")))
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(Subscribe(node, BOB, BOB, 3, group="g"))
     await core.ask(Subscribe(node, W2, W2, 1))
@@ -374,7 +374,7 @@ async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:
 async def test_managed(core: RedisCore, door: Door, node: str) -> None:
     """P26: an owner removes, approves and refuses; what it cannot change is listed in the answer, and the rest is done."""
     await closed(core, node)
-    await core.ask(Affiliate(node, ALICE, {bare(W1): "member"}))
+    await core.ask(Affiliate(node, ALICE, {bare_jid(W1): "member"}))
     await core.ask(item(node, "a"))
     await core.ask(Subscribe(node, W1, W1, 1))
     for jid in (W2, BOB):
@@ -406,16 +406,16 @@ async def test_managed(core: RedisCore, door: Door, node: str) -> None:
 async def test_own_lists(core: RedisCore, door: Door, node: str, store: Store) -> None:
     """P10: a JID sees all of its subscriptions and affiliations, of all its resources, and nobody else's."""
     other, third = f"{node}-2", f"{node}-3"
-    desk, bare_jid = Jid("w1@x/my desk"), bare(W1)
+    desk, account = Jid("w1@x/my desk"), bare_jid(W1)
     for name in (node, other, third):
         await core.ask(Declare(name, ALICE, {}))
     assert await core.ask(Affiliations(W1, None)) == AffiliationList(())
-    for name, jid in ((node, W1), (node, desk), (other, bare_jid)):
+    for name, jid in ((node, W1), (node, desk), (other, account)):
         await core.ask(Subscribe(name, desk, jid, 1))
-    await core.ask(Affiliate(node, ALICE, {bare_jid: "publisher"}))
-    await core.ask(Affiliate(other, ALICE, {bare_jid: "outcast"}))
-    await core.ask(Affiliate(third, ALICE, {bare_jid: "member", bare(W2): "owner"}))
-    await core.ask(Affiliate(third, ALICE, {bare_jid: "none"}))
+    await core.ask(Affiliate(node, ALICE, {account: "publisher"}))
+    await core.ask(Affiliate(other, ALICE, {account: "outcast"}))
+    await core.ask(Affiliate(third, ALICE, {account: "member", bare_jid(W2): "owner"}))
+    await core.ask(Affiliate(third, ALICE, {account: "none"}))
     assert await mine(core, W1) == [(node, W1, State.SUBSCRIBED), (node, desk, State.SUBSCRIBED)]
     assert await mine(core, W1, other) == []
     assert await mine(core, W2) == []
@@ -438,7 +438,7 @@ async def test_own_lists(core: RedisCore, door: Door, node: str, store: Store) -
 async def test_only_jids_are_affiliated(core: RedisCore, node: str) -> None:
     """XEP-0060 §8.9.2.4: a text that is no JID gets no affiliation, and a request that has one changes nothing."""
     await core.ask(Declare(node, ALICE, {}))
-    changes = {bare(W1): "member", Jid("not a jid"): "member"}
+    changes = {bare_jid(W1): "member", Jid("not a jid"): "member"}
     listed = tuple((jid, Affiliation.NONE) for jid in changes)
     assert await core.ask(Affiliate(node, ALICE, changes)) == Unaffiliated("not a jid is not a JID", listed)
     assert await core.ask(Affiliations(W1, node)) == AffiliationList(())
@@ -476,7 +476,7 @@ async def test_an_unreadable_request(make_core: MakeCore, store: Store, node: st
         assert await core.ask(yes(node, W2)) == Done()
     assert told(door) == [(W2, State.SUBSCRIBED)]
     assert {"node": node, "jid": W1}.items() <= next(each for each in logs if each["log_level"] == "warning").items()
-    again = Jid(f"{bare(W1)}/again")
+    again = Jid(f"{bare_jid(W1)}/again")
     for jid in (BOB, again):
         assert await core.ask(Subscribe(node, jid, jid, 1)) == waiting(jid)
     assert await core.ask(Configure(node, ALICE, {"pubsub#title": ("t",)})) == Done()
@@ -493,5 +493,5 @@ async def test_an_unreadable_affiliation(make_core: MakeCore, store: Store, node
     for each in (node, bad):
         assert await core.ask(Declare(each, ALICE, {})) == Declared(each)
     async with store.client() as client:
-        await client.hset(keys.of_node("affiliations", bad), bare(ALICE), "of-another-version")
+        await client.hset(keys.of_node("affiliations", bad), bare_jid(ALICE), "of-another-version")
     assert await core.ask(Affiliations(ALICE, None)) == AffiliationList(((node, Affiliation.OWNER),))

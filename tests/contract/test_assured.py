@@ -105,7 +105,7 @@ async def test_a_time_is_the_same_in_every_copy(make_core: MakeCore, node: str) 
     at = int(time.time() * 1000) + 3_600_000
     answers = []
     for left_ms in (3_600_000, 1_800_000):
-        hints = replace(Hints.judged(None, None, None, at=at), delay_ms=left_ms)
+        hints = replace(Hints.check(None, None, None, at=at), delay_ms=left_ms)
         sent = hold(node)
         await core.ask(replace(sent, publish=replace(sent.publish, hints=hints)))
         assert await core.ask(Deliver(ALICE, "m1")) == Done()
@@ -149,7 +149,7 @@ async def test_what_it_names_is_missing(make_core: MakeCore, valkey: RedisServer
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     sent = hold(node)
-    wrong = {"partition": 7}, {"hints": Hints(after=Dependencies.judged("none", regardless=False))}
+    wrong = {"partition": 7}, {"hints": Hints(after=Dependencies.parse_names("none", regardless=False))}
     for named in wrong:
         assert await core.ask(replace(sent, publish=replace(sent.publish, **named))) == Done()
         refused = await core.ask(Deliver(ALICE, "m1"))

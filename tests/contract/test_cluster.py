@@ -173,7 +173,7 @@ async def test_a_killed_master(make_core: MakeCore, redis_cluster: RedisCluster,
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "before"))
     master = redis_cluster.owner(await slot_of(core, node))
-    redis_cluster.replicated(master)
+    redis_cluster.wait_for_replica(master)
     master.kill()
     loop = asyncio.get_running_loop()
     began, longest, answer = loop.time(), 0.0, None
@@ -214,7 +214,7 @@ async def test_overdue_at_a_promoted_replica(
         # Somebody has swept the partition, and the master has lost that sweep.
         (partition,) = await core._store.partitions([idle])
         assert await client.zrem(keys.of_service("due"), str(partition)) == 1
-    await away(redis_cluster.replicated, owner)
+    await away(redis_cluster.wait_for_replica, owner)
     owner.kill()
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -32,7 +32,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.items import Envelope, NodeEvent
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import Affiliation
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
@@ -189,8 +189,8 @@ async def test_standing(core: RedisCore, node: str) -> None:
     assert problem(await core.ask(Subscribe(node, W1, W1, 1))) is Problem.CLOSED_NODE
     await core.ask(Affiliate(node, ALICE, {Jid("w1@x"): "member"}))
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
-    kept = ((bare(ALICE), Affiliation.OWNER), (bare(BOB), Affiliation.NONE))
-    refused = await core.ask(Affiliate(node, ALICE, {bare(ALICE): "none", bare(BOB): "none"}))
+    kept = ((bare_jid(ALICE), Affiliation.OWNER), (bare_jid(BOB), Affiliation.NONE))
+    refused = await core.ask(Affiliate(node, ALICE, {bare_jid(ALICE): "none", bare_jid(BOB): "none"}))
     assert isinstance(refused, Unaffiliated) and refused.kept == kept
     described = await core.ask(Describe(node, ALICE, as_owner=True))
     assert isinstance(described, Described)
@@ -658,7 +658,7 @@ async def test_a_second_owner(core: RedisCore, node: str) -> None:
     """P16: whoever becomes an owner may configure a node whose dead letters go to an earlier owner's."""
     await declared(core, node)
     await declared(core, f"{node}/dead")
-    assert await core.ask(Affiliate(node, ALICE, {bare(W1): "owner"})) == Done()
+    assert await core.ask(Affiliate(node, ALICE, {bare_jid(W1): "owner"})) == Done()
     assert await core.ask(Configure(node, W1, {"stanzaq#state": ("paused",)})) == Done()
     named = await core.ask(Configure(node, W1, {"stanzaq#dead_letter_node": (f"{node}/dead/dead",)}))
     assert named == Done()
@@ -669,7 +669,7 @@ async def test_a_second_owner(core: RedisCore, node: str) -> None:
 async def test_lost_access_ends_subscriptions(core: RedisCore, door: Door, node: str) -> None:
     """P6, P26: a JID that may not subscribe any more is unsubscribed, and its items go to others."""
     await declared(core, node)
-    await core.ask(Affiliate(node, ALICE, {bare(W2): "member"}))
+    await core.ask(Affiliate(node, ALICE, {bare_jid(W2): "member"}))
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "a"))
     await core.ask(Subscribe(node, W2, W2, 1))
@@ -689,6 +689,6 @@ async def test_lost_access_ends_subscriptions(core: RedisCore, door: Door, node:
         assert isinstance(await core.ask(change), Refused)
     assert await core.ask(change) == Done()
     assert isinstance(await core.ask(Unsubscribe(node, W1, W1, "")), Refused)
-    await core.ask(Affiliate(node, ALICE, {bare(W2): "none"}))
+    await core.ask(Affiliate(node, ALICE, {bare_jid(W2): "none"}))
     counted = await core.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted) and (counted.subscribers, counted.waiting) == (0, 1)

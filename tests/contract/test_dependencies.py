@@ -61,7 +61,7 @@ MOST_AWAITED = 200
 
 def after(*parents: str, regardless: bool = False, **more: Any) -> Hints:  # noqa: ANN401  (other hints)
     """Wait for items."""
-    return Hints(after=Dependencies.judged(" ".join(parents), regardless=regardless), **more)
+    return Hints(after=Dependencies.parse_names(" ".join(parents), regardless=regardless), **more)
 
 
 async def begin(core: RedisCore, *nodes: str, owner: Jid = ALICE, **options: str) -> None:
@@ -162,7 +162,7 @@ async def test_fan_in(make_core: MakeCore, store: Store, node: str, partitions: 
     counted = await one.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted) and (counted.dependent, counted.waiting, counted.eligible) == (1, 1, 0)
     (found,) = (await inspected(one, node, "child")).items
-    assert [each.shown() for each in found.parents] == [
+    assert [each.to_json() for each in found.parents] == [
         {"item": "a", "state": "awaited"},
         {"item": "x y", "state": "awaited", "node": f"{node}/b c"},
     ]

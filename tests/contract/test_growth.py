@@ -32,7 +32,7 @@ from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Done, Published, Refused, Renewed, Retracted, Unlocked
 from broker.redis_core.commands.internal import FindItem, fulfil
 from broker.redis_core.core import RedisCore
-from broker.redis_core.registry.partitioner import home
+from broker.redis_core.registry.partitioner import partition_of_id
 from broker.tasks import start
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
@@ -226,7 +226,7 @@ async def test_not_all_can_be_asked(make_core: MakeCore, node: str) -> None:
     """Q27: while a partition cannot be asked, no item is reported as gone."""
     core, door = await make_core()
     await declared(core, node, partitions="4")
-    elsewhere = (home("a", 4) + 1) % 4
+    elsewhere = (partition_of_id("a", 4) + 1) % 4
     await core.ask(item(node, "a", partition=elsewhere))
     await core.ask(Subscribe(node, W1, W1, 1))
     await until(lambda: door.deliveries)
@@ -252,7 +252,7 @@ async def test_changed_meanwhile(make_core: MakeCore, node: str, when: str) -> N
     """Q27: a request for an item while its node grows is not answered from the state before."""
     (core, _), (other, _) = await make_core(), await make_core()
     await declared(core, node, partitions="2")
-    name = next(f"i{n}" for n in range(100) if home(f"i{n}", 2) == 1)
+    name = next(f"i{n}" for n in range(100) if partition_of_id(f"i{n}", 2) == 1)
     await waiting(core, node)
     routes = core.router(node)
     pipeline = routes.pipeline(1 if when == "refused" else 0)

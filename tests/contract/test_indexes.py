@@ -20,7 +20,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.items import Envelope
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import Affiliation
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
@@ -71,7 +71,7 @@ async def subscribed(core: RedisCore, node: str, jid: Jid, until_ms: int = 0) ->
 async def entries(store: Store, index: str, jid: Jid) -> dict[str, int]:
     """Return the entries of an index of a JID."""
     async with store.client() as client:
-        found = await client.zrange(keys.of_jid(index, bare(jid)), 0, -1, withscores=True)
+        found = await client.zrange(keys.of_jid(index, bare_jid(jid)), 0, -1, withscores=True)
     return {member.decode(): int(score) for member, score in found}
 
 
@@ -104,7 +104,7 @@ async def aged(store: Store, index: str, jid: Jid) -> None:
     known = await entries(store, index, jid)
     async with store.client() as client:
         await client.zadd(
-            keys.of_jid(index, bare(jid)),
+            keys.of_jid(index, bare_jid(jid)),
             {name: score - 2 * jid_indexes.CHECKED_MS for name, score in known.items() if score > 0},
         )
 
@@ -251,7 +251,7 @@ async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, mon
     # Only the next command for this JID waits for it.
     async with service._queue(worker(0)):
         pass
-    assert await index.members(bare(worker(0))) == [f"0 {node}"]
+    assert await index.members(bare_jid(worker(0))) == [f"0 {node}"]
     await core.ask(Presence(worker(0), available=False))
     assert await entries(store, "nodes", worker(0)) == {}
 
@@ -302,32 +302,32 @@ async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Stor
     async with store.client() as client:
         names = [f"{node}-{number}" for number in range(count)]
         for name in names[:-1]:
-            await client.hset(keys.of_node("node", name), "creator", bare(ALICE))
+            await client.hset(keys.of_node("node", name), "creator", bare_jid(ALICE))
         await client.zadd(
-            keys.of_jid("created_nodes", bare(ALICE)), {name: place + 1 for place, name in enumerate(names)}
+            keys.of_jid("created_nodes", bare_jid(ALICE)), {name: place + 1 for place, name in enumerate(names)}
         )
-    assert await directory.count_owned(bare(ALICE), f"{node}-coming", count)
-    assert not await directory.count_owned(bare(ALICE), f"{node}-late", count)
+    assert await directory.count_owned(bare_jid(ALICE), f"{node}-coming", count)
+    assert not await directory.count_owned(bare_jid(ALICE), f"{node}-late", count)
     assert set(await entries(store, "created_nodes", ALICE)) == {*names[:-1], f"{node}-coming"}
 
 
 async def test_affiliations_that_are_so_stay(core: RedisCore, store: Store, node: str) -> None:
     """A3: ghosts up to the limit do not remove a valid affiliation; with too many the oldest is removed."""
     await declared(core, node)
-    await core.ask(Affiliate(node, ALICE, {bare(BOB): "member"}))
+    await core.ask(Affiliate(node, ALICE, {bare_jid(BOB): "member"}))
     async with store.client() as client:
-        key = keys.of_jid("affiliated", bare(BOB))
+        key = keys.of_jid("affiliated", bare_jid(BOB))
         await client.zadd(key, {f"{node}-ghost-{number}": soon(0) for number in range(MOST - 1)})
     await aged(store, "affiliated", BOB)
     for number in range(MOST - 1):
         await declared(core, f"{node}-{number}")
-        await core.ask(Affiliate(f"{node}-{number}", ALICE, {bare(BOB): "member"}))
+        await core.ask(Affiliate(f"{node}-{number}", ALICE, {bare_jid(BOB): "member"}))
     names = [node, *(f"{node}-{number}" for number in range(MOST - 1))]
     assert await core.ask(Affiliations(BOB, None)) == AffiliationList(
         tuple((name, Affiliation.MEMBER) for name in names)
     )
     await declared(core, f"{node}-last")
-    await core.ask(Affiliate(f"{node}-last", ALICE, {bare(BOB): "member"}))
+    await core.ask(Affiliate(f"{node}-last", ALICE, {bare_jid(BOB): "member"}))
     assert len(await entries(store, "affiliated", BOB)) == MOST
 
 

@@ -274,7 +274,7 @@ async def test_replica(make_core: MakeCore, redis_sentinels: RedisSentinels) -> 
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert isinstance(await core.ask(Publish("jobs", ALICE, "a", b"x", 1)), Published)
     master = redis_sentinels.master()
-    redis_sentinels.replicated(master)
+    redis_sentinels.wait_for_replicas(master)
     (replica, *_) = (each for each in redis_sentinels.nodes if each is not master)
     shown = []
     for each in (master, replica):

@@ -284,9 +284,9 @@ async def test_takeover_passes_idle_nodes_over(make_core: MakeCore, node: str) -
     await core.ask(Retract(f"{node}-done", W1, "a"))
     directory = core._store
     partitions = await directory.partitions([f"{node}-idle", f"{node}-done", f"{node}-owed", f"{node}-gone"])
-    assert [each.node for each in await directory.with_deliveries_of(partitions, doomed.frontend)] == [f"{node}-owed"]
+    assert [each.node for each in await directory.find_partitions_of(partitions, doomed.frontend)] == [f"{node}-owed"]
     await doomed.drain(2)
-    assert [each.node for each in await directory.with_deliveries_of(partitions, "another")] == [f"{node}-owed"]
+    assert [each.node for each in await directory.find_partitions_of(partitions, "another")] == [f"{node}-owed"]
 
 
 async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> None:
@@ -593,7 +593,7 @@ async def test_damaged_by_hand(make_core: MakeCore, store: Store, node: str) -> 
             core.forget(hand)
             await core._sweeper.sweep_all()
             assert set(await core._store.partitions([hand, mark, node, f"{node}-c"])) >= set(there.values())
-            assert there[node] not in await core._store.with_deliveries_of([*there.values()], "f")
+            assert there[node] not in await core._store.find_partitions_of([*there.values()], "f")
             with capture_logs() as logs:
                 await core.measure()
             assert node in core.metrics.measured and mark not in core.metrics.measured

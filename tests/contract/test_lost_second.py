@@ -117,7 +117,7 @@ class Past:
 
     def __init__(self, client: Any, tag: str) -> None:
         """Keep the keys of the tag."""
-        self._client, self._names = client, f"sq:{{{keys.escaped(tag)}}}:*"
+        self._client, self._names = client, f"sq:{{{keys.escape(tag)}}}:*"
         self._kept: dict[bytes, bytes] = {}
 
     async def keep(self) -> "Past":

@@ -25,7 +25,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.items import Delivery, NodeEvent, Owned, OwnershipGained, OwnershipLost
-from broker.model.names import Jid, Partition, bare
+from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.qos import Sending
@@ -447,7 +447,7 @@ async def test_growth_and_bans(pair: Pair, node: str) -> None:
     await attach(two, node, B)
     assert await two.ask(Configure(node, ALICE, {"stanzaq#partitions": ("6",)})) == Done()
     await spread_so(one, node, a=3, b=3)
-    assert await two.ask(Affiliate(node, ALICE, {bare(A): "outcast"})) == Done()
+    assert await two.ask(Affiliate(node, ALICE, {bare_jid(A): "outcast"})) == Done()
     await spread_so(one, node, b=6)
 
 

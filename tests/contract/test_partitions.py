@@ -47,7 +47,7 @@ from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
-from broker.redis_core.registry.partitioner import hashed
+from broker.redis_core.registry.partitioner import choose_by_hash
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.contract.lost_credit import lost_grants
 from tests.waiting import PATIENCE_SECONDS
@@ -139,7 +139,7 @@ async def test_where_items_go(core: RedisCore, node: str) -> None:
     assert isinstance(door, Door)
     await until(lambda: len(door.deliveries) == 4)
     where = {delivery.item_id: delivery.partition.number for delivery in door.deliveries}
-    assert where == {"named": 3, **{f"keyed-{number}": hashed("k", 4) for number in range(3)}}
+    assert where == {"named": 3, **{f"keyed-{number}": choose_by_hash("k", 4) for number in range(3)}}
     assert {delivery.key for delivery in door.deliveries} == {"k"}
 
 

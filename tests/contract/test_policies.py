@@ -145,7 +145,9 @@ class Play:
                 delay_ms=self.chance.choice((0, 0, 200)),
                 priority=self.chance.choice((4, 4, 9)),
                 reply=self.chance.choice((ReplyMode.TOLD, ReplyMode.KEPT)),
-                after=Dependencies.judged(" ".join(parents), regardless=regardless) if parents else NO_DEPENDENCIES,
+                after=Dependencies.parse_names(" ".join(parents), regardless=regardless)
+                if parents
+                else NO_DEPENDENCIES,
             )
             key = self.chance.choice(("", "noisy", "noisy", "gold", "k"))
             sent[name] = Publish(self.node, ALICE, name, codec.pack(Envelope(b"<x/>")), 4, key=key, hints=hints)

@@ -21,7 +21,7 @@ from broker.model.commands import (
     Stats,
 )
 from broker.model.items import Envelope
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.quotas import Quota, QuotaStatus
@@ -38,7 +38,7 @@ LARGE = codec.pack(Envelope(b"<x>" + b"y" * 40_000 + b"</x>"))
 
 async def made(make_core: MakeCore, **more: object) -> RedisCore:
     """Start a core with an administrator."""
-    return (await make_core(admins=(bare(ADMIN),), **more))[0]
+    return (await make_core(admins=(bare_jid(ADMIN),), **more))[0]
 
 
 async def limited(cores: Sequence[RedisCore], subject: str, **limits: str) -> None:
@@ -80,7 +80,7 @@ async def test_nodes_of_a_domain(make_core: MakeCore, store: Store, node: str) -
         # An earlier version did not count nodes by domain.
         await client.delete(keys.of_jid("created_nodes", "x"))
     await limited(cores, "x", nodes="4")
-    await limited(cores, bare(ALICE), nodes="2")
+    await limited(cores, bare_jid(ALICE), nodes="2")
     names = [(core, f"{node}-{number}", owner) for number in range(6) for owner in (ALICE, BOB) for core in cores]
     asked = (core.ask(Declare(f"{name}-{owner[0]}-{core.name}", owner, {})) for core, name, owner in names)
     results = await asyncio.gather(*asked)
@@ -105,7 +105,7 @@ async def test_nodes_that_exist(make_core: MakeCore, store: Store, node: str) ->
     core = await made(make_core)
     await limited([core], "x", nodes="2")
     await declared(core, node)
-    assert await core.ask(Affiliate(node, ALICE, {bare(BOB): "owner", bare(ALICE): "none"})) == Done()
+    assert await core.ask(Affiliate(node, ALICE, {bare_jid(BOB): "owner", bare_jid(ALICE): "none"})) == Done()
     for worker in (BOB, Jid("w1@x/a"), ALICE):
         (again,) = refused([await core.ask(Declare(node, worker, {}))])
         assert again.problem is Problem.NODE_EXISTS
@@ -147,11 +147,11 @@ async def test_bytes(make_core: MakeCore, node: str) -> None:
     """Bytes are the memory of the items, which the first ones of a log take too."""
     core = await made(make_core)
     await declared(core, node, partitions="2")
-    await limited([core], bare(ALICE), bytes="100000")
+    await limited([core], bare_jid(ALICE), bytes="100000")
     results = await publish(core, node, 4, LARGE)
     assert 1 <= len(results) - len(refused(results)) <= 2
     assert " is 100000 bytes in all nodes, and " in refused(results)[0].detail
-    (status,) = (await core.ask(ListQuotas(ALICE, bare(ALICE)))).quotas  # type: ignore[union-attr]
+    (status,) = (await core.ask(ListQuotas(ALICE, bare_jid(ALICE)))).quotas  # type: ignore[union-attr]
     assert 40_000 < status.used["bytes"] <= 100_000 and status.share == status.used["bytes"] / 100_000
     await core.ask(Purge(node, ALICE))
     await until_published(core, node, LARGE)
@@ -180,7 +180,7 @@ async def test_both_rates(make_core: MakeCore, node: str) -> None:
     """A publisher's rate comes first, and what it refuses uses nothing of the owner's quota."""
     core = await made(make_core)
     await declared(core, node, publish_rate="1/h")
-    await limited([core], bare(ALICE), items="2")
+    await limited([core], bare_jid(ALICE), items="2")
     assert len(refused(await publish(core, node, 3))) == 2
     assert len(refused(await publish(core, node, 3, sender=BOB))) == 2
     assert {each.problem for each in refused(await publish(core, node, 1, sender=EVE))} == {Problem.QUOTA_EXCEEDED}
@@ -190,7 +190,7 @@ async def test_who_sets_them(make_core: MakeCore, store: Store) -> None:
     """Administrators alone; a subject is a domain, a bare JID or the default; one that cannot be read does not hold."""
     core = await made(make_core)
     quota = Quota.read({"items": "1", "publish_rate": "5/s"})
-    for command in (ListQuotas(ALICE), ListQuotas(ALICE, bare(BOB)), SetQuota(ALICE, "x", quota)):
+    for command in (ListQuotas(ALICE), ListQuotas(ALICE, bare_jid(BOB)), SetQuota(ALICE, "x", quota)):
         assert (await core.ask(command)).problem is Problem.FORBIDDEN  # type: ignore[union-attr]
     for subject in ("", "a b", "alice@x/home", "@x", "x\ny"):
         assert (await core.ask(SetQuota(ADMIN, subject, quota))).problem is Problem.BAD_REQUEST  # type: ignore[union-attr]
@@ -203,9 +203,9 @@ async def test_who_sets_them(make_core: MakeCore, store: Store) -> None:
         (QuotaStatus("default", quota), QuotaStatus("x", quota, 0, 0), QuotaStatus("alice@x", quota, 0, 0))
     )
     both = (QuotaStatus("x", quota, 0, 0), QuotaStatus("bob@x", quota, 0, 0))
-    assert await core.ask(ListQuotas(ADMIN, bare(BOB))) == QuotaList(both)
-    assert await core.ask(ListQuotas(BOB, bare(BOB))) == QuotaList(both[1:])
-    assert await core.ask(ListQuotas(ADMIN, bare(ADMIN))) == QuotaList(())
+    assert await core.ask(ListQuotas(ADMIN, bare_jid(BOB))) == QuotaList(both)
+    assert await core.ask(ListQuotas(BOB, bare_jid(BOB))) == QuotaList(both[1:])
+    assert await core.ask(ListQuotas(ADMIN, bare_jid(ADMIN))) == QuotaList(())
 
 
 @pytest.mark.parametrize("partitions", ["1", "3"])
@@ -217,7 +217,7 @@ async def test_by_chance(make_core: MakeCore, node: str, partitions: str) -> Non
     for name in nodes:
         await declared(cores[0], name, partitions=partitions)
     most = 12
-    await limited(cores, bare(ALICE), items=str(most))
+    await limited(cores, bare_jid(ALICE), items=str(most))
 
     async def stored() -> int:
         counts = [await cores[0].ask(Stats(name, ALICE)) for name in nodes]
@@ -264,7 +264,7 @@ async def test_an_unreadable_quota(make_core: MakeCore, store: Store, node: str,
     core = await made(make_core)
     await declared(core, node)
     async with store.client() as client:
-        await client.hset(keys.of_service("quotas"), mapping={bare(ALICE): text, "x": '{"items": 5}'})
+        await client.hset(keys.of_service("quotas"), mapping={bare_jid(ALICE): text, "x": '{"items": 5}'})
     with capture_logs() as logs:
         for _ in range(3):
             assert await core._quotas.read() == {"x": Quota(items=5)}
@@ -289,7 +289,7 @@ async def test_quotas_of_another_type(make_core: MakeCore, store: Store, node: s
 async def test_quota_of_a_former_owner(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quota of an owner whose node was deleted refuses nobody at the node that another has created under its name."""
     here, there = await made(make_core), await made(make_core)
-    await limited([here, there], bare(ALICE), items="1")
+    await limited([here, there], bare_jid(ALICE), items="1")
     await declared(here, node)
     assert len(refused(await publish(here, node, 2))) == 1
     assert await there.ask(Delete(node, ALICE)) == Done()

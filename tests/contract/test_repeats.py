@@ -23,7 +23,7 @@ from broker.model.commands import (
 )
 from broker.model.dependencies import Dependencies
 from broker.model.hints import Hints
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.outcomes import ReplyMode
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.quotas import Quota
@@ -99,7 +99,7 @@ async def no_memory(store: Store) -> AsyncIterator[None]:
 
 async def rate_of_owner(core: RedisCore, node: str) -> None:
     """Let the owner's quota of publishes be used up."""
-    await limited(core, bare(ALICE), publish_rate="1/h")
+    await limited(core, bare_jid(ALICE), publish_rate="1/h")
     await used_up(core, node)
 
 
@@ -110,7 +110,7 @@ async def rate_of_publisher(core: RedisCore, node: str) -> None:
 
 
 LIMITS: dict[str, tuple[Problem, Callable[[RedisCore, str], Any]]] = {
-    "items": (Problem.QUOTA_EXCEEDED, lambda core, _node: limited(core, bare(ALICE), items="1")),
+    "items": (Problem.QUOTA_EXCEEDED, lambda core, _node: limited(core, bare_jid(ALICE), items="1")),
     "bytes": (Problem.QUOTA_EXCEEDED, lambda core, _node: limited(core, "localhost", bytes="1")),
     "rate of the owner": (Problem.TOO_FAST, rate_of_owner),
     "rate of the publisher": (Problem.TOO_FAST, rate_of_publisher),
@@ -154,7 +154,7 @@ async def check(core: RedisCore, node: str, sent: list[Publish], expected: Probl
 @pytest.mark.parametrize("limit", LIMITS)
 async def test_repeats(make_core: MakeCore, node: str, limit: str) -> None:
     """S14, X1: a publisher that lost the answer learns that its item is stored, by any frontend, also after growth."""
-    core, _ = await make_core(admins=(bare(ADMIN),))
+    core, _ = await make_core(admins=(bare_jid(ADMIN),))
     await declared(core, node, result_seconds="60")
     more: dict[str, Any] = {}
     if limit == "results":
@@ -185,12 +185,12 @@ async def test_without_memory(make_core: MakeCore, store: Store, node: str) -> N
 @pytest.mark.parametrize("model", ["publishers", "subscribers"])
 async def test_who_may_not_publish(make_core: MakeCore, node: str, model: str) -> None:
     """Who may not publish does not learn what is stored."""
-    core, _ = await make_core(admins=(bare(ADMIN),))
+    core, _ = await make_core(admins=(bare_jid(ADMIN),))
     await declared(core, node)
     assert await core.ask(item(node, "a")) == Published("a")
     await configured(core, node, publish_model=model)
     for impose in ({"items": "1"}, {"publish_rate": "1/h"}):
-        await limited(core, bare(ALICE), **impose)
+        await limited(core, bare_jid(ALICE), **impose)
         for _ in range(2):
             assert await problem(core, item(node, "a", BOB)) is Problem.FORBIDDEN
         assert await core.ask(item(node, "a")) == Published("a", duplicate=True)
@@ -198,39 +198,39 @@ async def test_who_may_not_publish(make_core: MakeCore, node: str, model: str) -
 
 async def test_overwriting(make_core: MakeCore, node: str) -> None:
     """Where a known id replaces the item, it is a new version, which quotas refuse; a ticket is a repeat there, too."""
-    core, _ = await make_core(admins=(bare(ADMIN),))
+    core, _ = await make_core(admins=(bare_jid(ADMIN),))
     await declared(core, node, dedupe="overwrite")
     assert await core.ask(item(node, "a")) == await core.ask(item(node, "a")) == Published("a")
     assert await core.ask(item(node, "b", ticket="t")) == Published("b")
-    await limited(core, bare(ALICE), items="2")
+    await limited(core, bare_jid(ALICE), items="2")
     assert await problem(core, item(node, "a")) is Problem.QUOTA_EXCEEDED
     assert await core.ask(item(node, "b", ticket="t")) == Published("b", duplicate=True)
 
 
 async def test_items_that_wait(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeat of an item that waits for others is one, also when a limit or its parents' node is in the way."""
-    core, _ = await make_core(admins=(bare(ADMIN),))
+    core, _ = await make_core(admins=(bare_jid(ADMIN),))
     for name in (node, f"{node}-2"):
         await declared(core, name, dedupe="overwrite", partitions="2")
     await asked(core, [item(node, "p"), item(f"{node}-2", "q")])
-    hints = Hints(after=Dependencies.judged(f"p {node}-2#q", regardless=False))
+    hints = Hints(after=Dependencies.parse_names(f"p {node}-2#q", regardless=False))
     sent = [item(node, "child", hints=hints), item(node, "ticket", ticket="t", digest="d", hints=hints)]
     assert await asked(core, sent) == [Published("child"), Published("ticket")]
     new = item(node, "new", hints=hints)
     repeated = [Published("child", duplicate=True), Published("ticket", duplicate=True)]
-    await limited(core, bare(ALICE), items="1")
+    await limited(core, bare_jid(ALICE), items="1")
     assert await asked(core, sent) == repeated
     assert await problem(core, new) is Problem.QUOTA_EXCEEDED
     # A publish that was cut short is finished before its repeat is answered.
-    begun = item(node, "begun", hints=Hints(after=Dependencies.judged("nothing", regardless=False)))
-    await limited(core, bare(ALICE))
+    begun = item(node, "begun", hints=Hints(after=Dependencies.parse_names("nothing", regardless=False)))
+    await limited(core, bare_jid(ALICE))
     with monkeypatch.context() as patch:
         patch.setattr(core._handlers.dependencies, "_finish", lambda *_: asyncio.sleep(0, Refused(Problem.UNAVAILABLE)))
         assert await problem(core, begun) is Problem.UNAVAILABLE
-    await limited(core, bare(ALICE), items="1")
+    await limited(core, bare_jid(ALICE), items="1")
     assert await problem(core, begun) is Problem.ITEM_NOT_FOUND
     assert await problem(core, begun) is Problem.QUOTA_EXCEEDED
-    await limited(core, bare(ALICE))
+    await limited(core, bare_jid(ALICE))
     assert await core.ask(Delete(f"{node}-2", ALICE)) == Done()
     assert await asked(core, sent) == repeated
     assert await problem(core, new) is Problem.FORBIDDEN
@@ -238,7 +238,7 @@ async def test_items_that_wait(make_core: MakeCore, node: str, monkeypatch: pyte
 
 async def test_assured(make_core: MakeCore, node: str) -> None:
     """S14: an assured message that was published before its frontend died is delivered, whatever the quota is now."""
-    core, _ = await make_core(admins=(bare(ADMIN),), qos_trusted="localhost")
+    core, _ = await make_core(admins=(bare_jid(ADMIN),), qos_trusted="localhost")
     await declared(core, node)
     assert await core.ask(PrepareMessage(ALICE, "m", item(node, None), "s")) == Done()
     assured = core._handlers.exactly_once
@@ -254,7 +254,7 @@ async def test_assured(make_core: MakeCore, node: str) -> None:
         patch.setattr(assured, "_run", cut)
         await asked(core, [Deliver(ALICE, "m")])
     assert await waiting(core, node) == 1
-    await limited(core, bare(ALICE), items="1")
+    await limited(core, bare_jid(ALICE), items="1")
     assert await core.ask(Deliver(ALICE, "m")) == Done()
     assert await waiting(core, node) == 1
 
@@ -277,7 +277,7 @@ async def test_reserved(make_core: MakeCore, node: str) -> None:
 
 async def test_what_it_costs(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All refused publishes of one turn that may be repeats pay one script together, others none; accepted ones none."""
-    core, _ = await make_core(admins=(bare(ADMIN),))
+    core, _ = await make_core(admins=(bare_jid(ADMIN),))
     await declared(core, node)
     await core.ask(item(node, "a"))
     calls: list[str] = []
@@ -288,7 +288,7 @@ async def test_what_it_costs(make_core: MakeCore, node: str, monkeypatch: pytest
         return await run_all(server, lines)
 
     monkeypatch.setattr(Server, "run_all", noted)
-    await limited(core, bare(ALICE), publish_rate="1/h")
+    await limited(core, bare_jid(ALICE), publish_rate="1/h")
     await used_up(core, node)
     calls.clear()
     assert not any(isinstance(each, Published) for each in await asked(core, [item(node, None) for _ in range(50)]))
@@ -296,7 +296,7 @@ async def test_what_it_costs(make_core: MakeCore, node: str, monkeypatch: pytest
     await asked(core, [item(node, f"new-{number}") for number in range(50)])
     assert calls.count("find_repeat") == 1
     assert "publish" not in calls
-    await limited(core, bare(ALICE))
+    await limited(core, bare_jid(ALICE))
     calls.clear()
     await asked(core, [item(node, "a"), item(node, "z")])
     assert "find_repeat" not in calls
@@ -304,9 +304,9 @@ async def test_what_it_costs(make_core: MakeCore, node: str, monkeypatch: pytest
 
 async def test_repeats_use_nothing(make_core: MakeCore, node: str) -> None:
     """What repeats were counted for comes back with the next measurement: they leave room for others."""
-    core, _ = await make_core(admins=(bare(ADMIN),))
+    core, _ = await make_core(admins=(bare_jid(ADMIN),))
     await declared(core, node)
-    await limited(core, bare(ALICE), items="3")
+    await limited(core, bare_jid(ALICE), items="3")
     assert await core.ask(item(node, "a")) == Published("a")
     for _ in range(10):
         assert await core.ask(item(node, "a")) == Published("a", duplicate=True)

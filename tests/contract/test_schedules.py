@@ -286,7 +286,7 @@ class Play:
 
     async def stored(self, name: str) -> ScheduleRecord | None:
         """Return the record of a schedule."""
-        found = await self.core._handlers.firing._storage.one(self.record, name)
+        found = await self.core._handlers.firing._storage.read_one(self.record, name)
         assert not isinstance(found, Refused)
         return found[1].record
 

@@ -55,7 +55,7 @@ async def test_a_killed_master(make_core: MakeCore, redis_sentinels: RedisSentin
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "before"))
     old = redis_sentinels.master()
-    redis_sentinels.replicated(old)
+    redis_sentinels.wait_for_replicas(old)
     old.kill()
     assert await published(core, node) < 10
     old.start()

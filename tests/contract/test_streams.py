@@ -41,7 +41,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.redis_core.core import RedisCore
-from broker.redis_core.registry.partitioner import hashed
+from broker.redis_core.registry.partitioner import choose_by_hash
 from tests.contract.conftest import Door, MakeCore
 
 ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")
@@ -122,7 +122,7 @@ async def test_resume(core: RedisCore, door: Door, node: str) -> None:
     door.deliveries.clear()
     await core.ask(stream(node, W1, f">{events[1].offset}"))
     assert [item for _, item, _ in given(door)] == ["c"]
-    assert [offsets.written(one.partition, one.position) for one in door.deliveries] == [events[2].offset]
+    assert [offsets.write_offset(one.partition, one.position) for one in door.deliveries] == [events[2].offset]
 
 
 async def test_partitions(core: RedisCore, door: Door, node: str) -> None:
@@ -131,7 +131,7 @@ async def test_partitions(core: RedisCore, door: Door, node: str) -> None:
     for number in range(4):
         await published(core, node, f"p{number}", partition=number)
     granted = await core.ask(stream(node, W1, "@earliest"))
-    mine = hashed(W1, 4)
+    mine = choose_by_hash(W1, 4)
     assert isinstance(granted, Subscribed) and [one.partition for one in granted.streams] == [mine]
     assert given(door) == [(mine, f"p{mine}", Stage.STREAM)]
     door.deliveries.clear()
@@ -212,7 +212,7 @@ async def test_bad_offsets(core: RedisCore, door: Door, node: str) -> None:
     before = await core.ask(Partitions(node, BOB))
     assert isinstance(before, Extents)
     partition = door.deliveries[0].partition
-    future = offsets.written(partition, "99999999999999-0")
+    future = offsets.write_offset(partition, "99999999999999-0")
     made_up = before.partitions[0].latest[:-8] + "00000000"
     for offset in (other, mine, future, made_up):
         assert problem(await core.ask(Commit(node, W1, 0, offset))) is Problem.OFFSET_NOT_FOUND

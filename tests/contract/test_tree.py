@@ -21,7 +21,7 @@ from broker.model.commands import (
     Purge,
 )
 from broker.model.items import Envelope
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Described, Done, Listing, Refused, Result
 from broker.redis_core.core import RedisCore
@@ -112,7 +112,7 @@ async def test_moving(core: RedisCore, tag: str) -> None:
     assert await core.ask(Configure(child, ALICE, {"pubsub#collection": (two,), "pubsub#title": ("T",)})) == Done()
     assert (await placed(core, one))[1] == () and (await placed(core, two))[1] == (child,)
     # An owner of the child alone sends back its form, which names the collection.
-    assert await core.ask(Affiliate(child, ALICE, {bare(BOB): "owner"})) == Done()
+    assert await core.ask(Affiliate(child, ALICE, {bare_jid(BOB): "owner"})) == Done()
     assert await core.ask(Configure(child, BOB, {"pubsub#collection": (two,), "pubsub#title": ("B",)})) == Done()
     assert await core.ask(Configure(one, ALICE, {"pubsub#children": (other, child)})) == Done()
     assert (await placed(core, one))[1] == (other, child) and (await placed(core, two))[1] == ()

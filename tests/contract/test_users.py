@@ -28,7 +28,7 @@ from broker.model.commands import (
     Subscribe,
 )
 from broker.model.items import Envelope
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.results import (
     Counted,
     Declared,
@@ -202,7 +202,7 @@ async def test_commands_that_only_read(make_core: MakeCore, server: RedisServer)
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert isinstance(await core.ask(Publish("jobs", ALICE, "a", codec.pack(Envelope(b"<a/>")), 4)), Published)
     url = as_user(server.url, "inspector")
-    quiet = RedisCore(CommandSettings(redis_url=url, admins=(bare(ALICE),)), None)
+    quiet = RedisCore(CommandSettings(redis_url=url, admins=(bare_jid(ALICE),)), None)
     await quiet.reach()
     asked = (
         Overview(ALICE, 0, 10),

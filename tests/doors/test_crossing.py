@@ -102,7 +102,7 @@ class Xmpp:
 
         await self._door.until(lambda: len(received()) == len(items))
         for item, delivery in zip(items, received(), strict=True):
-            written = deliveries.written(SERVICE, delivery)
+            written = deliveries.write_delivery(SERVICE, delivery)
             message = ET.fromstring(written.replace(b"<message", f"<message xmlns='{ns.CLIENT}'".encode(), 1))
             found, *_ = message.iter(f"{{{ns.PUBSUB_EVENT}}}item")
             (payload,) = found

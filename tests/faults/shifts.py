@@ -48,7 +48,7 @@ def master_killed(stage: Stage) -> None:
     """SIGKILL of the master that has the queue; it comes back as a replica of its replica."""
     cluster, master = stage.house.cluster, _master(stage)
     with _resting(stage):
-        cluster.replicated(master)
+        cluster.wait_for_replica(master)
         master.kill()
     stage.until(partial(_still, stage, master), _TAKEOVER_SECONDS, "the replica does not take over")
     stage.heal()
@@ -62,7 +62,7 @@ def watched_master_killed(stage: Stage) -> None:
     sentinels = stage.house.sentinels
     master = sentinels.master()
     with _resting(stage):
-        sentinels.replicated(master)
+        sentinels.wait_for_replicas(master)
         master.kill()
     sentinels.successor(master)
     stage.heal()

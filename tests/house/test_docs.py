@@ -10,7 +10,7 @@ import pytest
 from broker import keys
 from broker.model.fields import Option
 from broker.model.options import OPTIONS, NodeConfig
-from broker.scaling.costs import measured
+from broker.scaling.costs import read_costs
 from broker.scaling.table import table
 from broker.settings import Settings
 from frontends.tools.bench.predicted import TIMING
@@ -31,9 +31,9 @@ def test_examples_are_understood(example: str) -> None:
         if not element.tag.endswith("}iq") or element.get("from", "").rpartition("@")[2] == "queue.example.org":
             continue
         if element.get("type") == "result":
-            assert deliveries.answered(element) is not None
+            assert deliveries.parse_answer(element) is not None
             continue
-        iq = stanzas.asked(element)
+        iq = stanzas.parse_iq(element)
         assert iq is not None
         of_qos = iq.element.find(qos.ANY) is not None
         assert (qos.read(iq, "queue.example.org") if of_qos else requests.read(iq)) is not None
@@ -103,7 +103,7 @@ def test_figures_agree() -> None:
 
 def test_scaling_agrees_with_the_model() -> None:
     """scaling.md has the model's table, and the measured costs that it is fed with."""
-    page, found = (DOCS / "scaling.md").read_text(), measured()
+    page, found = (DOCS / "scaling.md").read_text(), read_costs()
     assert (expected := table(found, TIMING)) in page, expected
     single, batched = found.single, found.batched
     for name, cost in (

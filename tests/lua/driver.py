@@ -18,8 +18,8 @@ from broker import keys
 from broker.journal.schema import record
 from broker.model.names import Partition
 from broker.redis_core.commands.credit import Grant
-from broker.redis_core.operations.operation import below, delivery_rows, subid, subids
-from broker.redis_core.operations.subscriptions import said
+from broker.redis_core.operations.operation import delivery_rows, subid, subids, to_leaf_subid
+from broker.redis_core.operations.subscriptions import encode_selector
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import Library, library, script
 from broker.scripts.source import Operation, modules, operation, operations
@@ -438,7 +438,7 @@ class Queue:
             "lease": lease,
         }
         row |= {"scope": scope, "named": named, "several": several}
-        row["selector"] = selector if selector == "=" else said(selector)
+        row["selector"] = selector if selector == "=" else encode_selector(selector)
         return self.run("subscribe", row, **fixed)
 
     def follow(self, jid: str, credit: int, start: str = "@latest", *, lease: int = 0) -> Answer:
@@ -487,7 +487,7 @@ class Queue:
         self, jid: str, registration: Any, sending: str = "unacknowledged", *, pool: str = "", selector: str = ""
     ) -> list[Any]:
         """Register a subscription, of a `pool` if named; return the answer."""
-        whose = below(pool, subid(jid)) if pool else subid(jid)
+        whose = to_leaf_subid(pool, subid(jid)) if pool else subid(jid)
         row = {
             "subid": whose,
             "jid": jid,
@@ -496,13 +496,13 @@ class Queue:
             "pool": pool,
             "several": "",
         }
-        row["selector"] = said(selector)
+        row["selector"] = encode_selector(selector)
         found: list[Any] = self.run("register_subscription", row).rows[0]
         return found
 
     def hand_out(self, jid: str, grant: Any, amount: int, *, pool: str = "", **fixed: Any) -> Answer:
         """Deliver a grant."""
-        whose = below(pool, subid(jid)) if pool else subid(jid)
+        whose = to_leaf_subid(pool, subid(jid)) if pool else subid(jid)
         return self.run("hand_out", {"subid": whose, "grant": grant, "amount": amount, "pool": pool}, **fixed)
 
     def grant_credit(
@@ -520,7 +520,7 @@ class Queue:
     def unsubscribe(self, jid: str, *, release: str = "", kept: str = "", **more: str) -> Answer:
         """Remove a subscription, of a `pool` if one is named."""
         pool = more.pop("pool", "")
-        whose = below(pool, subid(jid)) if pool else subid(jid)
+        whose = to_leaf_subid(pool, subid(jid)) if pool else subid(jid)
         columns = {
             "named": "",
             "which": "this",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.redis_core.operations.operation import below, subid
+from broker.redis_core.operations.operation import subid, to_leaf_subid
 from tests.lua.driver import Answer, Queue
 
 W1, W2 = "w1@x/a", "w2@x/b"
@@ -101,7 +101,7 @@ def test_says_through_which_it_was(queue: Queue) -> None:
     """H7: holdings are reported to the collection of their subscription, also when the subscription ends with them."""
     subscribed(queue, W1)
     queue.publish("a")
-    whose = below(POOL, subid(W1))
+    whose = to_leaf_subid(POOL, subid(W1))
 
     def told(answer: Answer) -> list[tuple[str, int, str]]:
         assert answer.report is not None
@@ -117,7 +117,9 @@ def test_fenced_out(queue: Queue) -> None:
     queue.publish("a")
     queue.hand_out(W1, 6, 1, pool=POOL)
     assert queue.unsubscribe(W1, release="1", born="4", pool=POOL).words == ["superseded"]
-    assert queue.unsubscribe(W1, release="1", born="9", pool=POOL).rows == [["ok", 0, 0, [below(POOL, subid(W1))]]]
+    assert queue.unsubscribe(W1, release="1", born="9", pool=POOL).rows == [
+        ["ok", 0, 0, [to_leaf_subid(POOL, subid(W1))]]
+    ]
     assert queue.locks(W1) == []
     assert queue.register(W1, 8, pool=POOL) == ["superseded"]
     assert queue.hand_out(W1, 10, 1, pool=POOL).words == ["not-subscribed"]

@@ -14,11 +14,11 @@ from broker import codec, payloads
 from broker.model.items import Envelope
 from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid
-from broker.redis_core.operations.subscriptions import said
-from broker.scripts.packaging import alone
-from broker.scripts.source import examined
+from broker.redis_core.operations.subscriptions import encode_selector
+from broker.scripts.packaging import write_script
+from broker.scripts.source import examine
 from broker.selectors.program import program
-from broker.selectors.tree import Predicate, written
+from broker.selectors.tree import Predicate, write_tree
 from broker.selectors.values import Value, selects
 from tests.chosen import trees, values
 from tests.lua.driver import FOLDER, Answer, Delivered, Queue, Runner
@@ -52,9 +52,9 @@ def rest(queue: Queue, answer: Answer) -> list[tuple[str, str]]:
     pytest.fail("there is always more")
 
 
-_JUDGE = alone(
+_JUDGE = write_script(
     FOLDER,
-    examined(
+    examine(
         FOLDER,
         "judge",
         """#!lua
@@ -119,11 +119,11 @@ def test_new_and_changed_selectors(queue: Queue) -> None:
     publish(queue, "green", "g1", "g2")
     assert queue.subscribe(BLUE, 5, selector=IS_BLUE).given == [(BLUE, "b1")]
     answer = queue.subscribe(BLUE, 1, selector="color IN ('blue', 'green')")
-    assert answer.given == [] and answer.rows[0][7:] == ["", said("color IN ('blue', 'green')")]
+    assert answer.given == [] and answer.rows[0][7:] == ["", encode_selector("color IN ('blue', 'green')")]
     assert queue.subscribe(BLUE, 2, must="1", selector="=").given == [(BLUE, "g1")]
     assert queue.run("get_subscription", {"subid": subid(BLUE), "named": ""}).rows[0][5:] == [
         "",
-        said("color IN ('blue', 'green')"),
+        encode_selector("color IN ('blue', 'green')"),
     ]
     assert queue.subscribe(RED, 10, selector="").given == [(RED, "g2")]
     assert queue.run("get_subscription", {"subid": subid(RED), "named": ""}).rows[0][5:] == []
@@ -168,7 +168,7 @@ def test_content_type(queue: Queue) -> None:
     """Issue 10: a type is what its publisher gave, also of XML that is kept apart from elements."""
     queue.subscribe(RED, 10, selector="p.content-type IN ('application/xml', 'text/xml')")
     for item, kind in (("a", "application/xml"), ("b", "text/xml"), ("c", "application/xml; charset=utf-8")):
-        answer = queue.publish(item, body=codec.pack(payloads.kept(b"<a/>", kind, {})))
+        answer = queue.publish(item, body=codec.pack(payloads.make_envelope(b"<a/>", kind, {})))
         assert answer.given + rest(queue, answer) == ([(RED, item)] if item != "c" else [])
 
 
@@ -390,7 +390,7 @@ def test_whom_it_may_be_for(
     """Issue 18 B: subscribers found by the index of conditions get exactly what plain evaluation gives them."""
     texts = [{name[2:]: value for name, value in item.items() if isinstance(value, str)} for item in items]
     queue = Queue(runners["valkey"], Partition(uuid.uuid4().hex, "life", 0))
-    played(Headers(queue, dice, ("", *map(written, asked)), texts), 40)
+    played(Headers(queue, dice, ("", *map(write_tree, asked)), texts), 40)
 
 
 def played(play: Headers, steps: int) -> None:

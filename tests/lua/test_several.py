@@ -1,6 +1,6 @@
 """Several subscriptions of one JID in one partition."""
 
-from broker.redis_core.operations.operation import MOST_OF_ONE, below, family, subid, subids
+from broker.redis_core.operations.operation import MOST_OF_ONE, family, subid, subids, to_leaf_subid
 from tests.lua.driver import T0, Answer, Queue
 from tests.lua.worded import W1, W2
 
@@ -113,7 +113,7 @@ def test_may_publish(queue: Queue) -> None:
 
 def test_through_a_collection(queue: Queue) -> None:
     """H5, H6: below a collection each has a subid of its own in the leaf, besides that of a direct subscription."""
-    names = [below(POOL, name) for name in (FIRST, SECOND)]
+    names = [to_leaf_subid(POOL, name) for name in (FIRST, SECOND)]
     for name in names:
         row = {"subid": name, "jid": W1, "sending": "unacknowledged", "registration": "5", "pool": POOL}
         assert queue.run("register_subscription", {**row, "several": "1", "selector": ""}).words == ["ok"]

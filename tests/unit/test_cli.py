@@ -12,7 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.testing import CliRunner
 
 from frontends.cli import app
-from frontends.terminal import served
+from frontends.terminal import run_with_servers
 from frontends.version import version
 
 
@@ -125,5 +125,5 @@ def test_terminated() -> None:
 
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as end:
-        served("The demo", work)
+        run_with_servers("The demo", work)
     assert end.value.code == 143 and ended and signal.getsignal(signal.SIGTERM) is before

@@ -10,9 +10,9 @@ def test_names() -> None:
     """Each option is known by its wire name, by its aliases and without the prefix; a value may hold anything."""
     for option in OPTIONS:
         for name in (option.name, *option.aliases):
-            assert fields.named(name) == name
+            assert fields.find_option(name) == name
             short = name.rpartition("#")[2].rpartition("}")[2]
-            assert fields.named(short) == option.name
+            assert fields.find_option(short) == option.name
     read = fields.read(["lock_seconds=30", "pubsub#title=a=b c", "max_items="])
     assert read == {"stanzaq#lock_seconds": ("30",), "pubsub#title": ("a=b c",), "pubsub#max_items": ("",)}
     repeated = fields.read(["fair_weights=gold=3", "stanzaq#fair_weights=a b=0.5"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.groups import GROUP_BYTES, is_name, share, spread
+from broker.model.groups import GROUP_BYTES, assign_evenly, is_name, share
 
 NAMES = tuple("abcdefgh")
 members = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 40), max_size=8)
@@ -16,7 +16,7 @@ holders = st.dictionaries(st.integers(0, 30), st.none() | st.sampled_from((*NAME
 @given(most=members, held=holders)
 def test_spread(most: dict[str, int], held: dict[int, str | None]) -> None:
     """E10, EX19: one owner each, within each member's limit, as even as that allows, and with the fewest moves."""
-    after = spread(most, held)
+    after = assign_evenly(most, held)
     sizes = Counter(after.values())
     assert len(after) == min(len(held), sum(most.values()))
     assert set(after) <= set(held) and set(after.values()) <= set(most)
@@ -26,24 +26,24 @@ def test_spread(most: dict[str, int], held: dict[int, str | None]) -> None:
     had = Counter(holder for holder in held.values() if holder in most)
     kept = sum(held[number] == name for number, name in after.items())
     assert kept == sum(min(had[name], sizes[name]) for name in most)
-    assert spread(most, after | {number: None for number in held if number not in after}) == after
+    assert assign_evenly(most, after | {number: None for number in held if number not in after}) == after
 
 
 @given(most=members, held=holders, order=st.randoms(use_true_random=False))
 def test_the_same_by_all(most: dict[str, int], held: dict[int, str | None], order: object) -> None:
     """Every frontend computes the same, in whatever order it learned of members."""
-    assert spread(dict(reversed(most.items())), dict(reversed(held.items()))) == spread(most, held)
+    assert assign_evenly(dict(reversed(most.items())), dict(reversed(held.items()))) == assign_evenly(most, held)
 
 
 @given(most=st.dictionaries(st.sampled_from(NAMES), st.just(40), min_size=2), count=st.integers(1, 30))
 def test_few_moves(most: dict[str, int], count: int) -> None:
     """When one member comes or goes, no more partitions move than it gains or leaves."""
-    everyone = spread(most, dict.fromkeys(range(count)))
+    everyone = assign_evenly(most, dict.fromkeys(range(count)))
     fewer = dict(list(most.items())[1:])
     gone = next(iter(most))
-    without = spread(fewer, dict(everyone))
+    without = assign_evenly(fewer, dict(everyone))
     assert sum(without[number] != everyone[number] for number in everyone) == Counter(everyone.values())[gone]
-    again = spread(most, dict(without))
+    again = assign_evenly(most, dict(without))
     assert sum(again[number] != without[number] for number in without) == Counter(again.values())[gone]
 
 

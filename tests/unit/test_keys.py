@@ -32,7 +32,7 @@ def test_any_name_is_safe(one: str, other: str) -> None:
     name = keys.of_node("options", one)
     tag = name[name.index("{") + 1 : name.index("}")]
     assert tag and name == f"sq:{{{tag}}}:options"
-    assert keys.unescaped(tag) == one
+    assert keys.unescape(tag) == one
     assert (keys.of_node("options", other) == name) == (one == other)
 
 

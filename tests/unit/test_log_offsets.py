@@ -18,7 +18,7 @@ ROLLOVERS = [
 
 def test_rollovers() -> None:
     """EX6: where the number of digits changes the order stays, and every text is read back."""
-    texts = [offsets.written(HERE, f"{ms}-{seq}") for ms, seq in ROLLOVERS]
+    texts = [offsets.write_offset(HERE, f"{ms}-{seq}") for ms, seq in ROLLOVERS]
     assert texts == sorted(texts) and len(set(map(len, texts))) == 1
     assert [offsets.read(text, HERE) for text in texts] == [f"{ms}-{seq}" for ms, seq in ROLLOVERS]
 
@@ -26,7 +26,7 @@ def test_rollovers() -> None:
 @given(one=st.tuples(numbers, numbers), other=st.tuples(numbers, numbers))
 def test_order(one: tuple[int, int], other: tuple[int, int]) -> None:
     """E18: the lexicographic order is the order of the log."""
-    first, second = (offsets.written(HERE, f"{ms}-{seq}") for ms, seq in (one, other))
+    first, second = (offsets.write_offset(HERE, f"{ms}-{seq}") for ms, seq in (one, other))
     assert (first < second) == (one < other)
 
 
@@ -36,7 +36,7 @@ def test_order(one: tuple[int, int], other: tuple[int, int]) -> None:
 def test_of_another(there: Partition) -> None:
     """E17: the offset of another partition, of an earlier incarnation, or of another node is not found here."""
     with pytest.raises(MalformedRequest) as refused:
-        offsets.read(offsets.written(there, "5-0"), HERE)
+        offsets.read(offsets.write_offset(there, "5-0"), HERE)
     assert refused.value.problem is Problem.OFFSET_NOT_FOUND and refused.value.detail
 
 
@@ -44,13 +44,13 @@ def test_of_another(there: Partition) -> None:
 def test_beyond_any_position(position: str) -> None:
     """E17: an impossible position is not found, though it has the right check; Redis would report an error of ours."""
     with pytest.raises(MalformedRequest) as refused:
-        offsets.read(offsets.written(HERE, position), HERE)
+        offsets.read(offsets.write_offset(HERE, position), HERE)
     assert refused.value.problem is Problem.OFFSET_NOT_FOUND and "future" in refused.value.detail
 
 
 def test_made_up() -> None:
     """E17: a receiver cannot construct one: another position with the check of a known offset is refused."""
-    known = offsets.written(HERE, "1795232955075-0")
+    known = offsets.write_offset(HERE, "1795232955075-0")
     for made_up in (known.replace("5075", "5076", 1), known[:-8] + "00000000", f"{10**20 - 1}" * 2 + known[40:]):
         with pytest.raises(MalformedRequest) as refused:
             offsets.read(made_up, HERE)
@@ -64,7 +64,7 @@ def test_made_up() -> None:
 def test_garbage(text: str) -> None:
     """A malformed offset is refused, however long."""
     with pytest.raises(MalformedRequest) as refused:
-        offsets.spelled(text, HERE)
+        offsets.write_start(text, HERE)
     assert refused.value.problem is Problem.OFFSET_INVALID and refused.value.detail.startswith(
         "an offset as the service"
     )
@@ -72,15 +72,15 @@ def test_garbage(text: str) -> None:
 
 def test_starts() -> None:
     """E20, EX4, EX9: words and times as they are; an offset alone is inclusive, after `>` exclusive."""
-    offset = offsets.written(HERE, "5-7")
-    assert [offsets.spelled(start, HERE) for start in ("@earliest", "@latest", "0015", offset, f">{offset}")] == [
+    offset = offsets.write_offset(HERE, "5-7")
+    assert [offsets.write_start(start, HERE) for start in ("@earliest", "@latest", "0015", offset, f">{offset}")] == [
         "@earliest", "@latest", "t15", "=5-7", ">5-7"
     ]  # fmt: skip
 
 
 def test_the_partition_of_a_start() -> None:
     """An offset names its partition, and no other start does."""
-    offset = offsets.written(HERE, "5-7")
-    assert [offsets.named(start) for start in (offset, f">{offset}", "@earliest", "@latest", "15")] == [
+    offset = offsets.write_offset(HERE, "5-7")
+    assert [offsets.read_partition(start) for start in (offset, f">{offset}", "@earliest", "@latest", "15")] == [
         3, 3, None, None, None
     ]  # fmt: skip

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from broker.model.names import (
     Partition,
-    bare,
+    bare_jid,
     domain,
     is_jid,
     is_printable,
-    prepared,
+    lower_jid,
     read_account_or_domain,
     read_bare_jid,
     read_jid,
@@ -23,13 +23,13 @@ from broker.model.names import (
 
 def test_jids() -> None:
     """RFC 7622: the resource begins at the first slash and may hold more of them."""
-    assert (bare("a@x/b/c"), resource("a@x/b/c")) == ("a@x", "b/c")
-    assert (bare("a@x"), resource("a@x")) == ("a@x", "")
+    assert (bare_jid("a@x/b/c"), resource("a@x/b/c")) == ("a@x", "b/c")
+    assert (bare_jid("a@x"), resource("a@x")) == ("a@x", "")
 
 
 def test_typed_jids() -> None:
     """Servers lower the case of all but the resource; a person need not."""
-    assert prepared(" Alice@Example.ORG/Home ") == "alice@example.org/Home"
+    assert lower_jid(" Alice@Example.ORG/Home ") == "alice@example.org/Home"
 
 
 @given(st.text(min_size=1), st.text("0123456789abcdef", min_size=1), st.integers(0, 99))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from broker.model.fields import Option
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeRecord, configured, restored, shown, stored, unmet
+from broker.model.nodes import Affiliation, NodeRecord, change_config, find_unmet, form_values, from_stored, to_stored
 from broker.model.options import (
     FORCED,
     MAX_ITEMS,
@@ -89,20 +89,20 @@ configs = st.builds(
 @given(configs)
 def test_stored_and_restored(config: NodeConfig) -> None:
     """Stored values are read back; only those that differ from the default are stored."""
-    assert restored(stored(config)) == config
-    assert stored(NodeConfig()) == {}
+    assert from_stored(to_stored(config)) == config
+    assert to_stored(NodeConfig()) == {}
 
 
 @given(configs)
 def test_a_form_sent_back_changes_nothing(config: NodeConfig) -> None:
     """P23: every field is shown with its present value, and submitting the form as shown is no change."""
-    again = configured(config, {name: (value,) for name, value in shown("n", config).items()})
-    assert shown("n", again) == shown("n", config)
+    again = change_config(config, {name: (value,) for name, value in form_values("n", config).items()})
+    assert form_values("n", again) == form_values("n", config)
 
 
 def test_fields_of_a_newer_version_are_passed_over() -> None:
     """A rolling upgrade: old frontends read new records."""
-    assert restored({"stanzaq#of-the-future": "1", "stanzaq#lock_seconds": "5"}) == NodeConfig(lock_seconds=5)
+    assert from_stored({"stanzaq#of-the-future": "1", "stanzaq#lock_seconds": "5"}) == NodeConfig(lock_seconds=5)
 
 
 @pytest.mark.parametrize(
@@ -148,18 +148,22 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
 def test_refused(name: str, values: tuple[str, ...], problem: Problem) -> None:
     """P5, P23, PX3, PX5, QX13: options that a queue cannot have are refused with the field's name."""
     with pytest.raises(MalformedRequest) as refused:
-        configured(NodeConfig(), {name: values})
+        change_config(NodeConfig(), {name: values})
     assert refused.value.problem is problem and (name.split("#")[1] in str(refused.value) or "queueing" in name)
 
 
 def test_decimals() -> None:
     """stanzaq#retry_delay: a rest may have a fraction of a second; a refusal names the bounds."""
     given = {"stanzaq#retry_delay": ("0.5",), "stanzaq#retry_backoff": ("2.0",), "stanzaq#retry_jitter": ("1",)}
-    config = configured(NodeConfig(), given)
+    config = change_config(NodeConfig(), given)
     assert config == NodeConfig(retry_delay=0.5, retry_backoff=2.0, retry_jitter=1.0)
-    assert stored(config) == {"stanzaq#retry_delay": "0.5", "stanzaq#retry_backoff": "2", "stanzaq#retry_jitter": "1"}
+    assert to_stored(config) == {
+        "stanzaq#retry_delay": "0.5",
+        "stanzaq#retry_backoff": "2",
+        "stanzaq#retry_jitter": "1",
+    }
     with pytest.raises(MalformedRequest) as refused:
-        configured(NodeConfig(), {"stanzaq#retry_backoff": ("0.5",)})
+        change_config(NodeConfig(), {"stanzaq#retry_backoff": ("0.5",)})
     assert refused.value.detail == "stanzaq#retry_backoff must be a number from 1 to 100 with at most three decimals"
 
 
@@ -185,10 +189,12 @@ def test_limits(config: NodeConfig, limits: str) -> None:
 def test_weights() -> None:
     """stanzaq#fair_weights: a key may contain any character but a line end; without turns scripts read none."""
     given = {"stanzaq#fair_weights": ("a=3.0", "b = c=0.5", ""), "stanzaq#fair": ("key",)}
-    config = configured(NodeConfig(), given)
+    config = change_config(NodeConfig(), given)
     assert (config.fair_tenants, config.weights) == ("key", (("a", "3"), ("b = c", "0.5")))
-    assert configured(NodeConfig(), {"stanzaq#fair_weights": ("a=3\nb = c=0.5",), "stanzaq#fair": ("key",)}) == config
-    off = configured(config, {"stanzaq#fair": ("none",)})
+    assert (
+        change_config(NodeConfig(), {"stanzaq#fair_weights": ("a=3\nb = c=0.5",), "stanzaq#fair": ("key",)}) == config
+    )
+    off = change_config(config, {"stanzaq#fair": ("none",)})
     assert (off.fair_tenants, off.weights, off.fair_weights) == ("", (), config.fair_weights)
 
 
@@ -197,14 +203,14 @@ def test_accepted() -> None:
     fields = {name: (value,) for name, value in FORCED.items()}
     fields |= {"pubsub#notify_retract": ("0",), "pubsub#max_items": ("max",)}
     fields |= {"pubsub#publish_full_node": ("retract-oldest",), "pubsub#deliver_payloads": ("true",)}
-    assert configured(NodeConfig(), fields) == NodeConfig(node_full=WhenFull.RETRACT_OLDEST, notify_retract=False)
+    assert change_config(NodeConfig(), fields) == NodeConfig(node_full=WhenFull.RETRACT_OLDEST, notify_retract=False)
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.choices], ids=lambda option: option.name)
 def test_a_refusal_names_the_choices(option: Option) -> None:
     """P23: a wrong choice is refused with the possible ones."""
     with pytest.raises(MalformedRequest) as refused:
-        configured(NodeConfig(), {option.name: ("none of them",)})
+        change_config(NodeConfig(), {option.name: ("none of them",)})
     assert option.name in refused.value.detail and ", ".join(option.choices) in refused.value.detail
 
 
@@ -214,14 +220,14 @@ def test_a_refusal_names_its_field(option: Option, values: tuple[str, ...]) -> N
     """P23: a value out of range is refused with the field's name."""
     for name in (option.name, *option.aliases):
         with pytest.raises(MalformedRequest) as refused:
-            configured(NodeConfig(), {name: values})
+            change_config(NodeConfig(), {name: values})
         assert option.name in refused.value.detail or name in refused.value.detail
 
 
 def test_partitions_are_never_fewer() -> None:
     """E5: the reason is given."""
     with pytest.raises(MalformedRequest, match="stanzaq#partitions: the node has 4 already") as refused:
-        configured(NodeConfig(partitions=4), {"stanzaq#partitions": ("3",)})
+        change_config(NodeConfig(partitions=4), {"stanzaq#partitions": ("3",)})
     assert refused.value.problem is Problem.NOT_ACCEPTABLE
 
 
@@ -229,8 +235,8 @@ def test_partitions_are_never_fewer() -> None:
 def test_preconditions(config: NodeConfig) -> None:
     """P18: a node meets its own shown values."""
     record = NodeRecord("n", "i", 1, config)
-    assert unmet(record, {name: (value,) for name, value in shown("n", config).items()}) is None
-    assert unmet(record, {name: (value,) for name, value in FORCED.items()}) is None
+    assert find_unmet(record, {name: (value,) for name, value in form_values("n", config).items()}) is None
+    assert find_unmet(record, {name: (value,) for name, value in FORCED.items()}) is None
 
 
 @pytest.mark.parametrize(
@@ -246,7 +252,7 @@ def test_preconditions(config: NodeConfig) -> None:
 def test_unmet_preconditions(name: str, value: str) -> None:
     """P18: an unmet precondition is named."""
     record = NodeRecord("n", "i", 1, NodeConfig(partitions=2))
-    assert unmet(record, {"stanzaq#ordered": ("0",), "pubsub#deliver_payloads": ("1",), name: (value,)}) == name
+    assert find_unmet(record, {"stanzaq#ordered": ("0",), "pubsub#deliver_payloads": ("1",), name: (value,)}) == name
 
 
 @pytest.mark.parametrize(
@@ -256,7 +262,7 @@ def test_unmet_preconditions(name: str, value: str) -> None:
 def test_preconditions_that_nothing_meets(name: str, values: tuple[str, ...]) -> None:
     """P18: an unknown field is refused, and so is an impossible value."""
     with pytest.raises(MalformedRequest, match=name):
-        unmet(NodeRecord("n", "i", 1, NodeConfig()), {name: values})
+        find_unmet(NodeRecord("n", "i", 1, NodeConfig()), {name: values})
 
 
 def test_affiliations() -> None:
@@ -264,9 +270,9 @@ def test_affiliations() -> None:
     alice, bob = Jid("alice@example.org"), Jid("bob@example.org")
     record = NodeRecord("n", "i", 1, NodeConfig(), {alice: Affiliation.MEMBER, bob: Affiliation.OUTCAST})
     assert (record.affiliation(alice), record.affiliation(Jid("x@y"))) == (Affiliation.MEMBER, Affiliation.NONE)
-    given = record.with_admins(frozenset({bob}))
+    given = record.add_admins(frozenset({bob}))
     assert given.affiliations == {alice: Affiliation.MEMBER, bob: Affiliation.OWNER}
-    assert (given.name, given.config, record.with_admins(frozenset())) == ("n", NodeConfig(), record)
+    assert (given.name, given.config, record.add_admins(frozenset())) == ("n", NodeConfig(), record)
 
 
 def test_a_log_keeps_what_it_is_told() -> None:
@@ -316,7 +322,7 @@ def test_dead_letters_of_the_longest_name() -> None:
 )
 def test_destinations(names: tuple[str, ...], kept: str) -> None:
     """R12: duplicates count once, and empty ones not; 32 are accepted, of up to 1023 bytes each."""
-    changed = configured(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
+    changed = change_config(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
     assert changed.destinations == kept
 
 
@@ -324,7 +330,7 @@ def test_destinations(names: tuple[str, ...], kept: str) -> None:
 def test_too_many_destinations(names: tuple[str, ...]) -> None:
     """R12: more are refused, and longer ones."""
     with pytest.raises(MalformedRequest) as refused:
-        configured(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
+        change_config(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
     assert all(each in refused.value.detail for each in ("stanzaq#destinations", "32", "1023"))
 
 

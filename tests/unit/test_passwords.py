@@ -41,16 +41,16 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
 async def test_guesses_wait_for_each_other(checks: Checks) -> None:
     """Guesses fill only the queue of their name, or that of all unknown names: others have their turn between them."""
     known = Passwords(LINES)
-    guesses = [asyncio.create_task(known.right(Jid(f"x{n}@x"), "wrong")) for n in range(WAITING_MOST)]
+    guesses = [asyncio.create_task(known.is_right(Jid(f"x{n}@x"), "wrong")) for n in range(WAITING_MOST)]
     try:
         await asyncio.sleep(0)
         with pytest.raises(TooMany):
-            await known.right(Jid("y@x"), "wrong")
-        assert await known.right(BOB, "secret")
-        guesses += [asyncio.create_task(known.right(ALICE, f"wrong{n}")) for n in range(WAITING_MOST)]
+            await known.is_right(Jid("y@x"), "wrong")
+        assert await known.is_right(BOB, "secret")
+        guesses += [asyncio.create_task(known.is_right(ALICE, f"wrong{n}")) for n in range(WAITING_MOST)]
         await asyncio.sleep(0)
         checks.made.clear()
-        last = asyncio.create_task(known.right(BOB, "other"))
+        last = asyncio.create_task(known.is_right(BOB, "other"))
         await asyncio.sleep(0)
     finally:
         checks.free.set()
@@ -63,11 +63,11 @@ async def test_known_while_in_use(checks: Checks) -> None:
     """A password is checked again when it has not been used for a while, and only once however many come together."""
     now = 0.0
     known = Passwords(LINES, lambda: now)
-    assert all(await asyncio.gather(*(known.right(BOB, "secret") for _ in range(5))))
+    assert all(await asyncio.gather(*(known.is_right(BOB, "secret") for _ in range(5))))
     for _ in range(3):
         now += REMEMBERED_SECONDS - 1
-        assert await known.right(BOB, "secret")
+        assert await known.is_right(BOB, "secret")
     assert len(checks.made) == 1
     now += REMEMBERED_SECONDS + 1
-    assert await known.right(BOB, "secret")
+    assert await known.is_right(BOB, "secret")
     assert len(checks.made) == 2

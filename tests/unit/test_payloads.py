@@ -19,9 +19,9 @@ IN_X = b"<a xmlns='urn:x'>"
 def test_types_stay(content_type: str) -> None:
     """Issue 10: a type comes back as given, whatever is in the payload; without a type it is bytes."""
     for body in (b"x", b"<a/>", b"<a xmlns='urn:x'/>", b""):
-        kept = payloads.kept(body, content_type, {"h": "v"})
+        kept = payloads.make_envelope(body, content_type, {"h": "v"})
         assert (payloads.kind(kept), kept.body) == (content_type or payloads.BYTES, body)
-        assert payloads.said(kept) == {"h": "v"}
+        assert payloads.shown_headers(kept) == {"h": "v"}
 
 
 def _said(root: ET.Element) -> list[tuple[str, dict[str, str], str | None]]:
@@ -49,7 +49,7 @@ def _said(root: ET.Element) -> list[tuple[str, dict[str, str], str | None]]:
 )
 def test_elements(content_type: str, document: str, element: str) -> None:
     """Issue 10: XML of every such type is its element, also inside another document."""
-    kept = payloads.kept(document.encode(), content_type, {})
+    kept = payloads.make_envelope(document.encode(), content_type, {})
     assert payloads.element(kept) == element.encode()
     there = ET.fromstring(f"<item xmlns='urn:other'>{element}</item>")[0]
     assert _said(there) == _said(ET.fromstring(document.encode()))
@@ -79,7 +79,7 @@ def test_elements(content_type: str, document: str, element: str) -> None:
 )
 def test_what_is_no_element(content_type: str, document: bytes) -> None:
     """Issue 10: XML that no stanza could hold, or that is not well-formed, stays bytes of its type."""
-    kept = payloads.kept(document, content_type, {})
+    kept = payloads.make_envelope(document, content_type, {})
     assert payloads.element(kept) is None and payloads.kind(kept) == content_type
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_element(content_type: str, document: bytes) -> None:
 )
 def test_the_largest_elements(document: bytes) -> None:
     """Q31: an element of 250 levels and 20 000 elements still fits a stanza."""
-    assert payloads.element(payloads.kept(document, XML, {})) == document
+    assert payloads.element(payloads.make_envelope(document, XML, {})) == document
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_largest_elements(document: bytes) -> None:
 )
 def test_json(content_type: str, json: bool) -> None:  # noqa: FBT001
     """A JSON type is recognised with any parameters."""
-    assert payloads.is_json(payloads.kept(b"{}", content_type, {})) is json
+    assert payloads.is_json(payloads.make_envelope(b"{}", content_type, {})) is json
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_is_type(text: str, one: bool) -> None:  # noqa: FBT001
 @given(st.binary(max_size=40) | st.text("<>/a&;='\"x:mlns ?!-\n[]", max_size=40).map(str.encode))
 def test_any_document(body: bytes) -> None:
     """Any text of an XML type is an element that fits a stanza, or is none."""
-    found = payloads.element(payloads.kept(body, XML, {}))
+    found = payloads.element(payloads.make_envelope(body, XML, {}))
     assert found is None or len(ET.fromstring(b"<m xmlns='jabber:client'>%b</m>" % found)) == 1
 
 
@@ -146,7 +146,7 @@ def test_nothing_stays_of_its_parser(body: bytes) -> None:
     gc.disable()
     try:
         before = parsers()
-        payloads.kept(body, XML, {})
+        payloads.make_envelope(body, XML, {})
         assert parsers() == before
     finally:
         gc.enable()

@@ -6,7 +6,7 @@ import pytest
 
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
-from broker.model.quotas import Quota, QuotaStatus, counts_for, holding
+from broker.model.quotas import Quota, QuotaStatus, counts_for, find_quotas
 
 WHOLE = Quota(1, 2, 3, "4/m")
 
@@ -14,10 +14,14 @@ WHOLE = Quota(1, 2, 3, "4/m")
 def test_reads_and_stores() -> None:
     """What is read is stored and read again; scripts get - for what is not limited."""
     texts = {"nodes": "1", "items": "2", "bytes": "3", "publish_rate": "4/m"}
-    assert Quota.read(texts) == WHOLE == Quota.restored(str(WHOLE))
+    assert Quota.read(texts) == WHOLE == Quota.parse(str(WHOLE))
     assert WHOLE.rule == "2 3 4 60000 0" and WHOLE.measures
     assert Quota.read({"publish_rate": "4/m"}).rule == "- - 4 60000 0" and not Quota(publish_rate="1/s").measures
-    assert Quota.read({"items": "0"}).told() == {"items": 0} and not Quota(nodes=1).meters and Quota(nodes=1).rule == ""
+    assert (
+        Quota.read({"items": "0"}).limits_by_name() == {"items": 0}
+        and not Quota(nodes=1).meters
+        and Quota(nodes=1).rule == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,7 @@ def test_bad_input(name: str, text: str) -> None:
     with pytest.raises(MalformedRequest, match=name):
         Quota.read({name: text})
     with pytest.raises(MalformedRequest, match=name):
-        Quota.restored(json.dumps({name: text}))
+        Quota.parse(json.dumps({name: text}))
 
 
 def test_an_empty_one() -> None:
@@ -51,11 +55,11 @@ def test_an_empty_one() -> None:
 def test_which_holds() -> None:
     """An owner's own quota or the default one, and its domain's; of a JID without a local part it is one."""
     known = {"default": Quota(1), "a@x": Quota(2), "x": Quota(3)}
-    assert holding(known, Jid("a@x")) == {"a@x": Quota(2), "x": Quota(3)}
-    assert holding(known, Jid("b@y")) == {"b@y": Quota(1)}
-    assert holding(known, Jid("x")) == {"x": Quota(3)}
-    assert holding({}, Jid("a@x")) == {}
-    assert holding(known, Jid("a@default")) == {"a@default": Quota(1)}, "no quota of the domain of that name"
+    assert find_quotas(known, Jid("a@x")) == {"a@x": Quota(2), "x": Quota(3)}
+    assert find_quotas(known, Jid("b@y")) == {"b@y": Quota(1)}
+    assert find_quotas(known, Jid("x")) == {"x": Quota(3)}
+    assert find_quotas({}, Jid("a@x")) == {}
+    assert find_quotas(known, Jid("a@default")) == {"a@default": Quota(1)}, "no quota of the domain of that name"
     assert counts_for("x", Jid("a@x")) and counts_for("a@x", Jid("a@x"))
     assert not counts_for("x", Jid("a@y.x")) and not counts_for("x", None)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.scaling.costs import Cost, Costs, Measured, measured, read
+from broker.scaling.costs import Cost, Costs, Measured, read, read_costs
 from broker.scaling.model import (
     LIMITS,
     SAFE_USE,
@@ -14,12 +14,12 @@ from broker.scaling.model import (
     calls_of_job,
     core_hours,
     masters_swept_s,
-    most,
+    max_uses,
     sweeps_per_s,
     uses,
 )
-from frontends.tools.bench.costs import fitted
-from frontends.tools.bench.predicted import TIMING, compared, shapes
+from frontends.tools.bench.costs import fit_cost
+from frontends.tools.bench.predicted import TIMING, compare, shapes
 from frontends.tools.bench.processes import Shape, Spent
 
 SIMPLE = Costs(
@@ -55,9 +55,9 @@ def test_job_of_one_call_each() -> None:
 @pytest.mark.parametrize("use", [SAFE_USE, 1.0])
 def test_most(service: Service, use: float) -> None:
     """At the highest rate exactly the first limit is reached, and nothing below it."""
-    at = most(measured().single, service, TIMING, use)
+    at = max_uses(read_costs().single, service, TIMING, use)
     assert max(at.of(name) for name in LIMITS) == pytest.approx(use, rel=1e-3) == at.of(at.first)
-    below = uses(measured().single, service, at.rate * 0.9, TIMING)
+    below = uses(read_costs().single, service, at.rate * 0.9, TIMING)
     assert max(below.of(name) for name in LIMITS) < use
 
 
@@ -89,7 +89,7 @@ def test_batches_are_reported_together() -> None:
 def test_frontends_in_excess() -> None:
     """Ten times the frontends for the same masters carry less: their sweeps use up the masters."""
     few = Service(frontends=20, masters=20, queues=1_000, servers=100)
-    rates = [most(measured().single, replace(few, frontends=count), TIMING).rate for count in (20, 40, 400)]
+    rates = [max_uses(read_costs().single, replace(few, frontends=count), TIMING).rate for count in (20, 40, 400)]
     assert rates[2] < rates[1]
 
 
@@ -109,7 +109,7 @@ def test_death_of_a_frontend() -> None:
 
 def test_file_of_costs() -> None:
     """The file has what is written, and says whether the machine was quiet."""
-    found = measured()
+    found = read_costs()
     assert read(found.text()) == found
     assert (found.single.batch, found.batched.batch) == (1, 20)
     assert found.quiet == (found.load_average < int(found.machine["cores"]) / 2)
@@ -127,7 +127,7 @@ def _spent(costs: Costs, calls: float, *, seconds: float = 10.0, asleep: float =
 def test_costs_are_found_again() -> None:
     """From runs that were made of known costs, the same costs are found."""
     few, many = _spent(SIMPLE, 0.15), _spent(SIMPLE, 1.5)
-    frontend, xmpp = fitted(few, many, "frontend"), fitted(few, many, "xmpp")
+    frontend, xmpp = fit_cost(few, many, "frontend"), fit_cost(few, many, "xmpp")
     assert (frontend.item_us, frontend.call_us) == pytest.approx((100, 80), abs=0.2)
     assert (xmpp.item_us, xmpp.call_us) == pytest.approx((200, 0), abs=0.2)
 
@@ -145,7 +145,7 @@ def test_sleep_costs() -> None:
 def test_comparison() -> None:
     """A run that was made of the model's own costs agrees with it; shapes have one, two and four of each."""
     found = Measured("a test", "2026-01-01", {"cores": 2}, 0.0, SIMPLE, replace(SIMPLE, batch=20))
-    rows = {row.name: row for row in compared(found, Shape(), 1, _spent(SIMPLE, 2 / 12.5))}
+    rows = {row.name: row for row in compare(found, Shape(), 1, _spent(SIMPLE, 2 / 12.5))}
     assert rows["1f_1x_1r_1p_b1_xmpp"].ratio == pytest.approx(1, rel=0.01)
     assert rows["1f_1x_1r_1p_b1_redis"].ratio == pytest.approx(1, rel=0.1)
     for kind in ("frontends", "servers", "masters", "partitions"):

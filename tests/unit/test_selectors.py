@@ -24,7 +24,7 @@ from broker.selectors.tree import (
     Order,
     Predicate,
     Section,
-    written,
+    write_tree,
 )
 from broker.selectors.values import Value, Values, judge, selects
 from tests.chosen import NAMES, TEXTS, met, trees, values
@@ -138,7 +138,7 @@ def test_bombs(bomb: str) -> None:
 @settings(max_examples=400, deadline=None)
 def test_written_reads_back(tree: Predicate) -> None:
     """There is one text for each tree, and it reads back as that tree."""
-    again = read(written(tree))
+    again = read(write_tree(tree))
     assert again == tree
     # Of Python's values TRUE equals 1.
     assert program(again) == program(tree)

@@ -52,5 +52,5 @@ def test_leases() -> None:
     lease = leases.lease_jid(Jid("a@x"), name)
     others = ("a@x", f"a@x/lease-{name}0", f"a@x/lease-{name[:-1]}", f"a@x/lease-{name.upper()}", f"lease-{name}@x")
     assert lease == f"a@x/lease-{name}" and leases.is_lease(lease) and not any(map(leases.is_lease, others))
-    assert leases.own_view(f"lease-{name}", lease)
-    assert not leases.own_view("jobs", lease) and not leases.own_view("desk", Jid("a@x/desk"))
+    assert leases.is_own_collection(f"lease-{name}", lease)
+    assert not leases.is_own_collection("jobs", lease) and not leases.is_own_collection("desk", Jid("a@x/desk"))

@@ -20,7 +20,7 @@ _ITEM: Final = ("node", "incarnation", "partition", "position")
 """The columns that identify an item."""
 
 
-def with_waits(attempts: DataFrame) -> DataFrame:
+def add_waits(attempts: DataFrame) -> DataFrame:
     """Add to each attempt when its item became ready for it; null when that record is gone.
 
     The item is ready for its first attempt from its publish, for any other from the end of the attempt before. Only the
@@ -39,28 +39,28 @@ def with_waits(attempts: DataFrame) -> DataFrame:
         *(*_ITEM, "subscriber", "type", "attempt", "bytes", "published", "ready", "delivered", "closed"),
         (F.col("delivered") - F.col("ready")).alias("wait_ms"),
         (F.col("closed") - F.col("delivered")).alias("held_ms"),
-        acknowledged(F.col("closed") - F.col("published")).alias("end_to_end_ms"),
+        if_acknowledged(F.col("closed") - F.col("published")).alias("end_to_end_ms"),
     )
 
 
-def with_open(attempts: DataFrame, in_flight: DataFrame, since: datetime | None) -> DataFrame:
+def add_open(attempts: DataFrame, in_flight: DataFrame, since: datetime | None) -> DataFrame:
     """Add the open deliveries, which have no record yet. Those that closed since `since` have one and are left out."""
     meanwhile = attempts.where(F.col("closed") >= F.lit(since)).select(*_ITEM, "attempt")
     still = in_flight.join(F.broadcast(meanwhile), [*_ITEM, "attempt"], "left_anti")
     return attempts.unionByName(still, allowMissingColumns=True)
 
 
-def closed_in(attempts: DataFrame, span: Span) -> DataFrame:
+def keep_closed_in(attempts: DataFrame, span: Span) -> DataFrame:
     """Keep the attempts that closed in an interval."""
     return attempts.where(F.col("closed").between(span.begin, span.end - 1))
 
 
-def made(attempts: DataFrame) -> DataFrame:
+def drop_perished(attempts: DataFrame) -> DataFrame:
     """Leave out items that expired before anybody got them (`perished`)."""
     return attempts.where(F.col("type") != AttemptEnd.PERISHED.value)
 
 
-def perished(attempts: DataFrame) -> DataFrame:
+def count_perished(attempts: DataFrame) -> DataFrame:
     """Count the items of a node that expired before anybody got them."""
     return (
         attempts.where(F.col("type") == AttemptEnd.PERISHED.value).groupBy("node").agg(F.count("*").alias("perished"))
@@ -90,6 +90,6 @@ def waiting_since(waiting: DataFrame, attempts: DataFrame, since: datetime | Non
     )
 
 
-def acknowledged(value: Column) -> Column:
+def if_acknowledged(value: Column) -> Column:
     """Keep a value for acknowledged attempts; null for the others, which aggregates ignore."""
     return F.when(F.col("type") == AttemptEnd.ACKNOWLEDGED.value, value)

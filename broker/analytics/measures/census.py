@@ -29,7 +29,7 @@ def present(census: DataFrame) -> DataFrame:
     )
 
 
-def seen(census: DataFrame) -> datetime | None:
+def find_start(census: DataFrame) -> datetime | None:
     """Return the start of the last census; None when there are no partitions."""
     newest = census.groupBy(*_PARTITION).agg(F.max("at").alias("at"))
     [row] = newest.agg(F.min("at").alias("at")).collect()

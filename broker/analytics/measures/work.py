@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from broker.analytics.measures.attempts import acknowledged
+from broker.analytics.measures.attempts import if_acknowledged
 from broker.journal.schema import AttemptEnd
 
 _ENDS: Final = {kind.value: kind.value.replace("-", "_") for kind in AttemptEnd if kind is not AttemptEnd.PERISHED}
@@ -26,7 +26,7 @@ def tally(attempts: DataFrame) -> DataFrame:
         F.count("wait_ms").alias("waits"),
         F.coalesce(F.sum("wait_ms"), F.lit(0)).alias("wait_ms"),
         F.sum(held_s).alias("held_s"),
-        F.coalesce(F.sum(acknowledged(held_s)), F.lit(0.0)).alias("useful_s"),
+        F.coalesce(F.sum(if_acknowledged(held_s)), F.lit(0.0)).alias("useful_s"),
         F.sum(held_s * held_s).alias("squares"),
     )
 

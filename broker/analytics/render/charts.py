@@ -65,7 +65,7 @@ def charts(node: Node, target_s: float) -> list[tuple[str, str]]:
     if node.waits:
         drawn.append(("Share of items that waited at most so long", _waits(node, target_s)))
     if any(row.wait_p95_s is not None for row in node.what_if):
-        drawn.append(("p95 wait with so many workers", _what_if(node, target_s)))
+        drawn.append(("p95 wait with so many workers", _draw_what_if(node, target_s)))
     return drawn
 
 
@@ -115,7 +115,7 @@ def _waits(node: Node, target_s: float) -> str:
     return _svg(draw, f"{node.node}-waits")
 
 
-def _what_if(node: Node, target_s: float) -> str:
+def _draw_what_if(node: Node, target_s: float) -> str:
     def draw(axes: Axes) -> None:
         known = [(row.workers, row.wait_p95_s) for row in node.what_if if row.wait_p95_s is not None]
         workers, waits = zip(*known, strict=True)
@@ -157,10 +157,10 @@ def _svg(draw: Callable[[Axes], None], name: str) -> str:
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = file.getvalue()
-    return _own(svg[svg.index("<svg") :], name)
+    return _rename_ids(svg[svg.index("<svg") :], name)
 
 
-def _own(svg: str, name: str) -> str:
+def _rename_ids(svg: str, name: str) -> str:
     prefix = re.sub(r"[^a-zA-Z0-9]", "-", name)
     for colour, variable in _COLOURS.items():
         svg = svg.replace(colour, f"var({variable})")

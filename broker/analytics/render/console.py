@@ -55,7 +55,7 @@ def _node(node: Node, target_s: float) -> Panel:
     judged = verdict(node, target_s)
     style = _STYLES[judged.state]
     tables = Columns(
-        [*(_theme(theme) for theme in themes(node)), *([_what_if(node)] if node.what_if else [])], padding=(1, 3)
+        [*(_theme(theme) for theme in themes(node)), *([_what_if_table(node)] if node.what_if else [])], padding=(1, 3)
     )
     # Text, not markup: a node's name may contain square brackets.
     head = Text.assemble(
@@ -73,7 +73,7 @@ def _theme(theme: Theme) -> Table:
     return table
 
 
-def _what_if(node: Node) -> Table:
+def _what_if_table(node: Node) -> Table:
     table = Table(title="What if", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for name in ("workers", "busy", "p95 wait"):
         table.add_column(name, justify="right")

@@ -56,7 +56,7 @@ def write(report: Report, directory: Path, formats: Sequence[str]) -> list[Path]
         (aside / MARK).write_text("A report of stanzaq. It is replaced whole by the next one that is written here.\n")
         for name in formats:
             FORMATS[name](report, aside)
-        _put(aside, directory)
+        _replace_directory(aside, directory)
     except OSError as error:
         msg = f"--out {directory} cannot be written: {error.strerror}; make room there, or name another directory"
         raise Unreadable(msg) from error
@@ -65,7 +65,7 @@ def write(report: Report, directory: Path, formats: Sequence[str]) -> list[Path]
     return sorted(path for path in directory.iterdir() if path.name != MARK)
 
 
-def _put(aside: Path, directory: Path) -> None:
+def _replace_directory(aside: Path, directory: Path) -> None:
     """Exchange the directories; the old one is removed only after the new one is in place."""
     if not directory.exists():
         aside.rename(directory)

@@ -92,7 +92,7 @@ def _node(node: Node, number_: int, target_s: float, *, drawn: bool) -> str:
         f'<section class="{_class(judged.state.value)}"><h2 id="node-{number_}">{escape(node.node)}</h2>'
         f'<p><span class="state">{escape(judged.state.value)}</span>: {escape(judged.words)}</p>{waits}'
         f'<div class="grid wide">{figures}</div>'
-        f'<div class="grid">{"".join(map(_theme, themes(node)))}{_what_if(node)}</div>'
+        f'<div class="grid">{"".join(map(_theme, themes(node)))}{_write_what_if(node)}</div>'
         f'<div class="grid wide">{_shares("Subscribers", node.subscribers)}{_shares("Partitions", node.partitions)}</div>'
         "</section>\n"
     )
@@ -106,7 +106,7 @@ def _theme(theme: Theme) -> str:
     )
 
 
-def _what_if(node: Node) -> str:
+def _write_what_if(node: Node) -> str:
     if not node.what_if:
         return ""
     rows = [

@@ -34,13 +34,13 @@ def tables(report: Report) -> dict[str, Table]:
         judged = verdict(node, report.target_wait_p95_s)
         words = {"state": judged.state.value, "verdict": judged.words, "waits": judged.waits}
         nodes.rows.append({"node": node.node, **words, **_values(Node, node)})
-    lists = {name: _listed(report, attribute, kind) for name, (attribute, kind) in _LISTS.items()}
+    lists = {name: _list_rows(report, attribute, kind) for name, (attribute, kind) in _LISTS.items()}
     resources = Table(_columns(Resource), [_values(Resource, each) for each in report.service.resources])
     gaps = Table(_columns(Gap), [_values(Gap, gap) for gap in report.gaps])
     return {"nodes": nodes, **lists, "resources": resources, "gaps": gaps}
 
 
-def _listed(report: Report, attribute: str, kind: type) -> Table:
+def _list_rows(report: Report, attribute: str, kind: type) -> Table:
     rows = [{"node": node.node, **_values(kind, row)} for node in report.nodes for row in getattr(node, attribute)]
     return Table({"node": str, **_columns(kind)}, rows)
 

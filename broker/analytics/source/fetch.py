@@ -35,7 +35,7 @@ class ReadOptions:
     rows_per_second: float | None = None
 
 
-def lost(piece: Piece, missing: int | None, *, refuse: bool) -> None:
+def report_lost(piece: Piece, missing: int | None, *, refuse: bool) -> None:
     """Report that records were lost unread: refuse, or warn and go on."""
     many = "records" if missing is None else f"{missing} records"
     what = f"journal of {piece.partition}: {many} after {piece.after} were dropped before they were read"
@@ -82,7 +82,7 @@ class _Pace:
         self._began = time.monotonic()
         self._rows = 0
 
-    def at_once(self, count: int) -> int:
+    def max_rows(self, count: int) -> int:
         """Return how many rows to read at once: at most a second's worth."""
         return count if self._rows_per_second is None else max(1, min(count, int(self._rows_per_second)))
 
@@ -101,7 +101,7 @@ class _Reader:
         self._piece = piece
         self._options = options
         self._pace = pace
-        self._count = pace.at_once(options.count)
+        self._count = pace.max_rows(options.count)
         self._after = piece.after
         self._before = piece.before
         self.done = False
@@ -133,7 +133,7 @@ class _Reader:
     def _watch(self, state: dict[bytes, Any] | None) -> None:
         """Check whether the stream has dropped entries after the position where the reply began; None: the stream is gone."""
         if state is None:
-            lost(self._piece._replace(after=self._after), None, refuse=self._options.refuse)
+            report_lost(self._piece._replace(after=self._after), None, refuse=self._options.refuse)
             return
         gone = state[b"entries-added"] - state[b"length"]
         first = state[b"first-entry"]
@@ -141,9 +141,9 @@ class _Reader:
             missing = gone - self._before
             if missing > 0:
                 self._before = gone
-                lost(self._piece._replace(after=self._after), missing, refuse=self._options.refuse)
+                report_lost(self._piece._replace(after=self._after), missing, refuse=self._options.refuse)
         elif gone and (first is None or Id.parse(first[0]) > self._after.next()):
-            lost(self._piece._replace(after=self._after), None, refuse=self._options.refuse)
+            report_lost(self._piece._replace(after=self._after), None, refuse=self._options.refuse)
 
 
 def _state(receive: Callable[[], Any]) -> dict[bytes, Any] | None:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from broker.analytics.faults import Unreadable
-from broker.analytics.source.fetch import lost
+from broker.analytics.source.fetch import report_lost
 from broker.analytics.source.offsets import START, Id, Offset
 from broker.analytics.source.options import LATEST, Options
 from broker.analytics.source.pieces import Piece
@@ -44,11 +44,11 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(starts, str):
             return {partition: str(offset) for partition, offset in starts.items()}
         if self._options.starting_timestamp is not None:
-            after = Id(self._options.starting_timestamp).before()
+            after = Id(self._options.starting_timestamp).predecessor()
             return {str(partition): str(Offset(after)) for partition in self._snapshot()}
         found = self._snapshot()
         if starts == LATEST:
-            return _ends(found)
+            return _end_offsets(found)
         pieces = [begin(bounds, Offset(START)) for bounds in found.values()]
         return {str(piece.partition): str(Offset(piece.after, piece.before)) for piece in pieces}
 
@@ -63,14 +63,14 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> SparkOffsets:  # noqa: N802
         """Return where the streams end, from which Spark computes its lag."""
-        return _ends(self._snapshot())
+        return _end_offsets(self._snapshot())
 
     def latestOffset(self, start: SparkOffsets, limit: ReadLimit) -> SparkOffsets:  # noqa: N802
         """Return where the next increment ends. With a limit it has exactly that many entries, if there are as many."""
         found = self._snapshot() if self._target is None else self._target
         if isinstance(limit, ReadMaxRows):
-            return self._limited(start, found, limit.max_rows)
-        ends = _ends(found)
+            return self._limit(start, found, limit.max_rows)
+        ends = _end_offsets(found)
         # An offset never goes back, though a restored Redis may.
         return {
             partition: end if _behind(start, partition, end) else start[partition] for partition, end in ends.items()
@@ -82,7 +82,7 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Losing a log with its node is no data loss. A journal may take unread records with it.
         if STREAMS[self._options.stream].watched:
             for name in sorted({*start, *end} - found.keys()):
-                self._gone(name, start)
+                self._report_deleted(name, start)
         sized = []
         for name, text in end.items():
             bounds = found.get(name)
@@ -100,13 +100,13 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _snapshot(self) -> dict[JournalPartition, Bounds]:
         return snapshot(self._servers, self._options)
 
-    def _gone(self, name: str, start: SparkOffsets) -> None:
+    def _report_deleted(self, name: str, start: SparkOffsets) -> None:
         """Report a stream that is gone: its node was deleted, with the entries that were not read."""
         after = _start(start, name).after
         piece = Piece(JournalPartition.parse(name), "", after, after, None)
-        lost(piece, None, refuse=self._options.fail_on_data_loss)
+        report_lost(piece, None, refuse=self._options.fail_on_data_loss)
 
-    def _limited(self, start: SparkOffsets, found: Mapping[JournalPartition, Bounds], most: int) -> SparkOffsets:
+    def _limit(self, start: SparkOffsets, found: Mapping[JournalPartition, Bounds], most: int) -> SparkOffsets:
         ends = {str(partition): _start(start, str(partition)) for partition in found}
         behind = [bounds for bounds in found.values() if ends[str(bounds.partition)].after < bounds.last]
         # The one that lags most is first, so that none starves when there are more partitions than rows.
@@ -138,7 +138,7 @@ def _start(start: SparkOffsets, name: str) -> Offset:
     return Offset(START, 0 if start else None)
 
 
-def _ends(found: Mapping[JournalPartition, Bounds]) -> SparkOffsets:
+def _end_offsets(found: Mapping[JournalPartition, Bounds]) -> SparkOffsets:
     return {str(partition): str(Offset(bounds.last, bounds.added)) for partition, bounds in found.items()}
 
 

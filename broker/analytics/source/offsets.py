@@ -29,7 +29,7 @@ class Id(NamedTuple):
         """Return the next greater id."""
         return Id(self.ms, self.number + 1) if self.number < MOST else Id(self.ms + 1)
 
-    def before(self) -> "Id":
+    def predecessor(self) -> "Id":
         """Return the next smaller id."""
         if self.number:
             return Id(self.ms, self.number - 1)

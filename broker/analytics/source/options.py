@@ -55,7 +55,7 @@ class Options:
             raise Unreadable(msg)
         return cls(**values)
 
-    def wants(self, partition: JournalPartition) -> bool:
+    def includes(self, partition: JournalPartition) -> bool:
         """Tell whether a partition is subscribed to."""
         return (
             partition.node in self.subscribe
@@ -70,7 +70,7 @@ def spark_name(field: str) -> str:
     return head + "".join(word.capitalize() for word in tail)
 
 
-def _one_of(*words: str) -> Callable[[str], str]:
+def _parse_one_of(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
             msg = f"{text[:60]!r} is none of {', '.join(words)}"
@@ -88,7 +88,7 @@ def _number(text: str) -> int:
 
 
 def _truth(text: str) -> bool:
-    return _one_of("true", "false")(text.lower()) == "true"
+    return _parse_one_of("true", "false")(text.lower()) == "true"
 
 
 def _pattern(text: str) -> str:
@@ -115,7 +115,7 @@ def _offsets(text: str) -> str | Mapping[str, Offset]:
 
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "url": str,
-    "stream": _one_of(*STREAMS),
+    "stream": _parse_one_of(*STREAMS),
     "subscribe": lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
     "subscribe_pattern": _pattern,
     "starting_offsets": _offsets,
@@ -123,7 +123,7 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "starting_timestamp": _number,
     "ending_timestamp": _number,
     "fail_on_data_loss": _truth,
-    "read_from": _one_of(*_READ_FROM),
+    "read_from": _parse_one_of(*_READ_FROM),
     "min_partitions": _number,
     "max_offsets_per_trigger": _number,
     "max_rows_per_second": _number,

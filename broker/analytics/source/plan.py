@@ -38,7 +38,7 @@ def batch(found: Mapping[JournalPartition, Bounds], options: Options) -> list[Wo
         last_ms = MOST if options.ending_timestamp is None else options.ending_timestamp
         piece = begin(bounds, offset)
         # For a start by time, the stream gives the entries it still has. Only a start by offset demands entries.
-        after = Id(first_ms).before()
+        after = Id(first_ms).predecessor()
         if after > piece.after and after >= (bounds.first or START):
             piece = piece._replace(after=after, before=None)
         upto = min(upto, bounds.last, Id(last_ms, MOST))
@@ -51,7 +51,7 @@ def begin(bounds: Bounds, offset: Offset) -> Piece:
     """Return the piece of a stream after an offset; for START, everything the stream has."""
     first = bounds.first or bounds.last.next()
     if offset == Offset(START):
-        offset = Offset(first.before(), bounds.gone)
+        offset = Offset(first.predecessor(), bounds.gone)
     return Piece(bounds.partition, bounds.key, offset.after, bounds.last, offset.read)
 
 

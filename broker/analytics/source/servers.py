@@ -58,7 +58,7 @@ class Link:
         self.send(*words)
         return self.receive()
 
-    def all(self, *lines: tuple[str | int | bytes, ...]) -> list[Any]:
+    def ask_all(self, *lines: tuple[str | int | bytes, ...]) -> list[Any]:
         """Send commands in one round trip and return their replies."""
         for words in lines:
             self.send(*words)
@@ -87,7 +87,7 @@ class Servers:
         """Connect to a process. Raises faults as Unreadable, except the redirections MOVED and ASK."""
         connection = self._connection(process, self._url.options)
         try:
-            with _as_unreadable(process):
+            with _translate_faults(process):
                 connection.connect()
                 if process.replica:
                     connection.send_command("READONLY")
@@ -102,18 +102,18 @@ class Servers:
                 options = self._url.options
                 return [Process(options.get("host", "localhost"), options.get("port", 6379), options.get("path", ""))]
             case Topology.SENTINEL:
-                return [self._named_by_sentinels()]
+                return [self._ask_sentinels()]
             case Topology.CLUSTER:
-                return self._named_by_cluster()
+                return self._ask_cluster()
 
-    def _named_by_sentinels(self) -> Process:
+    def _ask_sentinels(self) -> Process:
         # User, password and database are the Redis's.
         options = {k: v for k, v in self._url.options.items() if k not in {"username", "password", "db"}}
         named = Counter[Process]()
         trouble = ""
         for seed in self._url.seeds:
             try:
-                found = self._asked(Process(*seed), options, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.service)
+                found = self._ask(Process(*seed), options, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.service)
             except Unreadable as error:
                 trouble = str(error)
                 continue
@@ -124,11 +124,11 @@ class Servers:
             raise Unreadable(msg)
         return named.most_common(1)[0][0]
 
-    def _named_by_cluster(self) -> list[Process]:
+    def _ask_cluster(self) -> list[Process]:
         trouble = "the url names no node of the cluster"
         for seed in self._url.seeds:
             try:
-                slots = self._asked(Process(*seed), self._url.options, "CLUSTER", "SLOTS")
+                slots = self._ask(Process(*seed), self._url.options, "CLUSTER", "SLOTS")
             except Unreadable as error:
                 trouble = str(error)
                 continue
@@ -143,7 +143,7 @@ class Servers:
         raise Unreadable(trouble)
 
     def _replica_of(self, master: Process) -> Process:
-        role, *more = self._asked(master, self._url.options, "ROLE")
+        role, *more = self._ask(master, self._url.options, "ROLE")
         clustered = self._url.kind is Topology.CLUSTER
         if role == b"slave":
             # The URL itself names a replica.
@@ -154,7 +154,7 @@ class Servers:
         for host, port, _offset in more[1]:
             replica = Process(host.decode(), int(port), replica=clustered)
             try:
-                state = self._asked(replica, self._url.options, "ROLE")
+                state = self._ask(replica, self._url.options, "ROLE")
             except Unreadable:
                 continue
             if state[0] == b"slave" and state[3] == b"connected":
@@ -162,10 +162,10 @@ class Servers:
         msg = f"no replica of {master} can be reached: start one, or read from the master (readFrom=master)"
         raise Unreadable(msg)
 
-    def _asked(self, process: Process, options: Mapping[str, Any], *words: str) -> Any:  # noqa: ANN401
+    def _ask(self, process: Process, options: Mapping[str, Any], *words: str) -> Any:  # noqa: ANN401
         connection = self._connection(process, options)
         try:
-            with _as_unreadable(process):
+            with _translate_faults(process):
                 return Link(connection).ask(*words)
         finally:
             connection.disconnect()
@@ -187,7 +187,7 @@ class Servers:
 
 
 @contextmanager
-def _as_unreadable(process: Process) -> Iterator[None]:
+def _translate_faults(process: Process) -> Iterator[None]:
     """Turn a connection fault into a line that names the process and what to do."""
     try:
         yield

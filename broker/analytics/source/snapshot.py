@@ -14,7 +14,7 @@ from broker.analytics.source.options import Options
 from broker.analytics.source.pieces import Piece
 from broker.analytics.source.servers import Link, Process, Servers
 from broker.journal.schema import PARTITION_KEYS, JournalPartition, partition_of
-from broker.keys import FORMAT, format_found, of_service, other_format
+from broker.keys import FORMAT, describe_other_format, format_found, of_service
 
 # Only ids: an entry may be as large as a payload. A stream may be gone since the keys were listed.
 _BOUNDS: Final = """#!lua flags=no-writes,allow-cross-slot-keys
@@ -68,7 +68,9 @@ def snapshot(servers: Servers, options: Options) -> dict[JournalPartition, Bound
     for process in servers.processes():
         with servers.link(process) as link:
             keys = {
-                key: partition for key, partition in keys_of(link, options.stream).items() if options.wants(partition)
+                key: partition
+                for key, partition in keys_of(link, options.stream).items()
+                if options.includes(partition)
             }
             for (key, partition), bounds in zip(keys.items(), link.ask("EVAL", _BOUNDS, 0, *keys), strict=True):
                 if bounds:
@@ -112,7 +114,7 @@ def _check_format(link: Link) -> None:
     except AskError:
         return
     if found != FORMAT:
-        raise Unreadable(": ".join(other_format(found)))
+        raise Unreadable(": ".join(describe_other_format(found)))
 
 
 def reach(link: Link, piece: Piece, most: int) -> tuple[int, Offset]:

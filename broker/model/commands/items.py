@@ -102,7 +102,7 @@ class Fetch:
     comes: bool = True
     only: tuple[str, int, int] | None = None
 
-    def seen(self, partition: Partition) -> int:
+    def last_token_of(self, partition: Partition) -> int:
         """Return the last token of a partition of which nothing is wanted any more."""
         if self.only is None:
             return self.after.get(partition, 0)

@@ -405,11 +405,11 @@ Ask = Callable[[PartitionCommand], Awaitable[Outcome]]
 """Submits a command to a pipeline and waits for its outcome."""
 
 
-def ignored(_outcome: Outcome) -> None:
+def ignore_outcome(_outcome: Outcome) -> None:
     """Ignore the outcome of a command that the core gave itself."""
 
 
-def converted(command: Any, kind: Callable[..., _T], **more: Any) -> _T:  # noqa: ANN401  (commands of every kind)
+def convert(command: Any, kind: Callable[..., _T], **more: Any) -> _T:  # noqa: ANN401  (commands of every kind)
     """Return a command of another kind with the values of `command` that it has fields for, and `more`."""
     # mypy knows no type of dataclasses that can be called.
     names = [each.name for each in fields(cast("Any", kind)) if each.name not in more]

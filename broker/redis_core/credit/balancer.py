@@ -39,7 +39,7 @@ class Balancer:
     def report(self, holdings: Sequence[Holding] = (), demand: Demand | None = None) -> asyncio.Future[Outcome]:
         """Report to the coordinator; returns its answer."""
         reported = self._ask(COORDINATOR, GrantCredit(self._node, tuple(holdings), demand))
-        reported.add_done_callback(partial(self._reported, holdings))
+        reported.add_done_callback(partial(self._on_reported, holdings))
         return reported
 
     async def request_credit(self, demand: Demand) -> int | None:
@@ -51,7 +51,7 @@ class Balancer:
         """Carry grants to their partitions."""
         for each in grants:
             delivered = self._ask(each.number, HandOut(self._node, each.subid, each.grant, each.amount))
-            delivered.add_done_callback(partial(self._delivered, each))
+            delivered.add_done_callback(partial(self._on_granted, each))
 
     def tick(self) -> None:
         """Send failed reports again."""
@@ -106,7 +106,7 @@ class Balancer:
             elif number != COORDINATOR:
                 await self._ask(COORDINATOR, GrantCredit(self._node, gone=tuple((number, subid) for subid in subids)))
 
-    def _reported(self, holdings: Sequence[Holding], reported: asyncio.Future[Outcome]) -> None:
+    def _on_reported(self, holdings: Sequence[Holding], reported: asyncio.Future[Outcome]) -> None:
         outcome = _outcome(reported)
         if isinstance(outcome, Refused) and not outcome.problem.is_gone:
             for each in holdings:
@@ -114,7 +114,7 @@ class Balancer:
                 if before is None or before.version < each.version:
                     self._unreported[each.number, each.subid] = each
 
-    def _delivered(self, grant: Grant, delivered: asyncio.Future[Outcome]) -> None:
+    def _on_granted(self, grant: Grant, delivered: asyncio.Future[Outcome]) -> None:
         outcome = _outcome(delivered)
         if isinstance(outcome, Refused) and outcome.problem.is_gone:
             self._ask(COORDINATOR, GrantCredit(self._node, gone=((grant.number, grant.subid),)))

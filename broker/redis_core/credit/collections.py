@@ -37,7 +37,7 @@ from broker.redis_core.commands.credit import (
 from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, Scanned, fulfil
 from broker.redis_core.commands.repeated import leave_empty, subscribers
 from broker.redis_core.credit.balancer import Balancer
-from broker.redis_core.operations.operation import above, below, collection, pool_of
+from broker.redis_core.operations.operation import collection, pool_of, to_coordinator_subid, to_leaf_subid
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
@@ -151,10 +151,10 @@ class CollectionCredit:
         if record is None or not record.config.collects:
             self._pool, self._by_number, self._numbers = "", {}, {}
             return
-        levels = await self._tree.leaves(record)
+        levels = await self._tree.find_leaves(record)
         reached = await self._ask_coordinator(RegisterPoolPartitions(record.name, tuple(levels), ()))
         self._unregistered |= reached.added
-        gone = await self._tree.gone([each for each in reached.partitions.values() if each not in levels])
+        gone = await self._tree.find_deleted([each for each in reached.partitions.values() if each not in levels])
         if gone:
             reached = await self._ask_coordinator(RegisterPoolPartitions(record.name, (), gone))
         self._pool = pool_of(record.partition(COORDINATOR))
@@ -199,7 +199,7 @@ class CollectionCredit:
             case RegisterSubscription():
                 return await self._register(unit, pipeline, command)
             case HandOut():
-                whose = below(pool, command.subid)
+                whose = to_leaf_subid(pool, command.subid)
                 given = replace(command, node=leaf.node, subid=whose, pool=pool, incarnation=leaf.incarnation)
                 carried: Outcome = await ask_pipeline(pipeline, given)
                 return carried
@@ -216,20 +216,22 @@ class CollectionCredit:
     def _leave(self, leaf: Partition, leave: Leave) -> Leave:
         """Translate a command from the coordinator's subids to the leaf's."""
         pool = self._pool
-        whose = leave.subid and below(pool, leave.subid)
+        whose = leave.subid and to_leaf_subid(pool, leave.subid)
         return replace(leave, node=leaf.node, pool=pool, subid=whose, incarnation=leaf.incarnation)
 
     async def _holdings(self, leaf: Partition, pipeline: PartitionPipeline, command: ListHoldings) -> Outcome:
         """Ask a leaf what subscribers of the collection hold there, and translate to the coordinator's subids."""
         pool = self._pool
-        subids = tuple(below(pool, subid) for subid in command.subids)
+        subids = tuple(to_leaf_subid(pool, subid) for subid in command.subids)
         asked = replace(command, node=leaf.node, subids=subids, incarnation=leaf.incarnation)
         found: Outcome = await ask_pipeline(pipeline, asked)
         if not isinstance(found, Holdings):
             return found
         # A row that was asked for by its subid belongs to this collection, even after its subscription has ended.
         rows = [
-            replace(each, subid=above(pool, each.subid)) for each in found.rows if each.pool == pool or command.subids
+            replace(each, subid=to_coordinator_subid(pool, each.subid))
+            for each in found.rows
+            if each.pool == pool or command.subids
         ]
         return replace(found, rows=tuple(rows))
 
@@ -243,7 +245,7 @@ class CollectionCredit:
             join = RegisterPoolSubscription(
                 leaf.node,
                 register.jid,
-                below(self._pool, register.subid),
+                to_leaf_subid(self._pool, register.subid),
                 register.jid,
                 register.sending,
                 register.registration,
@@ -275,7 +277,7 @@ class CollectionCredit:
         if number is None:
             return 0
         kind, *names = demand.whom.split()
-        whom = [kind, *(above(pool, name) if name.isdigit() else name for name in names)]
+        whom = [kind, *(to_coordinator_subid(pool, name) if name.isdigit() else name for name in names)]
         wants = Demand(number, demand.version, demand.wanted, " ".join(whom))
         return await self._gates(self._cache.node).balancer.request_credit(wants)
 
@@ -296,7 +298,7 @@ class CollectionCredit:
         return self._numbers.get(partition)
 
     def _report(self, number: int, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
-        named = [replace(each, subid=above(self._pool, each.subid)) for each in rows]
+        named = [replace(each, subid=to_coordinator_subid(self._pool, each.subid)) for each in rows]
         self._gates(self._cache.node).balancer.report(
             holdings(number, report.version, named), no_demand(number, report)
         )
@@ -369,7 +371,7 @@ class CreditReports:
             self._reported.pop(partition.number, None)
             self._unreported.discard(partition.number)
             self._ask_next(partition.number, None)
-        known = self._informed(partition.number, report.since) if report.wanted else set()
+        known = self._find_informed(partition.number, report.since) if report.wanted else set()
         # A coordinator that has granted credit may have forgotten the demand.
         known.difference_update(rows)
         own = holdings(partition.number, report.version, rows.pop(OWN, []))
@@ -386,7 +388,7 @@ class CreditReports:
         if report.pools:
             self._ask(partition, report, known, [OWN, *report.pools] if coordinated else report.pools)
 
-    def _informed(self, number: int, since: str) -> set[str]:
+    def _find_informed(self, number: int, since: str) -> set[str]:
         """Return the coordinators that know a partition's demand since a report."""
         before, asked_at, known = self._reported.get(number, ("", 0.0, set[str]()))
         if since != before or time.monotonic() - asked_at > DEMAND_SECONDS:

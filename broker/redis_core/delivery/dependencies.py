@@ -15,7 +15,7 @@ import structlog
 from broker import codec
 from broker.model.commands import Publish
 from broker.model.dependencies import RESULT_BYTES, ParentState
-from broker.model.names import Jid, Partition, bare
+from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.outcomes import ItemOutcome
 from broker.model.problems import CorruptRecord, Problem
@@ -35,7 +35,7 @@ from broker.redis_core.commands.dependency_parts import (
     ReadDependents,
     WhoAwaits,
 )
-from broker.redis_core.commands.internal import GONE, Unknown, converted
+from broker.redis_core.commands.internal import GONE, Unknown, convert
 from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.authorization import may_await
@@ -76,11 +76,11 @@ class DependencyService:
         parents = await self._parents(command)
         if isinstance(parents, Refused):
             # A parent's node may have been deleted since the first publish; nobody learns whether it is that.
-            answer = await self._known(command, parents) if parents.problem is Problem.FORBIDDEN else parents
+            answer = await self._find_stored(command, parents) if parents.problem is Problem.FORBIDDEN else parents
         else:
-            answer = await self._ask(converted(command, PublishDependent, parents=tuple(parents)))
+            answer = await self._ask(convert(command, PublishDependent, parents=tuple(parents)))
             if isinstance(answer, Refused) and may_be_stored(answer.problem):
-                answer = await self._known(command, answer)
+                answer = await self._find_stored(command, answer)
         if isinstance(answer, DependentStored):
             asked = ReadDependents(command.node, "", answer.partition, answer.published.item_id)
             found = await self._ask(asked)
@@ -90,7 +90,7 @@ class DependencyService:
         assert isinstance(answer, Refused)
         return answer
 
-    async def _known(self, command: Publish, refused: Refused) -> DependentStored | Refused:
+    async def _find_stored(self, command: Publish, refused: Refused) -> DependentStored | Refused:
         """Return where the item is stored already that a refused publish repeats, else the refusal."""
         asked = question(command)
         found = Unknown(over=False) if asked is None else await self._ask(asked)
@@ -112,7 +112,11 @@ class DependencyService:
                 return Refused(Problem.BAD_REQUEST, "an item cannot wait for itself")
             if name not in lives:
                 there = await self._store.read(name)
-                if there is None or not _same_owner(here, there) or not self._may_await(there, bare(command.sender)):
+                if (
+                    there is None
+                    or not _have_same_owner(here, there)
+                    or not self._may_await(there, bare_jid(command.sender))
+                ):
                     return Refused(
                         Problem.FORBIDDEN, f"the item cannot wait for items of the node {name!r}: it is another's"
                     )
@@ -123,7 +127,7 @@ class DependencyService:
         return found
 
     def _may_await(self, there: NodeRecord, publisher: Jid) -> bool:
-        return may_await(there.with_admins(self._store.admins), publisher)
+        return may_await(there.add_admins(self._store.admins), publisher)
 
     def follow(self, partition: Partition, mark: str) -> None:
         """Tell the dependents of an item, ask for the parents of one, or check who waits, unless that is under way."""
@@ -183,20 +187,20 @@ class DependencyService:
         reference = _reference(node, child, index)
         named = (parent.node or node, parent.life, parent.item_id, reference)
         if parent.state:
-            return await self._asked(AwaitEnd(*named, parent.token, parent.partition, register=True))
+            return await self._ask_for_end(AwaitEnd(*named, parent.token, parent.partition, register=True))
         for pause in _PAUSES:
-            found = await self._asked(AwaitEnd(*named))
+            found = await self._ask_for_end(AwaitEnd(*named))
             if isinstance(found, Refused) or found.state in {"ended", "unknown"}:
                 return found
             if found.state == "awaited":
-                found = await self._asked(AwaitEnd(*named, partition=found.partition, register=True))
+                found = await self._ask_for_end(AwaitEnd(*named, partition=found.partition, register=True))
                 if isinstance(found, Refused) or found.state != "unfinished":
                     return found
             await asyncio.sleep(pause)
         # It waits for an item that waits for it.
         return _UNKNOWN
 
-    async def _asked(self, command: AwaitEnd) -> Awaited | Refused:
+    async def _ask_for_end(self, command: AwaitEnd) -> Awaited | Refused:
         found = await self._ask(command)
         if isinstance(found, Refused):
             return _UNKNOWN if found.problem in _GONE else found
@@ -219,7 +223,7 @@ class DependencyService:
     async def _tell(self, reference: str, outcome: ItemOutcome) -> bool:
         """Tell one dependent; returns whether it knows the end, or is gone."""
         node, child, index = _read_reference(reference)
-        noted = await self._ask(_ended(node, child, index, outcome))
+        noted = await self._ask(_end_of_parent(node, child, index, outcome))
         return not isinstance(noted, Refused) or noted.problem in _GONE
 
     async def _check_all(self, parent: Partition) -> None:
@@ -262,12 +266,12 @@ def _read_reference(reference: str) -> tuple[str, FoundDependent, int]:
 
 def _note(node: str, child: FoundDependent, index: int, found: Awaited) -> NoteParent:
     if found.outcome is not None:
-        return _ended(node, child, index, found.outcome)
+        return _end_of_parent(node, child, index, found.outcome)
     where = (node, child.incarnation, child.partition, child.position, index)
     return NoteParent(*where, found.state, found.partition, found.token)
 
 
-def _ended(node: str, child: FoundDependent, index: int, outcome: ItemOutcome) -> NoteParent:
+def _end_of_parent(node: str, child: FoundDependent, index: int, outcome: ItemOutcome) -> NoteParent:
     where = (node, child.incarnation, child.partition, child.position, index)
     return NoteParent(*where, outcome.state.value, reason=outcome.reason, result=_text(outcome.envelope))
 
@@ -281,7 +285,7 @@ def _text(result: bytes) -> str:
         return ""
 
 
-def _same_owner(one: NodeRecord, other: NodeRecord) -> bool:
+def _have_same_owner(one: NodeRecord, other: NodeRecord) -> bool:
     return any(
         other.affiliation(jid) is Affiliation.OWNER
         for jid, affiliation in one.affiliations.items()

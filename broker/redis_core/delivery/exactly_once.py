@@ -18,7 +18,7 @@ from broker import codec, keys
 from broker.model.commands import Deliver, PrepareMessage, Publish, Redeem, Reserve
 from broker.model.frozen import frozen
 from broker.model.hints import Hints
-from broker.model.names import Jid, bare, domain, resource
+from broker.model.names import Jid, bare_jid, domain, resource
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Done, Published, Refused, Reserved, Result
 from broker.redis_core.redis_client.client import Server, Value
@@ -106,7 +106,7 @@ def new_message(command: PrepareMessage) -> StoredMessage:
 
 def message_key(sender: Jid, msg_id: str) -> str:
     """Return the key of a message: by full JID (S14), ordered so that messages of one bare JID are adjacent (SX11)."""
-    return f"{bare(sender)}\0{resource(sender)}\0{msg_id}"
+    return f"{bare_jid(sender)}\0{resource(sender)}\0{msg_id}"
 
 
 def reservation_key(sender: Jid, node: str, item_id: str) -> str:
@@ -150,7 +150,7 @@ class ExactlyOnce:
 
     async def prepare(self, command: PrepareMessage) -> Result:
         """Store a message; after the answer it outlives every frontend."""
-        whose = bare(command.sender)
+        whose = bare_jid(command.sender)
         if self._trusted.isdisjoint((whose, domain(whose))):
             return _UNTRUSTED
         record = new_message(command).pack()

@@ -254,9 +254,9 @@ def _acceptance(
         # A dead letter that returns to its old node gets its old id.
         home = unpacked.headers.get(DEAD_NODE) == target.name
         item_id = (unpacked.headers.get(DEAD_ITEM, "") if home else item.item_id) or ticket
-        envelope = codec.pack(_with_move_headers(unpacked, source.name, item.attempts))
+        envelope = codec.pack(_add_move_headers(unpacked, source.name, item.attempts))
     else:
-        item_id, envelope = ticket, codec.pack(_with_death_headers(unpacked, source.name, item))
+        item_id, envelope = ticket, codec.pack(_add_death_headers(unpacked, source.name, item))
     place = arrival(item_id, item.key, count)
     return AcceptHandover(
         target.name, target.incarnation, place, count, item_id, ticket, item.key, item.publisher, envelope
@@ -268,7 +268,7 @@ def headers(envelope: bytes) -> dict[str, str]:
     return dict(codec.unpack_any(envelope).headers)
 
 
-def _with_death_headers(unpacked: Envelope, node: str, item: HandoverItem) -> Envelope:
+def _add_death_headers(unpacked: Envelope, node: str, item: HandoverItem) -> Envelope:
     """Add headers that say why and where the item died."""
     values = (item.reason, item.holder.decode(), str(item.attempts), node, item.item_id, item.publisher)
     named = {f"stanzaq-dead-{name}": text for name, text in zip(DEAD, values, strict=True)}
@@ -277,7 +277,7 @@ def _with_death_headers(unpacked: Envelope, node: str, item: HandoverItem) -> En
     return replace(unpacked, headers={**unpacked.headers, **named})
 
 
-def _with_move_headers(unpacked: Envelope, node: str, attempts: int) -> Envelope:
+def _add_move_headers(unpacked: Envelope, node: str, attempts: int) -> Envelope:
     """Add headers that say where the item comes from; headers of an earlier death stay."""
     before = unpacked.headers.get(MOVED_TIMES, "0")
     # A publisher may have written anything into this header.

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from broker.model.commands import InspectItems, Overview
-from broker.model.names import bare
+from broker.model.names import bare_jid
 from broker.model.nodes import Affiliation
 from broker.model.problems import Problem
 from broker.model.results import Counted, InspectedItems, Overviewed, Refused, Result, Summary
@@ -50,7 +50,7 @@ class Inspection:
         if record is None:
             return GONE
         if command.item_ids:
-            return await self._named(command, record.config.partitions)
+            return await self._find_by_id(command, record.config.partitions)
         place = _SCAN.fullmatch(command.scan or "0 0-0")
         if place is None or not _exists(place[2]) or not (upto == "+" or _exists(upto)):
             return Refused(Problem.BAD_REQUEST, "the scan names no place to continue from")
@@ -68,7 +68,7 @@ class Inspection:
             number, after = (number, part.come) if part.come else (number + 1, "0-0")
         return InspectedItems(found, f"{number} {after}" if number < record.config.partitions else "")
 
-    async def _named(self, command: InspectItems, partitions: int) -> Result:
+    async def _find_by_id(self, command: InspectItems, partitions: int) -> Result:
         """Find items by their ids in all partitions."""
         if len(command.item_ids) > MAX_NAMED:
             return Refused(Problem.BAD_REQUEST, f"name at most {MAX_NAMED} items at once")
@@ -87,7 +87,7 @@ class Inspection:
 
     async def overview(self, command: Overview) -> Result:
         """Summarize nodes, in a few round trips for all."""
-        asker = bare(command.sender)
+        asker = bare_jid(command.sender)
         affiliations: dict[str, Affiliation] = {}
         if asker in self._rules.admins:
             total = await self._store.count()

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.model.commands import InspectItems, MoveItems
 from broker.model.items import ItemDetails
-from broker.model.names import bare
+from broker.model.names import bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeState
 from broker.model.problems import Problem
@@ -42,7 +42,7 @@ class ItemMoves:
         here = await self._store.read_with_admins(command.node)
         if here is None:
             return GONE
-        if here.affiliation(bare(command.sender)) is not Affiliation.OWNER:
+        if here.affiliation(bare_jid(command.sender)) is not Affiliation.OWNER:
             return Refused(Problem.FORBIDDEN, "only the node's owners may do this")
         refused = None if command.to is None else await self._move_refusal(here, command)
         if refused is not None:
@@ -107,7 +107,7 @@ class ItemMoves:
         there = await self._store.read_with_admins(to)
         if there is None:
             return f"there is no node {to!r}"
-        if there.affiliation(bare(command.sender)) is not Affiliation.OWNER:
+        if there.affiliation(bare_jid(command.sender)) is not Affiliation.OWNER:
             return f"the node {to!r} is another's"
         if not here.config.queueing:
             return "the entries of a log stay where they are"

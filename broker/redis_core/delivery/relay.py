@@ -115,7 +115,7 @@ class Relay:
                     self._wakes |= wakes
                     await asyncio.sleep(_PAUSE_SECONDS)
                 else:
-                    self._failures.recovered()
+                    self._failures.note_success()
         finally:
             self._leaving = False
 

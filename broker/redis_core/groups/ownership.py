@@ -20,12 +20,19 @@ from broker.model.problems import Problem
 from broker.model.results import OwnershipsRenewed, Refused, Result, Subscribed
 from broker.redis_core.commands.internal import GONE, AcquirePartition, Ask, Leave, ReleasePartition, RenewPartition
 from broker.redis_core.commands.repeated import leave_empty
-from broker.redis_core.groups.rebalancing import Move, acquisition, changed_since, outgrown, own_moves, plan_rebalance
+from broker.redis_core.groups.rebalancing import (
+    Move,
+    acquisition,
+    find_changed,
+    find_own_moves,
+    outgrown,
+    plan_rebalance,
+)
 from broker.redis_core.operations.operation import subid, subids
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.records.group_members import GroupMembers, Member, PartitionOwnership
 from broker.redis_core.records.store import NodeStore
-from broker.redis_core.registry.admission import admitted
+from broker.redis_core.registry.admission import admit
 from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import start
@@ -75,7 +82,7 @@ class Ownership:
             return GONE
         # Pipelines may still cache the record from before the node grew.
         self._changed(command.node)
-        if log_readers.reads(command, record):
+        if log_readers.makes_log_reader(command, record):
             return _STREAM if command.group or command.epoch is not None else None
         return refusal(command, record) or _invalid_options(command, record)
 
@@ -90,7 +97,7 @@ class Ownership:
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
-        if log_readers.reads(command, record):
+        if log_readers.makes_log_reader(command, record):
             # Partitions of a log are read by name and have no owners.
             return await self._ask(command)  # type: ignore[return-value]
         whose = subid(command.jid)
@@ -101,7 +108,7 @@ class Ownership:
 
     async def renew(self, command: RenewOwnership) -> Result:
         """Renew all ownerships of the sender (EX16)."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
         return OwnershipsRenewed(await self._renew_all(record, command.sender, subids(command.sender).split()))
@@ -190,7 +197,7 @@ class Ownership:
                 planned = await self._divide_credit(record, members, divided, ownerships)
                 continue
             # Who has changed since something was assigned to it gets that for what it asks for now.
-            if changed := own_moves(changed_since(planned, members), ownerships):
+            if changed := find_own_moves(find_changed(planned, members), ownerships):
                 planned = changed
                 await asyncio.gather(*(self._hand_over(record, move) for move in changed))
                 continue
@@ -210,7 +217,7 @@ class Ownership:
         That ends all their locks: when such a member gets more partitions, it holds no more than its new share in each
         (guarantee 3).
         """
-        moves = own_moves(divided, ownerships)
+        moves = find_own_moves(divided, ownerships)
         await asyncio.gather(*(self._hand_over(record, move) for move in moves))
         await asyncio.gather(*(self._members.change(record, members[name], member) for name, member in divided.items()))
         return moves
@@ -265,7 +272,7 @@ class Ownership:
         # Release partitions that are no longer asked for first: their credit moves to the others.
         await self._release_all(command, had.difference(numbers))
         await self._end_shared(command, had)
-        less, rest = await self._lowered_first(command, record, acquisitions)
+        less, rest = await self._split_lowered(command, record, acquisitions)
         outcomes = [*await asyncio.gather(*map(self._ask, less)), *await asyncio.gather(*map(self._ask, rest))]
         owned = tuple(sorted((each for each in outcomes if isinstance(each, Owned)), key=lambda each: each.partition))
         refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
@@ -274,9 +281,9 @@ class Ownership:
             if member is not None:
                 await self._members.join(record, member)
         await self.rebalance(command.node)
-        return refused or self._subscribed(command, owned)
+        return refused or self._result(command, owned)
 
-    async def _lowered_first(
+    async def _split_lowered(
         self, command: Subscribe, record: NodeRecord, acquisitions: Sequence[AcquirePartition]
     ) -> tuple[list[AcquirePartition], list[AcquirePartition]]:
         """Split off acquisitions that lower their credit: they go first, so the sum never exceeds the request (guarantee 3)."""
@@ -315,7 +322,7 @@ class Ownership:
             if ownership.group == command.group
         ]
         outcomes = await asyncio.gather(*map(self._ask, acquisitions))
-        return self._subscribed(command, tuple(outcome for outcome in outcomes if isinstance(outcome, Owned)))
+        return self._result(command, tuple(outcome for outcome in outcomes if isinstance(outcome, Owned)))
 
     async def _end_shared(self, command: Subscribe, had: set[int]) -> None:
         """End the subscription of one that shared the node until now: a JID has one subscription, and its credit once."""
@@ -326,7 +333,7 @@ class Ownership:
         asked = [ReleasePartition(command.node, command.jid, number) for number in sorted(partitions)]
         await asyncio.gather(*map(self._ask, asked))
 
-    def _subscribed(self, command: Subscribe, owned: tuple[Owned, ...]) -> Subscribed:
+    def _result(self, command: Subscribe, owned: tuple[Owned, ...]) -> Subscribed:
         group = command.group or DEFAULT_GROUP
         granted = (command.jid, subid(command.jid), _credit(command), command.qos)
         return Subscribed(*granted, group=group, owned=owned, batch=command.batch)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from broker.model.frozen import frozen
-from broker.model.groups import share, spread
+from broker.model.groups import assign_evenly, share
 from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.group_members import Member, PartitionOwnership
@@ -33,7 +33,7 @@ def plan_rebalance(members: Mapping[str, Member], ownerships: Sequence[Partition
             for each in ownerships
             if not each.subid or (each.subid in most and each.group == group)
         }
-        assigned = spread(most, {number: each.subid or None for number, each in theirs.items()})
+        assigned = assign_evenly(most, {number: each.subid or None for number, each in theirs.items()})
         for number, ownership in theirs.items():
             name = assigned.get(number)
             if name is not None and name != ownership.subid:
@@ -43,7 +43,7 @@ def plan_rebalance(members: Mapping[str, Member], ownerships: Sequence[Partition
     return found
 
 
-def own_moves(members: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]) -> list[Move]:
+def find_own_moves(members: Mapping[str, Member], ownerships: Sequence[PartitionOwnership]) -> list[Move]:
     """Return the moves that give members, with other shares, what they own in their groups already."""
     return [
         Move(members[each.subid], each)
@@ -60,7 +60,7 @@ def outgrown(members: Mapping[str, Member], partitions: int) -> dict[str, Member
     }
 
 
-def changed_since(planned: Sequence[Move], members: Mapping[str, Member]) -> dict[str, Member]:
+def find_changed(planned: Sequence[Move], members: Mapping[str, Member]) -> dict[str, Member]:
     """Return the members that are not any more what they were when acquisitions of theirs were planned."""
     moved = {subid(move.member.jid): move.member for move in planned if move.acquires}
     return {name: members[name] for name, member in moved.items() if members.get(name, member) != member}

@@ -152,7 +152,7 @@ class Heartbeat:
                 except (CoreUnavailable, ScriptDefect) as error:
                     self._wakeup_failures.report(error)
                 else:
-                    self._wakeup_failures.recovered()
+                    self._wakeup_failures.note_success()
             await asyncio.sleep(pause)
 
     async def beat(self, act: Act) -> bool:
@@ -185,7 +185,7 @@ class Heartbeat:
         except Exception as error:  # noqa: BLE001  (logged)
             self._failures.report(error)
         else:
-            self._failures.recovered()
+            self._failures.note_success()
             return True
         return False
 

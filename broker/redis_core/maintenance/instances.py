@@ -11,7 +11,7 @@ from typing import Final
 
 from broker import keys
 from broker.model.commands import Disconnect, Frontends
-from broker.model.names import bare
+from broker.model.names import bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Disconnected, FrontendList, FrontendStatus, Refused, Result
 from broker.redis_core.records.validation import Rules
@@ -48,13 +48,13 @@ class Instances:
 
     async def list(self, command: Frontends) -> Result:
         """List frontends and doors."""
-        if bare(command.sender) not in self._rules.admins:
+        if bare_jid(command.sender) not in self._rules.admins:
             return _FORBIDDEN
         _code, rows = await self._server.run(self._server.call("list_frontends", self._names, {"now": ""}))
         heard = [FrontendStatus(name.decode(), ago, by.decode()) for name, ago, by in rows]
-        return FrontendList(await self._described((*heard, *await self._doors())))
+        return FrontendList(await self._add_descriptions((*heard, *await self._doors())))
 
-    async def _described(self, listed: tuple[FrontendStatus, ...]) -> tuple[FrontendStatus, ...]:
+    async def _add_descriptions(self, listed: tuple[FrontendStatus, ...]) -> tuple[FrontendStatus, ...]:
         """Add what each frontend said of itself."""
         if not listed:
             return ()
@@ -62,7 +62,7 @@ class Instances:
         (seconds, _), said = await self._server.commands(
             [("TIME",), ("HMGET", keys.of_service("frontend_details"), *names)]
         )
-        return tuple(_described(each, text, int(seconds) * 1000) for each, text in zip(listed, said, strict=True))
+        return tuple(_add_description(each, text, int(seconds) * 1000) for each, text in zip(listed, said, strict=True))
 
     async def _doors(self) -> tuple[FrontendStatus, ...]:
         (seconds, micros), found = await self._server.commands(
@@ -74,7 +74,7 @@ class Instances:
 
     async def disconnect(self, command: Disconnect) -> Result:
         """Request the end of a frontend; it ends when its next heartbeat tells it."""
-        if bare(command.sender) not in self._rules.admins:
+        if bare_jid(command.sender) not in self._rules.admins:
             return _FORBIDDEN
         if not _NAME.fullmatch(command.frontend):
             return _UNKNOWN
@@ -82,7 +82,7 @@ class Instances:
             return _SENDS_NOTHING
         told: dict[str, Value] = {
             "frontend": command.frontend,
-            "by": bare(command.sender),
+            "by": bare_jid(command.sender),
             "keep_ms": DISCONNECT_KEPT_MS,
             "most": MAX_LISTED,
         }
@@ -162,7 +162,7 @@ class FrontendDetails:
             await self._server.command("HDEL", keys.of_service("frontend_details"), self._name)
 
 
-def _described(one: FrontendStatus, text: bytes | None, now_ms: int) -> FrontendStatus:
+def _add_description(one: FrontendStatus, text: bytes | None, now_ms: int) -> FrontendStatus:
     if text is None:
         return one
     try:

@@ -203,11 +203,11 @@ class Sweeper:
             if names and not self._to_scan:
                 await self._store.unlist(names[0])
         for partition in self._to_scan[:1]:
-            # The sweep caches the node's record for `_scanned`.
-            self._sweep(partition, partial(self._scanned, partition), passing=True)
+            # The sweep caches the node's record for `_on_swept`.
+            self._sweep(partition, partial(self._on_swept, partition), passing=True)
         del self._to_scan[:1]
 
-    def _scanned(self, partition: Partition, _: Outcome) -> None:
+    def _on_swept(self, partition: Partition, _: Outcome) -> None:
         if partition.number == COORDINATOR:
             self._core.background(partial(self._repair, partition.node))
 
@@ -233,8 +233,8 @@ class Sweeper:
             for _first in range(0, len(self._core.routers()), LISTED):
                 await self._compare_records(LISTED)
             async for names in self._names():
-                sweep = partial(self._sweep_one, unfinished=await self._store.unfinished(names))
-                await self._in_batches(await self._store.partitions(names), SWEEP_BATCH, sweep)
+                sweep = partial(self._sweep_one, unfinished=await self._store.find_unfinished(names))
+                await self._run_in_batches(await self._store.partitions(names), SWEEP_BATCH, sweep)
         except CoreUnavailable:
             self._heartbeat.mark_state_unknown()
             raise
@@ -251,7 +251,7 @@ class Sweeper:
             )
         return True
 
-    async def _in_batches(
+    async def _run_in_batches(
         self, partitions: Sequence[Partition], at_once: int, work: Callable[[Partition], Coroutine[Any, Any, bool]]
     ) -> bool:
         """Run `work` for many partitions, `at_once` at a time; returns whether all succeeded. Raises CoreUnavailable.
@@ -306,8 +306,8 @@ class Sweeper:
         self._retry_at[frontend] = now + min(RETRY_SECONDS, 10 * (now - began))
 
     async def _take_over_all(self, partitions: Sequence[Partition], frontend: str) -> bool:
-        found = await self._store.with_deliveries_of(partitions, frontend)
-        return await self._in_batches(found, TAKEOVER_BATCH, partial(self.take_over_partition, frontend=frontend))
+        found = await self._store.find_partitions_of(partitions, frontend)
+        return await self._run_in_batches(found, TAKEOVER_BATCH, partial(self.take_over_partition, frontend=frontend))
 
     async def take_over_partition(self, partition: Partition, frontend: str) -> bool:
         """Take over a dead frontend's deliveries in one partition; returns False when it must be tried again."""
@@ -329,7 +329,7 @@ class Sweeper:
         there = {name async for names in self._names() for name in names}
         # Redis may still receive changes within this millisecond.
         upto = await self._store.now_ms() - 1
-        changed = await self._store.changed(self._measured_ms, upto)
+        changed = await self._store.find_changed(self._measured_ms, upto)
         metrics.keep(there)
         wanted = [name for name in there if name in changed or name not in metrics.measured]
         for first in range(0, len(wanted), LISTED):

@@ -15,7 +15,7 @@ from broker.model.results import Counted, History, Refused, Result, Sample
 from broker.redis_core.commands.internal import Ask
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server
-from broker.redis_core.registry.admission import admitted
+from broker.redis_core.registry.admission import admit
 
 MINUTE_MS: Final = 60_000
 MINUTES: Final = 60
@@ -44,7 +44,7 @@ class Histories:
 
     async def show(self, command: ShowHistory) -> Result:
         """Return the samples of the last hour, the counts when it began, and the counts of now."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
         counted = await self._ask(Stats(command.node, command.sender))

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker import keys
 from broker.model.commands import Children, Nodes
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Listing, Refused
 from broker.redis_core.commands.internal import GONE
@@ -54,16 +54,18 @@ class NodeListing:
             )
             if code != b"ok":
                 # The name to continue from is deleted meanwhile: return what was found, and the client continues from there.
-                return await self._told(_listing(command, shown, 0, more=True)) if shown else _UNKNOWN
+                return await self._mark_collections(_listing(command, shown, 0, more=True)) if shown else _UNKNOWN
             first, total, raw = found
             names = [name.decode() for name in raw]
             top = set(await self._tree.first_level(names))
-            seen = [each for each in await self._seen(command.sender, first, names) if each[1] in top]
+            seen = [each for each in await self._find_visible(command.sender, first, names) if each[1] in top]
             shown = [*seen, *shown] if command.backwards else [*shown, *seen]
             looked += len(names)
             ended = len(names) < count or (command.backwards and first == 0)
             if ended or len(shown) > command.limit or not count or (shown and looked >= LOOKED_AT):
-                return await self._told(_listing(command, shown, total, more=not ended or len(shown) > command.limit))
+                return await self._mark_collections(
+                    _listing(command, shown, total, more=not ended or len(shown) > command.limit)
+                )
             after, before = ("", names[0]) if command.backwards else (names[-1], "")
 
     async def children(self, command: Children) -> Listing | Refused:
@@ -71,16 +73,16 @@ class NodeListing:
         record = await self._store.read(command.node)
         if record is None:
             return GONE
-        seen = await self._seen(command.sender, 0, await self._tree.children(record))
-        return await self._told(Listing(tuple(name for _number, name in seen), 0, len(seen), more=False))
+        seen = await self._find_visible(command.sender, 0, await self._tree.children(record))
+        return await self._mark_collections(Listing(tuple(name for _number, name in seen), 0, len(seen), more=False))
 
-    async def _told(self, listing: Listing) -> Listing:
+    async def _mark_collections(self, listing: Listing) -> Listing:
         """Mark the collections of a listing."""
         return replace(listing, collections=await self._tree.collections(listing.nodes))
 
-    async def _seen(self, sender: Jid, first: int, names: Sequence[str]) -> list[tuple[int, str]]:
+    async def _find_visible(self, sender: Jid, first: int, names: Sequence[str]) -> list[tuple[int, str]]:
         """Return the names that the sender may see with their ranks, which begin with `first`."""
-        asker, numbered = bare(sender), list(enumerate(names, first))
+        asker, numbered = bare_jid(sender), list(enumerate(names, first))
         if asker in self._store.admins:
             return numbered
         access = await self._store.access(names, asker)

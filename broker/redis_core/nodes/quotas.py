@@ -4,9 +4,9 @@ from typing import Final
 
 from broker import keys
 from broker.model.commands import ListQuotas, SetQuota
-from broker.model.names import Jid, bare, read_account_or_domain
+from broker.model.names import Jid, bare_jid, read_account_or_domain
 from broker.model.problems import Problem
-from broker.model.quotas import DEFAULT, MOST, MOST_QUOTAS, counts_for, holding
+from broker.model.quotas import DEFAULT, MOST, MOST_QUOTAS, counts_for, find_quotas
 from broker.model.results import Done, QuotaList, Refused, Result
 from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.records.store import LISTED, NodeStore
@@ -33,19 +33,19 @@ class QuotaService:
 
         Only administrators see what others use of a domain's quota.
         """
-        asker, admin = bare(command.sender), bare(command.sender) in self._rules.admins
+        asker, admin = bare_jid(command.sender), bare_jid(command.sender) in self._rules.admins
         if not admin and asker != command.owner:
             return _FORBIDDEN
         known = await self._quotas.read()
         if command.owner is not None:
-            held = {} if command.owner in self._rules.admins else holding(known, command.owner)
+            held = {} if command.owner in self._rules.admins else find_quotas(known, command.owner)
             known = {subject: quota for subject, quota in held.items() if admin or subject == asker}
         found = [await self._quotas.status(subject, known[subject]) for subject in sorted(known, key=_order)]
         return QuotaList(tuple(found))
 
     async def set(self, command: SetQuota) -> Result:
         """Set or clear a quota."""
-        if bare(command.sender) not in self._rules.admins:
+        if bare_jid(command.sender) not in self._rules.admins:
             return _FORBIDDEN
         try:
             subject = read_account_or_domain(command.subject)

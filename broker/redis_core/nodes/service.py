@@ -13,11 +13,11 @@ from typing import Any, Protocol
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release
 from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
 from broker.model.leases import is_view
-from broker.model.names import Jid, bare, domain, is_jid, resource
-from broker.model.nodes import NodeRecord, configured
+from broker.model.names import Jid, bare_jid, domain, is_jid, resource
+from broker.model.nodes import NodeRecord, change_config
 from broker.model.options import AccessModel, NodeConfig, NodeState
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.quotas import MOST, holding
+from broker.model.quotas import MOST, find_quotas
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import tree_request
@@ -27,9 +27,9 @@ from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.records import Records
-from broker.redis_core.records.tree import moved
+from broker.redis_core.records.tree import move_record
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
-from broker.redis_core.registry.admission import admitted
+from broker.redis_core.registry.admission import admit
 from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.redis_core.registry.rows import refusal
 
@@ -75,7 +75,7 @@ class NodeService:
 
     async def declare(self, command: Declare) -> Result:
         """Create a node with its partitions at its place in the tree."""
-        owner = bare(command.sender)
+        owner = bare_jid(command.sender)
         node = secrets.token_hex(8) if command.node is None else command.node
         declared = self._node_rules.new_config(command, node)
         if isinstance(declared, Refused):
@@ -99,7 +99,7 @@ class NodeService:
         """Count a node to the quotas of its owner and of the owner's domain, or refuse it. Administrators have no quota."""
         if owner in self._rules.admins:
             return None
-        quotas = holding(await self._quotas.read(), owner)
+        quotas = find_quotas(await self._quotas.read(), owner)
         # A domain's nodes are counted without a quota too: it may get one later.
         for subject in dict.fromkeys((owner, Jid(domain(owner)))):
             quota = quotas.get(subject)
@@ -108,7 +108,7 @@ class NodeService:
                 most = self._rules.node_quota if subject == owner else MOST
             if not await self._store.count_owned(subject, node, most):
                 await self._store.uncount_owned(owner, node)
-                return Refused(Problem.TOO_MANY_NODES, _no_room(subject, owner, most))
+                return Refused(Problem.TOO_MANY_NODES, _refuse_for_room(subject, owner, most))
         return None
 
     async def make(self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None) -> Result:
@@ -129,23 +129,23 @@ class NodeService:
 
     async def describe(self, command: Describe) -> Result:
         """Return a node's record and its place in the tree."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
         if not (record.parent or record.config.collects):
             return Described(record)
-        placed = record if await self._tree.above(record) else moved(record, None)
+        placed = record if await self._tree.find_above(record) else move_record(record, None)
         return Described(placed, await self._tree.children(record))
 
     async def admits(self, command: Publish) -> Refused | None:
         """Return why a publish would be refused, or None."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         return record if isinstance(record, Refused) else None
 
     async def configure(self, command: Configure) -> Result:
         """Change a node's configuration and place, then the copies in its partitions."""
         for _attempt in range(_RETRIES):
-            record = await admitted(self._store, command, command.node)
+            record = await admit(self._store, command, command.node)
             if isinstance(record, Refused):
                 return record
             outcome = await self._try_configure(command, record)
@@ -157,13 +157,13 @@ class NodeService:
         """Change a node as it was read; None when it has changed since."""
         try:
             options, tree = tree_request(command.options)
-            config = configured(record.config, options)
+            config = change_config(record.config, options)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         sender = command.sender
         refused = check_conversion(record.config, config) or check_options(config)
         if config.dead_letters_of(command.node) != record.config.dead_letters_of(command.node):
-            refused = refused or await self._node_rules.check_dead_letter_node(command.node, config, bare(sender))
+            refused = refused or await self._node_rules.check_dead_letter_node(command.node, config, bare_jid(sender))
         if refused is not None:
             return refused
         place = await self.placement.check_place(sender, command.node, record, config, tree)
@@ -211,7 +211,7 @@ class NodeService:
 
     async def affiliate(self, command: Affiliate) -> Result:
         """Change affiliations; a JID that loses access loses subscriptions and locks at once."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
         # An old affiliation may be removed even if its JID is invalid.
@@ -237,7 +237,7 @@ class NodeService:
         renewed = await self._store.read_with_admins(node)
         if renewed is not None:
             await self._store.open(renewed)
-            jids = [each for jid in changes for each in await self._store.subscribed_jids(jid, node)]
+            jids = [each for jid in changes for each in await self._store.find_subscribed_jids(jid, node)]
             await self._end_forbidden(renewed, jids)
             await self._tree_events.register_above(renewed)
             await self._subscriptions.decide_pending(node)
@@ -254,7 +254,7 @@ class NodeService:
 
     async def delete(self, command: Delete) -> Result:
         """Delete the node and notify all subscribers, pending ones included (P24)."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
         waited = await self._subscriptions.end_all(command.node)
@@ -263,7 +263,7 @@ class NodeService:
         for jid in through:
             # The leaves stay: items that are held through the collection return to them.
             await self._subscriptions.remove(command.node, jid)
-        above = await self._tree.above(record)
+        above = await self._tree.find_above(record)
         jids = await self._store.delete(record)
         if record.parent:
             await self._tree.remove_child(record.parent, record.name)
@@ -313,7 +313,9 @@ class NodeService:
                 return Refused(Problem.ITEM_NOT_FOUND, "nobody holds an item of this id")
             return outcome
         # A bare JID means all of its resources.
-        resources = () if resource(command.holder) else await self._store.subscribed_jids(command.holder, command.node)
+        resources = (
+            () if resource(command.holder) else await self._store.find_subscribed_jids(command.holder, command.node)
+        )
         count = 0
         for jid in dict.fromkeys((command.holder, *resources)):
             outcome = await self._release(replace(command, holder=jid))
@@ -343,7 +345,7 @@ class NodeService:
         return list(dict.fromkeys(jid for jid, _whose in await self._tree_events.scopes(node)))
 
 
-def _no_room(subject: str, owner: Jid, most: int) -> str:
+def _refuse_for_room(subject: str, owner: Jid, most: int) -> str:
     """Say why an owner may not create another node."""
     if subject == owner:
         return f"you have created as many nodes as you may, {most}: delete one first, or ask an administrator for more"

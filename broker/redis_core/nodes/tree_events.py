@@ -32,7 +32,7 @@ class TreeEvents:
 
     async def register_above(self, *records: NodeRecord) -> None:
         """Update the collections above a node, which it may have entered or left, and those that it is a destination of."""
-        served = [name for record in records for name in await self._tree.served(record)]
+        served = [name for record in records for name in await self._tree.find_served(record)]
         await self.register_in(tuple(dict.fromkeys(served)))
 
     async def register_in(self, collections: Sequence[str]) -> None:
@@ -43,7 +43,7 @@ class TreeEvents:
 
     async def tell(self, record: NodeRecord, *, came: bool) -> None:
         """Notify the subscribers of tree events above a node that it came or went."""
-        for level, collection in enumerate(await self._tree.above(record), 1):
+        for level, collection in enumerate(await self._tree.find_above(record), 1):
             scopes: dict[tuple[Jid, str], Scope | None] = {}
             with contextlib.suppress(CorruptRecord):
                 scopes = await self.scopes(collection)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from broker.model.commands import Associate, Dissociate
 from broker.model.frozen import frozen
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import Problem
@@ -17,7 +17,7 @@ from broker.model.results import Done, Refused, Result
 from broker.model.tree import TreeRequest
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.records.store import NodeStore
-from broker.redis_core.records.tree import Tree, moved
+from broker.redis_core.records.tree import Tree, move_record
 
 _RETRIES = 5
 _BUSY = Refused(Problem.UNAVAILABLE, "the node is being changed by others")
@@ -69,8 +69,8 @@ class TreeMoves:
         if len(tree.children) > config.children_max:
             return Refused(Problem.TOO_MANY_CHILDREN, f"the collection has at most {config.children_max} children")
         # Check the children as if the node were in its new place with its new configuration.
-        here = record or NodeRecord(node, "", 0, config, {bare(sender): Affiliation.OWNER})
-        here = moved(replace(here, config=config), parent)
+        here = record or NodeRecord(node, "", 0, config, {bare_jid(sender): Affiliation.OWNER})
+        here = move_record(replace(here, config=config), parent)
         had = () if record is None else await self._tree.children(record)
         added = tuple(child for child in tree.children if child not in had)
         refused = await self._check_children(sender, added, here)
@@ -82,7 +82,7 @@ class TreeMoves:
             child = await self._read(name)
             if child is None:
                 return Refused(Problem.NODE_NOT_FOUND, f"there is no node {name!r}")
-            if child.affiliation(bare(sender)) is not Affiliation.OWNER:
+            if child.affiliation(bare_jid(sender)) is not Affiliation.OWNER:
                 return Refused(Problem.FORBIDDEN, f"only its owners move the node {name!r}")
             if refused := await self._tree.check_move(sender, name, child, parent):
                 return refused
@@ -90,7 +90,7 @@ class TreeMoves:
 
     async def _parent(self, record: NodeRecord) -> NodeRecord | None:
         """Return the collection above a node; None is the root."""
-        above = await self._tree.above(record)
+        above = await self._tree.find_above(record)
         return await self._store.read(above[0]) if above else None
 
     async def change(
@@ -99,7 +99,7 @@ class TreeMoves:
         """Store a configuration and a place; None when the record has changed since it was read."""
         grows = config.partitions > record.config.partitions
         former = (*record.former, record.config.partitions) if grows else record.former
-        renewed = moved(replace(record, config=config, former=former), parent)
+        renewed = move_record(replace(record, config=config, former=former), parent)
         stays = (record.parent, record.parent_life) == (renewed.parent, renewed.parent_life)
         refused = None if stays or parent is None else await self._tree.note_child(parent, record.name)
         if refused is not None:
@@ -132,7 +132,7 @@ class TreeMoves:
             parent, child = await self._read(command.node), await self._read(command.child)
             if parent is None or child is None:
                 return GONE
-            if child.affiliation(bare(command.sender)) is not Affiliation.OWNER:
+            if child.affiliation(bare_jid(command.sender)) is not Affiliation.OWNER:
                 return Refused(Problem.FORBIDDEN, f"only its owners move the node {command.child!r}")
             if refused := await self._tree.check_move(command.sender, command.child, child, parent):
                 return refused
@@ -147,7 +147,7 @@ class TreeMoves:
             parent, child = await self._read(command.node), await self._read(command.child)
             if parent is None:
                 return GONE
-            sender = bare(command.sender)
+            sender = bare_jid(command.sender)
             owned = [each for each in (parent, child) if each and each.affiliation(sender) is Affiliation.OWNER]
             if not owned:
                 return _NOT_YOURS

@@ -21,7 +21,7 @@ from broker.redis_core.commands.admin_parts import (
     ReadHandovers,
     Remaining,
 )
-from broker.redis_core.operations.items import BROWSE_BYTES, intake, published
+from broker.redis_core.operations.items import BROWSE_BYTES, intake, read_published
 from broker.redis_core.operations.operation import Call, ScriptReply, Values, subid
 
 TICKET_MS = 365 * 24 * 3_600_000
@@ -78,7 +78,7 @@ def _item_details(row: list[Any], partition: int) -> ItemDetails:
     )
 
 
-def _inspected(command: InspectPartition, reply: ScriptReply, _record: NodeRecord) -> InspectedPartition:
+def _read_inspected(command: InspectPartition, reply: ScriptReply, _record: NodeRecord) -> InspectedPartition:
     come, found = reply.rows
     return InspectedPartition(tuple(_item_details(row, command.partition) for row in found), come.decode())
 
@@ -87,7 +87,7 @@ def _transfer_rows(command: MoveFromPartition, _record: NodeRecord) -> list[Valu
     return [{"position": position, "item": item, "to": to} for position, item, to in command.departures]
 
 
-def _transferred(_command: MoveFromPartition, reply: ScriptReply, _record: NodeRecord) -> MovedFromPartition:
+def _read_moved(_command: MoveFromPartition, reply: ScriptReply, _record: NodeRecord) -> MovedFromPartition:
     return MovedFromPartition(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
 
 
@@ -129,7 +129,7 @@ def _read(_command: ReadHandovers, reply: ScriptReply, _record: NodeRecord) -> t
     )
 
 
-def _handed_row(command: EndHandover, _record: NodeRecord) -> Values:
+def _end_handover_row(command: EndHandover, _record: NodeRecord) -> Values:
     return {"position": command.position, "arrived": "1" if command.arrived else ""}
 
 
@@ -137,25 +137,25 @@ def _release_rows(command: Release, _record: NodeRecord) -> list[Values]:
     return [{"item": item_id} for item_id in command.item_ids]
 
 
-def _released(_command: Release, reply: ScriptReply, _record: NodeRecord) -> Released:
+def _read_released(_command: Release, reply: ScriptReply, _record: NodeRecord) -> Released:
     return Released(*reply.rows)
 
 
 inspect_items = Call(
     "inspect_items",
-    _inspected,
+    _read_inspected,
     _inspect_arguments,
     rows=lambda command, _record: [{"item": item_id} for item_id in command.item_ids],
 )
-move_items = Call("move_items", _transferred, rows=_transfer_rows)
+move_items = Call("move_items", _read_moved, rows=_transfer_rows)
 read_handovers = Call(
     "read_handovers",
     _read,
     _letters_arguments,
     rows=lambda command, _record: [{"position": position} for position in command.positions],
 )
-accept_handover = Call("accept_handover", published, _admit_intake, _admit_row)
-end_handover = Call("end_handover", lambda _command, reply, _record: Remaining(reply[1]), row=_handed_row)
+accept_handover = Call("accept_handover", read_published, _admit_intake, _admit_row)
+end_handover = Call("end_handover", lambda _command, reply, _record: Remaining(reply[1]), row=_end_handover_row)
 expire_tickets = Call(
     "expire_tickets",
     lambda _command, _reply, _record: Done(),
@@ -164,7 +164,7 @@ expire_tickets = Call(
 )
 force_release = Call(
     "force_release",
-    _released,
+    _read_released,
     lambda command, _record: {"subid": subid(command.holder) if command.holder else ""},
     rows=_release_rows,
 )

@@ -21,7 +21,7 @@ from broker.redis_core.commands.dependency_parts import (
     ReadDependents,
     WhoAwaits,
 )
-from broker.redis_core.operations.items import in_former, publish, publish_row, published, reply_to
+from broker.redis_core.operations.items import make_former_call, publish, publish_row, read_published, reply_to
 from broker.redis_core.operations.operation import Call, ScriptReply, Values
 
 
@@ -31,17 +31,17 @@ def _publish_row(command: PublishDependent, node: NodeRecord) -> Values:
     return {**row, "hints": f"{command.hints.times} {reply_to(command)}\0{told}"}
 
 
-def _stored(command: PublishDependent, reply: list[Any], node: NodeRecord) -> DependentStored | Refused:
+def _read_stored(command: PublishDependent, reply: list[Any], node: NodeRecord) -> DependentStored | Refused:
     if reply[0] in {b"ok", b"duplicate"}:
         code, item, differs, number = reply
         told = Published(item.decode(), duplicate=code == b"duplicate", differs=bool(differs))
         return DependentStored(told, int(number))
-    refused = published(command, reply, node)
+    refused = read_published(command, reply, node)
     assert isinstance(refused, Refused)
     return refused
 
 
-def _found(_command: ReadDependents, reply: list[Any], node: NodeRecord) -> FoundDependent:
+def _read_found(_command: ReadDependents, reply: list[Any], node: NodeRecord) -> FoundDependent:
     if len(reply) == 1:
         return FoundDependent(node.incarnation)
     _, number, position, text = reply
@@ -57,7 +57,7 @@ def _await_row(command: AwaitEnd, _record: NodeRecord) -> Values:
     }
 
 
-def _awaited(_command: AwaitEnd, reply: list[Any], _record: NodeRecord) -> Awaited:
+def _read_awaited(_command: AwaitEnd, reply: list[Any], _record: NodeRecord) -> Awaited:
     state, *told = reply
     match state, told:
         case b"awaited", (number, token):
@@ -80,7 +80,7 @@ def _note_row(command: NoteParent, _record: NodeRecord) -> Values:
     }
 
 
-def _noted(_command: NoteParent, reply: list[Any], _record: NodeRecord) -> ParentNoted:
+def _read_noted(_command: NoteParent, reply: list[Any], _record: NodeRecord) -> ParentNoted:
     return ParentNoted(refused=reply[0] == b"unknown", gone=reply[0] == b"item-not-found")
 
 
@@ -88,7 +88,7 @@ def _read_arguments(command: ReadAwaited, _record: NodeRecord) -> Values:
     return {"token": command.token, "after": command.after, "limit": command.limit}
 
 
-def _who_awaits(_command: ReadAwaited, reply: ScriptReply, _record: NodeRecord) -> WhoAwaits:
+def _read_who_awaits(_command: ReadAwaited, reply: ScriptReply, _record: NodeRecord) -> WhoAwaits:
     if not reply.rows:
         return WhoAwaits()
     line, references = reply.rows
@@ -99,21 +99,21 @@ def _list_arguments(command: ListAwaited, _record: NodeRecord) -> Values:
     return {"after": command.after, "limit": command.limit}
 
 
-def _all_awaited(_command: ListAwaited, reply: ScriptReply, _record: NodeRecord) -> AllAwaited:
+def _read_all_awaited(_command: ListAwaited, reply: ScriptReply, _record: NodeRecord) -> AllAwaited:
     found = [each.decode() for each in reply.rows]
     split = (each.rpartition("\0") for each in found)
     return AllAwaited(tuple((reference, token) for reference, _, token in split), found[-1] if found else "")
 
 
-publish_dependent = replace(publish, result=_stored, row=_publish_row)
-publish_dependent_if_known = in_former(publish_dependent)
+publish_dependent = replace(publish, result=_read_stored, row=_publish_row)
+publish_dependent_if_known = make_former_call(publish_dependent)
 read_dependents = Call(
-    "read_dependents", _found, row=lambda command, _record: {"item": command.item_id, "position": command.position}
+    "read_dependents", _read_found, row=lambda command, _record: {"item": command.item_id, "position": command.position}
 )
-await_end = Call("await_end", _awaited, row=_await_row)
-note_parents = Call("note_parents", _noted, row=_note_row)
-read_awaited = Call("read_awaited", _who_awaits, _read_arguments)
-list_awaited = Call("list_awaited", _all_awaited, _list_arguments)
+await_end = Call("await_end", _read_awaited, row=_await_row)
+note_parents = Call("note_parents", _read_noted, row=_note_row)
+read_awaited = Call("read_awaited", _read_who_awaits, _read_arguments)
+list_awaited = Call("list_awaited", _read_all_awaited, _list_arguments)
 end_awaited = Call(
     "end_awaited",
     lambda _command, _reply, _record: Done(),

@@ -19,7 +19,7 @@ from broker.model.commands import (
 from broker.model.fields import decimal, rate_rule
 from broker.model.hints import NO_HINTS
 from broker.model.items import Listed
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, PublishModel
 from broker.model.outcomes import ItemOutcome, ReplyMode
@@ -45,8 +45,8 @@ from broker.redis_core.operations.operation import (
     Call,
     ScriptReply,
     Values,
-    answered,
-    refused,
+    refuse,
+    split_reply,
     subids,
     subscription,
     token_text,
@@ -76,16 +76,16 @@ DETAILS = {
 }
 
 
-def _refused(code: bytes) -> Refused:
-    return refused(code, DETAILS.get(code, ""))
+def _refuse(code: bytes) -> Refused:
+    return refuse(code, DETAILS.get(code, ""))
 
 
-def _denied(command: Retract | Unlock | Renew | Cancel, code: bytes, record: NodeRecord) -> Refused:
+def _deny(command: Retract | Unlock | Renew | Cancel, code: bytes, record: NodeRecord) -> Refused:
     """Refuse a holder's command; a sender without access does not learn what exists (§1.7 row 3)."""
     closed = record.config.access_model is not AccessModel.OPEN
-    if closed and code == b"item-not-found" and record.affiliation(bare(command.sender)) is Affiliation.NONE:
-        return _refused(b"forbidden")
-    return _refused(code)
+    if closed and code == b"item-not-found" and record.affiliation(bare_jid(command.sender)) is Affiliation.NONE:
+        return _refuse(b"forbidden")
+    return _refuse(code)
 
 
 def intake(_command: object, record: NodeRecord) -> Values:
@@ -103,10 +103,10 @@ def _publish_intake(command: Publish, record: NodeRecord) -> Values:
     return {**intake(command, record), "if_known": ""}
 
 
-def in_former(call: Call) -> Call:
+def make_former_call(call: Call) -> Call:
     """Make the call of a command that looks for its item in a former partition."""
 
-    def fixed(command: Publish, record: NodeRecord) -> Values:
+    def add_if_known(command: Publish, record: NodeRecord) -> Values:
         return {**call.fixed(command, record), "if_known": "1"}
 
     def result(command: Publish, reply: list[Any], record: NodeRecord) -> Outcome | Unknown:
@@ -115,12 +115,12 @@ def in_former(call: Call) -> Call:
         outcome: Outcome = call.result(command, reply, record)
         return outcome
 
-    return replace(call, fixed=fixed, result=result)
+    return replace(call, fixed=add_if_known, result=result)
 
 
 def publish_row(command: Publish, record: NodeRecord) -> Values:
     """Return the arguments of one publish."""
-    publisher = bare(command.sender)
+    publisher = bare_jid(command.sender)
     must_subscribe = (
         record.config.publish_model is PublishModel.SUBSCRIBERS and record.affiliation(publisher) not in _PUBLISHERS
     )
@@ -141,14 +141,14 @@ def _repeat_row(command: FindRepeat, record: NodeRecord) -> Values:
     return {name: row[name] for name in ("item", "once", "subids")} | {"waits": "1" if command.waits else ""}
 
 
-def _repeated(command: FindRepeat, reply: list[Any], _record: NodeRecord) -> Result | DependentStored | Unknown:
+def _read_repeated(command: FindRepeat, reply: list[Any], _record: NodeRecord) -> Result | DependentStored | Unknown:
     match reply:
         case b"duplicate", item, differs, number:
             told = Published(item.decode(), duplicate=True, differs=bool(differs))
             return DependentStored(told, int(number)) if command.waits else told
         case b"item-not-found", over:
             return Unknown(bool(over))
-    return published(command, reply, _record)
+    return read_published(command, reply, _record)
 
 
 def _hints(command: Publish) -> str:
@@ -165,14 +165,14 @@ def reply_to(command: Publish) -> str:
     return f"{mark}{command.sender}"
 
 
-def published(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
+def read_published(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
     """Read the answer to a publish."""
     code = reply[0]
     if code in {b"ok", b"duplicate"}:
         return Published(reply[1].decode(), duplicate=code == b"duplicate", differs=len(reply) > 2)
     if code == b"forbidden":
         return Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
-    return _refused(code)
+    return _refuse(code)
 
 
 def _meter(_command: MeterPublish, record: NodeRecord) -> Values:
@@ -180,7 +180,7 @@ def _meter(_command: MeterPublish, record: NodeRecord) -> Values:
     return {"rate": rate_rule(rate) if rate else ""}
 
 
-def _metered(_command: MeterPublish, reply: list[Any], record: NodeRecord) -> Outcome:
+def _read_metered(_command: MeterPublish, reply: list[Any], record: NodeRecord) -> Outcome:
     if reply[0] == b"ok":
         return Done()
     wait_ms: int = reply[1]
@@ -192,7 +192,7 @@ def _holder_row(command: Retract | Unlock | Renew | FindItem, record: NodeRecord
     return {
         "sender": command.sender,
         "subids": subids(command.sender),
-        "owner": "1" if record.affiliation(bare(command.sender)) is Affiliation.OWNER else "",
+        "owner": "1" if record.affiliation(bare_jid(command.sender)) is Affiliation.OWNER else "",
         "item": command.item_id,
         "token": token_text(command.token),
     }
@@ -211,8 +211,8 @@ def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
     }
 
 
-def _retracted(command: Retract, reply: list[bytes], record: NodeRecord) -> Result:
-    return _gone(reply) if reply[0] in _GONE else _denied(command, reply[0], record)
+def _read_retracted(command: Retract, reply: list[bytes], record: NodeRecord) -> Result:
+    return _read_gone(reply) if reply[0] in _GONE else _deny(command, reply[0], record)
 
 
 def _complete_row(command: Complete, record: NodeRecord) -> Values:
@@ -220,7 +220,7 @@ def _complete_row(command: Complete, record: NodeRecord) -> Values:
 
 
 def _outcome_row(command: ReadOutcome, record: NodeRecord) -> Values:
-    owner = record.affiliation(bare(command.sender)) is Affiliation.OWNER
+    owner = record.affiliation(bare_jid(command.sender)) is Affiliation.OWNER
     return {"sender": command.sender, "owner": "1" if owner else "", "item": command.item_id}
 
 
@@ -229,7 +229,7 @@ def _outcome(_command: ReadOutcome, reply: list[bytes], _record: NodeRecord) -> 
     return Ended(ItemOutcome.read(known[0]) if known and known[0] else None, awaited=bool(known))
 
 
-def _gone(reply: list[bytes]) -> Retracted:
+def _read_gone(reply: list[bytes]) -> Retracted:
     return Retracted(Jid(reply[1].decode()) or None, reply[0] == b"replayed", *subscription(*reply[2:]))
 
 
@@ -237,19 +237,19 @@ def _retract_rows(command: RetractBatch, record: NodeRecord) -> list[Values]:
     return [_request_row(each, record) for each in command.items]
 
 
-def _retracted_batch(command: RetractBatch, reply: ScriptReply, record: NodeRecord) -> Result:
-    parts = list(map(answered, reply.rows))
+def _read_retracted_batch(command: RetractBatch, reply: ScriptReply, record: NodeRecord) -> Result:
+    parts = list(map(split_reply, reply.rows))
     if parts[0][0] in _GONE:
-        return RetractedBatch(tuple(map(_gone, parts)))
+        return RetractedBatch(tuple(map(_read_gone, parts)))
     # The only row says why which item was refused.
     code, number = parts[0]
     item = command.items[number - 1]
-    why = _denied(item, code, record)
+    why = _deny(item, code, record)
     return Refused(why.problem, f"{item.item_id}: {why.detail}")
 
 
 def _cancel_row(command: Cancel, record: NodeRecord) -> Values:
-    owner = record.affiliation(bare(command.sender)) is Affiliation.OWNER
+    owner = record.affiliation(bare_jid(command.sender)) is Affiliation.OWNER
     return {
         "sender": command.sender,
         "owner": "1" if owner else "",
@@ -258,21 +258,21 @@ def _cancel_row(command: Cancel, record: NodeRecord) -> Values:
     }
 
 
-def _cancelled(command: Cancel, reply: list[bytes], record: NodeRecord) -> Result:
+def _read_cancelled(command: Cancel, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in _GONE:
         return Cancelled(reply[0] == b"replayed")
     # Who may publish here may learn what is there.
     is_open = record.config.publish_model is PublishModel.OPEN
-    denied = _refused(reply[0]) if is_open else _denied(command, reply[0], record)
+    denied = _refuse(reply[0]) if is_open else _deny(command, reply[0], record)
     if denied.problem is Problem.FORBIDDEN:
         return replace(denied, detail="only the item's publisher and the node's owners may cancel it")
     return denied
 
 
-def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
+def _read_unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in {b"ok", b"replayed"}:
         return Unlocked(Jid(reply[1].decode()), reply[0] == b"replayed", *subscription(*reply[2:]))
-    return _denied(command, reply[0], record)
+    return _deny(command, reply[0], record)
 
 
 def _renew_row(command: Renew, record: NodeRecord) -> Values:
@@ -281,8 +281,8 @@ def _renew_row(command: Renew, record: NodeRecord) -> Values:
     }
 
 
-def _renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
-    return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _denied(command, reply[0], record)
+def _read_renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
+    return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _deny(command, reply[0], record)
 
 
 def _answer_row(command: Bounce | Confirm, _record: NodeRecord) -> dict[str, str | int | bytes]:
@@ -303,11 +303,11 @@ def _bounce_row(command: Bounce, record: NodeRecord) -> Values:
     return _answer_row(command, record) | {"subids": subids(command.sender), "gone": "1" if command.gone else ""}
 
 
-def _done(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
-    return Done() if reply[0] in {b"ok", b"replayed"} else _refused(reply[0])
+def _read_done(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
+    return Done() if reply[0] in {b"ok", b"replayed"} else _refuse(reply[0])
 
 
-def _found(_command: FindItem, reply: list[Any], _record: NodeRecord) -> Found:
+def _read_found(_command: FindItem, reply: list[Any], _record: NodeRecord) -> Found:
     code = reply[0]
     return Found(held=code == b"held", answered=code == b"replayed", there=code not in {b"item-not-found", b"replayed"})
 
@@ -327,14 +327,14 @@ def _browse_page(command: Browse, _record: NodeRecord) -> Values:
     }
 
 
-def _browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> Result:
+def _read_browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> Result:
     count, reached, rows, *theirs = reply.rows
     # Subids are only told where some JID has more than one.
     names = {name.decode() for each in theirs for name in each}
     if command.subid == "" and len(names) > 1:
-        return refused(b"subid-required", WHICH[b"subid-required"])
+        return refuse(b"subid-required", WHICH[b"subid-required"])
     if command.subid and names and command.subid not in names:
-        return refused(b"subid-invalid", WHICH[b"subid-invalid"])
+        return refuse(b"subid-invalid", WHICH[b"subid-invalid"])
     items = tuple(
         Listed(
             Position.parse(place.decode()),
@@ -346,36 +346,36 @@ def _browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> Result
     return Browsed(items, reply.more, count, Position.parse(reached.decode()) if reached else None)
 
 
-publish = Call("publish", published, _publish_intake, publish_row)
-publish_if_known = in_former(publish)
+publish = Call("publish", read_published, _publish_intake, publish_row)
+publish_if_known = make_former_call(publish)
 find_repeat = Call(
     "find_repeat",
-    _repeated,
+    _read_repeated,
     lambda _command, record: {
         "dedupe": record.config.dedupe.value,
         "dedupe_ms": record.config.dedupe_seconds * 1000,
     },
     _repeat_row,
 )
-meter_publish = Call("meter_publish", _metered, _meter, lambda command, _record: {"by": bare(command.sender)})
-retract = Call("retract", _retracted, lambda _command, _record: {"together": ""}, _request_row)
-retract_batch = Call("retract", _retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
-complete = Call("complete", _retracted, row=_complete_row)
+meter_publish = Call("meter_publish", _read_metered, _meter, lambda command, _record: {"by": bare_jid(command.sender)})
+retract = Call("retract", _read_retracted, lambda _command, _record: {"together": ""}, _request_row)
+retract_batch = Call("retract", _read_retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
+complete = Call("complete", _read_retracted, row=_complete_row)
 read_outcome = Call("read_outcome", _outcome, row=_outcome_row)
 end_outcomes = Call(
     "end_outcomes",
     lambda _command, _reply, _record: Done(),
     rows=lambda command, _record: [{"position": position} for position in command.positions],
 )
-cancel = Call("cancel", _cancelled, row=_cancel_row)
-unlock = Call("unlock", _unlocked, row=_unlock_row)
-renew = Call("renew", _renewed, row=_renew_row)
-bounce = Call("bounce", _done, row=_bounce_row)
-confirm = Call("confirm", _done, row=_confirm_row)
-find_item = Call("find_item", _found, row=_request_row)
+cancel = Call("cancel", _read_cancelled, row=_cancel_row)
+unlock = Call("unlock", _read_unlocked, row=_unlock_row)
+renew = Call("renew", _read_renewed, row=_renew_row)
+bounce = Call("bounce", _read_done, row=_bounce_row)
+confirm = Call("confirm", _read_done, row=_confirm_row)
+find_item = Call("find_item", _read_found, row=_request_row)
 browse = Call(
     "browse",
-    _browsed,
+    _read_browsed,
     _browse_page,
     rows=_browse_rows,
 )

@@ -10,7 +10,7 @@ from broker.model.problems import Problem
 from broker.model.results import Bound, Done, Event, LogStart, Refused, Replay, Result, Subscribed
 from broker.redis_core.commands.credit import RegisterReader
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
-from broker.redis_core.operations.operation import Call, ScriptReply, Values, refused, subid, subids
+from broker.redis_core.operations.operation import Call, ScriptReply, Values, refuse, subid, subids
 from broker.redis_core.operations.subscriptions import LEASE_OVER
 
 READ_BYTES = 262_144
@@ -28,8 +28,8 @@ _DETAILS = {
 }
 
 
-def _refused(code: bytes) -> Refused:
-    return refused(code, _DETAILS.get(code, ""))
+def _refuse(code: bytes) -> Refused:
+    return refuse(code, _DETAILS.get(code, ""))
 
 
 def _follow_row(command: SubscribeLog, record: NodeRecord) -> Values:
@@ -38,16 +38,16 @@ def _follow_row(command: SubscribeLog, record: NodeRecord) -> Values:
         "jid": command.jid,
         "credit": command.credit,
         "lease": command.until_ms,
-        "start": command.start and offsets.spelled(command.start, record.partition(command.partition)),
+        "start": command.start and offsets.write_start(command.start, record.partition(command.partition)),
     }
 
 
-def _followed(command: SubscribeLog, reply: list[Any], record: NodeRecord) -> Result:
+def _read_followed(command: SubscribeLog, reply: list[Any], record: NodeRecord) -> Result:
     if reply[0] != b"ok":
-        return _refused(reply[0])
+        return _refuse(reply[0])
     streams: tuple[LogStart, ...] = ()
     if command.start:
-        offset = offsets.written(record.partition(command.partition), reply[2].decode())
+        offset = offsets.write_offset(record.partition(command.partition), reply[2].decode())
         streams = (LogStart(command.partition, offset, gap=bool(reply[1])),)
     return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams, until_ms=reply[3])
 
@@ -67,12 +67,12 @@ def _commit_row(command: Commit, record: NodeRecord) -> Values:
     return {"subids": subids(command.sender), "position": position}
 
 
-def _committed(_command: Commit | Unbind | RegisterReader, reply: list[bytes], _record: NodeRecord) -> Result:
-    return Done() if reply[0] == b"ok" else _refused(reply[0])
+def _read_done(_command: Commit | Unbind | RegisterReader, reply: list[bytes], _record: NodeRecord) -> Result:
+    return Done() if reply[0] == b"ok" else _refuse(reply[0])
 
 
 def _read_arguments(command: Read, record: NodeRecord) -> Values:
-    start = offsets.spelled(command.start, record.partition(command.partition))
+    start = offsets.write_start(command.start, record.partition(command.partition))
     return {
         "start": start,
         "limit": command.limit,
@@ -96,7 +96,7 @@ def _bind_row(command: Bind, _record: NodeRecord) -> Values:
     }
 
 
-def _bound(command: Bind, reply: list[Any], _record: NodeRecord) -> Result:
+def _read_bound(command: Bind, reply: list[Any], _record: NodeRecord) -> Result:
     match reply:
         case [b"ok", epoch, fence, until_ms]:
             return Bound(command.partition, int(epoch), fence, until_ms)
@@ -106,23 +106,23 @@ def _bound(command: Bind, reply: list[Any], _record: NodeRecord) -> Result:
             )
             return Refused(Problem.PARTITION_OWNED, detail)
         case _:
-            return _refused(reply[0])
+            return _refuse(reply[0])
 
 
 def _unbind_row(command: Unbind, _record: NodeRecord) -> Values:
     return {"group": command.group, "fence": command.fence, "kept": "1" if command.kept else ""}
 
 
-def _replayed(command: Read | LogExtent, reply: ScriptReply, record: NodeRecord) -> Result:
+def _read_entries(command: Read | LogExtent, reply: ScriptReply, record: NodeRecord) -> Result:
     if not reply.rows:
-        return _refused(b"offset-not-found")
+        return _refuse(b"offset-not-found")
     if reply.rows == [b""]:
-        return _refused(b"superseded")
+        return _refuse(b"superseded")
     gap, earliest, latest, after, entries = reply.rows
     partition = record.partition(command.partition)
 
     def offset(position: bytes) -> str:
-        return offsets.written(partition, position.decode()) if position else ""
+        return offsets.write_offset(partition, position.decode()) if position else ""
 
     events = tuple(
         Event(offset(position), int(position.partition(b"-")[0]), item.decode(), key.decode(), Jid(by.decode()), body)
@@ -133,14 +133,14 @@ def _replayed(command: Read | LogExtent, reply: ScriptReply, record: NodeRecord)
     )
 
 
-def _most_subscribers(_command: SubscribeLog | RegisterReader, _record: NodeRecord) -> Values:
+def _add_max_subscribers(_command: SubscribeLog | RegisterReader, _record: NodeRecord) -> Values:
     return {"max_subscribers": MAX_SUBSCRIBERS}
 
 
-subscribe_log = Call("subscribe_log", _followed, _most_subscribers, _follow_row)
-register_reader = Call("subscribe_log", _committed, _most_subscribers, _reader_row)
-commit = Call("commit", _committed, row=_commit_row)
-acquire_reader = Call("acquire_reader", _bound, row=_bind_row)
-release_reader = Call("release_reader", _committed, row=_unbind_row)
-read_log = Call("read_log", _replayed, _read_arguments)
-log_extent = Call("read_log", _replayed, _extent_arguments)
+subscribe_log = Call("subscribe_log", _read_followed, _add_max_subscribers, _follow_row)
+register_reader = Call("subscribe_log", _read_done, _add_max_subscribers, _reader_row)
+commit = Call("commit", _read_done, row=_commit_row)
+acquire_reader = Call("acquire_reader", _read_bound, row=_bind_row)
+release_reader = Call("release_reader", _read_done, row=_unbind_row)
+read_log = Call("read_log", _read_entries, _read_arguments)
+log_extent = Call("read_log", _read_entries, _extent_arguments)

@@ -28,7 +28,7 @@ def journal_records(after: str, entries: Sequence[tuple[bytes, list[bytes]]]) ->
     return [(at.decode(), record(dict(zip(fields[::2], fields[1::2], strict=True)))) for at, fields in ordered]
 
 
-def _expired(_command: object, _reply: ScriptReply, _record: NodeRecord) -> Done:
+def _read_expired(_command: object, _reply: ScriptReply, _record: NodeRecord) -> Done:
     return Done()
 
 
@@ -45,19 +45,19 @@ def _resend_arguments(command: TakeOver, _record: NodeRecord) -> Values:
     }
 
 
-def _resent(_command: TakeOver, reply: ScriptReply, _record: NodeRecord) -> Scanned:
+def _read_resent(_command: TakeOver, reply: ScriptReply, _record: NodeRecord) -> Scanned:
     return Scanned(reply.rows[0].decode(), reply.rows[1])
 
 
-def _purged(_command: object, reply: ScriptReply, _record: NodeRecord) -> Purged:
+def _read_purged(_command: object, reply: ScriptReply, _record: NodeRecord) -> Purged:
     return Purged(reply.rows[0], more=reply.more)
 
 
-def _counted(_command: object, reply: ScriptReply, _record: NodeRecord) -> Counted:
+def _read_counted(_command: object, reply: ScriptReply, _record: NodeRecord) -> Counted:
     return Counted(*reply.rows)
 
 
-def _listed(_command: ScanSubscribers, reply: ScriptReply, _record: NodeRecord) -> Scanned:
+def _read_scanned(_command: ScanSubscribers, reply: ScriptReply, _record: NodeRecord) -> Scanned:
     scan, jids, scopes, subids, limits, holdings = reply.rows
     return Scanned(
         scan.decode(),
@@ -69,8 +69,8 @@ def _listed(_command: ScanSubscribers, reply: ScriptReply, _record: NodeRecord) 
     )
 
 
-sweep = Call("sweep", _expired, _expire_arguments)
-take_over = Call("take_over", _resent, _resend_arguments)
-purge = Call("purge", _purged)
-stats = Call("stats", _counted)
-list_subscribers = Call("list_subscribers", _listed, lambda command, _record: {"scan": command.scan})
+sweep = Call("sweep", _read_expired, _expire_arguments)
+take_over = Call("take_over", _read_resent, _resend_arguments)
+purge = Call("purge", _read_purged)
+stats = Call("stats", _read_counted)
+list_subscribers = Call("list_subscribers", _read_scanned, lambda command, _record: {"scan": command.scan})

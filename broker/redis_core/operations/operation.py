@@ -10,7 +10,7 @@ import structlog
 from broker import keys
 from broker.model.frozen import frozen
 from broker.model.items import Delivery, LockEnded, OwnershipLost
-from broker.model.names import Jid, Partition, bare
+from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.outcomes import ItemOutcome
@@ -27,7 +27,7 @@ _Part = TypeVar("_Part")
 Values = Mapping[str, str | int | bytes]
 
 
-def _nothing(_command: object, _record: NodeRecord) -> Values:
+def _no_values(_command: object, _record: NodeRecord) -> Values:
     return {}
 
 
@@ -42,7 +42,7 @@ class Call:
 
     script: str
     result: Callable[[Any, Any, NodeRecord], Any]
-    fixed: Callable[[Any, NodeRecord], Values] = _nothing
+    fixed: Callable[[Any, NodeRecord], Values] = _no_values
     row: Callable[[Any, NodeRecord], Values] | None = None
     rows: Callable[[Any, NodeRecord], list[Values]] | None = None
 
@@ -146,9 +146,9 @@ class ScriptReply:
         _code, rows, deliveries, notices, handovers, due_ms, more, token, *told = reply
         return ScriptReply(
             rows or [],
-            _each(_delivery, delivery_rows(deliveries), partition, config) if deliveries else (),
-            _each(_notice, notices, partition) if notices else (),
-            _each(_handover, handovers, partition) if handovers else (),
+            _read_each(_delivery, delivery_rows(deliveries), partition, config) if deliveries else (),
+            _read_each(_notice, notices, partition) if notices else (),
+            _read_each(_handover, handovers, partition) if handovers else (),
             due_ms,
             bool(more),
             token,
@@ -156,7 +156,9 @@ class ScriptReply:
         )
 
 
-def _each(read: Callable[..., _Part], lines: Iterable[Any], partition: Partition, *about: object) -> tuple[_Part, ...]:
+def _read_each(
+    read: Callable[..., _Part], lines: Iterable[Any], partition: Partition, *about: object
+) -> tuple[_Part, ...]:
     """Read lines of a reply; one that only another version understands must not hide the others."""
     found: list[_Part] = []
     for line in lines:
@@ -176,7 +178,7 @@ def delivery_rows(values: list[Any] | None) -> list[tuple[Any, ...]]:
     return list(zip(*[iter(values or ())] * _WIDTH, strict=True))
 
 
-def answered(part: list[Any] | bytes) -> list[Any]:
+def split_reply(part: list[Any] | bytes) -> list[Any]:
     """Return the answer to one command of a batch: a plain text means `ok` and this text."""
     return part if isinstance(part, list) else [b"ok", part]
 
@@ -269,7 +271,7 @@ def _credit_report(report: list[Any]) -> CreditReport:
 _PROBLEMS = {problem.value.encode(): problem for problem in Problem}
 
 
-def refused(code: bytes, detail: str = "") -> Refused:
+def refuse(code: bytes, detail: str = "") -> Refused:
     """Turn a code word into a refusal; raises ScriptDefect on an unknown one."""
     problem = _PROBLEMS.get(code)
     if problem is None:
@@ -290,7 +292,7 @@ def subid(jid: str) -> str:
 @lru_cache(maxsize=10_000)
 def subids(jid: str) -> str:
     """Return the subids that a sender may have: of its full JID, and of its bare one."""
-    return f"{subid(jid)} {subid(bare(jid))}"
+    return f"{subid(jid)} {subid(bare_jid(jid))}"
 
 
 _NAMES = 2**52
@@ -311,11 +313,11 @@ def family(jid: str) -> tuple[str, ...]:
 
 def reach(whose: str) -> tuple[int, int]:
     """Return the lowest and the highest subid that a JID may have."""
-    first = kin(whose) * MOST_OF_ONE
+    first = subid_family(whose) * MOST_OF_ONE
     return first, first + MOST_OF_ONE - 1
 
 
-def kin(whose: str) -> int:
+def subid_family(whose: str) -> int:
     """Return the number that all subids of one JID have in common."""
     return int(whose) // MOST_OF_ONE
 
@@ -323,12 +325,12 @@ def kin(whose: str) -> int:
 def pool_of(collection: Partition) -> str:
     """Return the name of a collection's credit pool in scripts (lua/lib/credit/pools.lua), by its own partition."""
     life = f"{collection.node}@{collection.incarnation}"
-    return f"{subid(life)}:{keys.escaped(life)}"
+    return f"{subid(life)}:{keys.escape(life)}"
 
 
 def collection(pool: str) -> str:
     """Return the collection of a pool, as scripts name it; empty for no pool."""
-    return keys.unescaped(pool.partition(":")[2].rpartition("@")[0])
+    return keys.unescape(pool.partition(":")[2].rpartition("@")[0])
 
 
 def subscription(pool: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
@@ -336,15 +338,15 @@ def subscription(pool: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
     through, name = pool.decode(), whose.decode()
     if not through:
         return "", name
-    return collection(through), above(through, name) if name else ""
+    return collection(through), to_coordinator_subid(through, name) if name else ""
 
 
-def below(pool: str, whose: str) -> str:
+def to_leaf_subid(pool: str, whose: str) -> str:
     """Turn a subid of the coordinator into that of the leaves."""
     return str((int(whose) + int(pool.partition(":")[0])) % _NAMES)
 
 
-def above(pool: str, whose: str) -> str:
+def to_coordinator_subid(pool: str, whose: str) -> str:
     """Turn a subid of the leaves into that of the coordinator."""
     return str((int(whose) - int(pool.partition(":")[0])) % _NAMES)
 

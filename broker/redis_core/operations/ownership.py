@@ -7,8 +7,8 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition, ReleasePartition, RenewPartition
-from broker.redis_core.operations.operation import Call, Values, refused, subid, subids
-from broker.redis_core.operations.subscriptions import DETAILS, bound, departure, left
+from broker.redis_core.operations.operation import Call, Values, refuse, subid, subids
+from broker.redis_core.operations.subscriptions import DETAILS, departure, max_subscribers, read_ended
 
 _MOVED = Refused(Problem.UNAVAILABLE, "the partition has changed hands meanwhile")
 
@@ -31,7 +31,7 @@ def _row(command: AcquirePartition, _record: NodeRecord) -> Values:
     }
 
 
-def _attached(command: AcquirePartition, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
+def _read_acquired(command: AcquirePartition, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
     match reply[0], reply[1:]:
         case b"ok", []:
             return Owned(command.partition, command.group, 0, 0, 0, command.credit)
@@ -44,20 +44,22 @@ def _attached(command: AcquirePartition, reply: list[Any], _record: NodeRecord) 
         case b"stale", _:
             return _MOVED
         case code, _:
-            return refused(code, DETAILS.get(code, ""))
+            return refuse(code, DETAILS.get(code, ""))
 
 
 def _detach_row(command: ReleasePartition, _record: NodeRecord) -> Values:
     return departure(subid(command.jid), release=True) | {"kept": "", "reason": command.reason}
 
 
-def _kept(command: RenewPartition, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
+def _read_renewed(command: RenewPartition, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
     if reply[0] != b"ok":
-        return refused(reply[0], DETAILS.get(reply[0], ""))
+        return refuse(reply[0], DETAILS.get(reply[0], ""))
     _code, group, epoch, fence, until_ms, credit = reply
     return Owned(command.partition, group.decode(), int(epoch), fence, until_ms, credit)
 
 
-acquire_partition = Call("acquire_partition", _attached, bound, _row)
-release_partition = Call("unsubscribe", left, row=_detach_row)
-renew_ownership = Call("renew_ownership", _kept, row=lambda command, _record: {"subids": subids(command.sender)})
+acquire_partition = Call("acquire_partition", _read_acquired, max_subscribers, _row)
+release_partition = Call("unsubscribe", read_ended, row=_detach_row)
+renew_ownership = Call(
+    "renew_ownership", _read_renewed, row=lambda command, _record: {"subids": subids(command.sender)}
+)

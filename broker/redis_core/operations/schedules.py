@@ -30,7 +30,7 @@ def _read_arguments(command: ReadSchedules, _record: NodeRecord) -> Values:
     }
 
 
-def _found(_command: ReadSchedules, reply: ScriptReply, _record: NodeRecord) -> FoundSchedules:
+def _read_found(_command: ReadSchedules, reply: ScriptReply, _record: NodeRecord) -> FoundSchedules:
     now, *found = reply.rows
     return FoundSchedules(now, tuple(FoundSchedule(name.decode(), record, item) for name, record, item in found))
 
@@ -45,14 +45,14 @@ def _store_row(command: StoreSchedule, _record: NodeRecord) -> Values:
     }
 
 
-def _stored(_command: StoreSchedule, reply: list[Any], _record: NodeRecord) -> ScheduleStored | Refused:
+def _read_stored(_command: StoreSchedule, reply: list[Any], _record: NodeRecord) -> ScheduleStored | Refused:
     return _TOO_MANY if reply[0] == b"too-many" else ScheduleStored(reply[0] == b"ok")
 
 
 read_schedules = Call(
     "read_schedules",
-    _found,
+    _read_found,
     _read_arguments,
     rows=lambda command, _record: [{"id": command.id}] if command.id else [],
 )
-store_schedule = Call("store_schedule", _stored, lambda _command, _record: {"most": MOST_OF_NODE}, _store_row)
+store_schedule = Call("store_schedule", _read_stored, lambda _command, _record: {"most": MOST_OF_NODE}, _store_row)

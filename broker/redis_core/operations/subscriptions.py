@@ -4,7 +4,7 @@ from typing import Any
 
 from broker.model.commands import Browse, Locks, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.items import Lock
-from broker.model.names import Jid, Partition, bare
+from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Sending
 from broker.model.results import Fetched, HeldItem, HeldLocks, Refused, Result, Subscribed
@@ -24,11 +24,11 @@ from broker.redis_core.operations.operation import (
     Call,
     ScriptReply,
     Values,
-    below,
     family,
-    refused,
+    refuse,
     subid,
     subids,
+    to_leaf_subid,
 )
 from broker.selectors.program import conditions, program
 from broker.selectors.text import read
@@ -77,7 +77,7 @@ def _row(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> Val
         "must": "1" if isinstance(command, SetSubscriptionOptions) else "",
         "scope": _scope(command, record),
         "lease": _lease(command),
-        "selector": _AS_IT_IS if command.selector is None else said(command.selector),
+        "selector": _AS_IT_IS if command.selector is None else encode_selector(command.selector),
         "named": command.subid if isinstance(command, SetSubscriptionOptions) else "",
         "several": "1"
         if isinstance(command, Subscribe) and record.config.multi_subscribe and not command.again
@@ -85,7 +85,7 @@ def _row(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> Val
     }
 
 
-def said(selector: str) -> str:
+def encode_selector(selector: str) -> str:
     """Encode a selector as scripts store it: the length of its text in bytes, the text, and its compiled form."""
     if not selector:
         return ""
@@ -113,16 +113,16 @@ def _scope(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> s
     return "" if command.scope is None else str(command.scope)
 
 
-def _subscribed(_command: object, reply: list[Any], record: NodeRecord) -> Result | Begun:
+def _read_subscribed(_command: object, reply: list[Any], record: NodeRecord) -> Result | Begun:
     if reply[0] != b"ok":
-        return refused(reply[0], _OF_SELECTORS[reply[0]] if reply[1:] else DETAILS.get(reply[0], ""))
+        return refuse(reply[0], _OF_SELECTORS[reply[0]] if reply[1:] else DETAILS.get(reply[0], ""))
     _code, credit, sending, registration, jid, *rest = reply
-    subscribed = _granted(Jid(jid.decode()), [credit, sending, *rest])
+    subscribed = _read_granted(Jid(jid.decode()), [credit, sending, *rest])
     alone = record.config.partitions == 1 and not record.config.collects
     return subscribed if registration == b"0" or alone else Begun(subscribed, registration.decode())
 
 
-def _granted(jid: Jid, values: list[Any]) -> Subscribed:
+def _read_granted(jid: Jid, values: list[Any]) -> Subscribed:
     credit, word, until_ms, whose, *more = values
     if word == b"stream":
         return Subscribed(jid, whose.decode(), credit, reads=True, until_ms=until_ms)
@@ -142,8 +142,8 @@ def _granted(jid: Jid, values: list[Any]) -> Subscribed:
 
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
     if reply[0] == b"ok":
-        return _granted(command.jid, reply[1:])
-    return refused(reply[0], DETAILS.get(reply[0], ""))
+        return _read_granted(command.jid, reply[1:])
+    return refuse(reply[0], DETAILS.get(reply[0], ""))
 
 
 def departure(whose: str, *, release: bool) -> dict[str, str]:
@@ -159,7 +159,7 @@ def _unsubscribe_row(command: Unsubscribe, _record: NodeRecord) -> Values:
 
 
 def _leave_row(command: Leave, _record: NodeRecord) -> Values:
-    first = below(command.pool, subid(command.jid)) if command.pool else subid(command.jid)
+    first = to_leaf_subid(command.pool, subid(command.jid)) if command.pool else subid(command.jid)
     return departure(command.subid or first, release=command.release) | {
         "which": "this" if command.subid else "all",
         "pool": command.pool,
@@ -169,11 +169,11 @@ def _leave_row(command: Leave, _record: NodeRecord) -> Values:
     }
 
 
-def left(_command: object, reply: list[Any], _record: NodeRecord) -> Left | Refused:
+def read_ended(_command: object, reply: list[Any], _record: NodeRecord) -> Left | Refused:
     """Read the end of a subscription."""
     code, *what = reply
     if not what:
-        return refused(code, DETAILS[code])
+        return refuse(code, DETAILS[code])
     held, others, ended = what
     return Left(tuple(name.decode() for name in ended), held, bool(others))
 
@@ -182,7 +182,7 @@ def _locks_row(command: Locks, _record: NodeRecord) -> Values:
     return {"subids": subids(command.sender)}
 
 
-def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> HeldLocks:
+def _read_held(_command: Locks, reply: list[Any], record: NodeRecord) -> HeldLocks:
     of = record.config.max_deliveries
     return HeldLocks(
         tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1])
@@ -192,7 +192,7 @@ def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> HeldLocks:
 def _fetch_row(command: PullItems, _record: NodeRecord) -> Values:
     lease = "" if command.lease_ms is None else command.lease_ms
     # The queue's owners may look at another's pull subscription: that does not hand it items.
-    comes = "1" if command.comes and bare(command.jid) == bare(command.sender) else ""
+    comes = "1" if command.comes and bare_jid(command.jid) == bare_jid(command.sender) else ""
     return {
         "subid": subid(command.jid),
         "lease": lease,
@@ -202,9 +202,9 @@ def _fetch_row(command: PullItems, _record: NodeRecord) -> Values:
     }
 
 
-def _fetched(command: PullItems, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
+def _read_fetched(command: PullItems, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
     if reply[0] != b"ok":
-        return refused(reply[0], "the subscription has expired")
+        return refuse(reply[0], "the subscription has expired")
     _code, until_ms, rows, more, stamp, returned = reply
     partition, of, lasts = record.partition(command.partition), record.config.max_deliveries, record.config.lock_seconds
     items = (
@@ -225,15 +225,15 @@ def _register_row(command: RegisterSubscription | RegisterPoolSubscription, _rec
         "sending": str(command.sending),
         "registration": command.registration,
         "pool": command.pool if isinstance(command, RegisterPoolSubscription) else "",
-        "selector": said(command.selector),
+        "selector": encode_selector(command.selector),
         "several": "1" if command.several else "",
     }
 
 
-def _registered(
+def _read_registered(
     _command: RegisterSubscription | RegisterPoolSubscription, reply: list[Any], _record: NodeRecord
 ) -> Registered | Refused:
-    return Registered(reply[1], reply[2], bool(reply[3])) if reply[0] == b"ok" else refused(reply[0])
+    return Registered(reply[1], reply[2], bool(reply[3])) if reply[0] == b"ok" else refuse(reply[0])
 
 
 def _reach_rows(command: RegisterPoolPartitions, _record: NodeRecord) -> list[Values]:
@@ -241,7 +241,7 @@ def _reach_rows(command: RegisterPoolPartitions, _record: NodeRecord) -> list[Va
     return [*gone, *({"partition": str(each), "gone": ""} for each in command.partitions)]
 
 
-def _reached(_command: RegisterPoolPartitions, reply: ScriptReply, _record: NodeRecord) -> PoolPartitions:
+def _read_pool_partitions(_command: RegisterPoolPartitions, reply: ScriptReply, _record: NodeRecord) -> PoolPartitions:
     added, rows = reply.rows
     found = zip(rows[::2], rows[1::2], strict=True)
     return PoolPartitions({int(number): Partition.parse(partition.decode()) for partition, number in found}, added > 0)
@@ -249,31 +249,37 @@ def _reached(_command: RegisterPoolPartitions, reply: ScriptReply, _record: Node
 
 def subid_refusal(command: SetSubscriptionOptions | Options | Unsubscribe | Browse) -> Refused | None:
     """Refuse a subid that no subscription of the JID can have (P12); scripts know which ones it has."""
-    jids = (command.sender, bare(command.sender)) if isinstance(command, Browse) else (command.jid,)
+    jids = (command.sender, bare_jid(command.sender)) if isinstance(command, Browse) else (command.jid,)
     if command.subid and not any(command.subid in family(jid) for jid in jids):
-        return refused(b"subid-invalid", WHICH[b"subid-invalid"])
+        return refuse(b"subid-invalid", WHICH[b"subid-invalid"])
     return None
 
 
-def bound(_command: object, _record: NodeRecord) -> Values:
+def max_subscribers(_command: object, _record: NodeRecord) -> Values:
     """Return how many subscribers a partition may have."""
     return {"max_subscribers": MAX_SUBSCRIBERS}
 
 
-subscribe = Call("subscribe", _subscribed, bound, _row)
-set_options = Call("subscribe", _subscribed, bound, _row)
-reregister_subscription = Call("subscribe", _subscribed, bound, _reregister_row)
-register_subscription = Call("register_subscription", _registered, row=_register_row)
-register_pool_subscription = Call("register_subscription", _registered, row=_register_row)
+subscribe = Call("subscribe", _read_subscribed, max_subscribers, _row)
+set_options = Call("subscribe", _read_subscribed, max_subscribers, _row)
+reregister_subscription = Call("subscribe", _read_subscribed, max_subscribers, _reregister_row)
+register_subscription = Call("register_subscription", _read_registered, row=_register_row)
+register_pool_subscription = Call("register_subscription", _read_registered, row=_register_row)
 register_pool_partitions = Call(
-    "register_pool_partitions", _reached, lambda _command, _record: {"most": MOST_REACHED}, rows=_reach_rows
+    "register_pool_partitions",
+    _read_pool_partitions,
+    lambda _command, _record: {"most": MOST_REACHED},
+    rows=_reach_rows,
 )
 get_subscription = Call(
     "get_subscription", _options, row=lambda command, _record: {"subid": subid(command.jid), "named": command.subid}
 )
-unsubscribe = Call("unsubscribe", left, row=_unsubscribe_row)
-leave = Call("unsubscribe", left, row=_leave_row)
+unsubscribe = Call("unsubscribe", read_ended, row=_unsubscribe_row)
+leave = Call("unsubscribe", read_ended, row=_leave_row)
 pull_items = Call(
-    "pull_items", _fetched, lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES}, _fetch_row
+    "pull_items",
+    _read_fetched,
+    lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES},
+    _fetch_row,
 )
-list_locks = Call("list_locks", _held, row=_locks_row)
+list_locks = Call("list_locks", _read_held, row=_locks_row)

@@ -28,12 +28,12 @@ class Batch:
     tickets: list[Ticket] = field(default_factory=list)
     bytes: int = 0
 
-    def takes(self, size: int) -> bool:
+    def has_room(self, size: int) -> bool:
         """Return whether a command with so many bytes of payload fits."""
         return len(self.tickets) < LIMIT and self.bytes + size <= BYTES
 
 
-def postponed(rest: list[Ticket], batches: Iterable[Batch]) -> list[Ticket]:
+def remove_later(rest: list[Ticket], batches: Iterable[Batch]) -> list[Ticket]:
     """Remove later commands of the same senders from the batches that follow, and return them after the rest."""
     senders = {getattr(ticket.command, "sender", "") for ticket in rest} - {""}
     again = list(rest)
@@ -43,7 +43,7 @@ def postponed(rest: list[Ticket], batches: Iterable[Batch]) -> list[Ticket]:
     return again
 
 
-def batched(tickets: Iterable[Ticket]) -> list[Batch]:
+def make_batches(tickets: Iterable[Ticket]) -> list[Batch]:
     """Put tickets into batches, in order."""
     batches: list[Batch] = []
     open_of: dict[type, int] = {}
@@ -54,7 +54,7 @@ def batched(tickets: Iterable[Ticket]) -> list[Batch]:
         sender: str = getattr(command, "sender", "")
         size = len(getattr(command, "envelope", b""))
         at = open_of.get(kind, -1)
-        if at < 0 or at < latest_of.get(sender, -1) or not batches[at].takes(size):
+        if at < 0 or at < latest_of.get(sender, -1) or not batches[at].has_room(size):
             at = len(batches)
             batches.append(Batch(kind, CALLS[kind]))
             if batches[at].call.row is not None:

@@ -25,7 +25,16 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
 from broker.redis_core.commands.admin_parts import OutcomeDue
-from broker.redis_core.commands.internal import GONE, AnyCommand, Outcome, PullItems, Scanned, Sweep, TakeOver, ignored
+from broker.redis_core.commands.internal import (
+    GONE,
+    AnyCommand,
+    Outcome,
+    PullItems,
+    Scanned,
+    Sweep,
+    TakeOver,
+    ignore_outcome,
+)
 from broker.redis_core.operations.operation import (
     DependencyDue,
     LeaseFilled,
@@ -37,10 +46,10 @@ from broker.redis_core.operations.operation import (
     SubscriptionOver,
     ToCount,
     Values,
-    answered,
+    split_reply,
 )
 from broker.redis_core.partitions import delivery_batches
-from broker.redis_core.partitions.batching import Batch, batched, postponed
+from broker.redis_core.partitions.batching import Batch, make_batches, remove_later
 from broker.redis_core.partitions.send_marks import SendMarks
 from broker.redis_core.ports import CorePort, NodePort
 from broker.redis_core.records.cache import NodeCache
@@ -97,7 +106,7 @@ class PartitionPipeline:
 
     def sweep(self) -> None:
         """Sweep the partition, which also reports sent deliveries and looks for lost ones."""
-        self.submit(Sweep(self.node, self.number), ignored)
+        self.submit(Sweep(self.node, self.number), ignore_outcome)
 
     def close(self) -> None:
         """Sweep it for the last time before the stream is closed."""
@@ -143,14 +152,14 @@ class PartitionPipeline:
         try:
             while self._pending or self._batches:
                 if not self._batches:
-                    self._batches.extend(batched(self._pending))
+                    self._batches.extend(make_batches(self._pending))
                     self._pending.clear()
                 if self._reply_lost:
                     self._reply_lost = False
                     # Look for lost deliveries before new ones. A process that cannot send has none: its clients pull.
                     if self._core.sends:
                         self._batches.appendleft(
-                            Batch(TakeOver, CALLS[TakeOver], [Ticket(*self._searching(self._marks.received))])
+                            Batch(TakeOver, CALLS[TakeOver], [Ticket(*self._take_over_call(self._marks.received))])
                         )
                 # One call per round trip: Redis would run several scripts at once without a turn for others.
                 await self._carry_out(self._batches.popleft())
@@ -238,7 +247,7 @@ class PartitionPipeline:
             batch.tickets = []
             return
         batch.tickets = self._take_reply(record, batch, reply)
-        refusal_of_all = await self._renewed(record) if batch.tickets else None
+        refusal_of_all = await self._bring_up_to_date(record) if batch.tickets else None
         if refusal_of_all is not None or last:
             self._answer(batch.tickets, refusal_of_all or _CHANGING)
             batch.tickets = []
@@ -270,7 +279,7 @@ class PartitionPipeline:
             self._marks, self._reply_lost = SendMarks(), False
         return record
 
-    async def _renewed(self, old: NodeRecord) -> Refused | None:
+    async def _bring_up_to_date(self, old: NodeRecord) -> Refused | None:
         """Read the record and bring the partition up to it; returns a refusal if that fails."""
         try:
             record = self._adopt(await self._cache.renew())
@@ -328,7 +337,7 @@ class PartitionPipeline:
             "now": "",
             "revision": record.revision,
             "frontend": f"{core.frontend}/{session}" if session and core.sends else core.frontend,
-            "sent": self._sent_mark() if "sent" in operation.arguments else "",
+            "sent": self._new_sent_mark() if "sent" in operation.arguments else "",
             "number": self.number,
             "once_ms": core.once_ms,
             "retry": core.retry,
@@ -341,7 +350,7 @@ class PartitionPipeline:
         names = keys.all_of_partition(operation.keys, self._partition)
         return self._server.call(call.script, names, call.fixed(first, record), rows, shared)
 
-    def _sent_mark(self) -> int | str:
+    def _new_sent_mark(self) -> int | str:
         """Return how far deliveries are sent; empty where Redis knows it."""
         if (self._closing or time.monotonic() >= self._marks.look_at) and self._look() and self._closing:
             self._marks.report()
@@ -373,7 +382,7 @@ class PartitionPipeline:
         # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
         done = 1 if batch.call.row is None else max(1, len(read.rows))
         if rest := batch.tickets[done:]:
-            self._pending.extendleft(reversed(postponed(rest, self._batches)))
+            self._pending.extendleft(reversed(remove_later(rest, self._batches)))
         self._unread = record, batch.kind, batch.tickets[:done], read
         # The last call of a stream that closes tells Redis that all deliveries before it are sent.
         many = done + len(read.deliveries) >= _MANY
@@ -388,7 +397,7 @@ class PartitionPipeline:
         (record, kind, tickets, read), self._unread = self._unread, None
         call = CALLS[kind]
         try:
-            parts = [read] if call.row is None else map(answered, read.rows)
+            parts = [read] if call.row is None else map(split_reply, read.rows)
             results = list(map(call.result, map(_COMMAND, tickets), parts, repeat(record)))
             for ticket, result in zip(tickets, results, strict=True):
                 ticket(result)
@@ -397,27 +406,27 @@ class PartitionPipeline:
             self._fail(tickets)
         try:
             self._hand_out(record, read)
-            if self._server.operations[call.script].writes and not (kind in _QUIET and _changed_nothing(tickets, read)):
+            if self._server.operations[call.script].writes and not (kind in _QUIET and _is_unchanged(tickets, read)):
                 self._core.partition_changed(self._partition)
             # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.
             if read.more and (call.row is not None or ROWS[kind].hands_out) and not self._core.congested():
-                self.submit(Sweep(self.node, self.number), ignored)
+                self.submit(Sweep(self.node, self.number), ignore_outcome)
         except Exception as error:  # noqa: BLE001  (logged)
             self._log_defect(error, kind)
 
     def _search(self, after: int, upto: int | None = None, scan: str = "0") -> None:
         """Look for this frontend's own deliveries after `after` that it has not seen or not written."""
-        self.submit(*self._searching(after, upto, scan))
+        self.submit(*self._take_over_call(after, upto, scan))
 
-    def _searching(
+    def _take_over_call(
         self, after: int, upto: int | None = None, scan: str = "0"
     ) -> tuple[TakeOver, Callable[[Any], None]]:
         # This call begins the session in this partition.
         self._began |= self._session > 0
         command = TakeOver(self.node, self._core.frontend, after, upto, scan, self.number)
-        return command, partial(self._searched, after)
+        return command, partial(self._on_taken_over, after)
 
-    def _searched(self, after: int, outcome: Outcome) -> None:
+    def _on_taken_over(self, after: int, outcome: Outcome) -> None:
         if isinstance(outcome, Scanned):
             if outcome.scan != "0":
                 self._search(after, outcome.upto, outcome.scan)
@@ -460,7 +469,7 @@ class PartitionPipeline:
         for made in read.deliveries:
             self._marks.received = max(self._marks.received, made.sequence)
         handed = read.deliveries
-        for batch in (handed,) if len(handed) == 1 else delivery_batches.batched(handed) if handed else ():
+        for batch in (handed,) if len(handed) == 1 else delivery_batches.make_batches(handed) if handed else ():
             try:
                 self._core.deliver(batch)
             except Exception:
@@ -478,7 +487,7 @@ class PartitionPipeline:
             ticket(result)
 
 
-def _changed_nothing(tickets: list[Ticket], read: ScriptReply) -> bool:
+def _is_unchanged(tickets: list[Ticket], read: ScriptReply) -> bool:
     """Return whether a pull or a sweep has certainly changed nothing that is measured."""
     command = tickets[0].command
     quiet = isinstance(command, PullItems) or (isinstance(command, Sweep) and command.passing)

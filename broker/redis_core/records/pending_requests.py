@@ -105,7 +105,7 @@ class PendingList:
     async def add(self, record: NodeRecord, command: Subscribe) -> Refused | bool:
         """Store a pending subscription; returns whether it is the first of its bare JID at the node."""
         entry = SubscriptionRef(record.name, command.jid).entry
-        (noted,) = await self._index.note([entry], self._waiting)
+        (noted,) = await self._index.note([entry], self._find_waiting)
         if noted is None:
             return Refused(
                 Problem.TOO_MANY_SUBSCRIPTIONS, f"{jid_indexes.MOST_PER_JID} subscriptions of yours wait for approval"
@@ -161,7 +161,7 @@ class PendingList:
     async def of(self, jid: Jid) -> list[SubscriptionRef]:
         """Return the pending subscriptions of one bare JID at all nodes."""
         refs = await self._store.subscription_refs(jid, self._index)
-        waiting = await self._waiting([ref.entry for ref in refs])
+        waiting = await self._find_waiting([ref.entry for ref in refs])
         return [ref for ref in refs if ref.entry in waiting]
 
     async def claim(self, node: str, jid: Jid) -> ClaimedRequest | None:
@@ -183,7 +183,7 @@ class PendingList:
             return True
         return None if code == b"waiting" else False
 
-    async def _waiting(self, entries: Sequence[Entry]) -> set[Entry]:
+    async def _find_waiting(self, entries: Sequence[Entry]) -> set[Entry]:
         refs = [SubscriptionRef.of(entry) for entry in entries]
         asked = [("HEXISTS", keys.of_node("pending", ref.node), ref.jid) for ref in refs]
         return {entry for entry, there in zip(entries, await self._server.commands(asked), strict=True) if there}

@@ -12,7 +12,7 @@ import structlog
 from broker import keys
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, MalformedRequest, ScriptDefect
-from broker.model.quotas import DEFAULT, Quota, QuotaStatus, counts_for, holding
+from broker.model.quotas import DEFAULT, Quota, QuotaStatus, counts_for, find_quotas
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.failure_log import FailureLog
@@ -58,7 +58,7 @@ class Quotas:
         known, unreadable = {}, {}
         for name, text in found.items():
             try:
-                known[name.decode()] = Quota.restored(text.decode())
+                known[name.decode()] = Quota.parse(text.decode())
             except (ValueError, TypeError, MalformedRequest) as error:
                 unreadable[name] = text
                 if self._unreadable.get(name) != text:
@@ -76,9 +76,9 @@ class Quotas:
         except (CoreUnavailable, ScriptDefect) as error:
             self._failures.report(error)
         else:
-            self._failures.recovered()
+            self._failures.note_success()
 
-    def metered(self, owner: Jid | None) -> dict[str, Quota]:
+    def find_quotas(self, owner: Jid | None) -> dict[str, Quota]:
         """Return the quotas by subject that limit publishes to an owner's nodes; empty for administrators."""
         if owner is None or owner in self._store.admins:
             return {}
@@ -86,7 +86,7 @@ class Quotas:
         if found is None:
             if len(self._metered) >= OWNERS:
                 self._metered = {}
-            found = {name: quota for name, quota in holding(self._known, owner).items() if quota.meters}
+            found = {name: quota for name, quota in find_quotas(self._known, owner).items() if quota.meters}
             self._metered[owner] = found
         return found
 

@@ -12,8 +12,8 @@ import structlog
 
 from broker import keys
 from broker.model.frozen import frozen
-from broker.model.names import Jid, Partition, bare, domain, resource
-from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, restored, stored
+from broker.model.names import Jid, Partition, bare_jid, domain, resource
+from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, from_stored, to_stored
 from broker.model.options import NodeConfig, NodeState
 from broker.model.problems import CoreUnavailable, CorruptRecord, MalformedRequest, OtherFormat, Problem
 from broker.model.quotas import counts_for
@@ -48,14 +48,14 @@ class SubscriptionRef:
     @property
     def entry(self) -> Entry:
         """The entry in the index of the bare JID; resources are escaped, since they may have blanks."""
-        return bare(self.jid), f"{keys.escaped(resource(self.jid))} {self.node}"
+        return bare_jid(self.jid), f"{keys.escape(resource(self.jid))} {self.node}"
 
     @staticmethod
     def of(entry: Entry) -> "SubscriptionRef":
         """Read what `entry` wrote."""
         whose, member = entry
         escaped, _, node = member.partition(" ")
-        return SubscriptionRef(node, Jid(f"{whose}/{keys.unescaped(escaped)}") if escaped else whose)
+        return SubscriptionRef(node, Jid(f"{whose}/{keys.unescape(escaped)}") if escaped else whose)
 
 
 class NodeStore:
@@ -76,7 +76,7 @@ class NodeStore:
         given = {"format": keys.FORMAT, "begin": "1" if begin else ""}
         code, found = await self._server.run(self._server.call("check_format", names, given))
         if code != b"ok":
-            raise OtherFormat(": ".join(keys.other_format(found)))
+            raise OtherFormat(": ".join(keys.describe_other_format(found)))
 
     async def read(self, node: str) -> NodeRecord | None:
         """Read a node's record; None when there is no such node."""
@@ -94,7 +94,7 @@ class NodeStore:
     async def read_with_admins(self, node: str) -> NodeRecord | None:
         """Read a node's record for authorization, with the administrators among its owners."""
         record = await self.read(node)
-        return record and record.with_admins(self.admins)
+        return record and record.add_admins(self.admins)
 
     async def read_all(self, names: Sequence[str]) -> list[NodeRecord]:
         """Read many records in few round trips; missing and unreadable ones are skipped."""
@@ -140,7 +140,7 @@ class NodeStore:
                     found[each] = Counted(*reply[1])
         return found
 
-    async def changed(self, after_ms: int, upto_ms: int) -> set[str]:
+    async def find_changed(self, after_ms: int, upto_ms: int) -> set[str]:
         """Return the nodes that changed after a time and up to another."""
         found = await self._server.command("ZRANGEBYSCORE", keys.of_service("changed"), f"({after_ms}", upto_ms)
         return {name.decode() for name in found}
@@ -158,7 +158,7 @@ class NodeStore:
         await self._list([created, node])
         noted = await self.affiliated.note([(owner, node)], self._has_affiliation)
         incarnation = secrets.token_hex(4)
-        rows = [{"name": name, "value": value} for name, value in stored(config).items()]
+        rows = [{"name": name, "value": value} for name, value in to_stored(config).items()]
         name, life = (parent.name, parent.incarnation) if parent else ("", "")
         fixed: dict[str, Value] = {"incarnation": incarnation, "owner": owner, "created": created}
         fixed |= {"parent": name, "parent_life": life}
@@ -171,7 +171,7 @@ class NodeStore:
 
     async def configure(self, record: NodeRecord, renewed: NodeRecord) -> int | None:
         """Store a new configuration and place in the tree; returns the revision, None when the record was changed meanwhile."""
-        rows = [{"name": name, "value": value} for name, value in stored(renewed.config).items()]
+        rows = [{"name": name, "value": value} for name, value in to_stored(renewed.config).items()]
         if renewed.former:
             rows.append({"name": _FORMER, "value": " ".join(map(str, renewed.former))})
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "revision": record.revision}
@@ -219,7 +219,7 @@ class NodeStore:
         await self.subscribed.remove([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
         await self.affiliated.remove([(jid, record.name) for jid in record.affiliations], before_ms)
         if record.creator is not None:
-            await self.created_nodes.remove(_counted(record.creator, record.name), before_ms)
+            await self.created_nodes.remove(_count_entries(record.creator, record.name), before_ms)
         return list(jids)
 
     async def _remove_record(self, record: NodeRecord) -> bool:
@@ -361,13 +361,13 @@ class NodeStore:
         found = [(word or b"").decode() for word in await self._server.commands([*standings, *models])]
         return list(zip(found[: len(names)], found[len(names) :], strict=True))
 
-    async def unfinished(self, names: Sequence[str]) -> set[str]:
+    async def find_unfinished(self, names: Sequence[str]) -> set[str]:
         """Return the nodes with members of groups or with requests for subscriptions: steps about these may be unfinished."""
         asked = [("EXISTS", *(keys.of_node(each, name) for each in ("members", "pending"))) for name in names]
         found = await self._server.commands(asked)
         return {name for name, some in zip(names, found, strict=True) if some}
 
-    async def with_deliveries_of(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
+    async def find_partitions_of(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
         """Return the partitions where a frontend may have left deliveries: those with locks, readers, or its sent mark."""
         held = [("EXISTS", *keys.all_of_partition(("inflight", "uncommitted"), partition)) for partition in partitions]
         marked = [("HEXISTS", keys.of_partition("send_marks", partition), frontend) for partition in partitions]
@@ -377,16 +377,16 @@ class NodeStore:
 
     async def count_owned(self, jid: Jid, node: str, most: int) -> bool:
         """Count a node to the quota of its creator, or of the creator's domain; False when it has `most`."""
-        (noted,) = await self.created_nodes.note([(jid, node)], self._created, most)
+        (noted,) = await self.created_nodes.note([(jid, node)], self._find_created, most)
         return noted is not None
 
     async def uncount_owned(self, jid: Jid, node: str) -> None:
         """Uncount a node that was not created; one of this name that was created before still counts."""
-        counted, now_ms = _counted(jid, node), await self.now_ms()
-        true = await self._created(counted)
+        counted, now_ms = _count_entries(jid, node), await self.now_ms()
+        true = await self._find_created(counted)
         await self.created_nodes.remove([entry for entry in counted if entry not in true], now_ms)
 
-    async def _created(self, entries: Sequence[Entry]) -> set[Entry]:
+    async def _find_created(self, entries: Sequence[Entry]) -> set[Entry]:
         asked = [("HGET", keys.of_node("node", node), "creator") for _jid, node in entries]
         found = zip(entries, await self._server.commands(asked), strict=True)
         return {
@@ -395,11 +395,11 @@ class NodeStore:
 
     async def track_presence(self, jid: Jid, *, here: bool) -> list[SubscriptionRef]:
         """Record that a resource came or went; returns the subscriptions to end."""
-        whose = bare(jid)
+        whose = bare_jid(jid)
         fixed: dict[str, Value] = {
             "now": "",
             "kind": "available" if here else "unavailable",
-            "resource": keys.escaped(resource(jid)),
+            "resource": keys.escape(resource(jid)),
             "idle_seconds": IDLE_PRESENCE_SECONDS,
             "most": jid_indexes.MOST_PER_JID,
         }
@@ -409,11 +409,11 @@ class NodeStore:
 
     async def subscription_refs(self, jid: Jid, index: Index | None = None) -> list[SubscriptionRef]:
         """Return the subscriptions of one bare JID, or the entries of another index; some may be outdated."""
-        whose = bare(jid)
+        whose = bare_jid(jid)
         found = [SubscriptionRef.of((whose, member)) for member in await (index or self.subscribed).members(whose)]
         return sorted(found, key=lambda ref: (ref.node, ref.jid))
 
-    async def subscribed_jids(self, jid: Jid, node: str) -> tuple[Jid, ...]:
+    async def find_subscribed_jids(self, jid: Jid, node: str) -> tuple[Jid, ...]:
         """Return the JIDs of one bare JID that are subscribed to a node."""
         return tuple(ref.jid for ref in await self.subscription_refs(jid) if ref.node == node)
 
@@ -451,7 +451,7 @@ class NodeStore:
         return self._server.call(name, names, fixed, rows or [])
 
 
-def _counted(creator: Jid, node: str) -> list[Entry]:
+def _count_entries(creator: Jid, node: str) -> list[Entry]:
     """Return the entries that count a node."""
     return [(subject, node) for subject in dict.fromkeys((creator, Jid(domain(creator))))]
 
@@ -476,7 +476,7 @@ def _record(
             node,
             head[b"incarnation"].decode(),
             int(head[b"revision"]),
-            restored({name.decode(): value.decode() for name, value in options.items() if name.decode() != _FORMER}),
+            from_stored({name.decode(): value.decode() for name, value in options.items() if name.decode() != _FORMER}),
             {Jid(jid.decode()): Affiliation(value.decode()) for jid, value in affiliations.items()},
             int(head.get(b"created", 0)),
             Jid(head[b"creator"].decode()) if b"creator" in head else None,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from broker import keys
 from broker.model.destinations import is_wildcard, matches
-from broker.model.names import Jid, Partition, bare
+from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
@@ -40,23 +40,23 @@ class Tree:
         self._server = server
         self._store = store
 
-    async def above(self, record: NodeRecord) -> tuple[str, ...]:
+    async def find_above(self, record: NodeRecord) -> tuple[str, ...]:
         """Return the names of the collections above a node, nearest first: none twice, and at most `DEPTH`."""
         found: list[str] = []
-        async for name in self._upwards(record):
+        async for name in self._walk_up(record):
             if name in {record.name, *found} or len(found) == DEPTH:
                 break
             found.append(name)
         return tuple(found)
 
-    async def served(self, record: NodeRecord) -> tuple[str, ...]:
+    async def find_served(self, record: NodeRecord) -> tuple[str, ...]:
         """Return the collections whose subscribers work on a node: those above it, and those that name it as a destination."""
         asked = [("HGET", keys.of_partition("meta", each), "pools") for each in record.partitions]
         told = " ".join((pools or b"").decode() for pools in await self._server.commands(asked))
         # A pool, and how many subscribers it has there.
-        return tuple(dict.fromkeys((*await self.above(record), *map(collection, told.split()[::2]))))
+        return tuple(dict.fromkeys((*await self.find_above(record), *map(collection, told.split()[::2]))))
 
-    async def _upwards(self, record: NodeRecord) -> AsyncIterator[str]:
+    async def _walk_up(self, record: NodeRecord) -> AsyncIterator[str]:
         """Yield the names of the collections above a node; what is not about the tree need not be readable."""
         name, life = record.parent, record.parent_life
         while name:
@@ -76,11 +76,11 @@ class Tree:
         return await self._children(record.name, record.incarnation)
 
     async def _children(self, name: str, incarnation: str) -> tuple[str, ...]:
-        return tuple(child for child, theirs in await self._noted(name, incarnation) if theirs)
+        return tuple(child for child, theirs in await self._check_children(name, incarnation) if theirs)
 
     async def first_level(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names of nodes that are below no collection: the root shows them (H3)."""
-        placed = await self._placed(names)
+        placed = await self._read_parents(names)
         incarnations = await self._store.incarnations(sorted({parent for parent, _life in placed if parent}))
         return tuple(
             name
@@ -93,7 +93,7 @@ class Tree:
         kinds = await self._server.commands([("HGET", keys.of_node("options", name), _NODE_TYPE) for name in names])
         return frozenset(name for name, kind in zip(names, kinds, strict=True) if kind == _COLLECTION)
 
-    async def below(self, record: NodeRecord) -> list[list[str]]:
+    async def find_below(self, record: NodeRecord) -> list[list[str]]:
         """Return the nodes below a collection by level, at most `MOVED` in all."""
         levels: list[list[str]] = []
         seen = {record.name}
@@ -109,17 +109,17 @@ class Tree:
             collections = await self._store.incarnations([name for name in names if name in those])
         return levels
 
-    async def leaves(self, record: NodeRecord) -> dict[Partition, int]:
+    async def find_leaves(self, record: NodeRecord) -> dict[Partition, int]:
         """Return the partitions of all leaves below a collection, and the level of each."""
         found: dict[Partition, int] = {}
-        named = await self._by_destinations(record)
-        for level, names in enumerate([*await self.below(record), *([named] if named else [])], 1):
+        named = await self._find_by_destinations(record)
+        for level, names in enumerate([*await self.find_below(record), *([named] if named else [])], 1):
             collections = await self.collections(names)
             leaves = [name for name in names if name not in collections]
             found = dict.fromkeys(await self._store.partitions(leaves), level) | found
         return found
 
-    async def _by_destinations(self, record: NodeRecord) -> list[str]:
+    async def _find_by_destinations(self, record: NodeRecord) -> list[str]:
         """Return the nodes that belong to a collection by its destinations, at most `MOVED`."""
         wanted = record.config.destinations.split("\n") if record.config.destinations else []
         wild = [each for each in wanted if is_wildcard(each)]
@@ -130,7 +130,7 @@ class Tree:
             first += len(names)
         return [name for name in dict.fromkeys(found) if name != record.name][:MOVED]
 
-    async def gone(self, partitions: Sequence[Partition]) -> tuple[Partition, ...]:
+    async def find_deleted(self, partitions: Sequence[Partition]) -> tuple[Partition, ...]:
         """Return those partitions that are deleted."""
         if not partitions:
             return ()
@@ -147,15 +147,15 @@ class Tree:
             return _LEAF
         if record is not None and (record.parent, record.parent_life) == (parent.name, parent.incarnation):
             return None
-        if not _admits(parent, bare(sender)):
+        if not _admits(parent, bare_jid(sender)):
             return _CLOSED
         return await self._check_shape(child, record, parent)
 
     async def _check_shape(self, child: str, record: NodeRecord | None, parent: NodeRecord) -> Refused | None:
-        above = (parent.name, *await self.above(parent))
+        above = (parent.name, *await self.find_above(parent))
         if child in above:
             return _CYCLE
-        levels = [] if record is None else await self.below(record)
+        levels = [] if record is None else await self.find_below(record)
         if sum(map(len, levels)) >= MOVED:
             return _LARGE
         return _DEEP if len(above) + len(levels) > DEPTH else None
@@ -186,31 +186,31 @@ class Tree:
     async def has_cycle(self, record: NodeRecord) -> bool:
         """Return whether two concurrent moves have put a collection below itself; at least one of the two sees it."""
         seen = {record.name}
-        async for name in self._upwards(record):
+        async for name in self._walk_up(record):
             if name in seen:
                 return True
             seen.add(name)
         return False
 
     async def _tidy(self, parent: NodeRecord) -> None:
-        stale = [name for name, theirs in await self._noted(parent.name, parent.incarnation) if not theirs]
+        stale = [name for name, theirs in await self._check_children(parent.name, parent.incarnation) if not theirs]
         if stale:
             await self._server.command("ZREM", keys.of_node("children", parent.name), *stale)
 
-    async def _noted(self, parent: str, incarnation: str) -> list[tuple[str, bool]]:
+    async def _check_children(self, parent: str, incarnation: str) -> list[tuple[str, bool]]:
         """Return the noted children of a collection, and whether each is one."""
         noted = await self._server.command("ZRANGE", keys.of_node("children", parent), 0, -1)
         names = [name.decode() for name in noted]
         truth = (parent, incarnation)
-        return [(name, placed == truth) for name, placed in zip(names, await self._placed(names), strict=True)]
+        return [(name, placed == truth) for name, placed in zip(names, await self._read_parents(names), strict=True)]
 
-    async def _placed(self, names: Sequence[str]) -> list[tuple[str, str]]:
+    async def _read_parents(self, names: Sequence[str]) -> list[tuple[str, str]]:
         asked = [("HMGET", keys.of_node("node", name), "parent", "parent_life") for name in names]
         found = await self._server.commands(asked)
         return [((parent or b"").decode(), (incarnation or b"").decode()) for parent, incarnation in found]
 
 
-def moved(record: NodeRecord, parent: NodeRecord | None) -> NodeRecord:
+def move_record(record: NodeRecord, parent: NodeRecord | None) -> NodeRecord:
     """Return a node's record with another place in the tree; None is the root."""
     if parent is None:
         return replace(record, parent="", parent_life="")

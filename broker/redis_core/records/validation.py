@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from broker.model.commands import Declare
 from broker.model.frozen import frozen
-from broker.model.names import NODE_NAME_BYTES, Jid, bare, is_printable
-from broker.model.nodes import Affiliation, NodeRecord, configured
+from broker.model.names import NODE_NAME_BYTES, Jid, bare_jid, is_printable
+from broker.model.nodes import Affiliation, NodeRecord, change_config
 from broker.model.options import Fair, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
@@ -40,13 +40,13 @@ class NodeRules:
 
     def new_config(self, command: Declare, node: str) -> tuple[NodeConfig, TreeRequest] | Refused:
         """Return a new node's configuration and place in the tree, or why it is refused."""
-        if self._rules.admins_only and bare(command.sender) not in self._rules.admins:
+        if self._rules.admins_only and bare_jid(command.sender) not in self._rules.admins:
             return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
         if not _nameable(node):
             return Refused(Problem.NODE_NAME_INVALID, _NAMES)
         try:
             options, tree = tree_request(command.options)
-            config = configured(replace(NodeConfig(), queueing=self._rules.default_queueing), options)
+            config = change_config(replace(NodeConfig(), queueing=self._rules.default_queueing), options)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         # A collection is neither a queue nor a log: the option has the same value in all of them.

@@ -16,7 +16,7 @@ from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.cluster_router import ClusterRouter
 from broker.redis_core.redis_client.connections import Line, Value
-from broker.redis_core.redis_client.node import CALL, ERRORS, PATIENCE, RedisNode, fault, without_frames
+from broker.redis_core.redis_client.node import CALL, ERRORS, PATIENCE, RedisNode, drop_frames, fault
 from broker.redis_core.redis_client.packages import Packages
 from broker.redis_core.redis_client.sentinel import Sentinels
 from broker.redis_url import Topology, read_url
@@ -116,7 +116,7 @@ class Server:
 
         Raises CoreUnavailable when a connection failed: then any of them may or may not have run.
         """
-        replies: list[Any] = await self._within_patience(self._link.send(calls))
+        replies: list[Any] = await self._limit_wait(self._link.send(calls))
         if any(map(isinstance, replies, ERRORS)):
             return [fault(reply) if isinstance(reply, Exception) else reply for reply in replies]
         return replies
@@ -140,7 +140,7 @@ class Server:
         return [_read(*each) for each in zip(lines, replies, strict=True)]
 
     async def _replies(self, lines: Sequence[Line]) -> list[Any]:
-        replies: list[Any] = await self._within_patience(self._link.send(lines), shielded=True) if lines else []
+        replies: list[Any] = await self._limit_wait(self._link.send(lines), shielded=True) if lines else []
         return replies
 
     async def wait(self, *parts: Value) -> Any:
@@ -151,11 +151,11 @@ class Server:
 
     async def everywhere(self, *parts: Value) -> dict[str, Any]:
         """Run one command without keys on each master; raises the first fault."""
-        replies: dict[str, Any] = await self._within_patience(self._link.everywhere(parts), shielded=True)
+        replies: dict[str, Any] = await self._limit_wait(self._link.everywhere(parts), shielded=True)
         _raise_first(repeat(parts), replies.values())
         return replies
 
-    async def _within_patience(self, work: Coroutine[Any, Any, Any], *, shielded: bool = False) -> Any:
+    async def _limit_wait(self, work: Coroutine[Any, Any, Any], *, shielded: bool = False) -> Any:
         """Wait for an answer for a limited time.
 
         With `shielded` the work continues after its caller is cancelled: otherwise its connection would be lost.
@@ -170,7 +170,7 @@ class Server:
             async with asyncio.timeout(self._patience):
                 return await (self._shield(work) if shielded else work)
         except CoreUnavailable as error:
-            raise without_frames(error)  # noqa: B904  (its causes are dropped on purpose)
+            raise drop_frames(error)  # noqa: B904  (its causes are dropped on purpose)
         except TimeoutError:
             pass
         finally:

@@ -85,7 +85,7 @@ class ClusterRouter:
         left = [_PendingCommand(place, slot_of(line)) for place, line in enumerate(lines)]
         if not any(self._owners):
             self._refresh()
-            await self._refreshed(ends)
+            await self._wait_for_masters(ends)
         elif loop.time() - self._found_at > self._finder.fresh_seconds:
             self._refresh()
         while True:
@@ -97,7 +97,7 @@ class ClusterRouter:
             # A first redirection is followed at once.
             await asyncio.sleep(pause)
             pause = min(max(_PAUSE_SECONDS, 2 * pause), _LONGEST_PAUSE_SECONDS)
-            await self._refreshed(ends)
+            await self._wait_for_masters(ends)
         if len(left) == len(lines):
             named = fault(replies[0])
             raise Unsent(named.detail, named.problem, str(named)) if isinstance(named, CoreUnavailable) else named
@@ -107,14 +107,14 @@ class ClusterRouter:
         """Send one command to each master that has a slot; raises CoreUnavailable when one of them does not answer."""
         if not any(self._owners):
             self._refresh()
-            await self._refreshed(asyncio.get_running_loop().time() + self._timeout)
+            await self._wait_for_masters(asyncio.get_running_loop().time() + self._timeout)
         owners = {owner for owner in self._owners if owner is not None}
         if not owners:
-            raise self._no_master()
+            raise self._no_master_fault()
         replies = await asyncio.gather(*(self._exchange(owner, False, [line]) for owner in owners))  # noqa: FBT003  (half of a key)
         return {str(owner): reply for owner, (reply,) in zip(owners, replies, strict=True)}
 
-    def _no_master(self) -> Unsent:
+    def _no_master_fault(self) -> Unsent:
         """Return the fault of a slot without a master, with the reason if it is known."""
         return Unsent(_NO_MASTER, told=": ".join(filter(None, (_NO_MASTER, self._failures.reason))))
 
@@ -127,7 +127,7 @@ class ClusterRouter:
         for pending in left:
             owner = pending.asked or self._owners[pending.slot]
             if owner is None:
-                replies[pending.place] = self._no_master()
+                replies[pending.place] = self._no_master_fault()
                 self._refresh()
             # A command waits if an earlier one of its slot goes to another node: it would overtake it.
             elif ways.setdefault(pending.slot, pending.asked) == pending.asked:
@@ -146,7 +146,7 @@ class ClusterRouter:
                 replies[pending.place] = outcome if isinstance(outcome, BaseException) else outcome[number]
         if lost is not None:
             raise lost
-        return self._refused(left, replies)
+        return self._find_repeatable(left, replies)
 
     async def _exchange(self, owner: Address, asking: bool, lines: list[Line]) -> list[Any]:  # noqa: FBT001  (half of a key)
         master = self._masters.get(owner)
@@ -156,7 +156,7 @@ class ClusterRouter:
             return await master.send(lines)
         return (await master.send([each for line in lines for each in (("ASKING",), line)]))[1::2]
 
-    def _refused(self, left: Sequence[_PendingCommand], replies: Sequence[Any]) -> list[_PendingCommand]:
+    def _find_repeatable(self, left: Sequence[_PendingCommand], replies: Sequence[Any]) -> list[_PendingCommand]:
         """Return the refused commands that may be repeated: those that no later command of their slot has overtaken."""
         repeated: list[_PendingCommand] = []
         overtaken: set[int] = set()
@@ -165,10 +165,10 @@ class ClusterRouter:
             if pending.slot in overtaken or not _is_refused(reply):
                 overtaken.add(pending.slot)
             else:
-                repeated.append(replace(pending, asked=self._redirected(pending.slot, reply)))
+                repeated.append(replace(pending, asked=self._follow_redirection(pending.slot, reply)))
         return repeated[::-1]
 
-    def _redirected(self, slot: int, reply: Exception) -> Address | None:
+    def _follow_redirection(self, slot: int, reply: Exception) -> Address | None:
         """Learn from a refusal; returns the node to ask though it does not own the slot."""
         if isinstance(reply, AskError):
             # Without a host it is another port of the same host.
@@ -186,7 +186,7 @@ class ClusterRouter:
         if self._refreshing is None:
             self._refreshing = start(self._find_masters())
 
-    async def _refreshed(self, ends: float) -> None:
+    async def _wait_for_masters(self, ends: float) -> None:
         """Wait until the masters are found, at most until the commands' deadline."""
         if self._refreshing is not None:
             await asyncio.wait([self._refreshing], timeout=max(0.0, ends - asyncio.get_running_loop().time()))
@@ -200,7 +200,7 @@ class ClusterRouter:
             return
         finally:
             self._refreshing = None
-        self._failures.recovered()
+        self._failures.note_success()
         owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         for first, last, address in found:
             owners[first : last + 1] = [address] * (last + 1 - first)

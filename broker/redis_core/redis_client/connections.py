@@ -142,7 +142,7 @@ class Connections:
         except TimeoutError as error:
             msg = f"all {MOST} connections are in use"
             raise RedisConnectionError(msg) from error
-        connection = self._free.pop() if self._free else self._one_more()
+        connection = self._free.pop() if self._free else self._add_connection()
         try:
             writer = connection._writer  # noqa: SLF001  (of this module)
             # Redis has closed it, or it was reset, which redis-py does not see.
@@ -165,7 +165,7 @@ class Connections:
         # A failure to close one must not leave the others open.
         await asyncio.gather(*(each.disconnect() for each in (self._free if free_alone else self._all)))
 
-    def _one_more(self) -> Connection:
+    def _add_connection(self) -> Connection:
         connection = self._make()
         self._all.append(connection)
         return connection

@@ -58,11 +58,11 @@ async def examine(url: str, seconds: float) -> list[Finding]:
         return [Finding(Level.WARNING, SINGLE, "connection", "it is inside a frontend", remedy)]
     try:
         async with _masters(url, seconds) as masters:
-            return [finding for each in await asyncio.gather(*_examined(masters)) for finding in each] + await _clocks(
-                masters
-            )
+            return [
+                finding for each in await asyncio.gather(*_examine_all(masters)) for finding in each
+            ] + await _clocks(masters)
     except CoreUnavailable as error:
-        return [_unreached(SINGLE, error)]
+        return [_describe_unreached(SINGLE, error)]
 
 
 def evicting(reports: Mapping[str, bytes]) -> list[Finding]:
@@ -94,7 +94,7 @@ async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, Redis
             await found.close()
 
 
-def _examined(masters: Mapping[str, RedisNode]) -> list[Any]:
+def _examine_all(masters: Mapping[str, RedisNode]) -> list[Any]:
     return [_examine(where, master) for where, master in masters.items()]
 
 
@@ -104,7 +104,7 @@ async def _examine(where: str, master: RedisNode) -> list[Finding]:
         policy = await _config(master, "CONFIG GET", "appendfsync")
         quick = await _latency(where, master)
     except CoreUnavailable as error:
-        return [_unreached(where, error)]
+        return [_describe_unreached(where, error)]
     if not info:
         remedy = "allow the user the commands INFO and CONFIG GET, or look by another user"
         return [Finding(Level.WARNING, where, "INFO", "is not allowed to this user", remedy), quick]
@@ -120,7 +120,7 @@ async def _examine(where: str, master: RedisNode) -> list[Finding]:
     ]
 
 
-def _unreached(where: str, error: CoreUnavailable) -> Finding:
+def _describe_unreached(where: str, error: CoreUnavailable) -> Finding:
     remedy = "check REDIS_URL, that Redis runs and that this machine may connect to it"
     return Finding(Level.PROBLEM, where, "connection", str(error), remedy)
 
@@ -134,7 +134,7 @@ async def _format(where: str, master: RedisNode) -> list[Finding]:
     found = keys.format_found(said, has_nodes=exists)
     if found == keys.FORMAT:
         return [Finding(Level.FINE, where, "format", str(found))]
-    _fault, remedy = keys.other_format(found)
+    _fault, remedy = keys.describe_other_format(found)
     return [Finding(Level.PROBLEM, where, "format", f"{found}, and this version keeps {keys.FORMAT}", remedy)]
 
 

@@ -29,7 +29,7 @@ class FailureLog:
                 log.error(self._event, error=reason, exc_info=error)
         self.reason = reason
 
-    def recovered(self) -> None:
+    def note_success(self) -> None:
         """Note a success, and log it if the last try failed."""
         if self.reason:
             log.info("%s: recovered", self._event, error=self.reason)

@@ -24,7 +24,7 @@ class Memory:
             # The user may not ask; everything else works.
             self._failures.report(error)
         else:
-            self._failures.recovered()
+            self._failures.note_success()
 
     async def evicting(self) -> list[Finding]:
         """Return the masters that would evict keys; raises CoreUnavailable."""

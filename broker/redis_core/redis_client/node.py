@@ -93,7 +93,7 @@ def fault(error: Exception, place: str = "") -> Exception:
     """Convert an error: Redis at a place is away, out of memory, forbids the command, or the script has a defect."""
     named = f"{SINGLE} at {place}" if place else SINGLE
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)):
-        return _unreached(error, named)
+        return _describe_unreached(error, named)
     # redis-py strips the code from the errors that it knows.
     code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
     if isinstance(error, OutOfMemoryError) or code == "OOM":
@@ -108,7 +108,7 @@ def fault(error: Exception, place: str = "") -> Exception:
     return error
 
 
-def without_frames(error: _Fault) -> _Fault:
+def drop_frames(error: _Fault) -> _Fault:
     """Return a fault without the frames that it and its causes have left.
 
     Some of these refer to tasks and futures that refer to the fault. Python would keep such a cycle, and the payloads in its
@@ -125,7 +125,7 @@ def _forbidden(said: str, named: str) -> Forbidden:
     return Forbidden(f"{SINGLE} {refused}", told=f"{named} {refused}: see users of Redis in docs/operations.md")
 
 
-def _unreached(error: BaseException, named: str) -> CoreUnavailable:
+def _describe_unreached(error: BaseException, named: str) -> CoreUnavailable:
     """Say why there is no answer; settings that may be secret are never repeated."""
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
         return CoreUnavailable(f"{SINGLE} did not answer in time", Problem.TIMED_OUT, f"{named} did not answer in time")
@@ -254,7 +254,7 @@ class RedisNode:
             # Every caller gets an answer; a cancelled one needs none.
             for _lines, answered in part:
                 if not answered.done():
-                    answered.set_exception(without_frames(error))
+                    answered.set_exception(drop_frames(error))
             if not isinstance(error, Exception):
                 raise
             return
@@ -305,7 +305,7 @@ class RedisNode:
             if asyncio.get_running_loop().time() > ends:
                 # The callers have given up: run nothing.
                 raise _unsent(TimeoutError(), self._place)
-            replies = await connection.replies(self._encoded(lines))
+            replies = await connection.replies(self._encode(lines))
         except BusyLoadingError as error:
             if len(lines) == 1:
                 raise _unsent(error, self._place) from error
@@ -321,7 +321,7 @@ class RedisNode:
             self._loads += 1
         return replies
 
-    def _encoded(self, lines: Sequence[Line]) -> Sequence[Line]:
+    def _encode(self, lines: Sequence[Line]) -> Sequence[Line]:
         """Encode operations for the package that this master has."""
         package = self._package
         if package is None:
@@ -350,11 +350,11 @@ class RedisNode:
                     raise
                 loads = self._loads
         except (RedisError, OSError, TimeoutError) as error:
-            unsent = _unloaded(error, self._place)
+            unsent = _describe_rejected(error, self._place)
             if isinstance(unsent, Unloaded):
                 self._load_failures.report(unsent)
             raise unsent from error
-        self._load_failures.recovered()
+        self._load_failures.note_success()
         connection.loads = loads
 
     def _take_other(self, why: ResponseError) -> None:
@@ -366,13 +366,13 @@ class RedisNode:
         log.warning("functions are not available, so scripts are used", error=str(why)[:200])
 
     async def _install(self, package: Package, connection: Any, ends: float) -> None:
-        if not any(await _missing(package, connection)):
+        if not any(await _find_missing(package, connection)):
             return
         # One connection loads for all: otherwise 64 of them would each send everything.
         async with asyncio.timeout_at(ends):
             await self._loading.acquire()
         try:
-            missing = await _missing(package, connection)
+            missing = await _find_missing(package, connection)
             # Without a transaction, so that Redis can serve others between two scripts.
             replies = await connection.replies(list(map(split_name, (*missing.operations, *missing.for_people))))
         finally:
@@ -385,7 +385,7 @@ class RedisNode:
             if isinstance(reply, Exception):
                 self._inspection_failures.report(f"{SINGLE} at {self._place}: {reply}")
             else:
-                self._inspection_failures.recovered()
+                self._inspection_failures.note_success()
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
         """Send one command to this master, the only one."""
@@ -410,7 +410,7 @@ def _size(line: Line) -> int:
     return sum([len(word) for word in arguments if isinstance(word, bytes)]) + 32 * len(line)
 
 
-async def _missing(package: Package, connection: Any) -> Loads:
+async def _find_missing(package: Package, connection: Any) -> Loads:
     return package.loads(await connection.replies(list(map(split_name, package.question))))
 
 
@@ -447,7 +447,7 @@ def _unsent(error: Exception, place: str) -> Unsent:
     return Unsent(f"{SINGLE} {detail}", told=f"{SINGLE} at {place} {detail}")
 
 
-def _unloaded(error: Exception, place: str) -> Unsent:
+def _describe_rejected(error: Exception, place: str) -> Unsent:
     """Say why a Redis rejects the operations, and what to do."""
     match fault(error, place):
         case CoreUnavailable(problem=Problem.OUT_OF_MEMORY) as named:

@@ -7,7 +7,7 @@ from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.rows import refusal
 
 
-async def admitted(store: NodeStore, command: AnyCommand, node: str) -> NodeRecord | Refused:
+async def admit(store: NodeStore, command: AnyCommand, node: str) -> NodeRecord | Refused:
     """Return the record of a command's node, with administrators among the owners, or why the sender may not give it."""
     record = await store.read_with_admins(node)
     return GONE if record is None else refusal(command, record) or record

@@ -24,8 +24,8 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.hints import NO_HINTS
-from broker.model.names import Jid, bare
-from broker.model.nodes import Affiliation, NodeRecord, unmet
+from broker.model.names import Jid, bare_jid
+from broker.model.nodes import Affiliation, NodeRecord, find_unmet
 from broker.model.options import AccessModel, NodeState, PublishModel
 from broker.model.outcomes import RESULT_BYTES, ReplyMode
 from broker.model.problems import MalformedRequest, Problem
@@ -107,60 +107,62 @@ def completing(command: Complete, _record: NodeRecord, _standing: Affiliation) -
 
 def own(command: Options | Unsubscribe, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
     """Allow a sender to act for its own JID only."""
-    return _own(command) or subid_refusal(command)
+    return _check_own(command) or subid_refusal(command)
 
 
 def setting_options(command: SetSubscriptionOptions, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
     """Authorize a change of a subscription."""
-    return _own(command) or _selecting(command) or subid_refusal(command)
+    return _check_own(command) or _check_selector(command) or subid_refusal(command)
 
 
 def subscribing(command: Subscribe, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize a subscription."""
-    wrong = _own(command, Problem.JID_MISMATCH) or _selecting(command)
-    return wrong or _complete(_reading(record, standing), _working(command, record))
+    wrong = _check_own(command, Problem.JID_MISMATCH) or _check_selector(command)
+    return wrong or _complete(_check_reading(record, standing), _check_queueing(command, record))
 
 
 def attaching(command: AcquirePartition, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize an owner of a partition like a subscription."""
-    wrong = _own(command, Problem.JID_MISMATCH) or _limiting(record)
-    return wrong or _complete(_reading(record, standing), _working(command, record))
+    wrong = _check_own(command, Problem.JID_MISMATCH) or _check_limits(record)
+    return wrong or _complete(_check_reading(record, standing), _check_queueing(command, record))
 
 
 def fetching(command: PullItems, _record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Allow a pull subscription's own JID, and the node's owners, to see what it holds."""
-    mine = bare(command.jid) == bare(command.sender)
+    mine = bare_jid(command.jid) == bare_jid(command.sender)
     return None if mine or standing is Affiliation.OWNER else _LEASED
 
 
 def reading(_command: object, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Allow those that may read the node."""
-    return _reading(record, standing)
+    return _check_reading(record, standing)
 
 
 def browsing(command: Browse, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize a browse of items."""
-    return _reading(record, standing) or subid_refusal(command)
+    return _check_reading(record, standing) or subid_refusal(command)
 
 
 def joining(_command: RegisterPoolSubscription, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize a subscriber through a collection."""
-    return _reading(record, standing) or (_limiting(record) if record.config.queueing else _NO_WORK)
+    return _check_reading(record, standing) or (_check_limits(record) if record.config.queueing else _NO_WORK)
 
 
 def following(command: SubscribeLog, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize a log reader in one partition."""
-    return _complete(_reading(record, standing), _sharing(record) or _streaming(command, record))
+    return _complete(
+        _check_reading(record, standing), _check_one_subscription(record) or _check_offset(command, record)
+    )
 
 
 def streaming(command: Read | Commit, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize a read of a log, or a commit."""
-    return _reading(record, standing) or _streaming(command, record)
+    return _check_reading(record, standing) or _check_offset(command, record)
 
 
 def binding(command: Bind, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Authorize a group's reader of a partition."""
-    return _reading(record, standing) or _binding(command, record)
+    return _check_reading(record, standing) or _check_partition(command, record)
 
 
 def delivered(command: Bounce | Confirm, record: NodeRecord, _standing: Affiliation) -> Refused | None:
@@ -222,17 +224,21 @@ def scheduling(command: PutSchedule, record: NodeRecord, standing: Affiliation) 
     return owners(command, record, standing) or publishing(published, record, standing)
 
 
-def _own(
+def _check_own(
     command: Subscribe | AcquirePartition | SetSubscriptionOptions | Options | Unsubscribe,
     problem: Problem = Problem.FORBIDDEN,
 ) -> Refused | None:
     """Refuse to act for others; a subscribe has an error of its own (XEP-0060 §6.1.3.1; §6.2.3.3, §6.3.4.1)."""
-    return None if bare(command.jid) == bare(command.sender) else Refused(problem, "you may act for your own JID only")
+    return (
+        None
+        if bare_jid(command.jid) == bare_jid(command.sender)
+        else Refused(problem, "you may act for your own JID only")
+    )
 
 
 def _preconditions(options: Mapping[str, tuple[str, ...]], record: NodeRecord) -> Refused | None:
     try:
-        name = unmet(record, options)
+        name = find_unmet(record, options)
     except MalformedRequest as wrong:
         return Refused(wrong.problem, wrong.detail)
     if name is None:
@@ -245,26 +251,26 @@ def _complete(refused: Refused | None, wrong: Refused | None) -> Refused | None:
     return wrong or refused if refused in {None, _UNAPPROVED} else refused
 
 
-def _working(command: Subscribe | AcquirePartition, record: NodeRecord) -> Refused | None:
+def _check_queueing(command: Subscribe | AcquirePartition, record: NodeRecord) -> Refused | None:
     if not record.config.queueing:
         return Refused(Problem.UNAVAILABLE, "the node is being changed")
     if isinstance(command, Subscribe) and (command.partitions or command.group or command.epoch is not None):
-        refused = _sharing(record)
+        refused = _check_one_subscription(record)
         if refused:
             return refused
     if isinstance(command, Subscribe) and record.config.collects:
-        return _collecting(command)
+        return _check_collection(command)
     if isinstance(command, Subscribe) and command.scope is not None:
         return Refused(Problem.OPTIONS_INVALID, "a leaf has nothing below it: type and depth apply to collections")
     return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
 
 
-def _limiting(record: NodeRecord) -> Refused | None:
+def _check_limits(record: NodeRecord) -> Refused | None:
     """Refuse who would get items of several partitions without a grant of the node's coordinator, which keeps the limits."""
     return _LIMITED if record.config.limits and record.config.partitions > 1 else None
 
 
-def _sharing(record: NodeRecord) -> Refused | None:
+def _check_one_subscription(record: NodeRecord) -> Refused | None:
     """Refuse what needs one subscription per JID where a JID may have several."""
     if not record.config.multi_subscribe:
         return None
@@ -273,7 +279,7 @@ def _sharing(record: NodeRecord) -> Refused | None:
     )
 
 
-def _collecting(command: Subscribe) -> Refused | None:
+def _check_collection(command: Subscribe) -> Refused | None:
     if command.partitions or command.group or command.epoch is not None or command.start:
         return Refused(Problem.OPTIONS_INVALID, "partitions, groups and start offsets apply to leaves")
     works = command.scope.works if command.scope else command.credit is not None
@@ -282,7 +288,7 @@ def _collecting(command: Subscribe) -> Refused | None:
     return Refused(Problem.OPTIONS_REQUIRED) if works and command.credit is None else None
 
 
-def _selecting(command: Subscribe | SetSubscriptionOptions) -> Refused | None:
+def _check_selector(command: Subscribe | SetSubscriptionOptions) -> Refused | None:
     try:
         if command.selector:
             read(command.selector)
@@ -291,7 +297,7 @@ def _selecting(command: Subscribe | SetSubscriptionOptions) -> Refused | None:
     return None
 
 
-def _streaming(command: Read | Commit | SubscribeLog, record: NodeRecord) -> Refused | None:
+def _check_offset(command: Read | Commit | SubscribeLog, record: NodeRecord) -> Refused | None:
     """Check a start or commit offset: it belongs to one partition of one incarnation of a node."""
     if command.partition >= record.config.partitions:
         return Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
@@ -301,10 +307,10 @@ def _streaming(command: Read | Commit | SubscribeLog, record: NodeRecord) -> Ref
             case Commit():
                 offsets.read(command.offset, partition)
             case Read():
-                offsets.spelled(command.start, partition)
+                offsets.write_start(command.start, partition)
             case SubscribeLog():
                 if command.start:
-                    offsets.spelled(command.start, partition)
+                    offsets.write_start(command.start, partition)
             case _:
                 assert_never(command)
     except MalformedRequest as wrong:
@@ -316,7 +322,7 @@ def _streaming(command: Read | Commit | SubscribeLog, record: NodeRecord) -> Ref
     return Refused(Problem.OPTIONS_INVALID, "a log reader confirms by commits, not by quality of service")
 
 
-def _binding(command: Bind, record: NodeRecord) -> Refused | None:
+def _check_partition(command: Bind, record: NodeRecord) -> Refused | None:
     if command.partition >= record.config.partitions:
         return Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
     if not record.config.admits(command.group):
@@ -324,7 +330,7 @@ def _binding(command: Bind, record: NodeRecord) -> Refused | None:
     return None
 
 
-def _reading(record: NodeRecord, standing: Affiliation) -> Refused | None:
+def _check_reading(record: NodeRecord, standing: Affiliation) -> Refused | None:
     if standing is Affiliation.PUBLISH_ONLY:
         return Refused(Problem.FORBIDDEN, "you may only publish to this node")
     if record.config.access_model is AccessModel.OPEN or standing in _READERS:

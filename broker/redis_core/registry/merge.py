@@ -90,7 +90,7 @@ def awaited(_command: object, outcomes: Sequence[Awaited]) -> Awaited:
     return max(outcomes, key=lambda outcome: _KNOWN.index(outcome.state))
 
 
-def left(_command: object, outcomes: Sequence[Left]) -> Left:
+def unsubscribed(_command: object, outcomes: Sequence[Left]) -> Left:
     """Merge what has ended."""
     ended = dict.fromkeys(name for outcome in outcomes for name in outcome.ended)
     held = sum(outcome.held for outcome in outcomes)

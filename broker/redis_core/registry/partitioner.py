@@ -37,19 +37,19 @@ class Place(Enum):
     """A partition that the node does not have."""
 
 
-def hashed(text: str, count: int) -> int:
+def choose_by_hash(text: str, count: int) -> int:
     """Choose one of `count` partitions by a text; the choice is stable for the same count (E14)."""
     return crc32(text.encode()) % count
 
 
-def home(item_id: str, count: int) -> int:
+def partition_of_id(item_id: str, count: int) -> int:
     """Return the partition of an item with this id, unless its publisher chose another."""
     made = _MADE.fullmatch(item_id)
     number = int(made[1]) if made else count
-    return number if number < count else hashed(item_id, count)
+    return number if number < count else choose_by_hash(item_id, count)
 
 
-def made_in(item_id: str, count: int) -> int | None:
+def partition_of_made_id(item_id: str, count: int) -> int | None:
     """Return the partition, of `count`, in which the service made an id; None for any other id."""
     made = _MADE.fullmatch(item_id)
     return int(made[1]) if made and int(made[1]) < count else None
@@ -57,4 +57,4 @@ def made_in(item_id: str, count: int) -> int | None:
 
 def arrival(item_id: str, key: str, count: int) -> int:
     """Return the partition, of `count`, that stores an item from another node."""
-    return hashed(key, count) if key else home(item_id, count)
+    return choose_by_hash(key, count) if key else partition_of_id(item_id, count)

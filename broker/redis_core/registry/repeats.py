@@ -10,7 +10,7 @@ from broker.model.commands import Publish
 from broker.model.nodes import NodeRecord
 from broker.model.options import Dedupe
 from broker.model.problems import Problem
-from broker.redis_core.commands.internal import FindRepeat, converted
+from broker.redis_core.commands.internal import FindRepeat, convert
 
 _FOR_NOW: Final = frozenset(
     {
@@ -37,5 +37,5 @@ def question(command: Publish, record: NodeRecord | None = None) -> FindRepeat |
     by_id = command.item_id and (waits or record is None or record.config.dedupe is Dedupe.IGNORE)
     if not (command.ticket or by_id):
         return None
-    question: FindRepeat = converted(command, FindRepeat, waits=waits)
+    question: FindRepeat = convert(command, FindRepeat, waits=waits)
     return question

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.model.commands import admin, items, log, nodes, schedules, subscriptions
-from broker.model.names import bare
+from broker.model.names import bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import (
@@ -38,7 +38,13 @@ from broker.redis_core.operations import subscriptions as subscription_scripts
 from broker.redis_core.operations.operation import Call
 from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry import merge
-from broker.redis_core.registry.partitioner import COORDINATOR, Place, hashed, home, made_in
+from broker.redis_core.registry.partitioner import (
+    COORDINATOR,
+    Place,
+    choose_by_hash,
+    partition_of_id,
+    partition_of_made_id,
+)
 from broker.redis_core.registry.repeats import question
 
 if TYPE_CHECKING:
@@ -50,40 +56,40 @@ Handler = Callable[[Any], Coroutine[Any, Any, Result]]
 """Carries out a command that needs more than one script."""
 
 
-def _refused(result: Result) -> str | None:
+def _metric_of_refusal(result: Result) -> str | None:
     return "refused" if isinstance(result, Refused | Unaffiliated) else None
 
 
-def _published(result: Result) -> str | None:
+def _metric_of_publish(result: Result) -> str | None:
     match result:
         case Published(duplicate=duplicate):
             return "duplicates" if duplicate else "published"
-    return _refused(result)
+    return _metric_of_refusal(result)
 
 
-def _redeemed(result: Result) -> str | None:
+def _metric_of_redemption(result: Result) -> str | None:
     # A first redemption is counted by the publish that it causes.
-    return "duplicates" if isinstance(result, Published) and result.duplicate else _refused(result)
+    return "duplicates" if isinstance(result, Published) and result.duplicate else _metric_of_refusal(result)
 
 
-def _acknowledged(result: Result) -> str | None:
+def _metric_of_retract(result: Result) -> str | None:
     match result:
         case (Retracted() as first) | RetractedBatch((first, *_)):
             # Without a holder it was waiting, and is deleted.
             return None if first.replayed else "acknowledged" if first.holder else "cancelled"
-    return _refused(result)
+    return _metric_of_refusal(result)
 
 
-def _cancelled(result: Result) -> str | None:
-    return "cancelled" if isinstance(result, Cancelled) and not result.replayed else _refused(result)
+def _metric_of_cancel(result: Result) -> str | None:
+    return "cancelled" if isinstance(result, Cancelled) and not result.replayed else _metric_of_refusal(result)
 
 
-def _unlocked(result: Result) -> str | None:
-    return "released" if isinstance(result, Unlocked) and not result.replayed else _refused(result)
+def _metric_of_unlock(result: Result) -> str | None:
+    return "released" if isinstance(result, Unlocked) and not result.replayed else _metric_of_refusal(result)
 
 
-def _bounced(result: Result) -> str | None:
-    return "bounced" if isinstance(result, Done) else _refused(result)
+def _metric_of_bounce(result: Result) -> str | None:
+    return "bounced" if isinstance(result, Done) else _metric_of_refusal(result)
 
 
 class NamesPartition(Protocol):
@@ -94,7 +100,7 @@ class NamesPartition(Protocol):
         """The partition's number."""
 
 
-def named(command: NamesPartition, _count: int) -> int:
+def named_partition(command: NamesPartition, _count: int) -> int:
     """Return the partition that a command names."""
     return command.partition
 
@@ -104,18 +110,18 @@ def of_publish(command: items.Publish | internal.FindRepeat, count: int) -> int 
     if command.partition is not None:
         return command.partition
     if command.key:
-        return hashed(command.key, count)
-    return home(command.item_id, count) if command.item_id else Place.ANY
+        return choose_by_hash(command.key, count)
+    return partition_of_id(command.item_id, count) if command.item_id else Place.ANY
 
 
 def of_item(command: items.Retract | items.Cancel | items.Unlock | items.Renew, count: int) -> int:
     """Return the partition where an item is looked for first."""
-    return home(command.item_id, count) if command.partition is None else command.partition
+    return partition_of_id(command.item_id, count) if command.partition is None else command.partition
 
 
 def of_outcome(command: items.ReadOutcome | dependency_parts.AwaitEnd, count: int) -> int | Place:
     """Return the partition that keeps the end of an item: any, unless the id names one, since a key may have chosen it."""
-    number = made_in(command.item_id, count)
+    number = partition_of_made_id(command.item_id, count)
     return Place.ALL if number is None else number
 
 
@@ -129,7 +135,7 @@ def of_batch(command: items.RetractBatch, count: int) -> int:
     return of_item(command.items[0], count)
 
 
-def in_one_partition(command: items.RetractBatch, record: NodeRecord, _standing: Affiliation) -> Refused | None:
+def check_one_partition(command: items.RetractBatch, record: NodeRecord, _standing: Affiliation) -> Refused | None:
     """Refuse a batch whose items may be in several partitions: no script could retract all of them or none."""
     places = {of_item(each, record.config.partitions) for each in command.items}
     return _SEVERAL if len(places) > 1 else None
@@ -140,7 +146,7 @@ def of_delivery(command: items.Bounce | items.Confirm, _count: int) -> int:
     return command.partition.number
 
 
-def unplaced(command: object, _count: int) -> Place:
+def raise_unplaced(command: object, _count: int) -> Place:
     """Raise TypeError: such a command is sent to a partition by its caller."""
     msg = f"{type(command).__name__} has no place in a node: whoever gives it names the partition"
     raise TypeError(msg)
@@ -171,7 +177,7 @@ class Row:
     leaf_only: Refused | None = None
     """The refusal for a collection, which has no items (H2)."""
 
-    place: Callable[[Any, int], int | Place] | Place | int = unplaced
+    place: Callable[[Any, int], int | Place] | Place | int = raise_unplaced
     """Its partition, by the node's number of partitions."""
 
     searched: bool = False
@@ -195,7 +201,7 @@ class Row:
     hands_out: bool = False
     """It is not batched and hands out items: if more could be handed out, the partition is swept again."""
 
-    metric: Callable[[Result], str | None] = _refused
+    metric: Callable[[Result], str | None] = _metric_of_refusal
     """The counter that its outcome adds to; None for none."""
 
 
@@ -211,7 +217,7 @@ ROWS: Final[Mapping[type, Row]] = {
         before_growth=internal.PublishIfKnown,
         question=question,
         metered=True,
-        metric=_published,
+        metric=_metric_of_publish,
     ),
     items.Retract: Row(
         script=item_scripts.retract,
@@ -219,7 +225,7 @@ ROWS: Final[Mapping[type, Row]] = {
         leaf_only=may.NO_RETRACT,
         place=of_item,
         searched=True,
-        metric=_acknowledged,
+        metric=_metric_of_retract,
     ),
     items.Complete: Row(
         script=item_scripts.complete,
@@ -227,7 +233,7 @@ ROWS: Final[Mapping[type, Row]] = {
         leaf_only=may.NO_RETRACT,
         place=of_item,
         searched=True,
-        metric=_acknowledged,
+        metric=_metric_of_retract,
     ),
     items.ReadOutcome: Row(
         script=item_scripts.read_outcome,
@@ -240,11 +246,11 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.RetractBatch: Row(
         script=item_scripts.retract_batch,
-        judge=in_one_partition,
+        judge=check_one_partition,
         leaf_only=may.NO_RETRACT,
         place=of_batch,
         hands_out=True,
-        metric=_acknowledged,
+        metric=_metric_of_retract,
     ),
     items.Cancel: Row(
         script=item_scripts.cancel,
@@ -252,7 +258,7 @@ ROWS: Final[Mapping[type, Row]] = {
         leaf_only=may.NO_ITEMS,
         place=of_item,
         searched=True,
-        metric=_cancelled,
+        metric=_metric_of_cancel,
     ),
     items.Unlock: Row(
         script=item_scripts.unlock,
@@ -260,7 +266,7 @@ ROWS: Final[Mapping[type, Row]] = {
         leaf_only=may.NO_ITEMS,
         place=of_item,
         searched=True,
-        metric=_unlocked,
+        metric=_metric_of_unlock,
     ),
     items.Renew: Row(
         script=item_scripts.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=True
@@ -280,13 +286,13 @@ ROWS: Final[Mapping[type, Row]] = {
         place=Place.ALL,
         merge=merge.browsed,
     ),
-    items.Bounce: Row(script=item_scripts.bounce, judge=may.delivered, place=of_delivery, metric=_bounced),
+    items.Bounce: Row(script=item_scripts.bounce, judge=may.delivered, place=of_delivery, metric=_metric_of_bounce),
     items.Confirm: Row(script=item_scripts.confirm, judge=may.delivered, place=of_delivery),
     items.Fetch: Row(handler=lambda do: do.fetching.fetch, waits=True, place=Place.LEASE),
     items.PrepareMessage: Row(handler=lambda do: do.exactly_once.prepare),
     items.Deliver: Row(handler=lambda do: do.exactly_once.deliver),
     items.Reserve: Row(handler=lambda do: do.exactly_once.reserve),
-    items.Redeem: Row(handler=lambda do: do.exactly_once.redeem, metric=_redeemed),
+    items.Redeem: Row(handler=lambda do: do.exactly_once.redeem, metric=_metric_of_redemption),
     # Subscriptions.
     subscriptions.Subscribe: Row(
         script=subscription_scripts.subscribe,
@@ -298,14 +304,17 @@ ROWS: Final[Mapping[type, Row]] = {
         script=subscription_scripts.set_options, judge=may.setting_options, place=Place.SUBSCRIPTION
     ),
     subscriptions.Options: Row(
-        script=subscription_scripts.get_subscription, handler=lambda do: do.options, judge=may.own, place=COORDINATOR
+        script=subscription_scripts.get_subscription,
+        handler=lambda do: do.options,
+        judge=may.own,
+        place=COORDINATOR,
     ),
     subscriptions.Unsubscribe: Row(
         script=subscription_scripts.unsubscribe,
         handler=lambda do: do.unsubscribe,
         judge=may.own,
         place=Place.DEPARTURE,
-        merge=merge.left,
+        merge=merge.unsubscribed,
     ),
     subscriptions.RenewOwnership: Row(handler=lambda do: do.owners.renew, judge=may.anybody),
     subscriptions.Presence: Row(handler=lambda do: do.subscriptions.presence),
@@ -314,14 +323,14 @@ ROWS: Final[Mapping[type, Row]] = {
     subscriptions.ListSubscribers: Row(handler=lambda do: do.lists.subscribers, judge=may.owners),
     subscriptions.ManageSubscribers: Row(handler=lambda do: do.approvals.manage, judge=may.owners),
     subscriptions.Approve: Row(handler=lambda do: do.approvals.approve, judge=may.owners),
-    subscriptions.ListPending: Row(handler=lambda do: do.approvals.pending),
+    subscriptions.ListPending: Row(handler=lambda do: do.approvals.list_pending),
     subscriptions.SendPending: Row(handler=lambda do: do.approvals.send, judge=may.owners),
     subscriptions.Affiliate: Row(handler=lambda do: do.nodes.affiliate, judge=may.owners),
     # Logs.
-    log.Commit: Row(script=log_scripts.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named),
-    log.Read: Row(script=log_scripts.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named),
-    log.Bind: Row(script=log_scripts.acquire_reader, judge=may.binding, leaf_only=may.NO_ITEMS, place=named),
-    log.Unbind: Row(script=log_scripts.release_reader, judge=may.anybody, place=named),
+    log.Commit: Row(script=log_scripts.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
+    log.Read: Row(script=log_scripts.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
+    log.Bind: Row(script=log_scripts.acquire_reader, judge=may.binding, leaf_only=may.NO_ITEMS, place=named_partition),
+    log.Unbind: Row(script=log_scripts.release_reader, judge=may.anybody, place=named_partition),
     log.Partitions: Row(
         place=Place.ALL,
         part=lambda command, number: internal.LogExtent(command.node, command.sender, number),
@@ -369,7 +378,10 @@ ROWS: Final[Mapping[type, Row]] = {
     admin.SetQuota: Row(handler=lambda do: do.quotas.set),
     # Parts of these commands, with the same authorization.
     internal.AcquirePartition: Row(
-        script=ownership_scripts.acquire_partition, judge=may.attaching, leaf_only=may.NO_ITEMS, place=named
+        script=ownership_scripts.acquire_partition,
+        judge=may.attaching,
+        leaf_only=may.NO_ITEMS,
+        place=named_partition,
     ),
     internal.LogExtent: Row(script=log_scripts.log_extent, judge=may.reading),
     internal.PullItems: Row(script=subscription_scripts.pull_items, judge=may.fetching),
@@ -396,18 +408,22 @@ ROWS: Final[Mapping[type, Row]] = {
         script=dependency_scripts.publish_dependent_if_known, judge=may.publishing
     ),
     credit.RegisterPoolSubscription: Row(script=subscription_scripts.register_pool_subscription, judge=may.joining),
-    admin_parts.InspectPartition: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named),
-    admin_parts.MoveFromPartition: Row(script=admin_scripts.move_items, judge=may.owners, place=named, hands_out=True),
-    # Internal commands.
-    admin_parts.ReadHandovers: Row(script=admin_scripts.read_handovers, internal=True, place=named),
-    admin_parts.AcceptHandover: Row(
-        script=admin_scripts.accept_handover, internal=True, leaf_only=may.NO_ADMIT, place=named
+    admin_parts.InspectPartition: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named_partition),
+    admin_parts.MoveFromPartition: Row(
+        script=admin_scripts.move_items, judge=may.owners, place=named_partition, hands_out=True
     ),
-    admin_parts.EndHandover: Row(script=admin_scripts.end_handover, internal=True, place=named),
-    admin_parts.ExpireTickets: Row(script=admin_scripts.expire_tickets, internal=True, place=named),
+    # Internal commands.
+    admin_parts.ReadHandovers: Row(script=admin_scripts.read_handovers, internal=True, place=named_partition),
+    admin_parts.AcceptHandover: Row(
+        script=admin_scripts.accept_handover, internal=True, leaf_only=may.NO_ADMIT, place=named_partition
+    ),
+    admin_parts.EndHandover: Row(script=admin_scripts.end_handover, internal=True, place=named_partition),
+    admin_parts.ExpireTickets: Row(script=admin_scripts.expire_tickets, internal=True, place=named_partition),
     schedule_parts.ReadSchedules: Row(script=schedule_scripts.read_schedules, internal=True, place=COORDINATOR),
     schedule_parts.StoreSchedule: Row(script=schedule_scripts.store_schedule, internal=True, place=COORDINATOR),
-    dependency_parts.ReadDependents: Row(script=dependency_scripts.read_dependents, internal=True, place=named),
+    dependency_parts.ReadDependents: Row(
+        script=dependency_scripts.read_dependents, internal=True, place=named_partition
+    ),
     dependency_parts.AwaitEnd: Row(
         script=dependency_scripts.await_end,
         internal=True,
@@ -415,18 +431,20 @@ ROWS: Final[Mapping[type, Row]] = {
         place=of_awaited,
         merge=merge.awaited,
     ),
-    dependency_parts.NoteParent: Row(script=dependency_scripts.note_parents, internal=True, place=named),
-    dependency_parts.ReadAwaited: Row(script=dependency_scripts.read_awaited, internal=True, place=named),
-    dependency_parts.ListAwaited: Row(script=dependency_scripts.list_awaited, internal=True, place=named),
-    dependency_parts.EndAwaited: Row(script=dependency_scripts.end_awaited, internal=True, place=named),
-    internal.EndOutcomes: Row(script=item_scripts.end_outcomes, internal=True, place=named),
-    internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named),
-    internal.Leave: Row(script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.left),
-    internal.ReleasePartition: Row(script=ownership_scripts.release_partition, internal=True, place=named),
-    internal.RenewPartition: Row(script=ownership_scripts.renew_ownership, internal=True, place=named),
-    internal.Sweep: Row(script=maintenance_scripts.sweep, internal=True, place=named, hands_out=True),
-    internal.TakeOver: Row(script=maintenance_scripts.take_over, internal=True, place=named),
-    internal.ScanSubscribers: Row(script=maintenance_scripts.list_subscribers, internal=True, place=named),
+    dependency_parts.NoteParent: Row(script=dependency_scripts.note_parents, internal=True, place=named_partition),
+    dependency_parts.ReadAwaited: Row(script=dependency_scripts.read_awaited, internal=True, place=named_partition),
+    dependency_parts.ListAwaited: Row(script=dependency_scripts.list_awaited, internal=True, place=named_partition),
+    dependency_parts.EndAwaited: Row(script=dependency_scripts.end_awaited, internal=True, place=named_partition),
+    internal.EndOutcomes: Row(script=item_scripts.end_outcomes, internal=True, place=named_partition),
+    internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named_partition),
+    internal.Leave: Row(
+        script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.unsubscribed
+    ),
+    internal.ReleasePartition: Row(script=ownership_scripts.release_partition, internal=True, place=named_partition),
+    internal.RenewPartition: Row(script=ownership_scripts.renew_ownership, internal=True, place=named_partition),
+    internal.Sweep: Row(script=maintenance_scripts.sweep, internal=True, place=named_partition, hands_out=True),
+    internal.TakeOver: Row(script=maintenance_scripts.take_over, internal=True, place=named_partition),
+    internal.ScanSubscribers: Row(script=maintenance_scripts.list_subscribers, internal=True, place=named_partition),
     credit.ReregisterSubscription: Row(
         script=subscription_scripts.reregister_subscription, internal=True, place=Place.SUBSCRIPTION
     ),
@@ -462,7 +480,7 @@ def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
     row = ROWS.get(type(command), UNKNOWN)
     if row.internal:
         return row.leaf_only if record.config.collects else None
-    standing = record.affiliations.get(bare(getattr(command, "sender", "")), Affiliation.NONE)
+    standing = record.affiliations.get(bare_jid(getattr(command, "sender", "")), Affiliation.NONE)
     if standing is Affiliation.OUTCAST:
         return may.OUTCAST
     if row.leaf_only and record.config.collects:
@@ -470,7 +488,7 @@ def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
     return row.judge(command, record, standing)
 
 
-def gathered(command: AnyCommand, outcomes: Sequence[Outcome]) -> Outcome:
+def merge_outcomes(command: AnyCommand, outcomes: Sequence[Outcome]) -> Outcome:
     """Merge the outcomes of all partitions, in their order; a refusal by any of them is the answer."""
     refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
     if refused is not None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from broker.model.nodes import NodeRecord
-from broker.redis_core.commands.internal import AnyCommand, Outcome, Unknown, converted
+from broker.redis_core.commands.internal import AnyCommand, Outcome, Unknown, convert
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.registry.rows import ROWS, place
 
@@ -67,9 +67,11 @@ class FormerPartitions:
 
     def _ask(self, waiting: Waiting, number: int, left: list[int]) -> None:
         assert waiting.command is not None
-        self._pipeline(left[0]).submit(_if_known(waiting.command), partial(self._asked, waiting, number, left))
+        self._pipeline(left[0]).submit(
+            _to_former_command(waiting.command), partial(self._on_answer, waiting, number, left)
+        )
 
-    def _asked(self, waiting: Waiting, number: int, left: list[int], outcome: Outcome | Unknown) -> None:
+    def _on_answer(self, waiting: Waiting, number: int, left: list[int], outcome: Outcome | Unknown) -> None:
         if not isinstance(outcome, Unknown):
             waiting.command = None
         else:
@@ -106,9 +108,9 @@ def _former_places(command: AnyCommand, former: Sequence[int], number: int) -> l
     return [each for each in places if isinstance(each, int) and each != number]
 
 
-def _if_known(command: AnyCommand) -> AnyCommand:
+def _to_former_command(command: AnyCommand) -> AnyCommand:
     """Turn a command into the one for a former partition of its item."""
     turned = ROWS[type(command)].before_growth
     assert turned is not None
-    known: AnyCommand = converted(command, turned)
+    known: AnyCommand = convert(command, turned)
     return known

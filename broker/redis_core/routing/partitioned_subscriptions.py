@@ -23,7 +23,7 @@ from broker.redis_core.commands.credit import (
     ReregisterSubscription,
 )
 from broker.redis_core.commands.internal import Begun, Leave, Left, Outcome
-from broker.redis_core.operations.operation import kin, subid
+from broker.redis_core.operations.operation import subid, subid_family
 from broker.redis_core.ports import AskPartition
 from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.redis_core.subscriptions import log_readers
@@ -66,12 +66,12 @@ class PartitionedSubscriptions:
                 others = await self._others(partitions)
                 if isinstance(command, ReregisterSubscription):
                     return await self._reader_registered(command, begun, others)
-                outcomes = await self._all(others, [command] * len(others))
+                outcomes = await self._ask_all(others, [command] * len(others))
                 return next((outcome for outcome in outcomes if isinstance(outcome, Refused)), begun)
             if not isinstance(begun, Begun):
                 return begun
             # Read the partitions now: one that is added later registers subscriptions itself.
-            return await self._registered(command.node, begun, await self._others(partitions))
+            return await self._register(command.node, begun, await self._others(partitions))
 
     async def subscribe_log(self, command: Subscribe, partitions: int) -> Outcome:
         """Start a log reader in the partitions that it reads, then let the other partitions know it."""
@@ -86,10 +86,10 @@ class PartitionedSubscriptions:
             begun = [await self._ask(last, log_readers.subscribe_command(command, last, reading=True))]
             if isinstance(begun[0], Subscribed):
                 asked = [log_readers.subscribe_command(command, number, reading=True) for number in others_read]
-                begun = [*await self._all(others_read, asked), *begun]
-            outcome = log_readers.merged(begun)
+                begun = [*await self._ask_all(others_read, asked), *begun]
+            outcome = log_readers.merge_outcomes(begun)
             if isinstance(outcome, Subscribed):
-                told = await self._all(
+                told = await self._ask_all(
                     others, [log_readers.subscribe_command(command, number, reading=False) for number in others]
                 )
                 # The coordinator knows the expiry, whether it is read or not.
@@ -113,7 +113,7 @@ class PartitionedSubscriptions:
             while not isinstance(begun, Refused) and (
                 more := [number for number in await self._others(partitions) if number not in asked]
             ):
-                outcomes += await self._all(more, [command] * len(more))
+                outcomes += await self._ask_all(more, [command] * len(more))
                 asked.update(more)
         return outcomes
 
@@ -121,7 +121,7 @@ class PartitionedSubscriptions:
         """End a subscription whose lease expired, in the coordinator last: until then it remembers the expiry."""
         async with self._queue(subid(command.jid)):
             others = await self._others(partitions)
-            outcomes = await self._all(others, [replace(command, lapsed=False)] * len(others))
+            outcomes = await self._ask_all(others, [replace(command, lapsed=False)] * len(others))
             if any(isinstance(outcome, Refused) for outcome in outcomes):
                 return outcomes
             ended = await self._ask(COORDINATOR, command)
@@ -135,14 +135,14 @@ class PartitionedSubscriptions:
         self, command: ReregisterSubscription, begun: Subscribed, others: Sequence[int]
     ) -> Outcome:
         """Let partitions know a log reader that they do not know yet."""
-        outcomes = await self._all(others, [RegisterReader(command.node, begun.jid, begun.credit)] * len(others))
+        outcomes = await self._ask_all(others, [RegisterReader(command.node, begun.jid, begun.credit)] * len(others))
         told = await self._ask(COORDINATOR, command)
         if isinstance(told, Refused) and told.problem is Problem.NOT_SUBSCRIBED:
             # The subscription ended meanwhile.
-            await self._all(others, [Leave(command.node, begun.jid, subid=begun.subid)] * len(others))
+            await self._ask_all(others, [Leave(command.node, begun.jid, subid=begun.subid)] * len(others))
         return next((outcome for outcome in outcomes if isinstance(outcome, Refused)), begun)
 
-    async def _registered(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
+    async def _register(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
         """Register a subscription in the other partitions and report holdings to the coordinator: then its credit counts."""
         subscribed = begun.subscribed
         several = subscribed.subid != subid(subscribed.jid)
@@ -156,7 +156,7 @@ class PartitionedSubscriptions:
             subscribed.scope,
             subscribed.selector,
         )
-        outcomes = await self._all(others, [register] * len(others))
+        outcomes = await self._ask_all(others, [register] * len(others))
         holdings, gone = [], []
         for number, outcome in zip(others, outcomes, strict=True):
             match outcome:
@@ -185,7 +185,7 @@ class PartitionedSubscriptions:
         if isinstance(told, Refused) and told.problem is Problem.NOT_SUBSCRIBED:
             # The subscription ended meanwhile: remove it everywhere, unless the JID has become an owner since.
             leave = Leave(node, subscribed.jid, subid=subscribed.subid, born=begun.registration)
-            await self._all(others, [leave] * len(others))
+            await self._ask_all(others, [leave] * len(others))
         elif isinstance(told, Refused):
             return told
         # A lock may have ended after it was counted.
@@ -193,7 +193,7 @@ class PartitionedSubscriptions:
         return subscribed
 
     def _queue(self, whose: str) -> asyncio.Lock:
-        return self._queues.setdefault(kin(whose), asyncio.Lock())
+        return self._queues.setdefault(subid_family(whose), asyncio.Lock())
 
-    async def _all(self, numbers: Sequence[int], commands: Sequence[Any]) -> list[Outcome]:
+    async def _ask_all(self, numbers: Sequence[int], commands: Sequence[Any]) -> list[Outcome]:
         return list(await asyncio.gather(*map(self._ask, numbers, commands)))

@@ -57,7 +57,7 @@ class QuotaMeter:
 
     def limits(self, owner: Jid) -> bool:
         """Return whether a quota limits publishes to the nodes of an owner."""
-        return bool(self.known.metered(owner))
+        return bool(self.known.find_quotas(owner))
 
     def submit(self, owner: Jid, size: int, reply: Reply) -> None:
         """Answer None to a publish that is within all quotas, else the refusal; publishes of one domain keep their order."""
@@ -66,7 +66,7 @@ class QuotaMeter:
             self._waiting[whose].append(one)
         else:
             self._waiting[whose] = [one]
-            self._tasks.answer(self._run(whose), partial(self._stopped, whose))
+            self._tasks.answer(self._run(whose), partial(self._on_stopped, whose))
 
     async def _run(self, whose: str) -> None:
         while waiting := self._waiting[whose]:
@@ -80,7 +80,7 @@ class QuotaMeter:
                 _answer(some, FAILED)
         del self._waiting[whose]
 
-    def _stopped(self, whose: str, outcome: Refused | None) -> None:
+    def _on_stopped(self, whose: str, outcome: Refused | None) -> None:
         """Answer those that wait for a task that was cancelled or failed."""
         _answer(self._waiting.pop(whose, ()), outcome or FAILED)
 
@@ -93,7 +93,7 @@ class QuotaMeter:
 
     async def _ask(self, whose: str, some: Sequence[_Publish]) -> list[_Publish]:
         """Ask for publishes and answer them; returns those whose subjects had to be measured first."""
-        held = [self.known.metered(each.owner) for each in some]
+        held = [self.known.find_quotas(each.owner) for each in some]
         of_domain = next((quota for each in held for name, quota in each.items() if name == whose), None)
         rows: list[dict[str, Value]] = [
             {"owner": one.owner, "quota": found[one.owner].rule if one.owner in found else "", "bytes": one.size}
@@ -108,7 +108,7 @@ class QuotaMeter:
                 unmeasured[subject] = quotas[subject], about[1:]
                 left.append(one)
             else:
-                outcome = None if code == b"ok" else refused(code, subject, quotas[subject], *about[1:])
+                outcome = None if code == b"ok" else refuse(code, subject, quotas[subject], *about[1:])
                 if outcome is not None:
                     self._count("quota_refused")
                 one.reply(outcome)
@@ -137,7 +137,7 @@ class QuotaMeter:
         return await self._server.run(self._server.call(name, [keys.of_jid("quota_use", whose)], every, rows))
 
 
-def refused(code: bytes, subject: str, quota: Quota, *about: Any) -> Refused:  # noqa: ANN401  (as scripts answer)
+def refuse(code: bytes, subject: str, quota: Quota, *about: Any) -> Refused:  # noqa: ANN401  (as scripts answer)
     """Return the refusal of a publish, which names the quota, what is used, and what to do."""
     whose = "the node's owner" if "@" in subject else f"all owners of {subject}"
     if code == b"too-fast":

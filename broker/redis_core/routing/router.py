@@ -40,8 +40,8 @@ from broker.redis_core.commands.internal import (
     PullItems,
     Scanned,
     Unknown,
-    converted,
-    ignored,
+    convert,
+    ignore_outcome,
 )
 from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.credit.balancer import Balancer
@@ -54,7 +54,7 @@ from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.merge import fetched
 from broker.redis_core.registry.partitioner import COORDINATOR, Place
 from broker.redis_core.registry.repeats import may_be_stored
-from broker.redis_core.registry.rows import ROWS, UNKNOWN, gathered, place, refusal
+from broker.redis_core.registry.rows import ROWS, UNKNOWN, merge_outcomes, place, refusal
 from broker.redis_core.routing.former_partitions import FormerPartitions
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
 from broker.redis_core.routing.quota_meter import QuotaMeter
@@ -107,7 +107,7 @@ class NodeRouter:
         self._tasks = tasks
         self._gates = gates
         self.balancer = Balancer(known.node, self.ask)
-        self._partitioned = PartitionedSubscriptions(self.ask, self._others, self.balancer.check)
+        self._partitioned = PartitionedSubscriptions(self.ask, self._other_partitions, self.balancer.check)
         self.pool = CollectionCredit(known, context.tree, gates, tasks.background)
         self._reports = CreditReports(self.balancer, gates, tasks.background, self._sweep)
         self._turns = count()
@@ -140,14 +140,14 @@ class NodeRouter:
         if asked is None:
             reply(refused)
         else:
-            self.submit(asked, then(reply, _known, refused))
+            self.submit(asked, then(reply, _answer_known, refused))
 
     async def audit(self) -> None:
         """Compare the coordinator's ledger with the partitions: credit that crashes have lost comes back."""
         await self.known.read()
         if self._count > 1 or self._collects:
-            for whose in await self.balancer.audit(await self._others(self._count)):
-                self.submit(ReregisterSubscription(self.known.node, whose), ignored)
+            for whose in await self.balancer.audit(await self._other_partitions(self._count)):
+                self.submit(ReregisterSubscription(self.known.node, whose), ignore_outcome)
 
     async def register_all(self) -> bool:
         """Register all subscriptions in all partitions again, in batches: partitions may have come, or now refuse some.
@@ -164,7 +164,7 @@ class NodeRouter:
                 well &= not any(isinstance(each, Refused) and each.problem.retryable for each in outcomes)
         return well
 
-    async def _others(self, partitions: int) -> Sequence[int]:
+    async def _other_partitions(self, partitions: int) -> Sequence[int]:
         """Return the numbers of the partitions besides the coordinator that share its credit."""
         return await self.pool.numbers() if self._collects else range(COORDINATOR + 1, max(partitions, self._count))
 
@@ -175,7 +175,7 @@ class NodeRouter:
     def on_subscription_ended(self, jid: Jid) -> None:
         """End a subscription in all partitions that has ended in one of them."""
         if self.known.record is None or self._count > 1 or self._collects:
-            self.submit(Leave(self.known.node, jid), ignored)
+            self.submit(Leave(self.known.node, jid), ignore_outcome)
 
     @property
     def _collects(self) -> bool:
@@ -292,7 +292,7 @@ class NodeRouter:
             step = partial(self._meter_by_quotas, owner, len(command.envelope), judged)
         if record.config.publish_rate:
             # One partition knows how much a publisher has published to all.
-            self.pipeline(COORDINATOR).submit(converted(command, MeterPublish), then(reply, _admitted, step))
+            self.pipeline(COORDINATOR).submit(convert(command, MeterPublish), then(reply, _on_admitted, step))
         elif step is metered:
             return False
         else:
@@ -309,11 +309,11 @@ class NodeRouter:
     ) -> None:
         """Go on with a publish within the quotas; a cached record that named `owner` is read again before another is refused."""
         if owner is not None and isinstance(outcome, Refused) and outcome.problem is not Problem.UNAVAILABLE:
-            self._tasks.answer(self._renewed(), then(reply, self._refuse_by_quotas, command, owner, outcome))
+            self._tasks.answer(self._read_record(), then(reply, self._refuse_by_quotas, command, owner, outcome))
         else:
-            _admitted(step, reply, outcome)
+            _on_admitted(step, reply, outcome)
 
-    async def _renewed(self) -> "NodeRecord | None":
+    async def _read_record(self) -> "NodeRecord | None":
         """Read the record from Redis, once for all that ask meanwhile."""
         if self._renewing is None:
             self._renewing = start(self.known.renew())
@@ -358,7 +358,7 @@ class NodeRouter:
         self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, partitions: int
     ) -> None:
         record = self.known.record
-        if isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record):
+        if isinstance(command, Subscribe) and record is not None and log_readers.makes_log_reader(command, record):
             # The partition to read depends on their number, and what the node is may have changed: read the record first.
             self._tasks.answer(self.known.renew(), then(reply, self._subscribe_to_log, command))
         else:
@@ -367,7 +367,7 @@ class NodeRouter:
     def _subscribe_to_log(self, command: Subscribe, reply: Reply, record: "NodeRecord | Refused | None") -> None:
         if record is None or isinstance(record, Refused):
             reply(record or GONE)
-        elif not log_readers.reads(command, record):
+        elif not log_readers.makes_log_reader(command, record):
             self._send_subscription(command, reply, record.config.partitions)
         elif command.selector:
             reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
@@ -378,7 +378,7 @@ class NodeRouter:
         self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, partitions: int
     ) -> None:
         if partitions > 1 or self._collects:
-            self._tasks.answer(self._subscribed(command, partitions), reply)
+            self._tasks.answer(self._subscribe_all(command, partitions), reply)
         else:
             self.pipeline(COORDINATOR).submit(command, then(reply, self._subscription_answered, command))
 
@@ -406,7 +406,7 @@ class NodeRouter:
             self._send_to_all(command, reply, self._count, known)
         else:
             alone = len(known) == 1 and ROWS[type(command)].part is None
-            reply(known[0] if alone else gathered(command, known))
+            reply(known[0] if alone else merge_outcomes(command, known))
 
     def _ask_each(self, commands: Mapping[int, AnyCommand], reply: Callable[[Mapping[int, Outcome]], None]) -> None:
         """Send each partition its command, and answer with all outcomes in the same order."""
@@ -425,7 +425,7 @@ class NodeRouter:
         for number, command in commands.items():
             self.pipeline(number).submit(command, partial(taken, number))
 
-    async def _subscribed(
+    async def _subscribe_all(
         self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, partitions: int
     ) -> Outcome:
         return await self._partitioned.subscribe(command, partitions)
@@ -438,14 +438,20 @@ class NodeRouter:
         coordinator = record.partition(COORDINATOR)
         comes, one = command.comes, command.only is not None
         asked = PullItems(
-            command.node, command.sender, command.jid, command.lease_ms, command.seen(coordinator), comes=comes, one=one
+            command.node,
+            command.sender,
+            command.jid,
+            command.lease_ms,
+            command.last_token_of(coordinator),
+            comes=comes,
+            one=one,
         )
         first: Outcome = await self.ask(COORDINATOR, asked)
         if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
             return first
 
         def part(of: Partition) -> asyncio.Future[Any]:
-            after = command.seen(of)
+            after = command.last_token_of(of)
             found = PullItems(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes, one)
             return ask_pipeline(
                 (self if of.node == coordinator.node else self._gates(of.node)).pipeline(of.number), found
@@ -463,7 +469,7 @@ class NodeRouter:
         return found
 
     async def _end_subscription(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
-        return gathered(command, await self._partitioned.leave(command, partitions))
+        return merge_outcomes(command, await self._partitioned.leave(command, partitions))
 
     def _search_elsewhere(
         self, command: Retract | Cancel | Unlock | Renew, home: int, reply: Reply, outcome: Outcome
@@ -475,9 +481,9 @@ class NodeRouter:
         request = "" if isinstance(command, Renew) else command.request
         find = FindItem(command.node, command.sender, command.item_id, command.token, request, home)
         asked = {number: replace(find, partition=number) for number in range(self._count) if number != home}
-        self._ask_each(asked, then(reply, self._found, command, outcome))
+        self._ask_each(asked, then(reply, self._send_to_holder, command, outcome))
 
-    def _found(
+    def _send_to_holder(
         self, command: Retract | Cancel | Unlock | Renew, outcome: Refused, reply: Reply, finds: Mapping[int, Outcome]
     ) -> None:
         """Send a command to the partition where its sender holds the item or was answered before, else where the item is."""
@@ -499,12 +505,12 @@ class NodeRouter:
         reply(next(hindered, outcome))
 
 
-def _known(refused: Refused, reply: Reply, outcome: Outcome | Unknown) -> None:
+def _answer_known(refused: Refused, reply: Reply, outcome: Outcome | Unknown) -> None:
     """Answer a refused command by what its partition knows of it."""
     reply(refused if isinstance(outcome, Unknown) else outcome)
 
 
-def _admitted(step: Callable[[Reply], None], reply: Reply, outcome: Outcome | None) -> None:
+def _on_admitted(step: Callable[[Reply], None], reply: Reply, outcome: Outcome | None) -> None:
     """Go on with a publish that was let through."""
     if isinstance(outcome, Refused):
         reply(outcome)

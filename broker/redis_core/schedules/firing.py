@@ -107,7 +107,7 @@ class FiringSchedules:
                 fired = await self.publish(node, before, stored.item)
                 if isinstance(fired, Refused):
                     return came
-                noted = before.fired(fired)
+                noted = before.note_fired(fired)
             after = await self._advance(node, noted, now_ms)
             if after is before:
                 return came
@@ -129,7 +129,7 @@ class FiringSchedules:
         there: bool | None = None
         skipped = record.skipped
         while record.due_ms is not None and record.due_ms <= now_ms and node.config.state is not NodeState.DRAINING:
-            caught = record.caught_up(now_ms)
+            caught = record.skip_missed(now_ms)
             if caught is not record:
                 record = caught
                 # Many times may have passed.
@@ -143,7 +143,7 @@ class FiringSchedules:
                     return record
                 there = isinstance(found, Found) and found.there
             if not there:
-                return record.begun(node.config.partitions)
+                return record.begin(node.config.partitions)
             record = record.skip()
             if record.skipped == skipped + _SKIPPED:
                 break
@@ -166,7 +166,7 @@ class FiringSchedules:
                 ticket,
                 record.key,
                 record.maker,
-                _with_headers(item, told),
+                _add_headers(item, told),
                 record.hints,
             )
         )
@@ -196,7 +196,7 @@ class FiringSchedules:
             log.warning("a schedule has missed times", **about, count=after.missed - before.missed)
 
 
-def _with_headers(item: bytes, told: dict[str, str]) -> bytes:
+def _add_headers(item: bytes, told: dict[str, str]) -> bytes:
     try:
         envelope = codec.unpack(item)
     except CorruptRecord:

@@ -89,7 +89,7 @@ class ScheduleRecord:
 
     # Steps.
 
-    def caught_up(self, now_ms: int) -> Self:
+    def skip_missed(self, now_ms: int) -> Self:
         """Leave out the times that are missed, some of them if they are many."""
         rule, first = self.schedule.catch_up, self.next_ms
         if first is None or rule is CatchUp.ALL or first + self.schedule.jitter_ms >= now_ms - LATE_MS:
@@ -97,8 +97,8 @@ class ScheduleRecord:
         upto = now_ms - self.schedule.jitter_ms - (LATE_MS if rule is CatchUp.NONE else 0)
         if self.paused_ms is not None and first <= self.paused_ms:
             upto = min(upto, self.paused_ms)
-        passed = self.timetable.passed(first, max(first, upto), MOST_PASSED)
-        next_ms = self._after_pause(passed.next_ms)
+        passed = self.timetable.times_between(first, max(first, upto), MOST_PASSED)
+        next_ms = self._skip_pause(passed.next_ms)
         if rule is CatchUp.LAST and (next_ms is None or self._due(next_ms) > now_ms):
             if passed.before_ms is None:
                 return self
@@ -107,35 +107,35 @@ class ScheduleRecord:
             )
         return replace(self, next_ms=next_ms, missed=self.missed + passed.count, missed_ms=passed.last_ms)
 
-    def begun(self, partitions: int) -> Self:
+    def begin(self, partitions: int) -> Self:
         """Begin to publish for the next time."""
         assert self.next_ms is not None
-        return replace(self, firing=Firing(self.next_ms, partitions), next_ms=self._following(self.next_ms))
+        return replace(self, firing=Firing(self.next_ms, partitions), next_ms=self._next_after(self.next_ms))
 
     def skip(self) -> Self:
         """Leave out the next time, because the last item is still there."""
         assert self.next_ms is not None
-        return replace(self, next_ms=self._following(self.next_ms), skipped=self.skipped + 1)
+        return replace(self, next_ms=self._next_after(self.next_ms), skipped=self.skipped + 1)
 
-    def _following(self, at_ms: int) -> int | None:
-        return self._after_pause(self.timetable.after(at_ms))
+    def _next_after(self, at_ms: int) -> int | None:
+        return self._skip_pause(self.timetable.next_after(at_ms))
 
-    def _after_pause(self, at_ms: int | None) -> int | None:
+    def _skip_pause(self, at_ms: int | None) -> int | None:
         """Return a time, or the first one after the last pause if it passed during that."""
         if at_ms is None or self.paused_ms is None or self.resumed_ms is None:
             return at_ms
-        return self.timetable.after(self.resumed_ms) if self.paused_ms < at_ms <= self.resumed_ms else at_ms
+        return self.timetable.next_after(self.resumed_ms) if self.paused_ms < at_ms <= self.resumed_ms else at_ms
 
-    def fired(self, fired: Fired) -> Self:
+    def note_fired(self, fired: Fired) -> Self:
         """Note the item that was published for the time that was begun with."""
         return replace(self, firing=None, last=fired, published=self.published + 1)
 
-    def given_up(self) -> Self:
+    def give_up(self) -> Self:
         """Leave out the time that was begun with: its item is not stored."""
         assert self.firing is not None
         return replace(self, firing=None, missed=self.missed + 1, missed_ms=self.firing.at_ms)
 
-    def switched(self, now_ms: int, *, paused: bool) -> Self:
+    def switch(self, now_ms: int, *, paused: bool) -> Self:
         """Pause, or go on with the next time from now on; those that came before the pause, and were not served, are first."""
         waits = self.next_ms is not None and self.next_ms <= (self.paused_ms or 0)
         if paused:
@@ -143,7 +143,7 @@ class ScheduleRecord:
             return replace(self, paused=True, paused_ms=self.paused_ms if self.paused or waits else now_ms)
         if waits:
             return replace(self, paused=False, resumed_ms=now_ms)
-        return replace(self, paused=False, paused_ms=None, resumed_ms=None, next_ms=self.timetable.after(now_ms))
+        return replace(self, paused=False, paused_ms=None, resumed_ms=None, next_ms=self.timetable.next_after(now_ms))
 
     # What it publishes.
 
@@ -178,7 +178,7 @@ class ScheduleRecord:
     def __str__(self) -> str:
         """Return the record as it is stored."""
         told: dict[str, Any] = {
-            "schedule": self.schedule.said(),
+            "schedule": self.schedule.write(),
             "generation": self.generation,
             "by": self.maker,
             "anchor": self.anchor_ms,

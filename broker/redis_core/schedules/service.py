@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
-from broker.model.names import bare
+from broker.model.names import bare_jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Refused, Result, Scheduled, ScheduleList
 from broker.redis_core.records.store import NodeStore
-from broker.redis_core.registry.admission import admitted
+from broker.redis_core.registry.admission import admit
 from broker.redis_core.schedules import timetable
 from broker.redis_core.schedules.firing import FiringSchedules
 from broker.redis_core.schedules.record import ScheduleRecord
@@ -47,13 +47,13 @@ class Schedules:
             if before is not None and same and found.item == command.envelope:
                 return Scheduled(before.status())
             anchor = now_ms // 1000 * 1000
-            first = Timetable(schedule, anchor).after(now_ms)
+            first = Timetable(schedule, anchor).next_after(now_ms)
             if first is None:
                 return _NEVER
             return ScheduleRecord(
                 schedule,
                 secrets.token_hex(6),
-                bare(command.sender),
+                bare_jid(command.sender),
                 command.key,
                 hints,
                 anchor,
@@ -76,7 +76,7 @@ class Schedules:
                 return _UNKNOWN
             if found.record.paused == command.paused:
                 return Scheduled(found.record.status())
-            return found.record.switched(now_ms, paused=command.paused)
+            return found.record.switch(now_ms, paused=command.paused)
 
         return await self._change(command, command.id, change)
 
@@ -86,11 +86,11 @@ class Schedules:
 
     async def list(self, command: ListSchedules) -> Result:
         """List schedules."""
-        node = await admitted(self._store, command, command.node)
+        node = await admit(self._store, command, command.node)
         if isinstance(node, Refused):
             return node
         if command.id:
-            one = await self._storage.one(node, command.id)
+            one = await self._storage.read_one(node, command.id)
             if isinstance(one, Refused):
                 return one
             _, found = one
@@ -106,11 +106,11 @@ class Schedules:
         self, command: PutSchedule | PauseSchedule | RemoveSchedule, name: str, change: Change, item: bytes = b""
     ) -> Result:
         """Replace a schedule's record by another, again if it changes meanwhile."""
-        node = await admitted(self._store, command, command.node)
+        node = await admit(self._store, command, command.node)
         if isinstance(node, Refused):
             return node
         for _ in range(_TRIES):
-            one = await self._storage.one(node, name)
+            one = await self._storage.read_one(node, name)
             if isinstance(one, Refused):
                 return one
             answer = await self._replace(node, one[1], change(one[1], one[0]), item)
@@ -143,7 +143,7 @@ class Schedules:
         if isinstance(fired, Refused):
             if not fired.problem.is_unstored:
                 return fired
-            taken = await self._storage.replace(node, found, record.given_up())
+            taken = await self._storage.replace(node, found, record.give_up())
         else:
-            taken = await self._storage.replace(node, found, record.fired(fired))
+            taken = await self._storage.replace(node, found, record.note_fired(fired))
         return taken if isinstance(taken, Refused) else None

@@ -40,7 +40,7 @@ class ScheduleStorage:
         """Read and write by `ask`."""
         self._ask = ask
 
-    async def one(self, node: NodeRecord, name: str) -> tuple[int, Stored] | Refused:
+    async def read_one(self, node: NodeRecord, name: str) -> tuple[int, Stored] | Refused:
         """Read one schedule with its item, and the time."""
         page = await self._read(ReadSchedules(node.name, node.incarnation, name))
         if isinstance(page, Refused):
@@ -63,7 +63,7 @@ class ScheduleStorage:
         return SchedulePage(
             found.now_ms,
             [
-                Stored(each.id, _parsed(command.node, each.id, each.record), each.record, each.item)
+                Stored(each.id, _parse_record(command.node, each.id, each.record), each.record, each.item)
                 for each in found.found
             ],
         )
@@ -81,7 +81,7 @@ class ScheduleStorage:
         return Stored(old.id, new, text, item or old.item) if stored.stored else None
 
 
-def _parsed(node: str, name: str, text: bytes) -> ScheduleRecord | None:
+def _parse_record(node: str, name: str, text: bytes) -> ScheduleRecord | None:
     try:
         return ScheduleRecord.parse(text)
     except CorruptRecord as fault:

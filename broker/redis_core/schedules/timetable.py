@@ -41,7 +41,7 @@ class Timetable:
         self._schedule = schedule
         self._anchor_ms = anchor_ms if schedule.start_ms is None else schedule.start_ms
 
-    def after(self, ms: int) -> int | None:
+    def next_after(self, ms: int) -> int | None:
         """Return the first time later than `ms`, None after the last one."""
         return next(self.times(ms), None)
 
@@ -55,7 +55,7 @@ class Timetable:
                 return
             yield at
 
-    def passed(self, first_ms: int, upto_ms: int, most: int) -> "Passed":
+    def times_between(self, first_ms: int, upto_ms: int, most: int) -> "Passed":
         """Find the times from `first_ms` to `upto_ms`, at most `most` of a cron expression."""
         every = self._schedule.every_ms
         if every:
@@ -63,7 +63,7 @@ class Timetable:
             upto_ms = upto_ms if self._schedule.end_ms is None else min(upto_ms, self._schedule.end_ms)
             count = (upto_ms - first_ms) // every + 1
             last = first_ms + (count - 1) * every
-            return Passed(count, last - every if count > 1 else None, last, self.after(last))
+            return Passed(count, last - every if count > 1 else None, last, self.next_after(last))
         count, before, last = 1, None, first_ms
         for at in self.times(first_ms):
             if at > upto_ms or count >= most:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from broker.model.commands import Approve, ListPending, ManageSubscribers, SendPending, Subscribe, Unsubscribe
 from broker.model.items import ApprovalAsked, Notice, SubscriptionChanged
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Done, Listing, Managed, Refused, Result, Subscribed, Unsubscribed
@@ -20,7 +20,7 @@ from broker.redis_core.commands.internal import GONE
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.pending_requests import PendingList
 from broker.redis_core.records.store import NodeStore
-from broker.redis_core.registry.admission import admitted
+from broker.redis_core.registry.admission import admit
 from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
 
@@ -99,14 +99,14 @@ class Approvals:
 
     async def approve(self, command: Approve) -> Result:
         """Carry out an owner's decision."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
         if command.subid not in {"", subid(command.jid)}:
             return Refused(Problem.SUBID_INVALID, "the subid does not belong to this subscription")
         # A decision is about the bare JID, like the affiliation that it sets. Without a request, another owner has decided or the
         # subscriber has withdrawn it.
-        asked = [jid for jid in await self._pending.all(command.node) if bare(jid) == bare(command.jid)]
+        asked = [jid for jid in await self._pending.all(command.node) if bare_jid(jid) == bare_jid(command.jid)]
         if command.allow and asked:
             return await self._admit(record, asked) or Done()
         for jid in asked:
@@ -115,11 +115,11 @@ class Approvals:
 
     async def manage(self, command: ManageSubscribers) -> Result:
         """Change subscriptions one by one; returns those that could not be changed (P26)."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
         before = await self._lists.states(record, [change.jid for change in command.changes])
-        named = {change: _named_by(change, before[change.jid]) for change in command.changes}
+        named = {change: _find_named(change, before[change.jid]) for change in command.changes}
         for change, those in named.items():
             if change.state == State.NONE.value:
                 await self._end(command.node, change, those)
@@ -133,16 +133,16 @@ class Approvals:
         after = await self._lists.states(record, [change.jid for change in command.changes])
         failed: list[Subscription] = []
         for change, those in named.items():
-            now = _named_by(change, after[change.jid]) or (
+            now = _find_named(change, after[change.jid]) or (
                 Subscription(command.node, change.jid, change.subid, State.NONE),
             )
             kept = [each for each in now if each.state.value != change.state]
             failed += kept if those else after[change.jid]
         return Managed(tuple(failed))
 
-    async def pending(self, command: ListPending) -> Result:
+    async def list_pending(self, command: ListPending) -> Result:
         """List nodes with pending requests: the sender's own, and for an administrator the first of all."""
-        whose = bare(command.sender)
+        whose = bare_jid(command.sender)
         if whose in self._store.admins:
             names = list(await self._store.names())
         else:
@@ -153,10 +153,10 @@ class Approvals:
 
     async def send(self, command: SendPending) -> Result:
         """Send an owner all pending requests of a node."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
-        for jid in {bare(jid): jid for jid in await self._pending.all(command.node)}.values():
+        for jid in {bare_jid(jid): jid for jid in await self._pending.all(command.node)}.values():
             self._notify(ApprovalAsked(command.sender, _subscription(command.node, jid, State.PENDING)))
         return Done()
 
@@ -179,7 +179,7 @@ class Approvals:
 
     async def _admit(self, record: NodeRecord, jids: list[Jid]) -> Refused | None:
         """Make JIDs without an affiliation members; that decides their requests too."""
-        strangers = {bare(jid): Affiliation.MEMBER.value for jid in jids}
+        strangers = {bare_jid(jid): Affiliation.MEMBER.value for jid in jids}
         new = {jid: member for jid, member in strangers.items() if record.affiliation(jid) is Affiliation.NONE}
         if new:
             return await self._subscribers.assign(record, new)
@@ -217,7 +217,7 @@ class Approvals:
         self._notify(SubscriptionChanged(_subscription(node, jid, state)))
 
 
-def _named_by(change: Change, those: Sequence[Subscription]) -> tuple[Subscription, ...]:
+def _find_named(change: Change, those: Sequence[Subscription]) -> tuple[Subscription, ...]:
     """Return the subscriptions that a change names: without a subid all of the JID."""
     return tuple(each for each in those if change.subid in {"", each.subid})
 

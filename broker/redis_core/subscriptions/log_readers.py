@@ -11,10 +11,10 @@ from broker.model.options import STREAM_CREDIT
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Subscribed
 from broker.redis_core.commands.internal import Outcome, SubscribeLog
-from broker.redis_core.registry.partitioner import hashed
+from broker.redis_core.registry.partitioner import choose_by_hash
 
 
-def reads(command: Subscribe, record: NodeRecord) -> bool:
+def makes_log_reader(command: Subscribe, record: NodeRecord) -> bool:
     """Return whether a subscribe makes a log reader: it names a start position, or the node is a log."""
     return bool(command.start) or not record.config.queueing
 
@@ -24,14 +24,14 @@ def partitions_to_read(command: Subscribe, count: int) -> tuple[int, ...]:
 
     Raises MalformedRequest when the start offset does not fit all of them.
     """
-    named = offsets.named(command.start or offsets.LATEST)
+    named = offsets.read_partition(command.start or offsets.LATEST)
     if command.partitions:
         if named is not None and len(command.partitions) > 1:
             raise MalformedRequest(
                 Problem.OPTIONS_INVALID, "an offset belongs to one partition: subscribe to that one alone"
             )
         return command.partitions
-    return (hashed(command.jid, count) if named is None else named,)
+    return (choose_by_hash(command.jid, count) if named is None else named,)
 
 
 def subscribe_command(command: Subscribe, partition: int, *, reading: bool) -> SubscribeLog:
@@ -43,7 +43,7 @@ def subscribe_command(command: Subscribe, partition: int, *, reading: bool) -> S
     )
 
 
-def merged(outcomes: list[Outcome]) -> Outcome:
+def merge_outcomes(outcomes: list[Outcome]) -> Outcome:
     """Merge the outcomes of the partitions that are read."""
     granted = [outcome for outcome in outcomes if isinstance(outcome, Subscribed)]
     if len(granted) < len(outcomes):

@@ -70,7 +70,7 @@ class LongPoll:
         self._waiting: dict[str, _Waiting] = {}
         self._closing = False
 
-    def filled(self, jid: Jid) -> None:
+    def wake(self, jid: Jid) -> None:
         """Wake the poll of a subscription to which a script of this process handed an item."""
         event = self._filled.get(jid)
         if event is not None:
@@ -88,7 +88,7 @@ class LongPoll:
         waiting = self._waiting.setdefault(command.node, _Waiting())
         waiting.events[one] = event
         try:
-            return await self._fetched(command, event, waiting, one)
+            return await self._wait_and_fetch(command, event, waiting, one)
         finally:
             waiting.leave(one)
             if not waiting.events:
@@ -109,7 +109,7 @@ class LongPoll:
             # Whoever has waited for long can wait a little longer.
             pause = min(pause * 1.5, _TOGETHER_SECONDS * 4)
 
-    async def _fetched(self, command: Fetch, event: asyncio.Event, waiting: _Waiting, one: object) -> Result:
+    async def _wait_and_fetch(self, command: Fetch, event: asyncio.Event, waiting: _Waiting, one: object) -> Result:
         ends = time.monotonic() + command.wait_seconds
         renewed = 0.0
         while True:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from broker import keys
 from broker.model.commands import Affiliations, ListSubscribers, Subscriptions
-from broker.model.names import Jid, Partition, bare
+from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
 from broker.model.pages import Page
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
@@ -23,7 +23,7 @@ from broker.redis_core.records.pending_requests import PendingList
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.connections import Line
-from broker.redis_core.registry.admission import admitted
+from broker.redis_core.registry.admission import admit
 
 SHOWN: Final = 1_000
 """Subscribers of a node that an owner sees at once."""
@@ -62,7 +62,7 @@ class SubscriptionQueries:
 
     async def affiliations(self, command: Affiliations) -> Result:
         """List the sender's affiliations (P10)."""
-        whose = bare(command.sender)
+        whose = bare_jid(command.sender)
         if command.node is None:
             return AffiliationList(tuple(await self._store.affiliations_of(whose)))
         record = await self._store.read_with_admins(command.node)
@@ -73,7 +73,7 @@ class SubscriptionQueries:
 
     async def subscribers(self, command: ListSubscribers) -> Result:
         """List the subscribers of a node for an owner, without pending ones (XEP-0060 §8.8.1.2)."""
-        record = await admitted(self._store, command, command.node)
+        record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
         members = await self._members.members(record.name)
@@ -96,7 +96,7 @@ class SubscriptionQueries:
                 if len(found) > most:
                     break
         listed = [Subscription(record.name, *who, State.SUBSCRIBED, *parts) for who, parts in found.items()]
-        return _paged(listed, command.page)
+        return _cut_page(listed, command.page)
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:
         """Return the subscriptions of these JIDs to a node with their states; a JID without any has one in state `none`."""
@@ -109,7 +109,7 @@ class SubscriptionQueries:
 
         return {ref.jid: tuple(existing.get(ref, ())) or other(ref) for ref in refs}
 
-    async def occupied(self, entries: Sequence[Entry]) -> set[Entry]:
+    async def find_occupied(self, entries: Sequence[Entry]) -> set[Entry]:
         """Return the index entries whose JID is subscribed or still holds locks there (Q34)."""
         refs = {SubscriptionRef.of(entry): entry for entry in entries}
         existing = await self._existing(list(refs))
@@ -138,7 +138,7 @@ class SubscriptionQueries:
             partitions[partition.node].append(partition)
         there = [ref for ref in refs if partitions[ref.node]]
         members = await self._having(there, lambda ref: keys.of_node("members", ref.node), _first)
-        found = await self._shared(there, lambda ref: partitions[ref.node][0])
+        found = await self._read_subids(there, lambda ref: partitions[ref.node][0])
         # All partitions know a subscriber that shares or reads the node; an owner is known in its own partitions only.
         others = [(ref, each) for ref in there if not (members[ref] or found[ref]) for each in partitions[ref.node][1:]]
         asked = [("HEXISTS", keys.of_partition("subscribers", each), subid(ref.jid)) for ref, each in others]
@@ -152,7 +152,7 @@ class SubscriptionQueries:
             if theirs
         }
 
-    async def _shared(
+    async def _read_subids(
         self, refs: Sequence[SubscriptionRef], coordinator: Callable[[SubscriptionRef], Partition]
     ) -> dict[SubscriptionRef, Sequence[str]]:
         """Return the subids that a node's first partition knows; `multi` is set where a JID ever had more than one."""
@@ -182,7 +182,7 @@ def _first(ref: SubscriptionRef) -> Sequence[str]:
     return (subid(ref.jid),)
 
 
-def _paged(found: Iterable[Subscription], page: Page | None) -> SubscriptionList:
+def _cut_page(found: Iterable[Subscription], page: Page | None) -> SubscriptionList:
     """Return a page of subscriptions to one node, in their order."""
     by_place = {each.place: each for each in found}
     places, wanted = sorted(by_place), page or Page(SHOWN)

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from broker.model.commands import Presence, Subscribe, Unsubscribe
 from broker.model.items import Notice, SubscriptionChanged
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
 from broker.model.subscriptions import Subscription
@@ -162,4 +162,4 @@ class SubscriptionService:
             await self._index.remove([SubscriptionRef(node, jid).entry])
 
     def _queue(self, jid: Jid) -> asyncio.Lock:
-        return self._queues.setdefault(bare(jid), asyncio.Lock())
+        return self._queues.setdefault(bare_jid(jid), asyncio.Lock())

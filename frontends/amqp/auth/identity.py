@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from broker.model.names import Jid, prepared, read_bare_jid
+from broker.model.names import Jid, lower_jid, read_bare_jid
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.protocol import sasl
 from frontends.amqp.protocol.types import Malformed
@@ -50,10 +50,10 @@ class Identity:
             return None
         if init.mechanism == PLAIN and self._passwords:
             try:
-                acts_as, user, password = sasl.plain(init.response)
-                jid = prepared(user)
+                acts_as, user, password = sasl.parse_plain(init.response)
+                jid = lower_jid(user)
                 # RFC 4616 §2: acting as another user is not supported.
-                if await self._passwords.right(jid, password) and (not acts_as or prepared(acts_as) == jid):
+                if await self._passwords.is_right(jid, password) and (not acts_as or lower_jid(acts_as) == jid):
                     return jid
             except Malformed:
                 pass
@@ -62,7 +62,7 @@ class Identity:
         raise Untrusted(sasl.REFUSED)
 
 
-def certified(certificate: Mapping[str, Any] | None) -> Jid | None:
+def read_certificate(certificate: Mapping[str, Any] | None) -> Jid | None:
     """Return the bare JID of a verified certificate: an e-mail address in subjectAltName, else the common name."""
     if not certificate:
         return None

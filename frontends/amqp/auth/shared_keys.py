@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote_plus
 
 from broker.model.frozen import frozen
-from broker.model.names import Jid, prepared
+from broker.model.names import Jid, lower_jid
 
 _URL: Final = re.compile(r"[a-z]+://[^/]*/?")
 _WORD: Final = re.compile(r"/(ConsumerGroups|Partitions)/", re.IGNORECASE)
@@ -55,7 +55,7 @@ class Keys:
     def __init__(self, lines: str) -> None:
         """Parse lines of NAME JID KEY, which the settings have validated."""
         parts = [line.split() for line in lines.splitlines() if line.strip()]
-        self._known = {name: (prepared(jid), key.encode()) for name, jid, key in parts}
+        self._known = {name: (lower_jid(jid), key.encode()) for name, jid, key in parts}
         self._nobody = secrets.token_bytes(32)
 
     def __bool__(self) -> bool:

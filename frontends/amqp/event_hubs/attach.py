@@ -17,7 +17,7 @@ from frontends.amqp.event_hubs.events import Writer
 from frontends.amqp.event_hubs.producer import HubProducer
 from frontends.amqp.event_hubs.request_links import ACCEPTED, OK, UNKNOWN_WHO, WRONG, Ask, RequestLink
 from frontends.amqp.links import attach_options
-from frontends.amqp.links.attach import LinkAttacher, Part, publishable, within
+from frontends.amqp.links.attach import LinkAttacher, Part, check_partition, publishable
 from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.log_consumer import LogConsumer, LogRead
 from frontends.amqp.links.producer import MESSAGE_BYTES
@@ -75,7 +75,7 @@ class HubLinkAttacher(LinkAttacher):
 
     async def _producer(self, link: Incoming) -> HubProducer | None:
         where = addresses.target(link.address)
-        record = await self._described(where.node)
+        record = await self._describe(where.node)
         if not link.alive:
             return None
         publishable(record, where.partition)
@@ -91,13 +91,13 @@ class HubLinkAttacher(LinkAttacher):
         )
         record = await self._log(where.node)
         assert where.partition is not None, "a source names one"
-        number = within(record, where.partition)
+        number = check_partition(record, where.partition)
         if not record.config.admits(where.group):
             raise fault(Refused(Problem.GROUP_NOT_FOUND, f"the node has no group {where.group}"))
         # Without an epoch, a consumer needs a partition without owner. Check this before it evicts anybody.
         group = where.group if epoch is None else ""
-        found = await self._started(where.node, number, start.begin, group)
-        bound = None if epoch is None else await self._owned(where, number, epoch)
+        found = await self._find_start(where.node, number, start.begin, group)
+        bound = None if epoch is None else await self._acquire(where, number, epoch)
         if not link.alive:
             if bound:
                 self._unbind(where.node, where.group, bound)
@@ -107,11 +107,9 @@ class HubLinkAttacher(LinkAttacher):
         read = LogRead(where.node, number, found.after, begins, where.group, bound, seconds)
         return LogConsumer(link, self.context, read, Writer)
 
-    async def _owned(self, where: addresses.HubAddress, number: int, epoch: int) -> Bound:
+    async def _acquire(self, where: addresses.HubAddress, number: int, epoch: int) -> Bound:
         try:
-            return await self._asked(
-                Bind(where.node, self.context.sender, number, where.group, epoch, equal=True), Bound
-            )
+            return await self._ask(Bind(where.node, self.context.sender, number, where.group, epoch, equal=True), Bound)
         except Fault as wrong:
             if wrong.condition == LOCKED:
                 # The condition of Event Hubs for a lower epoch.
@@ -119,7 +117,7 @@ class HubLinkAttacher(LinkAttacher):
             raise
 
     async def _log(self, node: str) -> NodeRecord:
-        record = await self._described(node)
+        record = await self._describe(node)
         if record.config.collects or record.config.queueing:
             raise fault(MalformedRequest(Problem.UNSUPPORTED, "a hub is a log: a node without queueing"))
         return record
@@ -161,7 +159,9 @@ class HubLinkAttacher(LinkAttacher):
                 record = await self._log(name)
                 return OK, "OK", management.hub(name, record.created_ms, record.config.partitions)
             case "com.microsoft:partition":
-                number = within(await self._log(name), attach_options.partition(asked.said.get("partition", "")))
-                found = await self._asked(Read(name, self.context.sender, number, offsets.LATEST, 0), Replay)
+                number = check_partition(
+                    await self._log(name), attach_options.partition(asked.said.get("partition", ""))
+                )
+                found = await self._ask(Read(name, self.context.sender, number, offsets.LATEST, 0), Replay)
                 return OK, "OK", management.partition(name, found)
         raise MalformedRequest(Problem.BAD_REQUEST, f"the type must be {HUB} or {PARTITION}")

@@ -35,7 +35,7 @@ def to_amqp(raw: bytes, key: str = "") -> bytes:
             (before if section.code < messages.MESSAGE else after).append(raw[section.start : section.end])
     if key:
         rest += [types.symbol(constants.KEY), types.string(key)]
-    return b"".join([*before, *([types.section(messages.MESSAGE, types.mapped(rest))] if rest else []), *after])
+    return b"".join([*before, *([types.section(messages.MESSAGE, types.write_map(rest))] if rest else []), *after])
 
 
 def batch(raw: bytes) -> tuple[str, list[bytes]]:
@@ -72,7 +72,7 @@ def _annotations(raw: bytes, at: int) -> tuple[str, list[bytes]]:
             if not key and raw[value] != 0x40:
                 raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{KEY} must be a non-empty string")
         elif said not in _OURS:
-            rest += [raw[name : types.after(raw, name)], raw[value : types.after(raw, value)]]
+            rest += [raw[name : types.end_of_value(raw, name)], raw[value : types.end_of_value(raw, value)]]
     return key, rest
 
 
@@ -95,19 +95,19 @@ class Writer(messages.Writer):
         header, at = b"", 0
         # Bytes of our own writer: sections in order, with short descriptors.
         while raw[at + 2] <= messages.MESSAGE:
-            end = types.after(raw, at)
+            end = types.end_of_value(raw, at)
             if raw[at + 2] == messages.HEADER:
                 header = raw[at:end]
             elif raw[at + 2] == messages.MESSAGE:
-                told += _carried(raw, at + 3)
+                told += _own_annotations(raw, at + 3)
             at = end
-        return header + types.section(messages.MESSAGE, types.mapped(told)) + raw[at:]
+        return header + types.section(messages.MESSAGE, types.write_map(told)) + raw[at:]
 
 
-def _carried(raw: bytes, at: int) -> list[bytes]:
+def _own_annotations(raw: bytes, at: int) -> list[bytes]:
     """Return a producer's own annotations without the group key, which has another name here."""
     places = types.items(raw, at)
     pairs = [
         (name, value) for name, value in zip(places, places, strict=True) if types.text(raw, name) != constants.KEY
     ]
-    return [raw[place : types.after(raw, place)] for pair in pairs for place in pair]
+    return [raw[place : types.end_of_value(raw, place)] for pair in pairs for place in pair]

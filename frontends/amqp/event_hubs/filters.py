@@ -24,13 +24,13 @@ def start(found: Mapping[str, Filter]) -> Start:
     for name, each in found.items():
         if each.descriptor not in SELECTOR_FILTER:
             raise MalformedRequest(Problem.UNSUPPORTED, f"unknown filter {str(each.descriptor or name)[:80]}")
-        begin = _selected(each.value)
+        begin = _parse_start(each.value)
     if len(found) > 1:
         raise MalformedRequest(Problem.UNSUPPORTED, "only one filter is supported")
     return begin
 
 
-def _selected(said: object) -> Start:
+def _parse_start(said: object) -> Start:
     parts = _SELECTOR.fullmatch(said) if isinstance(said, str) else None
     if parts is None:
         raise MalformedRequest(
@@ -39,42 +39,42 @@ def _selected(said: object) -> Start:
     name, after, value = parts[1], parts[2] == ">", parts[3]
     match name:
         case "x-opt-offset":
-            return _from_offset(value, after=after)
+            return _start_at_offset(value, after=after)
         case "x-opt-sequence-number":
-            return _from_number(_whole(value, name), after=after)
+            return _start_at_number(_parse_whole(value, name), after=after)
         case "x-opt-enqueued-time":
-            return _from_moment(_whole(value, name) + after)
+            return _start_at_time(_parse_whole(value, name) + after)
     raise MalformedRequest(Problem.UNSUPPORTED, f"{name}: a selector may name {OFFSET}, {NUMBER} or {TIME}")
 
 
-def _from_offset(value: str, *, after: bool) -> Start:
+def _start_at_offset(value: str, *, after: bool) -> Start:
     if value in {_BEGINNING, offsets.EARLIEST}:
         return Start(offsets.EARLIEST)
     if value == offsets.LATEST:
         return Start(offsets.LATEST)
     begin = f">{value}" if after else value
-    if value.startswith(">") or offsets.named(begin) is None:
+    if value.startswith(">") or offsets.read_partition(begin) is None:
         raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} must be the offset of an event")
     return Start(begin)
 
 
-def _from_number(number: int, *, after: bool) -> Start:
+def _start_at_number(number: int, *, after: bool) -> Start:
     # After a number that several events share, those that the reader has not seen come with those that it has.
     least = number + 1 if after and not numbers.is_shared(number) else number
 
     def first(_newest: str, event: Event) -> bool:
         return numbers.number(event.offset) >= least
 
-    return Start(_from_moment(numbers.moment_ms(number)).begin, first)
+    return Start(_start_at_time(numbers.moment_ms(number)).begin, first)
 
 
-def _from_moment(moment_ms: int) -> Start:
+def _start_at_time(moment_ms: int) -> Start:
     if moment_ms >= _MOST_MS:
         raise MalformedRequest(Problem.OFFSET_INVALID, "the log does not reach that far")
     return Start(str(moment_ms) if moment_ms > 0 else offsets.EARLIEST)
 
 
-def _whole(value: str, name: str) -> int:
+def _parse_whole(value: str, name: str) -> int:
     if not _WHOLE.fullmatch(value):
         raise MalformedRequest(Problem.OFFSET_INVALID, f"{name} must be compared with a whole number")
     return int(value)

@@ -19,24 +19,24 @@ _BEGIN, _HANDLE_MAX = 0x11, 4
 """The SDK needs the highest handle of a session, whose default is the maximum (part 2 §2.7.2)."""
 
 
-def with_all_fields(frame: bytes) -> bytes:
+def add_missing_fields(frame: bytes) -> bytes:
     """Rewrite a frame with all fields of its performative."""
     at = _performative(frame)
     if not at:
         return frame
-    body = _wide(frame, at) + frame[types.after(frame, at) :]
+    body = _widen(frame, at) + frame[types.end_of_value(frame, at) :]
     return struct.pack(">I", at + len(body)) + frame[4:at] + body
 
 
-def _wide(data: bytes, at: int) -> bytes:
+def _widen(data: bytes, at: int) -> bytes:
     code = data[at + 2] if data[at : at + 2] == b"\x00\x53" else 0
     if code not in _FIELDS or data[at + 3] not in {0x45, 0xC0, 0xD0}:
-        return data[at : types.after(data, at)]
-    values = [_wide(data, each) for each in types.items(data, at + 3)]
+        return data[at : types.end_of_value(data, at)]
+    values = [_widen(data, each) for each in types.items(data, at + 3)]
     values += [_NULL] * (_FIELDS[code] - len(values))
     if code == _BEGIN and values[_HANDLE_MAX] == _NULL:
         values[_HANDLE_MAX] = _HANDLES_MOST
-    return types.section(code, types.listed(values))
+    return types.section(code, types.write_list(values))
 
 
 def _performative(frame: bytes) -> int:

@@ -35,7 +35,7 @@ def request(raw: bytes) -> Request:
     for section in message.sections(raw):
         if section.code == message.PROPERTIES:
             places = list(types.items(raw, section.value))
-            fields = [raw[at : types.after(raw, at)] for at in places] + [_NULL] * (_CORRELATION + 1)
+            fields = [raw[at : types.end_of_value(raw, at)] for at in places] + [_NULL] * (_CORRELATION + 1)
             found.reply_to = types.text(fields[_REPLY_TO], 0) or ""
             found.correlation = fields[_CORRELATION] if fields[_CORRELATION] != _NULL else fields[_MESSAGE_ID]
         elif section.code == message.APPLICATION:
@@ -56,8 +56,8 @@ def answer(asked: Request, code: int, why: str, value: bytes = _NULL) -> bytes:
     ]
     return b"".join(
         (
-            types.section(message.PROPERTIES, types.listed([_NULL] * _CORRELATION + [asked.correlation])),
-            types.section(message.APPLICATION, types.mapped(said)),
+            types.section(message.PROPERTIES, types.write_list([_NULL] * _CORRELATION + [asked.correlation])),
+            types.section(message.APPLICATION, types.write_map(said)),
             types.section(message.VALUE, value),
         )
     )
@@ -72,7 +72,7 @@ def hub(name: str, created_ms: int, partitions: int) -> bytes:
             "name": types.string(name),
             "type": types.string(constants.HUB),
             "created_at": types.timestamp(created_ms),
-            "partition_count": _long(partitions),
+            "partition_count": _write_long(partitions),
             "partition_ids": b"\xf0%b%b" % (struct.pack(">II", len(inside) + 4, partitions), inside),
         }
     )
@@ -88,8 +88,8 @@ def partition(name: str, found: Replay) -> bytes:
             "name": types.string(name),
             "type": types.string(constants.PARTITION),
             "partition": types.string(str(found.partition)),
-            "begin_sequence_number": _long(numbers.number(first) if first else 0),
-            "last_enqueued_sequence_number": _long(numbers.number(last) if last else -1),
+            "begin_sequence_number": _write_long(numbers.number(first) if first else 0),
+            "last_enqueued_sequence_number": _write_long(numbers.number(last) if last else -1),
             "last_enqueued_offset": types.string(last or "-1"),
             "last_enqueued_time_utc": types.timestamp(int(last[:20]) if last else _NEVER_MS),
             "is_partition_empty": b"\x42" if found.earliest else b"\x41",
@@ -98,8 +98,8 @@ def partition(name: str, found: Replay) -> bytes:
 
 
 def _map(said: Mapping[str, bytes]) -> bytes:
-    return types.mapped([part for name, value in said.items() for part in (types.string(name), value)])
+    return types.write_map([part for name, value in said.items() for part in (types.string(name), value)])
 
 
-def _long(number: int) -> bytes:
+def _write_long(number: int) -> bytes:
     return struct.pack(">Bq", 0x81, number)

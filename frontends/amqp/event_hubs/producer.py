@@ -55,7 +55,7 @@ class HubProducer(Producer):
         self._connection.hold(len(raw))
         self._waiting.append((delivery, raw, settled, batched))
         if len(self._waiting) == 1:
-            self._task = serve(self._work(), self._failed)
+            self._task = serve(self._work(), self._fail)
 
     async def _work(self) -> None:
         while self._waiting:
@@ -72,7 +72,7 @@ class HubProducer(Producer):
                 self._waiting.popleft()
                 self._connection.hold(-len(raw))
 
-    def _failed(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """End the link with an error and drop the messages behind the batch."""
         _log.error("a producer's link failed", node=self._node, exc_info=error)
         for _delivery, raw, _settled, _batched in self._waiting:
@@ -90,20 +90,20 @@ class HubProducer(Producer):
         size = len(commands) * COMMAND_BYTES
         self._connection.hold(size)
         try:
-            result = await self._published_all(commands)
+            result = await self._publish_events(commands)
         finally:
             self._connection.hold(-size)
-        self._answered(delivery, 0, result, settled=settled)
+        self._on_result(delivery, 0, result, settled=settled)
 
-    async def _published_all(self, commands: list[Publish]) -> Result:
+    async def _publish_events(self, commands: list[Publish]) -> Result:
         begin = 0
         while True:
-            result = await self._published(commands[begin : begin + _AT_ONCE])
+            result = await self._publish_some(commands[begin : begin + _AT_ONCE])
             begin += _AT_ONCE
             if begin >= len(commands) or not isinstance(result, Published):
                 return result
 
-    async def _published(self, commands: list[Publish]) -> Result:
+    async def _publish_some(self, commands: list[Publish]) -> Result:
         """Publish some events, which may go in one script call; returns a refusal if there is one."""
         results: list[Result] = []
         done = asyncio.Event()
@@ -126,7 +126,7 @@ class HubProducer(Producer):
         key, found = events.batch(raw)
         # Each batch without a key goes to the next partition.
         self._turn = (self._turn + 1) % self._partitions
-        return [self._of_batch(each, key) async for each in _with_pauses(found)]
+        return [self._of_batch(each, key) async for each in _yield_with_pauses(found)]
 
     def _of_batch(self, raw: bytes, key: str) -> Publish:
         parsed = message.parse(events.to_amqp(raw, key))
@@ -141,7 +141,7 @@ class HubProducer(Producer):
         )
 
 
-async def _with_pauses(things: list[_T]) -> AsyncIterator[_T]:
+async def _yield_with_pauses(things: list[_T]) -> AsyncIterator[_T]:
     """Yield all things, and let other work run now and then."""
     for number, each in enumerate(things, 1):
         yield each

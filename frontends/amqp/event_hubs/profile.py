@@ -4,7 +4,7 @@ from typing import Final
 
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.event_hubs.attach import HubLinkAttacher
-from frontends.amqp.event_hubs.frames import with_all_fields
+from frontends.amqp.event_hubs.frames import add_missing_fields
 from frontends.amqp.links.context import LinkContext
 from frontends.amqp.protocol.grammar import HEADER_BYTES, Frames
 
@@ -24,4 +24,4 @@ class Profile:
         """Rewrite proton's output in the form that SDKs read."""
         header = b"" if self._headed else data[:HEADER_BYTES]
         self._headed = True
-        return header + b"".join(map(with_all_fields, self._outgoing.whole(data[len(header) :])))
+        return header + b"".join(map(add_missing_fields, self._outgoing.complete_frames(data[len(header) :])))

@@ -62,31 +62,31 @@ class RequestLink(RequestReceiver):
             self.link.settle(delivery, Fault(LIMIT, "too many answers wait for credit"))
         else:
             self.link.settle(delivery, None)
-            task = serve(self._answer(asked, answers), self._failed)
+            task = serve(self._answer(asked, answers), self._fail)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, asked: management.Request, answers: ResponseConsumer) -> None:
-        answers.send_answer(await self._answered(asked))
+        answers.send_answer(await self._make_answer(asked))
         self._connection.flush()
 
-    async def _answered(self, asked: management.Request) -> bytes:
+    async def _make_answer(self, asked: management.Request) -> bytes:
         try:
             return management.answer(asked, *await self._ask(asked))
         except Fault as refusal:
-            return _refused(asked, refusal)
+            return _refuse(asked, refusal)
         except MalformedRequest as refusal:
-            return _refused(asked, fault(refusal))
+            return _refuse(asked, fault(refusal))
         except Exception:  # noqa: BLE001  (logged, and reported to the peer)
             _log.exception("a request of Event Hubs failed", command=asked.said.get("type"))
             return management.answer(asked, _FAILED, "internal error")
 
-    def _failed(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """End the link with an error, so that the peer does not wait for an answer."""
         _log.error("a request failed", exc_info=error)
         self.link.end(Fault(INTERNAL))
         self._connection.flush()
 
 
-def _refused(asked: management.Request, refusal: Fault) -> bytes:
+def _refuse(asked: management.Request, refusal: Fault) -> bytes:
     return management.answer(asked, _CODES.get(refusal.condition, WRONG), refusal.detail)

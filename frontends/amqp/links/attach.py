@@ -47,15 +47,15 @@ class LinkAttacher:
     async def attach(self, link: ProtonLink) -> Part | None:
         """Attach a link; None if it has ended meanwhile. Raises Fault and MalformedRequest."""
         if isinstance(link, Incoming):
-            return await self._incoming(link)
+            return await self._attach_incoming(link)
         assert isinstance(link, Outgoing), "a link goes one way or the other"
-        return self._replies(link) if link.dynamic else await self._outgoing(link)
+        return self._replies(link) if link.dynamic else await self._attach_outgoing(link)
 
-    async def _incoming(self, link: Incoming) -> Part | None:
+    async def _attach_incoming(self, link: Incoming) -> Part | None:
         if link.dynamic:
             raise Fault(NOT_IMPLEMENTED, "an attach does not create nodes")
-        where, wanted = attach_options.address(link.address), attach_options.wanted(link.properties)
-        record = await self._described(where.node)
+        where, wanted = attach_options.address(link.address), attach_options.parse_options(link.properties)
+        record = await self._describe(where.node)
         if not link.alive:
             return None
         if where.info:
@@ -86,12 +86,12 @@ class LinkAttacher:
         if isinstance(part, ResponseConsumer):
             self.replies.left(part)
 
-    async def _outgoing(self, link: Outgoing) -> Part | None:
-        where, wanted = attach_options.address(link.address), attach_options.wanted(link.properties)
+    async def _attach_outgoing(self, link: Outgoing) -> Part | None:
+        where, wanted = attach_options.address(link.address), attach_options.parse_options(link.properties)
         if where.info:
             return await self._info_link(link, where.node)
         asked, copies, name = link.filters, link.copies, link.name
-        record = await self._described(where.node)
+        record = await self._describe(where.node)
         if record.config.queueing and not copies:
             return await self._queue_consumer(link, record, wanted, filters.selector(asked))
         if record.config.collects:
@@ -104,7 +104,7 @@ class LinkAttacher:
             numbers = [(first + step) % count for step in range(count if wanted.group else 1)]
         else:
             numbers = [wanted.partition]
-        found, bound = await self._bound(where.node, wanted, numbers, start.begin)
+        found, bound = await self._bind_first(where.node, wanted, numbers, start.begin)
         number = bound.partition if bound else numbers[0]
         if not link.alive:
             if bound:
@@ -120,13 +120,13 @@ class LinkAttacher:
         read = LogRead(where.node, number, found.after, begins, wanted.group, bound, seconds)
         return LogConsumer(link, self.context, read)
 
-    async def _started(self, node: str, partition: int, begin: str, group: str = "") -> Replay:
+    async def _find_start(self, node: str, partition: int, begin: str, group: str = "") -> Replay:
         """Find the start of a link; a time in the future means after the newest event. Raises Fault."""
         outcome = await self.context.core.ask(Read(node, self.context.sender, partition, begin, 0, group))
         if (
             isinstance(outcome, Refused)
             and outcome.problem is Problem.OFFSET_NOT_FOUND
-            and offsets.named(begin) is None
+            and offsets.read_partition(begin) is None
         ):
             outcome = await self.context.core.ask(Read(node, self.context.sender, partition, offsets.LATEST, 0, group))
         return _answer(outcome, Replay)
@@ -146,7 +146,7 @@ class LinkAttacher:
         command = Subscribe(
             record.name, self.context.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
         )
-        subscribed = await self._asked(command, Subscribed)
+        subscribed = await self._ask(command, Subscribed)
         lease = LinkLease(
             record.name, collects or record.config.partitions > 1, self.context.sender, jid, subscribed.subid
         )
@@ -158,14 +158,14 @@ class LinkAttacher:
         link.accept({}, moves=True)
         return QueueConsumer(link, self.context, lease)
 
-    async def _bound(
+    async def _bind_first(
         self, node: str, wanted: attach_options.LinkOptions, numbers: list[int], begin: str
     ) -> tuple[Replay, Bound | None]:
         """Find the start in the first available partition, and become its owner (E28, EX19) if there is a group."""
         refusal = Refused(Problem.PARTITION_OWNED)
         for number in numbers:
             # Checked before an owner is evicted: a link that cannot start must take nothing.
-            found = await self._started(node, number, begin)
+            found = await self._find_start(node, number, begin)
             if not wanted.group:
                 return found, None
             outcome = await self.context.core.ask(Bind(node, self.context.sender, number, wanted.group, wanted.epoch))
@@ -180,17 +180,17 @@ class LinkAttacher:
 
     async def _info_link(self, link: Outgoing, node: str) -> Part | None:
         """Let a peer receive answers at the node's own address, or at one of its choice."""
-        await self._described(node)
+        await self._describe(node)
         if not link.alive:
             return None
         link.accept({})
         return self._response_link(link, link.address, link.reply_address)
 
-    async def _described(self, node: str) -> NodeRecord:
-        described = await self._asked(Describe(node, self.context.sender, as_owner=False), Described)
+    async def _describe(self, node: str) -> NodeRecord:
+        described = await self._ask(Describe(node, self.context.sender, as_owner=False), Described)
         return described.record
 
-    async def _asked(self, command: Command, kind: type[_T]) -> _T:
+    async def _ask(self, command: Command, kind: type[_T]) -> _T:
         return _answer(await self.context.core.ask(command), kind)
 
 
@@ -206,10 +206,10 @@ def publishable(record: NodeRecord, partition: int | None) -> None:
     if record.config.collects:
         raise fault(Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"))
     if partition is not None:
-        within(record, partition)
+        check_partition(record, partition)
 
 
-def within(record: NodeRecord, partition: int) -> int:
+def check_partition(record: NodeRecord, partition: int) -> int:
     """Return a partition that the node has; raises Fault."""
     if partition >= record.config.partitions:
         raise fault(Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition"))

@@ -43,7 +43,7 @@ def address(text: str | None) -> NodeAddress:
     return NodeAddress(node, info)
 
 
-def wanted(properties: Mapping[str, Any]) -> LinkOptions:
+def parse_options(properties: Mapping[str, Any]) -> LinkOptions:
     """Parse the properties of a link; raises MalformedRequest."""
     group = properties.get(GROUP) or ""
     if not isinstance(group, str) or (group and not is_name(str(group))):

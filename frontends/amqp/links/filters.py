@@ -117,7 +117,7 @@ def _annotations(value: object) -> str:
         raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} must be a symbol")
     offset = str(offset)
     reserved = offset in {offsets.EARLIEST, offsets.LATEST}
-    if (offsets.named(offset) is None and not reserved) or offset.startswith(">"):
+    if (offsets.read_partition(offset) is None and not reserved) or offset.startswith(">"):
         raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} must be the offset of a delivery")
     if moment is None or offset == offsets.LATEST:
         return offset
@@ -146,7 +146,7 @@ def _sql(value: object) -> Start:
                 Problem.UNSUPPORTED, f"{field.key[:80]}: only {OFFSET}, {TIMESTAMP} and annotations of m are supported"
             )
     annotated = any(field.key not in _OFFSETS | _TIMES for field in _fields(tree))
-    tree = _resolved(tree)
+    tree = _resolve(tree)
     begin, is_true = _begin(tree), judge(tree)
     if begin is not None and isinstance(tree, Comparison):
         return Start(begin)
@@ -157,17 +157,17 @@ def _sql(value: object) -> Start:
     return Start(begin or offsets.EARLIEST, first)
 
 
-def _resolved(tree: Predicate) -> Predicate:
+def _resolve(tree: Predicate) -> Predicate:
     """Return the condition with the field first, and with operands in place of the reserved offsets. Raises MalformedRequest."""
     match tree:
         case Both(left, right):
-            return Both(_resolved(left), _resolved(right))
+            return Both(_resolve(left), _resolve(right))
         case Either(left, right):
-            return Either(_resolved(left), _resolved(right))
+            return Either(_resolve(left), _resolve(right))
         case Negation(predicate):
-            return Negation(_resolved(predicate))
+            return Negation(_resolve(predicate))
         case Comparison(Literal() as literal, order, Field() as field):
-            return _resolved(Comparison(field, _MIRRORED.get(order, order), literal))
+            return _resolve(Comparison(field, _MIRRORED.get(order, order), literal))
         case Comparison(Field() as field, order, Literal() as literal):
             return Comparison(field, order, _constant(field, literal))
     return tree
@@ -180,7 +180,7 @@ def _constant(field: Field, literal: Literal) -> Operand:
                 return _NEWEST
             if text == offsets.EARLIEST:
                 return _BEFORE_ALL
-            if offsets.named(text) is not None and not text.startswith(">"):
+            if offsets.read_partition(text) is not None and not text.startswith(">"):
                 return literal
         case float() if field.key in _TIMES:
             return literal
@@ -198,7 +198,7 @@ def _fields(part: object) -> Iterator[Field]:
 
 
 def _values(event: Event, *, annotated: bool) -> dict[str, str | float | bool | None]:
-    said = {f"m.{name}": text for name, text in message.annotated(event.envelope).items()} if annotated else {}
+    said = {f"m.{name}": text for name, text in message.shown_annotations(event.envelope).items()} if annotated else {}
     key = dict.fromkeys(_KEYS, event.key or None)
     return {**said, **key, **dict.fromkeys(_OFFSETS, event.offset), **dict.fromkeys(_TIMES, event.timestamp_ms)}
 
@@ -207,13 +207,13 @@ def _begin(tree: Predicate) -> str | None:
     """Return a position before which no event matches, if the condition has one; earlier events need not be read."""
     match tree:
         case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, bound):
-            return _bound(field, bound, after=order is Order.ABOVE)
+            return _write_bound(field, bound, after=order is Order.ABOVE)
         case Both(left, right):
             return _begin(left) or _begin(right)
     return None
 
 
-def _bound(field: Field, bound: Operand, *, after: bool) -> str | None:
+def _write_bound(field: Field, bound: Operand, *, after: bool) -> str | None:
     if bound == _NEWEST:
         return offsets.LATEST
     if bound == _BEFORE_ALL:

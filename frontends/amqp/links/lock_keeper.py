@@ -83,10 +83,10 @@ class LockKeeper:
         for number, lock in self._locks.items():
             if lock.renews_at <= now:
                 lock.renews_at = math.inf
-                self._core.submit(lock.lock_ref.renew(), partial(self._renewed, number))
+                self._core.submit(lock.lock_ref.renew(), partial(self._on_renewed, number))
         self._renews_at = min((lock.renews_at for lock in self._locks.values()), default=math.inf)
 
-    def _renewed(self, number: int, result: Result) -> None:
+    def _on_renewed(self, number: int, result: Result) -> None:
         lock = self._locks.get(number)
         if lock is None:
             return
@@ -111,9 +111,9 @@ class LockKeeper:
 
     def end(self, command: Retract | Unlock, then: Then, *, certain: bool, began: float | None = None) -> None:
         """End a lock, and retry while Redis is away. With `certain`, an end that a retry finds done already counts as refused."""
-        self._core.submit(command, partial(self._ended, command, then, began, certain=certain))
+        self._core.submit(command, partial(self._on_ended, command, then, began, certain=certain))
 
-    def _ended(
+    def _on_ended(
         self, command: Retract | Unlock, then: Then, began: float | None, result: Result, *, certain: bool
     ) -> None:
         refusal, now = result if isinstance(result, Refused) else None, time.monotonic()

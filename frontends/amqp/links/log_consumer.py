@@ -78,9 +78,9 @@ class LogConsumer:
         """Start to deliver."""
         self.link.prepare()
         self._tails.enter(self._node, self._partition, self)
-        self._task = serve(self._deliver(), self._failed)
+        self._task = serve(self._deliver(), self._fail)
         if self._group:
-            self._watching = serve(self._watch(), self._failed)
+            self._watching = serve(self._watch(), self._fail)
 
     def stop(self, *, lost: bool = False) -> None:
         """Stop delivering; `lost`: the connection broke without a close (EX11)."""
@@ -105,7 +105,7 @@ class LogConsumer:
             self._blocked = False
             self._news.set()
 
-    def _failed(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         if not isinstance(error, Fault):
             _log.error("a consumer's link failed", node=self._node, exc_info=error)
         self.stop()
@@ -147,7 +147,7 @@ class LogConsumer:
             raise fault(found)
         if not isinstance(found, Replay):
             raise Fault(INTERNAL)
-        whole = self._delivered(found)
+        whole = self._send_read(found)
         if whole and not found.more:
             # The newest event may be removed already: then nothing is left up to the end.
             self.after = found.latest
@@ -156,7 +156,7 @@ class LogConsumer:
         self._flush()
         return whole and found.more
 
-    def _delivered(self, found: Replay) -> bool:
+    def _send_read(self, found: Replay) -> bool:
         """Send what was read while there is room; True if all of it was sent."""
         self._gap |= found.gap
         for event in found.events:

@@ -25,7 +25,7 @@ def request(raw: bytes) -> Request:
     for section in message.sections(raw):
         if section.code == message.PROPERTIES:
             places = list(types.items(raw, section.value))
-            fields = [raw[at : types.after(raw, at)] for at in places] + [b"\x40"] * _CORRELATION
+            fields = [raw[at : types.end_of_value(raw, at)] for at in places] + [b"\x40"] * _CORRELATION
             reply_to = types.text(fields[_REPLY_TO], 0)
             if reply_to is None:
                 break
@@ -37,7 +37,7 @@ def request(raw: bytes) -> Request:
 def answer(found: Extents, correlation: bytes) -> bytes:
     """Write the first and last offset of each partition; null where there is none."""
     partitions = [
-        types.mapped(
+        types.write_map(
             [
                 types.symbol("partition"),
                 types.symbol(str(each.partition)),
@@ -49,8 +49,8 @@ def answer(found: Extents, correlation: bytes) -> bytes:
         )
         for each in found.partitions
     ]
-    body = types.mapped([types.symbol("partitions"), types.listed(partitions)])
-    properties = types.listed([b"\x40"] * _CORRELATION + [correlation])
+    body = types.write_map([types.symbol("partitions"), types.write_list(partitions)])
+    properties = types.write_list([b"\x40"] * _CORRELATION + [correlation])
     return types.section(message.PROPERTIES, properties) + types.section(message.VALUE, body)
 
 

@@ -80,7 +80,7 @@ class Producer:
             return
         size = COMMAND_BYTES + len(raw)
         self._connection.hold(size)
-        self._core.submit(command, partial(self._answered, delivery, size, settled=settled, wanted=wanted))
+        self._core.submit(command, partial(self._on_result, delivery, size, settled=settled, wanted=wanted))
 
     def _publish(self, raw: bytes) -> tuple[Publish, WantedReply | None]:
         message = messages.parse(raw)
@@ -94,7 +94,7 @@ class Producer:
         if not self._queues:
             # In a log, clients' usual header fields mean nothing; a delay is an explicit request, which the core refuses.
             hints = Hints(hints.delay_ms)
-        wanted = self._replies.wanted(message) if self._replies and self._queues and message.reply_to else None
+        wanted = self._replies.parse_wanted(message) if self._replies and self._queues and message.reply_to else None
         if wanted:
             # This process is not told of ends: it looks for them.
             hints = replace(hints, reply=ReplyMode.KEPT)
@@ -102,7 +102,7 @@ class Producer:
         command = Publish(self._node, self._sender, None, *told, partition=number, key=message.key, hints=hints)
         return command, wanted
 
-    def _answered(
+    def _on_result(
         self,
         delivery: Any,  # noqa: ANN401
         size: int,

@@ -91,7 +91,7 @@ class QueueConsumer:
         """Start to deliver."""
         self.link.prepare()
         self.link.on_outcome = self._on_outcome
-        self._tasks = [serve(work, self._failed) for work in (self._deliver(), self._maintain())]
+        self._tasks = [serve(work, self._fail) for work in (self._deliver(), self._maintain())]
         self.wake()
 
     def stop(self) -> None:
@@ -124,7 +124,7 @@ class QueueConsumer:
             self._was_blocked = False
             self.wake()
 
-    def _failed(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         if not isinstance(error, Fault):
             _log.error("a worker's link failed", node=self._lease.node, exc_info=error)
         self.stop()
@@ -140,13 +140,13 @@ class QueueConsumer:
             self._was_blocked = self._was_blocked or self._output_full
             rests = self._looked_at + _BEAT_SECONDS - time.monotonic()
             if self._room() > 0 and not self._was_blocked:
-                self._take(await self._fetched(_WAIT_SECONDS))
+                self._take(await self._fetch(_WAIT_SECONDS))
             elif rests > 0:
-                await _within(self._changed, rests)
+                await _wait_at_most(self._changed, rests)
             else:
-                self._take(await self._fetched(0))
+                self._take(await self._fetch(0))
 
-    async def _fetched(self, wait: float) -> Fetched:
+    async def _fetch(self, wait: float) -> Fetched:
         lease = self._lease
         while True:
             # A peer that does not read gets no new items.
@@ -198,11 +198,11 @@ class QueueConsumer:
             # At most once: acknowledge before sending.
             self._outgoing += 1
             self._outgoing_bytes += len(message)
-            self._end(lock_ref.acknowledge(), partial(self._acknowledged, message))
+            self._end(lock_ref.acknowledge(), partial(self._on_acknowledged, message))
         else:
             self._holding.add(self.link.send(message), lock_ref, item.deadline_ms)
 
-    def _acknowledged(self, message: bytes, refusal: Refused | None) -> None:
+    def _on_acknowledged(self, message: bytes, refusal: Refused | None) -> None:
         self._outgoing -= 1
         self._outgoing_bytes -= len(message)
         if refusal is None and not self._stopped and self.link.open_for() > 0:
@@ -247,10 +247,10 @@ class QueueConsumer:
     async def _maintain(self) -> None:
         """Adjust the credit, end locks, renew the others, and drain."""
         while True:
-            await _within(self._news, self._holding.due_seconds)
+            await _wait_at_most(self._news, self._holding.due_seconds)
             self._news.clear()
-            if self._endings and self._wanted() < self._credit and not self.link.settles:
-                await _within(self._news, _SETTLE_PAUSE_SECONDS)
+            if self._endings and self._count_wanted() < self._credit and not self.link.settles:
+                await _wait_at_most(self._news, _SETTLE_PAUSE_SECONDS)
                 self._news.clear()
             # Lower the credit before ending locks, so that no new items arrive for credit that is gone.
             counted = len(self._endings)
@@ -266,12 +266,12 @@ class QueueConsumer:
         for command, then in endings:
             self._holding.end(command, then, certain=self.link.settles)
 
-    def _wanted(self) -> int:
+    def _count_wanted(self) -> int:
         return len(self._holding) + max(0, self._room())
 
     async def _adjust_credit(self) -> None:
         """Set the subscription's credit to the link's credit plus the held items."""
-        wanted = self._wanted()
+        wanted = self._count_wanted()
         if wanted == self._credit:
             return
         lease = self._lease
@@ -293,7 +293,7 @@ class QueueConsumer:
             return
         more = self._room() > 0 and await self._send_available()
         # Credit that came meanwhile was not looked for.
-        if not (more or self._outgoing or self._wanted() > self._credit):
+        if not (more or self._outgoing or self._count_wanted() > self._credit):
             self.link.drained()
             self._flush()
         self._news.set()
@@ -307,14 +307,14 @@ class QueueConsumer:
             if self._output_full:
                 # Nothing is fetched until the peer has made room.
                 return True
-            found = await self._fetched(0 if nothing else _LOOK_SECONDS)
+            found = await self._fetch(0 if nothing else _LOOK_SECONDS)
             self._take(found)
             if found.items or self._room() <= 0:
                 return True
         return False
 
 
-async def _within(event: asyncio.Event, seconds: float) -> None:
+async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
     try:
         async with asyncio.timeout(None if seconds == math.inf else max(0.0, seconds)):
             await event.wait()

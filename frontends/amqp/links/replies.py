@@ -48,7 +48,7 @@ class Replies:
         self._answers = answers
         self._waiting: dict[asyncio.Task[None], ResponseConsumer] = {}
 
-    def wanted(self, message: messages.Message) -> WantedReply | None:
+    def parse_wanted(self, message: messages.Message) -> WantedReply | None:
         """Return the reply that a message asks for; None if its address is not of this connection. Raises Fault."""
         answers = self._answers.get(message.reply_to)
         if answers is not None and len(self._waiting) >= MOST:

@@ -118,9 +118,9 @@ class RequestProducer(RequestReceiver):
             self.link.settle(delivery, Fault(LIMIT, "too many answers wait for credit"))
         else:
             command = Partitions(self._node, self._context.sender)
-            self._context.core.submit(command, partial(self._answered, delivery, asked, answers))
+            self._context.core.submit(command, partial(self._on_result, delivery, asked, answers))
 
-    def _answered(self, delivery: Any, asked: node_info.Request, answers: ResponseConsumer, result: Result) -> None:  # noqa: ANN401
+    def _on_result(self, delivery: Any, asked: node_info.Request, answers: ResponseConsumer, result: Result) -> None:  # noqa: ANN401
         match result:
             case Extents():
                 answers.send_answer(node_info.answer(result, asked.correlation))

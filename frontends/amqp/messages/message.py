@@ -100,7 +100,7 @@ def sections(raw: bytes) -> list[SectionSpan]:
     found: list[SectionSpan] = []
     at, last = 0, HEADER - 1
     while at < len(raw):
-        named, value = types.described(raw, at)
+        named, value = types.read_descriptor(raw, at)
         code = _NAMES.get(named, 0) if isinstance(named, str) else named
         repeats = code == last and code in {DATA, SEQUENCE}
         mixed = code in _BODY and last in _BODY and code != last
@@ -158,7 +158,7 @@ def parse(raw: bytes) -> Message:
     into = _Parsed()
     for each in found:
         _section(raw, each, into)
-    body, form, kind = _bodied(raw, into)
+    body, form, kind = _read_body(raw, into)
     # Properties with only a content type can be rebuilt from the envelope, unless it repeats the default.
     if into.properties and not (into.simple and (not into.kind or into.kind == kind != _KINDS[form])):
         into.carry(raw, into.properties)
@@ -167,9 +167,9 @@ def parse(raw: bytes) -> Message:
     into.message.body_bytes = len(body) + headers.size(into.told.headers) + len(carried)
     if form != "data" or carried:
         told[CARRIED] = f"{form} {b64encode(carried).decode()}"
-    into.message.envelope = codec.pack(payloads.kept(body, kind, told))
-    after = Dependencies.judged(into.after, regardless=into.regardless)
-    into.message.hints = Hints.judged(into.delay_ms, into.priority, into.ttl_ms, after=after, at=into.at_ms)
+    into.message.envelope = codec.pack(payloads.make_envelope(body, kind, told))
+    after = Dependencies.parse_names(into.after, regardless=into.regardless)
+    into.message.hints = Hints.check(into.delay_ms, into.priority, into.ttl_ms, after=after, at=into.at_ms)
     return into.message
 
 
@@ -185,7 +185,7 @@ def _section(raw: bytes, each: SectionSpan, into: _Parsed) -> None:
         case 0x73:
             _properties(raw, each, into)
         case 0x74:
-            into.told = properties.told(raw, each.value)
+            into.told = properties.parse(raw, each.value)
             if not into.told.whole:
                 into.carry(raw, each)
         case _ if each.code in _BODY:
@@ -194,7 +194,7 @@ def _section(raw: bytes, each: SectionSpan, into: _Parsed) -> None:
             into.carry(raw, each)
 
 
-def _bodied(raw: bytes, into: _Parsed) -> tuple[bytes, str, str]:
+def _read_body(raw: bytes, into: _Parsed) -> tuple[bytes, str, str]:
     if not into.body:
         # A message should have a body, but clients omit an empty one.
         return b"", "sections", AMQP
@@ -210,12 +210,14 @@ def _bodied(raw: bytes, into: _Parsed) -> tuple[bytes, str, str]:
 def _header(raw: bytes, section: SectionSpan, into: _Parsed) -> None:
     """Read priority and time to live (§3.2.1): priorities above the maximum are lowered to it, and a time of 0 means none."""
     places: list[int | None] = [*types.items(raw, section.value), None, None, None]
-    rank, ttl = (_whole(raw, places[number], what) for number, what in ((1, "the priority"), (2, "the time to live")))
+    rank, ttl = (
+        _read_whole(raw, places[number], what) for number, what in ((1, "the priority"), (2, "the time to live"))
+    )
     into.priority = None if rank is None else min(max(rank, 0), MOST_PRIORITY)
     into.ttl_ms = ttl or None
 
 
-def _whole(raw: bytes, at: int | None, what: str) -> int | None:
+def _read_whole(raw: bytes, at: int | None, what: str) -> int | None:
     """Read an integer field that requests something; None if absent or null."""
     found = None if at is None else types.integer(raw, at)
     if found is None and at is not None and raw[at] != 0x40:
@@ -246,20 +248,20 @@ def _annotations(raw: bytes, annotations: SectionSpan, into: _Parsed) -> None:
             into.message.key = said
         elif name not in PARTITIONS:
             if name == DELAY:
-                into.delay_ms = _whole(raw, value, DELAY)
+                into.delay_ms = _read_whole(raw, value, DELAY)
             elif name == AT:
                 into.at_ms = types.moment(raw, value)
                 if into.at_ms is None:
                     raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{AT} is not a timestamp")
             elif name in {AFTER, REGARDLESS}:
                 _dependencies(raw, name, value, into)
-            rest += [raw[key : types.after(raw, key)], raw[value : types.after(raw, value)]]
+            rest += [raw[key : types.end_of_value(raw, key)], raw[value : types.end_of_value(raw, value)]]
     if rest:
-        into.carried.append(types.section(MESSAGE, types.mapped(rest)))
+        into.carried.append(types.section(MESSAGE, types.write_map(rest)))
 
 
 def _dependencies(raw: bytes, name: str, value: int, into: _Parsed) -> None:
-    said = types.text(raw, value) if name == AFTER else types.shown(raw, value)
+    said = types.text(raw, value) if name == AFTER else types.read_text(raw, value)
     if said is None or (name == REGARDLESS and said not in {"true", "false"}):
         kind = "a string" if name == AFTER else "a boolean"
         raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{name} is not {kind}")
@@ -276,7 +278,7 @@ def _properties(raw: bytes, section: SectionSpan, into: _Parsed) -> None:
             continue
         said = types.text(raw, at) or ""
         if place in {MESSAGE_ID, CORRELATION}:
-            message.correlation = raw[at : types.after(raw, at)]
+            message.correlation = raw[at : types.end_of_value(raw, at)]
         elif place == REPLY_TO:
             message.reply_to = said
         if place == _CONTENT_TYPE and payloads.is_type(said):
@@ -286,14 +288,16 @@ def _properties(raw: bytes, section: SectionSpan, into: _Parsed) -> None:
     into.properties, into.simple = section, only
 
 
-def annotated(record: bytes) -> dict[str, str]:
+def shown_annotations(record: bytes) -> dict[str, str]:
     """Return the text forms of an event's message annotations without the group key; raises CorruptRecord."""
-    carried = _parted(_carried(codec.unpack(record))[1]).get(MESSAGE, types.section(MESSAGE, types.mapped([])))
-    found = {types.text(carried, key): types.shown(carried, value) for key, value in types.pairs(carried, 3)}
+    carried = _split_carried(_carry_sections(codec.unpack(record))[1]).get(
+        MESSAGE, types.section(MESSAGE, types.write_map([]))
+    )
+    found = {types.text(carried, key): types.read_text(carried, value) for key, value in types.pairs(carried, 3)}
     return {name: text for name, text in found.items() if name is not None and text is not None}
 
 
-def _carried(envelope: Envelope) -> tuple[str, str]:
+def _carry_sections(envelope: Envelope) -> tuple[str, str]:
     """Return the form of the body, and the kept sections in base64."""
     form, _, carried = envelope.headers.get(CARRIED, "data ").partition(" ")
     return form, carried
@@ -314,10 +318,14 @@ class Writer:
         pairs = [told, b"", b"", b"", b"", b""]
         if gap:
             pairs += [self._gap, b""]
-        delivery = types.section(DELIVERY, types.mapped(pairs))
+        delivery = types.section(DELIVERY, types.write_map(pairs))
         envelope = codec.unpack(event.envelope)
         if not envelope.headers and envelope.content_type == BYTES:
-            return b"%b%b%b" % (delivery, _keyed(event.key), types.section(DATA, types.binary(envelope.body)))
+            return b"%b%b%b" % (
+                delivery,
+                _write_annotations(event.key),
+                types.section(DATA, types.binary(envelope.body)),
+            )
         parts = self.parts(envelope, event.key)
         parts[DELIVERY] = delivery
         return b"".join(parts[code] for code in sorted(parts))
@@ -325,12 +333,12 @@ class Writer:
     @staticmethod
     def parts(envelope: Envelope, key: str) -> dict[int, bytes]:
         """Write the sections of what was sent, by code."""
-        form, carried = _carried(envelope)
-        parts = _parted(carried)
+        form, carried = _carry_sections(envelope)
+        parts = _split_carried(carried)
         if key:
-            parts[MESSAGE] = _keyed(key, parts.get(MESSAGE, b""))
-        if said := payloads.said(envelope):
-            parts[APPLICATION] = types.section(APPLICATION, properties.written(said, parts.get(APPLICATION, b""), 3))
+            parts[MESSAGE] = _write_annotations(key, parts.get(MESSAGE, b""))
+        if said := payloads.shown_headers(envelope):
+            parts[APPLICATION] = types.section(APPLICATION, properties.write(said, parts.get(APPLICATION, b""), 3))
         kind = payloads.kind(envelope)
         if PROPERTIES not in parts and kind != _KINDS.get(form, BYTES):
             parts[PROPERTIES] = _content_type(kind)
@@ -338,7 +346,7 @@ class Writer:
         return parts
 
 
-def _parted(carried: str) -> dict[int, bytes]:
+def _split_carried(carried: str) -> dict[int, bytes]:
     """Split what `carry` has kept; empty for a header of this name that came from another door's publisher."""
     try:
         raw = b64decode(carried, validate=True)
@@ -352,18 +360,18 @@ def _parted(carried: str) -> dict[int, bytes]:
     return found if found.keys() <= _CARRIED else {}
 
 
-def _keyed(key: str, carried: bytes = b"") -> bytes:
+def _write_annotations(key: str, carried: bytes = b"") -> bytes:
     """Write the message annotations: the group key and the producer's own."""
     if not key:
         return carried
     pairs = [types.symbol(KEY), types.string(key)]
     if carried:
-        pairs += [carried[at : types.after(carried, at)] for at in types.items(carried, 3)]
-    return types.section(MESSAGE, types.mapped(pairs))
+        pairs += [carried[at : types.end_of_value(carried, at)] for at in types.items(carried, 3)]
+    return types.section(MESSAGE, types.write_map(pairs))
 
 
 def _content_type(kind: str) -> bytes:
-    return types.section(PROPERTIES, types.listed([b"\x40"] * _CONTENT_TYPE + [types.symbol(_ascii(kind))]))
+    return types.section(PROPERTIES, types.write_list([b"\x40"] * _CONTENT_TYPE + [types.symbol(_ascii(kind))]))
 
 
 def reply(end: ItemOutcome, correlation: bytes) -> bytes:
@@ -372,13 +380,13 @@ def reply(end: ItemOutcome, correlation: bytes) -> bytes:
     Raises CorruptRecord.
     """
     result = codec.unpack(end.envelope) if end.envelope else Envelope(b"", BYTES)
-    form, _sections = _carried(result)
-    told = {**payloads.said(result), "item": end.item_id, "state": end.state.value, "reason": end.reason}
+    form, _sections = _carry_sections(result)
+    told = {**payloads.shown_headers(result), "item": end.item_id, "state": end.state.value, "reason": end.reason}
     fields = [b"\x40"] * CORRELATION + [correlation, types.symbol(_ascii(payloads.kind(result)))]
     return b"".join(
         (
-            types.section(PROPERTIES, types.listed(fields)),
-            types.section(APPLICATION, properties.written(told, b"", 0)),
+            types.section(PROPERTIES, types.write_list(fields)),
+            types.section(APPLICATION, properties.write(told, b"", 0)),
             _body(form, result.body),
         )
     )

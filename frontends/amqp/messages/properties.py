@@ -26,12 +26,12 @@ class PropertyHeaders:
     whole: bool
 
 
-def told(raw: bytes, at: int) -> PropertyHeaders:
+def parse(raw: bytes, at: int) -> PropertyHeaders:
     """Parse a checked map of properties; raises MalformedRequest for names of the service and for too many."""
     said: dict[str, str] = {}
     whole = True
     for key, value in types.pairs(raw, at):
-        name, text = types.text(raw, key), types.shown(raw, value)
+        name, text = types.text(raw, key), types.read_text(raw, value)
         if not name or text is None or name in said or _FORBIDDEN.search(name + text):
             whole = False
             continue
@@ -39,10 +39,12 @@ def told(raw: bytes, at: int) -> PropertyHeaders:
         whole &= {raw[key], raw[value]} <= _TEXTS
     given = [said.pop(name, None) for name in _TRACE]
     traced = trace.headers(*given)
-    return PropertyHeaders(headers.named(said.items()), traced, whole and len(traced) == len(given) - given.count(None))
+    return PropertyHeaders(
+        headers.check_headers(said.items()), traced, whole and len(traced) == len(given) - given.count(None)
+    )
 
 
-def written(said: Mapping[str, str], carried: bytes, at: int) -> bytes:
+def write(said: Mapping[str, str], carried: bytes, at: int) -> bytes:
     """Write properties: the kept ones as they came, then headers that only other sources have set."""
     pairs: list[bytes] = []
     more = dict(said)
@@ -51,5 +53,8 @@ def written(said: Mapping[str, str], carried: bytes, at: int) -> bytes:
         # The current trace replaces a kept one.
         if not (name in _TRACE and name in more):
             more.pop(name, None)
-            pairs += [carried[key : types.after(carried, key)], carried[value : types.after(carried, value)]]
-    return types.mapped(pairs + [types.string(text) for pair in more.items() for text in pair])
+            pairs += [
+                carried[key : types.end_of_value(carried, key)],
+                carried[value : types.end_of_value(carried, value)],
+            ]
+    return types.write_map(pairs + [types.string(text) for pair in more.items() for text in pair])

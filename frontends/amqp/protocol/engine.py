@@ -122,10 +122,10 @@ class Engine:
             else:
                 found = self._collector.peek()
                 if found is not None:
-                    yield from self._rare_events(found)
+                    yield from self._read_rare_events(found)
             lib.pn_collector_pop(collector)
 
-    def _rare_events(self, event: Event) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
+    def _read_rare_events(self, event: Event) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
         link: Any = event.link
         session: Any = event.session
         proton_link: ProtonLink | None
@@ -139,7 +139,7 @@ class Engine:
                     session.incoming_capacity = SESSION_BYTES
                     session.open()
             case Event.SESSION_REMOTE_CLOSE:
-                yield from self._left(session)
+                yield from self._end_links(session)
             case Event.LINK_REMOTE_OPEN:
                 if link.state & Endpoint.LOCAL_UNINIT:
                     proton_link = (Outgoing if link.is_sender else Incoming)(link)
@@ -151,7 +151,7 @@ class Engine:
                     yield EngineEvent.ENDED, proton_link
                     proton_link.ended(closed=event.type is Event.LINK_REMOTE_CLOSE)
 
-    def _left(self, session: Session) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
+    def _end_links(self, session: Session) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
         """End the links of a session that has ended."""
         for raw, proton_link in list(self._proton_links.items()):
             if lib.pn_link_session(raw) == session._impl:  # noqa: SLF001

@@ -96,7 +96,7 @@ class Frames:
         self._most = most
         self._rest = b""
 
-    def whole(self, data: bytes) -> Iterator[bytes]:
+    def complete_frames(self, data: bytes) -> Iterator[bytes]:
         """Yield the complete frames; raises Fault for an impossible frame size."""
         data, at = self._rest + data, 0
         self._rest = b""
@@ -133,7 +133,7 @@ def performative(frame: bytes) -> Performative | None:
     if at == len(frame):
         return None
     try:
-        number, at = wire.described(frame, at)
+        number, at = wire.read_descriptor(frame, at)
         code = _PERFORMATIVES.get(number)
         if code is None:
             raise Fault(NOT_IMPLEMENTED, f"unknown performative {number}")
@@ -153,7 +153,7 @@ def performative(frame: bytes) -> Performative | None:
 def _terminus(said: bytes | None, code: Code) -> None:
     """Check a terminus as well, so that an invalid request in it is not ignored."""
     if said is not None:
-        number, at = wire.described(said, 0)
+        number, at = wire.read_descriptor(said, 0)
         if number == code:
             _read(said, at, code)
 
@@ -161,7 +161,7 @@ def _terminus(said: bytes | None, code: Code) -> None:
 def _read(frame: bytes, at: int, code: Code) -> tuple[list[Any], int]:
     """Parse the list at a position and return its fields and its end; raises Fault and Malformed."""
     types = _FIELDS[code]
-    count, place, end = wire.opened(frame, at)
+    count, place, end = wire.read_list_start(frame, at)
     if count > len(types) or end > len(frame):
         raise wire.Malformed(wire.VALUE, f"a {code.name.lower()} has too many fields, or is cut off")
     fields: list[Any] = []
@@ -188,10 +188,10 @@ def _read(frame: bytes, at: int, code: Code) -> tuple[list[Any], int]:
             place = after
     if place != end:
         raise wire.Malformed(wire.VALUE, "the size of a list is wrong")
-    return _whole(fields + [None] * (len(types) - count), code), end
+    return _check_fields(fields + [None] * (len(types) - count), code), end
 
 
-def _whole(fields: list[Any], code: Code) -> list[Any]:
+def _check_fields(fields: list[Any], code: Code) -> list[Any]:
     for number in _MANDATORY.get(code, ()):
         if fields[number] is None:
             raise Fault(INVALID_FIELD, f"field {number + 1} of the {code.name.lower()} is missing")

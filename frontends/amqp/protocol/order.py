@@ -87,16 +87,16 @@ class Order:
             raise Fault(ILLEGAL_STATE, "a connection begins with exactly one open")
         match said.code:
             case Code.OPEN:
-                self._opens(said)
+                self._check_open(said)
             case Code.BEGIN:
-                self._begins(said)
+                self._check_begin(said)
             case Code.CLOSE:
                 self._closed = True
             case _:
-                self._within(said.code, said.channel, said.fields)
+                self._check_in_session(said.code, said.channel, said.fields)
         return True
 
-    def _opens(self, said: Performative) -> None:
+    def _check_open(self, said: Performative) -> None:
         if said.channel:
             raise Fault(FRAMING, "the open must be sent on channel 0")
         most = said.fields[_FRAME_SIZE]
@@ -104,7 +104,7 @@ class Order:
             raise Fault(INVALID_FIELD, f"max-frame-size must be at least {_FRAME_LEAST}")
         self._open = True
 
-    def _begins(self, said: Performative) -> None:
+    def _check_begin(self, said: Performative) -> None:
         if said.channel >= self._channels:
             raise Fault(FRAMING, f"the channel must be below {self._channels}")
         if said.channel in self._sessions:
@@ -112,7 +112,7 @@ class Order:
         self._sessions[said.channel] = _Session()
         self._ended.discard(said.channel)
 
-    def _within(self, code: Code, channel: int, said: list[Any]) -> None:
+    def _check_in_session(self, code: Code, channel: int, said: list[Any]) -> None:
         session = self._sessions.get(channel)
         if session is None:
             raise Fault(NOT_ALLOWED, "the channel has no session")
@@ -197,5 +197,5 @@ def _transfers(session: _Session, said: list[Any]) -> int:
 
 def _transactional(state: bytes | None) -> None:
     """Refuse a state of a transaction (part 4): none can have been declared."""
-    if state is not None and types.described(state, 0)[0] == _TRANSACTIONAL:
+    if state is not None and types.read_descriptor(state, 0)[0] == _TRANSACTIONAL:
         raise Fault(NOT_IMPLEMENTED, "transactions are not supported")

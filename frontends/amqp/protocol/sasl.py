@@ -29,15 +29,15 @@ def mechanisms(names: list[str]) -> bytes:
     """Write the offer."""
     inside = b"".join(b"%c%b" % (len(name), name.encode()) for name in names)
     array = b"\xe0%c%c\xa3%b" % (len(inside) + 2, len(names), inside)
-    return _frame(types.section(_MECHANISMS, types.listed([array])))
+    return _frame(types.section(_MECHANISMS, types.write_list([array])))
 
 
 def outcome(code: int) -> bytes:
     """Write the outcome."""
-    return _frame(types.section(_OUTCOME, types.listed([b"\x50%c" % code])))
+    return _frame(types.section(_OUTCOME, types.write_list([b"\x50%c" % code])))
 
 
-def framed(data: bytes) -> int:
+def frame_length(data: bytes) -> int:
     """Return the length of the first frame, 0 while it is incomplete; raises Malformed for an impossible length."""
     if len(data) < 4:
         return 0
@@ -50,7 +50,7 @@ def framed(data: bytes) -> int:
 def init(frame: bytes) -> Init:
     """Parse a client's init; raises Malformed."""
     offset, kind = frame[4] * 4, frame[5]
-    code, at = types.described(frame, offset) if kind == 1 and 8 <= offset < len(frame) else (0, 0)
+    code, at = types.read_descriptor(frame, offset) if kind == 1 and 8 <= offset < len(frame) else (0, 0)
     if code not in {_INIT, "amqp:sasl-init:list"} or types.check(frame, at) != len(frame):
         raise types.Malformed(types.SASL, "the frame is not a SASL init")
     if frame[at] not in {0xC0, 0xD0}:
@@ -66,7 +66,7 @@ def init(frame: bytes) -> Init:
     return Init(mechanism, response)
 
 
-def plain(response: bytes) -> tuple[str, str, str]:
+def parse_plain(response: bytes) -> tuple[str, str, str]:
     """Parse a PLAIN response (RFC 4616): identity to act as, user, password; raises Malformed."""
     parts = response.split(b"\x00")
     if len(parts) != 3:

@@ -51,12 +51,12 @@ class Malformed(ValueError):  # noqa: N818  (named after the state of bytes)
 def check(data: bytes, at: int) -> int:
     """Validate one value and return where it ends; raises Malformed."""
     try:
-        return _checked(data, at, 0, [_MOST])
+        return _check(data, at, 0, [_MOST])
     except (IndexError, struct.error, UnicodeDecodeError):
         raise Malformed(VALUE, "a value is cut off or has invalid text") from None
 
 
-def described(data: bytes, at: int) -> tuple[int | str, int]:
+def read_descriptor(data: bytes, at: int) -> tuple[int | str, int]:
     """Return the descriptor of a value, a number or a name, and where the described value begins; raises Malformed."""
     if data[at : at + 2] == b"\x00\x53" and len(data) > at + 2:
         return data[at + 2], at + 3
@@ -67,13 +67,13 @@ def described(data: bytes, at: int) -> tuple[int | str, int]:
     return (text(data, at + 1) or "") if number is None else number, end
 
 
-def _checked(data: bytes, at: int, depth: int, left: list[int]) -> int:
+def _check(data: bytes, at: int, depth: int, left: list[int]) -> int:
     left[0] -= 1
     if depth > _DEPTH or left[0] < 0:
         raise Malformed(VALUE, "it has too many values, or too deep ones")
     code = data[at]
     if code == 0:
-        return _checked(data, _checked(data, at + 1, depth + 1, left), depth + 1, left)
+        return _check(data, _check(data, at + 1, depth + 1, left), depth + 1, left)
     if code not in _CODES:
         raise Malformed(VALUE, f"unknown type {code:#04x}")
     start, end = span(data, at)
@@ -94,12 +94,12 @@ def _checked(data: bytes, at: int, depth: int, left: list[int]) -> int:
 
 
 def _compound_end(data: bytes, code: int, start: int, depth: int, left: list[int]) -> int:
-    count, inside = _counted(data, code, start)
+    count, inside = _read_count(data, code, start)
     if code & 1 and count % 2:
         raise Malformed(VALUE, "a map has a key without a value")
     keys = set()
     for place in range(count):
-        begin, inside = inside, _checked(data, inside, depth + 1, left)
+        begin, inside = inside, _check(data, inside, depth + 1, left)
         if code & 1 and not place % 2:
             keys.add(bytes(data[begin:inside]))
     if code & 1 and len(keys) < count // 2:
@@ -110,7 +110,7 @@ def _compound_end(data: bytes, code: int, start: int, depth: int, left: list[int
 
 def _array(data: bytes, code: int, start: int, end: int) -> None:
     """Check an array of plain values; other element types are not supported."""
-    count, inside = _counted(data, code, start)
+    count, inside = _read_count(data, code, start)
     of = data[inside]
     width = _WIDTHS.get(of >> 4)
     inside += 1
@@ -126,7 +126,7 @@ def _array(data: bytes, code: int, start: int, end: int) -> None:
         raise Malformed(VALUE, "the size of an array is wrong")
 
 
-def _counted(data: bytes, code: int, start: int) -> tuple[int, int]:
+def _read_count(data: bytes, code: int, start: int) -> tuple[int, int]:
     """Return the number of elements of a compound value, and where the first begins."""
     if code == 0x45:
         return 0, start
@@ -146,13 +146,13 @@ def span(data: bytes, at: int) -> tuple[int, int]:
     return at + 2, at + 2 + data[at + 1]
 
 
-def opened(data: bytes, at: int) -> tuple[int, int, int]:
+def read_list_start(data: bytes, at: int) -> tuple[int, int, int]:
     """Return how many values a list has, where the first begins, and where the list ends; raises Malformed for no list."""
     if data[at] not in {0x45, 0xC0, 0xD0}:
         raise Malformed(VALUE, "it is not a list")
     try:
         start, end = span(data, at)
-        return *_counted(data, data[at], start), end
+        return *_read_count(data, data[at], start), end
     except struct.error:
         raise Malformed(VALUE, "a list is cut off") from None
 
@@ -160,10 +160,10 @@ def opened(data: bytes, at: int) -> tuple[int, int, int]:
 def items(data: bytes, at: int) -> Iterator[int]:
     """Yield where each element of a checked list or map begins."""
     code = data[at]
-    count, inside = _counted(data, code, span(data, at)[0])
+    count, inside = _read_count(data, code, span(data, at)[0])
     for _ in range(count):
         yield inside
-        inside = after(data, inside)
+        inside = end_of_value(data, inside)
 
 
 def pairs(data: bytes, at: int) -> Iterator[tuple[int, int]]:
@@ -172,10 +172,10 @@ def pairs(data: bytes, at: int) -> Iterator[tuple[int, int]]:
     return zip(places, places, strict=True)
 
 
-def after(data: bytes, at: int) -> int:
+def end_of_value(data: bytes, at: int) -> int:
     """Return where a checked value ends."""
     while data[at] == 0:
-        at = after(data, at + 1)
+        at = end_of_value(data, at + 1)
     return span(data, at)[1]
 
 
@@ -200,7 +200,7 @@ def moment(data: bytes, at: int) -> int | None:
     return int(struct.unpack_from(">q", data, at + 1)[0]) if data[at] == 0x83 else None
 
 
-def shown(data: bytes, at: int) -> str | None:
+def read_text(data: bytes, at: int) -> str | None:
     """Read a checked plain value as a text; None if it has no text form."""
     code, found = data[at], integer(data, at)
     match code:
@@ -236,12 +236,12 @@ def timestamp(ms: int) -> bytes:
     return struct.pack(">Bq", 0x83, ms)
 
 
-def mapped(pairs: list[bytes]) -> bytes:
+def write_map(pairs: list[bytes]) -> bytes:
     """Write a map from alternating keys and values."""
     return _compound(0xC1, pairs)
 
 
-def listed(values: list[bytes]) -> bytes:
+def write_list(values: list[bytes]) -> bytes:
     """Write a list."""
     return _compound(0xC0, values)
 

@@ -83,18 +83,18 @@ async def redrive(core: Core, request: Request) -> Response:
 
 async def release(core: Core, request: Request) -> Response:
     """Force the end of locks."""
-    return views.released(await result(core, requests.release(request), Released))
+    return views.write_released(await result(core, requests.release(request), Released))
 
 
 async def cancel(core: Core, request: Request) -> Response:
     """Cancel messages, each with its own result."""
     outcomes = await asyncio.gather(*map(core.ask, requests.cancel(request)))
-    return replies.settled([fault(each) if isinstance(each, Refused) else None for each in outcomes])
+    return replies.answer_settled([fault(each) if isinstance(each, Refused) else None for each in outcomes])
 
 
 async def purge(core: Core, request: Request) -> Response:
     """Delete all waiting messages (P25)."""
-    return views.purged(await result(core, Purge(request.path.node, request.sender), Purged))
+    return views.write_purged(await result(core, Purge(request.path.node, request.sender), Purged))
 
 
 async def _letters(core: Core, order: requests.Redrive) -> str:
@@ -104,7 +104,7 @@ async def _letters(core: Core, order: requests.Redrive) -> str:
         return node
     if not order.scan:
         found = await result(core, InspectItems(node, sender, order.items[:1], 1), InspectedItems)
-        if any(views.died_elsewhere(node, each) for each in found.items):
+        if any(views.is_dead_letter_of_another(node, each) for each in found.items):
             return node
     config = (await result(core, Describe(node, sender, as_owner=True), Described)).record.config
     letters = config.dead_letters_of(node)

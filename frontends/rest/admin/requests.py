@@ -40,8 +40,8 @@ def quotas(request: Request) -> ListQuotas:
 def quota(request: Request) -> SetQuota:
     """Set a quota."""
     limits = dict[str, str]()
-    for name, value in _said(request, set(FIELDS)).items():
-        number = fields.whole(value)
+    for name, value in _read_body(request, set(FIELDS)).items():
+        number = fields.read_whole(value)
         if number is None and not isinstance(value, str):
             raise MalformedRequest(Problem.BAD_REQUEST, f"{name}: a whole number, or a text")
         limits[name] = str(value if number is None else number)
@@ -80,7 +80,7 @@ ELSEWHERE: Final = "letters "
 
 def redrive(request: Request) -> Redrive:
     """Redrive a step of dead letters."""
-    said = _said(request, {"items", "reason", "headers", "all", "scan"})
+    said = _read_body(request, {"items", "reason", "headers", "all", "scan"})
     items, reason = _items(said, REDRIVEN_MOST), _text(said, "reason", REASON_MOST)
     scan = _scan(_text(said, "scan", SCAN_MOST))
     headers = _headers(said)
@@ -96,7 +96,7 @@ def redrive(request: Request) -> Redrive:
 
 def release(request: Request) -> Release:
     """Force the end of locks."""
-    said = _said(request, {"items", "holder"})
+    said = _read_body(request, {"items", "holder"})
     items, holder = _items(said, RELEASED_MOST), _text(said, "holder", JID_MOST)
     if len(said) != 1 or not (items or holder):
         raise MalformedRequest(Problem.BAD_REQUEST, "name either items or a holder")
@@ -105,7 +105,7 @@ def release(request: Request) -> Release:
 
 def cancel(request: Request) -> list[Cancel]:
     """Cancel messages."""
-    items = _items(_said(request, {"items"}), CANCELLED_MOST)
+    items = _items(_read_body(request, {"items"}), CANCELLED_MOST)
     if not items:
         raise MalformedRequest(Problem.BAD_REQUEST, "name items")
     return [Cancel(request.path.node, request.sender, item) for item in items]
@@ -118,10 +118,10 @@ def _jid(text: str, where: str) -> Jid:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {fault}") from None
 
 
-def _said(request: Request, known: set[str]) -> Mapping[str, Any]:
+def _read_body(request: Request, known: set[str]) -> Mapping[str, Any]:
     if not negotiation.is_json(request.headers.get("content-type", "")):
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"the body must be {negotiation.JSON}")
-    said = fields.parsed(request.body)
+    said = fields.parse_json(request.body)
     if not isinstance(said, dict) or set(said) - known:
         raise MalformedRequest(
             Problem.BAD_REQUEST, f"the body must be an object with some of {', '.join(sorted(known))}"

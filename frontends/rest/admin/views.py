@@ -77,7 +77,9 @@ def frontends(found: FrontendList) -> Response:
 
 def quotas(found: QuotaList) -> Response:
     """Write quotas with what is used of them."""
-    listed = [{"subject": each.subject, "limits": each.quota.told(), "used": each.used} for each in found.quotas]
+    listed = [
+        {"subject": each.subject, "limits": each.quota.limits_by_name(), "used": each.used} for each in found.quotas
+    ]
     return replies.json({"quotas": listed})
 
 
@@ -87,17 +89,17 @@ def redriven(outcome: MovedItems, begins: str) -> Response:
     return replies.json(said | ({"scan": f"{begins}{outcome.scan}"} if outcome.scan else {}))
 
 
-def died_elsewhere(node: str, one: ItemDetails) -> bool:
+def is_dead_letter_of_another(node: str, one: ItemDetails) -> bool:
     """Tell whether an item is another queue's dead letter; a redriven item keeps the headers of its death."""
     return codec.unpack_any(one.envelope).headers.get("stanzaq-dead-node", node) != node
 
 
-def released(outcome: Released) -> Response:
+def write_released(outcome: Released) -> Response:
     """Write how many locks were ended."""
     return replies.json({"released": outcome.count})
 
 
-def purged(outcome: Purged) -> Response:
+def write_purged(outcome: Purged) -> Response:
     """Write how many messages were deleted."""
     return replies.json({"purged": outcome.count})
 
@@ -139,16 +141,16 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
         "priority": one.priority,
         "content_type": payloads.kind(envelope),
         "bytes": len(envelope.body),
-        "headers": dict(payloads.said(envelope)),
+        "headers": dict(payloads.shown_headers(envelope)),
         "held_before_by": list[Jid](one.holders),
-        "history": [each.shown() for each in one.history],
+        "history": [each.to_json() for each in one.history],
     }
     if one.until_ms:
         said["delayed_until"] = moment(one.until_ms)
     if one.ends_ms:
         said["ends"] = moment(one.ends_ms)
     if one.parents:
-        said["after"] = [each.shown() for each in one.parents]
+        said["after"] = [each.to_json() for each in one.parents]
     if one.lock:
         said["lock"] = {
             "holder": one.lock.holder,
@@ -162,4 +164,4 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
 
 
 def _progress(lock: LockDetails) -> dict[str, Any]:
-    return {"progress": lock.progress.shown()} if lock.progress else {}
+    return {"progress": lock.progress.to_json()} if lock.progress else {}

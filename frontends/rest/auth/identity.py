@@ -6,7 +6,7 @@ from base64 import b64decode
 from http import HTTPStatus
 from typing import Final
 
-from broker.model.names import Jid, prepared
+from broker.model.names import Jid, lower_jid
 from frontends.passwords import Passwords, TooMany
 from frontends.rest.auth.tokens import Tokens, Undecided, Untrusted
 from frontends.rest.errors import RETRY_SECONDS, Fault
@@ -36,19 +36,19 @@ class Identity:
                     raise self._refusal(_MISSING, "credentials are required")
                 return self._anonymous, math.inf
             case "basic" if self._passwords:
-                return await self._by_password(credentials.strip()), math.inf
+                return await self._check_password(credentials.strip()), math.inf
             case "bearer" if self._tokens:
-                return await self._by_token(credentials.strip())
+                return await self._check_token(credentials.strip())
         raise self._refusal(_INVALID, "this authentication scheme is not supported")
 
-    async def _by_password(self, credentials: str) -> Jid:
+    async def _check_password(self, credentials: str) -> Jid:
         try:
             user, colon, password = b64decode(credentials, validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
             raise self._refusal(_INVALID, "Basic credentials are NAME:PASSWORD in base64") from None
-        jid = prepared(user)
+        jid = lower_jid(user)
         try:
-            right = bool(colon) and await self._passwords.right(jid, password)
+            right = bool(colon) and await self._passwords.is_right(jid, password)
         except TooMany:
             detail = "too many passwords wait to be checked"
             raise _later(detail) from None
@@ -56,7 +56,7 @@ class Identity:
             raise self._refusal(_INVALID, "the name or the password is wrong")
         return jid
 
-    async def _by_token(self, token: str) -> tuple[Jid, float]:
+    async def _check_token(self, token: str) -> tuple[Jid, float]:
         try:
             return await self._tokens.bearer(token)
         except Untrusted as fault:
@@ -73,7 +73,7 @@ class Identity:
         return Fault(HTTPStatus.UNAUTHORIZED, code, detail, {"WWW-Authenticate": challenge})
 
 
-def expired() -> Fault:
+def end_of_credentials() -> Fault:
     """Return the end of a stream whose credentials have ended."""
     return Fault(HTTPStatus.UNAUTHORIZED, _INVALID_TOKEN, "the token has expired")
 

@@ -113,7 +113,7 @@ class Tokens:
     async def bearer(self, token: str) -> tuple[Jid, float]:
         """Return the JID of a token, and the time from which it is refused; raises Untrusted or Undecided."""
         try:
-            said = await self._verified(token, jwt.get_unverified_header(token).get("kid"))
+            said = await self._verify(token, jwt.get_unverified_header(token).get("kid"))
             ends = float(said["exp"]) + LEEWAY_SECONDS
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as fault:
             raise Untrusted(str(fault)) from None
@@ -123,7 +123,7 @@ class Tokens:
             msg = f"{self._claim}: {fault}"
             raise Untrusted(msg) from None
 
-    async def _verified(self, token: str, kid: str | None) -> dict[str, Any]:
+    async def _verify(self, token: str, kid: str | None) -> dict[str, Any]:
         """Return what a token claims; raises Untrusted, Undecided, or an error of the library."""
         if self._url:
             # Those that are known serve meanwhile.

@@ -38,7 +38,7 @@ def message(shown: Message) -> bytes:
     return _entry(shown, f"<entry xmlns='{ATOM}'>").encode()
 
 
-def held(shown: HeldMessages) -> bytes:
+def write_held(shown: HeldMessages) -> bytes:
     """Write the messages that a subscription holds."""
     parts = _head(shown, _identity("subscription", shown.href), shown.title)
     parts.append(f"<lease xmlns='{COUNTS}' expires='{moment(shown.expires_ms)}' more='{str(shown.more).lower()}'/>")
@@ -90,9 +90,9 @@ def _lock(lock: Lock) -> str:
 def _content(shown: Message) -> str:
     if shown.element is not None:
         # A name of a type may have an ampersand and an apostrophe (RFC 9110 §5.6.2).
-        kind = escape(negotiation.bare(shown.content_type), {"'": "&apos;"})
+        kind = escape(negotiation.drop_parameters(shown.content_type), {"'": "&apos;"})
         return f"<content type='{kind}'>{shown.element.decode()}</content>"
-    if negotiation.bare(shown.content_type) == "text/plain":
+    if negotiation.drop_parameters(shown.content_type) == "text/plain":
         try:
             text = shown.body.decode()
         except UnicodeDecodeError:

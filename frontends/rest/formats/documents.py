@@ -21,7 +21,7 @@ def page(shown: Page) -> bytes:
         "title": shown.title,
         "is_queue": shown.is_queue,
         "children": [_child(each) for each in shown.children],
-        "messages": [_listed(each) for each in shown.messages],
+        "messages": [_write_listed(each) for each in shown.messages],
     }
     if shown.counted:
         # An age would change the document, and so its tag, on every read.
@@ -30,26 +30,26 @@ def page(shown: Page) -> bytes:
         said["options"] = dict(shown.options)
     if shown.following:
         said["next"] = shown.following
-    return written(said)
+    return write_json(said)
 
 
 def message(shown: Message) -> bytes:
     """Write a complete message."""
-    return written(_whole(shown))
+    return write_json(_write_message(shown))
 
 
-def held(shown: HeldMessages) -> bytes:
+def write_held(shown: HeldMessages) -> bytes:
     """Write the messages that a subscription holds, each complete."""
     said = {
         "href": shown.href,
         "expires": moment(shown.expires_ms),
-        "messages": [_whole(each) for each in shown.messages],
+        "messages": [_write_message(each) for each in shown.messages],
         "more": shown.more,
     }
-    return written(said)
+    return write_json(said)
 
 
-def written(said: object) -> bytes:
+def write_json(said: object) -> bytes:
     """Write JSON."""
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -66,8 +66,8 @@ def _child(shown: Child) -> dict[str, Any]:
     return {"name": shown.name, "href": paths.queue(shown.name), "is_queue": shown.is_queue}
 
 
-def _whole(shown: Message) -> dict[str, Any]:
-    said = _listed(shown) | body(shown.body)
+def _write_message(shown: Message) -> dict[str, Any]:
+    said = _write_listed(shown) | body(shown.body)
     if shown.lock:
         lock = shown.lock
         said |= {"queue": shown.node, "group_key": lock.key, "token": lock.token, "attempt": lock.attempt}
@@ -76,8 +76,8 @@ def _whole(shown: Message) -> dict[str, Any]:
     return said
 
 
-def _listed(shown: Message) -> dict[str, Any]:
-    said = {"progress": shown.progress.shown()} if shown.progress else {}
+def _write_listed(shown: Message) -> dict[str, Any]:
+    said = {"progress": shown.progress.to_json()} if shown.progress else {}
     return said | {
         "id": shown.item_id,
         "href": shown.href,

@@ -20,7 +20,7 @@ _FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key
 _PART_HEADER_BYTES: Final = 8_192
 
 _KINDS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
-    **dict.fromkeys(requests.HINTS, ("a whole number", lambda value: fields.whole(value) is not None)),
+    **dict.fromkeys(requests.HINTS, ("a whole number", lambda value: fields.read_whole(value) is not None)),
     **dict.fromkeys(("text", *requests.TEXTS), ("a string", lambda value: isinstance(value, str))),
     **dict.fromkeys(("json", "headers"), ("anything", lambda _value: True)),
     **dict.fromkeys(requests.FLAGS, ("true or false", lambda value: isinstance(value, bool))),
@@ -33,9 +33,9 @@ _Part = TypeVar("_Part")
 def read(request: Request) -> list[NewMessage | Fault]:
     """Parse the messages of a batch, or the fault of each; raises Fault or MalformedRequest if the batch cannot be split."""
     content_type = request.headers.get("content-type", "")
-    if negotiation.bare(content_type) == "multipart/mixed":
+    if negotiation.drop_parameters(content_type) == "multipart/mixed":
         found = _multipart(request.body, negotiation.parameter(content_type, "boundary"))
-    elif negotiation.bare(content_type) == negotiation.JSON:
+    elif negotiation.drop_parameters(content_type) == negotiation.JSON:
         found = _array(request.body)
     else:
         raise Fault(
@@ -49,7 +49,7 @@ def read(request: Request) -> list[NewMessage | Fault]:
     return found
 
 
-def _each(read_one: Callable[[int, _Part], NewMessage], parts: Iterable[_Part]) -> list[NewMessage | Fault]:
+def _parse_each(read_one: Callable[[int, _Part], NewMessage], parts: Iterable[_Part]) -> list[NewMessage | Fault]:
     """Parse the messages one by one, so that each has a fault of its own."""
     found: list[NewMessage | Fault] = []
     for number, part in enumerate(parts):
@@ -61,17 +61,17 @@ def _each(read_one: Callable[[int, _Part], NewMessage], parts: Iterable[_Part]) 
 
 
 def _array(body: bytes) -> list[NewMessage | Fault]:
-    said = fields.parsed(body)
+    said = fields.parse_json(body)
     if not isinstance(said, list):
         raise MalformedRequest(Problem.BAD_REQUEST, "a batch in JSON must be an array of messages")
-    return _each(_object, said[: MOST + 1])
+    return _parse_each(_object, said[: MOST + 1])
 
 
 def _object(number: int, said: object) -> NewMessage:
-    return one(f"message {number}", said)
+    return parse_message(f"message {number}", said)
 
 
-def one(where: str, said: object) -> NewMessage:
+def parse_message(where: str, said: object) -> NewMessage:
     """Parse a message in JSON; an error begins with `where` it is."""
     if not isinstance(said, dict) or set(said) - _FIELDS or len(said.keys() & {"json", "text", "base64"}) != 1:
         raise MalformedRequest(
@@ -111,7 +111,7 @@ def _multipart(body: bytes, boundary: str) -> list[NewMessage | Fault]:
         raise MalformedRequest(
             Problem.BAD_REQUEST, "Content-Type: multipart/mixed has a boundary of 1 to 70 characters"
         )
-    return _each(_part, _pieces(body, boundary.encode()))
+    return _parse_each(_part, _pieces(body, boundary.encode()))
 
 
 def _pieces(body: bytes, boundary: bytes) -> Iterator[bytes]:
@@ -140,7 +140,7 @@ def _part(number: int, piece: bytes) -> NewMessage:
     lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
     if not all(colon for _name, colon, _value in lines):
         raise MalformedRequest(Problem.BAD_REQUEST, f"part {number} has a header without a colon")
-    headers = heads.joined(((name.strip().lower(), value.strip()) for name, _, value in lines), _PART_HEADER_BYTES)
+    headers = heads.join_fields(((name.strip().lower(), value.strip()) for name, _, value in lines), _PART_HEADER_BYTES)
     encoding = headers.get("content-transfer-encoding", "binary").lower()
     if encoding not in {"7bit", "8bit", "binary"}:
         raise MalformedRequest(Problem.BAD_REQUEST, f"part {number}: HTTP needs no Content-Transfer-Encoding")
@@ -149,7 +149,7 @@ def _part(number: int, piece: bytes) -> NewMessage:
         headers.get("content-type", "text/plain"),
         fields.text(headers, requests.GROUP_KEY),
         requests.idempotency_key(headers),
-        requests.told(headers),
-        requests.asks(headers),
+        requests.read_headers(headers),
+        requests.read_hints(headers),
         exact=requests.GUID in headers,
     )

@@ -12,8 +12,8 @@ import structlog
 
 from broker.model.commands import Browse, Children, Delete, Describe, Publish, ReadOutcome, Reserve, Retract, Stats
 from broker.model.core import Core
-from broker.model.names import bare
-from broker.model.nodes import Affiliation, NodeRecord, configured, shown
+from broker.model.names import bare_jid
+from broker.model.nodes import Affiliation, NodeRecord, change_config, form_values
 from broker.model.outcomes import ItemOutcome
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import (
@@ -50,7 +50,7 @@ _log = structlog.get_logger("stanzaq.rest")
 async def list_queues(core: Core, request: Request) -> Response:
     """Show the root of the tree."""
     found, below = await _children(core, request)
-    following = views.following(request.path, {"below": below}) if below else ""
+    following = views.next_page_link(request.path, {"below": below}) if below else ""
     page = Page("", "", is_queue=False, children=found, messages=(), counted=None, options=None, following=following)
     return replies.page(page, request.wants)
 
@@ -58,7 +58,7 @@ async def list_queues(core: Core, request: Request) -> Response:
 async def create_queue(core: Core, request: Request) -> Response:
     """Create a queue with a generated name."""
     declared = await result(core, requests.declare(request), Declared)
-    return replies.declared(declared.node, made=True)
+    return replies.answer_declared(declared.node, made=True)
 
 
 async def show_queue(core: Core, request: Request) -> Response:
@@ -72,10 +72,10 @@ async def show_queue(core: Core, request: Request) -> Response:
         # A part of the tree exists while anything is below it, which may be late in the list.
         raise fault(record)
     if not isinstance(record, Described) or record.record.config.collects:
-        following = views.following(request.path, {"below": below}) if below else ""
+        following = views.next_page_link(request.path, {"below": below}) if below else ""
         title, options = "", None
         if isinstance(record, Described):
-            found = await _collected(core, request, found)
+            found = await _add_children(core, request, found)
             title, options = record.record.config.title, _options(record.record, request)
         page = Page(
             node,
@@ -96,7 +96,7 @@ async def show_queue(core: Core, request: Request) -> Response:
         # An empty cursor says that this list has ended.
         cursors = {"after": after, "below": below}
         limits = {"limit": request.query["limit"]} if "limit" in request.query else {}
-        following = views.following(request.path, cursors | limits)
+        following = views.next_page_link(request.path, cursors | limits)
     return replies.page(
         Page(
             node,
@@ -119,19 +119,19 @@ async def put_queue(core: Core, request: Request) -> Response:
     if isinstance(outcome, Refused) and outcome.problem is Problem.NODE_EXISTS:
         if conditions.creates(request.headers):
             # It was created between the check and this command.
-            raise fault(conditions.unmet())
+            raise fault(conditions.unmet_fault())
         known = await core.ask(Describe(request.path.node, request.sender, as_owner=True))
         if isinstance(known, Described):
             config, (options, tree) = known.record.config, tree_request(command.options)
-            same = configured(config, options) == config and tree.parent in {None, known.record.parent}
+            same = change_config(config, options) == config and tree.parent in {None, known.record.parent}
             if same and await _has_children(core, request, tree):
-                return replies.declared(request.path.node, made=False)
+                return replies.answer_declared(request.path.node, made=False)
             raise fault(
                 MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")
             )
     if isinstance(outcome, Refused):
         raise fault(outcome)
-    return replies.declared(request.path.node, made=True)
+    return replies.answer_declared(request.path.node, made=True)
 
 
 async def _has_children(core: Core, request: Request, tree: TreeRequest) -> bool:
@@ -145,24 +145,24 @@ async def _has_children(core: Core, request: Request, tree: TreeRequest) -> bool
 async def configure_queue(core: Core, request: Request) -> Response:
     """Change options of a queue."""
     await result(core, requests.configure(request), Done)
-    return replies.done()
+    return replies.answer_done()
 
 
 async def delete_queue(core: Core, request: Request) -> Response:
     """Delete a queue with everything in it."""
     await result(core, Delete(request.path.node, request.sender), Done)
-    return replies.done()
+    return replies.answer_done()
 
 
 async def send_message(core: Core, request: Request) -> Response:
     """Publish a message; without a body and a client's id, reserve one (RX1)."""
     node, guid = request.path.node, requests.guid(request)
     if guid:
-        return replies.published(node, await _published(core, requests.once(request, guid)), HTTPStatus.OK)
+        return replies.answer_published(node, await _publish(core, requests.publish_once(request, guid)), HTTPStatus.OK)
     if not request.body:
-        return replies.reserved(node, await result(core, Reserve(node, request.sender), Reserved))
+        return replies.answer_reserved(node, await result(core, Reserve(node, request.sender), Reserved))
     published = await result(core, requests.publish(request, None), Published)
-    return replies.published(node, published, HTTPStatus.CREATED)
+    return replies.answer_published(node, published, HTTPStatus.CREATED)
 
 
 async def send_batch(core: Core, request: Request) -> Response:
@@ -174,30 +174,32 @@ async def send_batch(core: Core, request: Request) -> Response:
 
 async def redeem_message(core: Core, request: Request) -> Response:
     """Send the body of a reserved message."""
-    return replies.published(request.path.node, await result(core, requests.redeem(request), Published), HTTPStatus.OK)
+    return replies.answer_published(
+        request.path.node, await result(core, requests.redeem(request), Published), HTTPStatus.OK
+    )
 
 
 async def delete_message(core: Core, request: Request) -> Response:
     """Delete a message that nobody holds, as its publisher or the queue's owner (§1.7, row 10)."""
     await result(core, Retract(request.path.node, request.sender, request.path.item), Retracted)
-    return replies.done()
+    return replies.answer_done()
 
 
 async def show_message(core: Core, request: Request) -> Response:
     """Show a message; with `wait` its end, as soon as it has ended."""
     path, seconds = request.path, requests.wait(request)
     looked = await core.ask(_browse(request))
-    if seconds or not _there(looked):
+    if seconds or not _is_there(looked):
         # It may end between a look at its end and one at the queue.
         for wait in (seconds, 0):
             ended = await core.ask(ReadOutcome(path.node, request.sender, path.item, wait))
             if isinstance(ended, Ended) and ended.outcome:
                 return _end(path.node, ended.outcome)
             looked = await core.ask(_browse(request))
-            if _there(looked):
+            if _is_there(looked):
                 break
             if isinstance(looked, Refused) and isinstance(ended, Ended) and ended.awaited:
-                return replies.pending(path.node, path.item)
+                return replies.answer_pending(path.node, path.item)
     return replies.message(_message(request, looked), request.wants)
 
 
@@ -223,11 +225,11 @@ async def _children(core: Core, request: Request) -> tuple[list[Child], str]:
             return found, ""
         if len(found) >= _CHILDREN:
             break
-        looked = requests.onward(request, listing.nodes[-1])
+        looked = requests.list_after(request, listing.nodes[-1])
     return found, names[-1]
 
 
-async def _collected(core: Core, request: Request, found: list[Child]) -> list[Child]:
+async def _add_children(core: Core, request: Request, found: list[Child]) -> list[Child]:
     """Add a collection's children on the first page (RX4): they always fit one page."""
     if "below" in request.query:
         return found
@@ -239,15 +241,15 @@ async def _collected(core: Core, request: Request, found: list[Child]) -> list[C
 
 def _options(record: NodeRecord, request: Request) -> dict[str, str] | None:
     """Return the options, for owners only."""
-    owner = record.affiliation(bare(request.sender)) is Affiliation.OWNER
-    return shown(record.name, record.config) if owner else None
+    owner = record.affiliation(bare_jid(request.sender)) is Affiliation.OWNER
+    return form_values(record.name, record.config) if owner else None
 
 
 def _browse(request: Request) -> Browse:
     return Browse(request.path.node, request.sender, (request.path.item,), 1)
 
 
-def _there(looked: Result) -> bool:
+def _is_there(looked: Result) -> bool:
     return isinstance(looked, Browsed) and bool(looked.items)
 
 
@@ -285,12 +287,12 @@ async def _outcome(core: Core, command: Publish | Fault) -> Published | Fault:
     if isinstance(command, Fault):
         return command
     try:
-        return await _published(core, command)
+        return await _publish(core, command)
     except Fault as refusal:
         return refusal
 
 
-async def _published(core: Core, command: Publish) -> Published:
+async def _publish(core: Core, command: Publish) -> Published:
     """Publish; raises Fault if a different message was published under the same key."""
     published = await result(core, command, Published)
     if published.differs:

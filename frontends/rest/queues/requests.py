@@ -14,7 +14,7 @@ from broker.model.fields import Decimal, Whole
 from broker.model.frozen import frozen
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import ITEM_ID_BYTES, is_printable
-from broker.model.nodes import configured
+from broker.model.nodes import change_config
 from broker.model.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
 from broker.model.outcomes import ReplyMode
 from broker.model.positions import Position
@@ -78,7 +78,7 @@ def options(request: Request) -> dict[str, tuple[str, ...]]:
             f"options must be {negotiation.JSON}",
             ACCEPT_PATCH,
         )
-    said = request_fields.parsed(request.body)
+    said = request_fields.parse_json(request.body)
     if not isinstance(said, dict) or set(said) - {"options"} or not isinstance(said.get("options", {}), dict):
         raise MalformedRequest(Problem.BAD_REQUEST, 'the body must be {"options": {NAME: VALUE, …}}')
     return {name: (_value(name, value),) for name, value in said.get("options", {}).items()}
@@ -91,7 +91,7 @@ def declare(request: Request) -> Declare:
     """Create a queue, under a generated name if the path has none."""
     wanted = options(request)
     # Validate first, so that a client learns about wrong options even if the queue exists.
-    configured(NodeConfig(), tree_request(wanted)[0])
+    change_config(NodeConfig(), tree_request(wanted)[0])
     return Declare(request.path.node or None, request.sender, wanted)
 
 
@@ -104,7 +104,9 @@ def publish(request: Request, item_id: str | None, ticket: str = "") -> Publish:
     """Publish the body of the request."""
     kind, key = request.headers.get("content-type", ""), request_fields.text(request.headers, GROUP_KEY)
     exact = bool(ticket) and GUID in request.headers
-    sent = NewMessage(request.body, kind, key, headers=told(request.headers), asks=asks(request.headers), exact=exact)
+    sent = NewMessage(
+        request.body, kind, key, headers=read_headers(request.headers), asks=read_hints(request.headers), exact=exact
+    )
     return message(request, sent, item_id, ticket)
 
 
@@ -116,11 +118,11 @@ def message(request: Request, sent: NewMessage, item_id: str | None, ticket: str
         # Messages may be delivered in XML, which has no control characters.
         if not is_printable(name + text):
             raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]!a} is not printable")
-    said = headers.named(sent.headers.items()) if sent.headers else {}
+    said = headers.check_headers(sent.headers.items()) if sent.headers else {}
     traced: Mapping[str, str] = {}
     if trace.PARENT in request.headers:
         traced = trace.headers(request.headers[trace.PARENT], request.headers.get(trace.STATE))
-    envelope = packed(sent.body, sent.content_type, {**said, **traced})
+    envelope = pack_envelope(sent.body, sent.content_type, {**said, **traced})
     size = len(sent.body) + (headers.size(said) if said else 0)
     asked_hints, digest = hints(sent.asks), _digest(sent, said) if sent.exact else ""
     return Publish(
@@ -136,7 +138,7 @@ def message(request: Request, sent: NewMessage, item_id: str | None, ticket: str
     )
 
 
-def packed(body: bytes, content_type: str, headers: Mapping[str, str]) -> bytes:
+def pack_envelope(body: bytes, content_type: str, headers: Mapping[str, str]) -> bytes:
     """Pack the envelope of a message; raises MalformedRequest if it is too big for any queue, Fault for a wrong content type."""
     if len(body) > MAX_PAYLOAD_BYTES:
         raise MalformedRequest(
@@ -147,7 +149,7 @@ def packed(body: bytes, content_type: str, headers: Mapping[str, str]) -> bytes:
         raise Fault(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-invalid", "Content-Type is not TYPE/SUBTYPE with parameters"
         )
-    return codec.pack(payloads.kept(body, kind, headers))
+    return codec.pack(payloads.make_envelope(body, kind, headers))
 
 
 def _digest(sent: NewMessage, said: Mapping[str, str]) -> str:
@@ -156,7 +158,7 @@ def _digest(sent: NewMessage, said: Mapping[str, str]) -> str:
     return hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
 
 
-def asks(fields: Mapping[str, str]) -> dict[str, str | int]:
+def read_hints(fields: Mapping[str, str]) -> dict[str, str | int]:
     """Read the delivery hints from headers."""
     if _HINT_FIELDS.isdisjoint(fields):
         return {}
@@ -173,9 +175,9 @@ def hints(said: Mapping[str, str | int]) -> Hints:
     try:
         at = str(found["at"][1]) if "at" in found else None
         reply, regardless = (name in found and _flag(*found[name]) for name in ("reply", "regardless"))
-        after = Dependencies.judged(str(found["after"][1]) if "after" in found else "", regardless=regardless)
+        after = Dependencies.parse_names(str(found["after"][1]) if "after" in found else "", regardless=regardless)
         mode = ReplyMode.KEPT if reply else ReplyMode.NONE
-        return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, mode, after, at=at)
+        return Hints.check(delay_ms, priority, None if ttl is None else ttl * 1000, mode, after, at=at)
     except MalformedRequest as wrong:
         raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
 
@@ -194,12 +196,12 @@ def _flag(name: str, value: str | int) -> bool:
     return value in {"true", True}
 
 
-def told(fields: Mapping[str, str]) -> dict[str, str]:
+def read_headers(fields: Mapping[str, str]) -> dict[str, str]:
     """Read the item's headers from `Item-NAME` fields: names in lower case, as in HTTP, values in UTF-8."""
     return {name.removeprefix(ITEM): request_fields.text(fields, name) for name in fields if name.startswith(ITEM)}
 
 
-def once(request: Request, guid: str) -> Publish:
+def publish_once(request: Request, guid: str) -> Publish:
     """Publish once under a client's id, which is also the ticket: it counts even after the item is gone (RX7)."""
     return publish(request, guid, guid)
 
@@ -256,14 +258,14 @@ def names(request: Request) -> Nodes | None:
     return None if below == "" else Nodes(request.sender, NAMES_A_LOOK, below or "")
 
 
-def onward(request: Request, name: str) -> Nodes:
+def list_after(request: Request, name: str) -> Nodes:
     """List the names after one."""
     return Nodes(request.sender, NAMES_A_LOOK, name)
 
 
 def _value(name: str, value: object) -> str:
     """Write an option's value as in forms: booleans only for boolean options, numbers only for numeric ones, or any text."""
-    option, number = BY_NAME.get(name), request_fields.whole(value)
+    option, number = BY_NAME.get(name), request_fields.read_whole(value)
     match value:
         case str():
             return value

@@ -21,7 +21,7 @@ def message(node: str, item: Listed) -> Message:
         item.published_ms,
         payloads.kind(envelope),
         envelope.body,
-        payloads.said(envelope),
+        payloads.shown_headers(envelope),
         payloads.element(envelope),
         progress=item.progress,
     )
@@ -41,6 +41,6 @@ def children(names: Sequence[str], above: str, collections: Collection[str] = ()
     return [Child(name, is_queue) for name, is_queue in found.items()]
 
 
-def following(path: ResourcePath, query: Mapping[str, str]) -> str:
+def next_page_link(path: ResourcePath, query: Mapping[str, str]) -> str:
     """Return the link to the next page."""
     return f"{paths.queue(path.node) if path.node else paths.QUEUES}?{urlencode(query)}"

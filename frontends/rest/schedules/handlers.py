@@ -19,19 +19,19 @@ async def show_schedule(core: Core, request: Request) -> Response:
     """Show a schedule with its message."""
     command = requests.one(request)
     (found,) = (await result(core, command, ScheduleList)).schedules
-    return views.one(command.node, found)
+    return views.write_schedule(command.node, found)
 
 
 async def put_schedule(core: Core, request: Request) -> Response:
     """Make or replace a schedule."""
     command = requests.put(request)
-    return views.one(command.node, (await result(core, command, Scheduled)).status)
+    return views.write_schedule(command.node, (await result(core, command, Scheduled)).status)
 
 
 async def switch_schedule(core: Core, request: Request) -> Response:
     """Pause or resume a schedule."""
     command = requests.switch(request)
-    return views.one(command.node, (await result(core, command, Scheduled)).status)
+    return views.write_schedule(command.node, (await result(core, command, Scheduled)).status)
 
 
 async def delete_schedule(core: Core, request: Request) -> Response:

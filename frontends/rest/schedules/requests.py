@@ -26,7 +26,7 @@ def put(request: Request) -> PutSchedule:
     if not all(isinstance(value, str) for value in told.values()):
         raise MalformedRequest(Problem.BAD_REQUEST, f"{', '.join(told)}: each must be a string")
     schedule = Schedule.read({**told, "id": _id(request)})
-    sent = batches.one("the schedule", {name: value for name, value in said.items() if name not in told})
+    sent = batches.parse_message("the schedule", {name: value for name, value in said.items() if name not in told})
     if sent.guid or sent.asks.keys() & {"at", "reply", "after", "regardless"}:
         raise MalformedRequest(
             Problem.BAD_REQUEST, "messages of a schedule have no guid, at, reply and after: they are many"
@@ -69,7 +69,7 @@ def _id(request: Request) -> str:
 def _object(request: Request) -> dict[str, Any]:
     if not negotiation.is_json(request.headers.get("content-type", "")):
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"the body must be {negotiation.JSON}")
-    said = fields.parsed(request.body)
+    said = fields.parse_json(request.body)
     if not isinstance(said, dict):
         raise MalformedRequest(Problem.BAD_REQUEST, "the body must be an object")
     return said

@@ -12,23 +12,28 @@ from frontends.rest.formats import documents
 from frontends.rest.http_types import Response
 
 
-def one(node: str, status: ScheduleStatus) -> Response:
+def write_schedule(node: str, status: ScheduleStatus) -> Response:
     """Write a schedule."""
-    return replies.json(_said(node, status))
+    return replies.json(_schedule_fields(node, status))
 
 
 def page(command: ListSchedules, found: ScheduleList) -> Response:
     """Write a page of schedules."""
-    said: dict[str, Any] = {"schedules": [_said(command.node, each) for each in found.schedules]}
+    said: dict[str, Any] = {"schedules": [_schedule_fields(command.node, each) for each in found.schedules]}
     if found.after:
         query = urlencode({"past": found.after, "limit": command.limit})
         said["next"] = f"{paths.schedules(command.node)}?{query}"
     return replies.json(said)
 
 
-def _said(node: str, status: ScheduleStatus) -> dict[str, Any]:
+def _schedule_fields(node: str, status: ScheduleStatus) -> dict[str, Any]:
     counts = {"published": status.published, "missed": status.missed, "skipped": status.skipped}
-    said = {**status.schedule.said(), **status.told(), **counts, "href": paths.schedule(node, status.schedule.id)}
+    said = {
+        **status.schedule.write(),
+        **status.write_state(),
+        **counts,
+        "href": paths.schedule(node, status.schedule.id),
+    }
     return said if status.item is None else {**said, "message": _message(status.item)}
 
 

@@ -48,9 +48,9 @@ from broker.model.results import (
 from broker.model.tree import Scope, SubscriptionType
 from broker.tasks import start
 from frontends.rest import fields, negotiation, replies
-from frontends.rest.auth.identity import expired
+from frontends.rest.auth.identity import end_of_credentials
 from frontends.rest.core_client import result
-from frontends.rest.errors import Fault, fault, written
+from frontends.rest.errors import Fault, fault, write_problem
 from frontends.rest.formats import documents
 from frontends.rest.formats.views import Message
 from frontends.rest.http_types import Request, Response
@@ -96,15 +96,15 @@ async def create_subscription(core: Core, request: Request) -> Response:
             await core.ask(Delete(node, request.sender))
         raise fault(outcome)
     assert isinstance(outcome, Subscribed)
-    return views.subscribed(views.ShownLease(lease, lease_request.destinations, outcome))
+    return views.answer_subscribed(views.ShownLease(lease, lease_request.destinations, outcome))
 
 
 async def list_subscriptions(core: Core, request: Request) -> Response:
     """List a page of the sender's own subscriptions."""
     first, limit = fields.first(request), fields.page(request)
     found = (await result(core, Subscriptions(request.sender, None), SubscriptionList)).subscriptions
-    mine = requests.known(request.sender, found)
-    shown = await asyncio.gather(*(_listed(core, request, each) for each in mine[first : first + limit]))
+    mine = requests.keep_known(request.sender, found)
+    shown = await asyncio.gather(*(_read_subscription(core, request, each) for each in mine[first : first + limit]))
     # A subscription that ends meanwhile is not shown.
     return views.leases([each for each in shown if each], first, limit, len(mine))
 
@@ -115,17 +115,19 @@ async def show_subscription(core: Core, request: Request) -> Response:
     wait = requests.wait(request)
     fetch = _fetch(lease, request)
     if request.wants == negotiation.EVENTS:
-        found = await _fetched(core, lease, fetch)
+        found = await _fetch_items(core, lease, fetch)
         events = _events(core, lease, fetch, found, request.ends)
         return Response(HTTPStatus.OK, media=negotiation.EVENTS, events=events)
-    found = await _fetched(core, lease, replace(fetch, wait_seconds=float(wait)))
+    found = await _fetch_items(core, lease, replace(fetch, wait_seconds=float(wait)))
     return replies.lease(views.lease(lease, found, _readable(lease, found.items)), request.wants)
 
 
 async def delete_subscription(core: Core, request: Request) -> Response:
     """End a subscription, and return its messages (R14) unless they are to stay under their locks."""
-    lease, keep = requests.of(request), requests.keeps(request)
-    return _done(_expired_lease(lease, await _ended(core, lease, request.sender, keep=keep)), Done, Unsubscribed)
+    lease, keep = requests.of(request), requests.read_keep(request)
+    return _answer_done(
+        _report_expired_lease(lease, await _end(core, lease, request.sender, keep=keep)), Done, Unsubscribed
+    )
 
 
 async def show_held_message(core: Core, request: Request) -> Response:
@@ -133,50 +135,50 @@ async def show_held_message(core: Core, request: Request) -> Response:
     lock_ref = requests.lock_ref(request)
     lease = lock_ref.lease
     only = lock_ref.node, lock_ref.partition, lock_ref.token
-    found = await _fetched(core, lease, replace(_fetch(lease, request), only=only))
+    found = await _fetch_items(core, lease, replace(_fetch(lease, request), only=only))
     for item in found.items:
         if (item.partition.node, item.partition.number, item.token) == only:
-            return replies.message(views.held(lease, item), request.wants)
-    raise _not_held(lock_ref)
+            return replies.message(views.view_held(lease, item), request.wants)
+    raise _not_held_fault(lock_ref)
 
 
 async def acknowledge_message(core: Core, request: Request) -> Response:
     """Acknowledge a message (R16)."""
     lock_ref = requests.lock_ref(request)
-    return _done(_expired_lock(lock_ref, await core.ask(lock_ref.acknowledge())), Retracted)
+    return _answer_done(_report_expired_lock(lock_ref, await core.ask(lock_ref.acknowledge())), Retracted)
 
 
 async def acknowledge_messages(core: Core, request: Request) -> Response:
     """Acknowledge several messages, each with its own result."""
     wanted = [requests.lock_ref_at(request, each) for each in requests.addresses(request)]
-    outcomes = await asyncio.gather(*(_acknowledged(core, each) for each in wanted))
-    return replies.settled(outcomes)
+    outcomes = await asyncio.gather(*(_acknowledge(core, each) for each in wanted))
+    return replies.answer_settled(outcomes)
 
 
 async def complete_message(core: Core, request: Request) -> Response:
     """Acknowledge a message with a result for its publisher."""
     lock_ref = requests.lock_ref(request)
-    return _done(_expired_lock(lock_ref, await core.ask(lock_ref.complete(request))), Retracted)
+    return _answer_done(_report_expired_lock(lock_ref, await core.ask(lock_ref.complete(request))), Retracted)
 
 
 async def release_message(core: Core, request: Request) -> Response:
     """Return a message to its queue."""
-    return await _given_back(core, request, dead_letter=False)
+    return await _give_back(core, request, dead_letter=False)
 
 
 async def renew_message(core: Core, request: Request) -> Response:
     """Renew a message's lock."""
     lock_ref = requests.lock_ref(request)
-    outcome = _expired_lock(lock_ref, await core.ask(lock_ref.renew(request)))
+    outcome = _report_expired_lock(lock_ref, await core.ask(lock_ref.renew(request)))
     if isinstance(outcome, Refused):
         raise fault(outcome)
     assert isinstance(outcome, Renewed)
-    return replies.renewed(outcome)
+    return replies.answer_renewed(outcome)
 
 
 async def bury_message(core: Core, request: Request) -> Response:
     """Send a message to its queue's dead letters."""
-    return await _given_back(core, request, dead_letter=True)
+    return await _give_back(core, request, dead_letter=True)
 
 
 def _fetch(lease: Lease, request: Request) -> Fetch:
@@ -185,8 +187,8 @@ def _fetch(lease: Lease, request: Request) -> Fetch:
     return Fetch(lease.node, request.sender, lease.jid, lease.seconds * 1000 if comes else None, comes=comes)
 
 
-async def _fetched(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
-    found = _expired_lease(lease, await core.ask(fetch))
+async def _fetch_items(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
+    found = _report_expired_lease(lease, await core.ask(fetch))
     if isinstance(found, Refused):
         raise fault(found)
     assert isinstance(found, Fetched)
@@ -197,7 +199,7 @@ def _readable(lease: Lease, items: Iterable[HeldItem]) -> Iterator[Message]:
     """Return the views of held messages, without those that cannot be read."""
     for item in items:
         try:
-            message = views.held(lease, item)
+            message = views.view_held(lease, item)
         except CorruptRecord as wrong:
             # Its lock expires like any other; after its last attempt it becomes a dead letter.
             where = {"node": item.partition.node, "partition": item.partition.number, "item": item.item_id}
@@ -206,7 +208,7 @@ def _readable(lease: Lease, items: Iterable[HeldItem]) -> Iterator[Message]:
             yield message
 
 
-def _expired_lease(lease: Lease, outcome: Result) -> Result:
+def _report_expired_lease(lease: Lease, outcome: Result) -> Result:
     """Report a missing subscription as expired: only one that existed has an id."""
     gone = {Problem.NOT_SUBSCRIBED, *({Problem.NODE_NOT_FOUND} if lease.has_view else ())}
     over = isinstance(outcome, Refused) and outcome.problem in gone
@@ -216,12 +218,12 @@ def _expired_lease(lease: Lease, outcome: Result) -> Result:
 async def _room(core: Core, request: Request, node: str) -> None:
     """Refuse a subscription beyond the owner's limit; two concurrent requests may exceed it by one."""
     found = (await result(core, Subscriptions(request.sender, node), SubscriptionList)).subscriptions
-    if len(requests.known(request.sender, found)) >= request.most_leases:
+    if len(requests.keep_known(request.sender, found)) >= request.most_leases:
         detail = f"you have {request.most_leases} subscriptions to it already, the maximum: end some"
         raise fault(MalformedRequest(Problem.TOO_MANY_SUBSCRIPTIONS, detail))
 
 
-async def _listed(core: Core, request: Request, lease: Lease) -> views.ShownLease | None:
+async def _read_subscription(core: Core, request: Request, lease: Lease) -> views.ShownLease | None:
     """Read a subscription; None when it has ended."""
     options = await core.ask(Options(lease.node, request.sender, lease.jid, ""))
     if not isinstance(options, Subscribed):
@@ -261,21 +263,21 @@ async def _view(core: Core, request: Request, lease_request: requests.LeaseReque
     return (await result(core, Declare(f"lease-{name}", request.sender, options), Declared)).node
 
 
-async def _acknowledged(core: Core, lock_ref: LockRef | Fault) -> Fault | None:
+async def _acknowledge(core: Core, lock_ref: LockRef | Fault) -> Fault | None:
     if isinstance(lock_ref, Fault):
         return lock_ref
-    outcome = _expired_lock(lock_ref, await core.ask(lock_ref.acknowledge()))
+    outcome = _report_expired_lock(lock_ref, await core.ask(lock_ref.acknowledge()))
     return fault(outcome) if isinstance(outcome, Refused) else None
 
 
-async def _given_back(core: Core, request: Request, *, dead_letter: bool) -> Response:
+async def _give_back(core: Core, request: Request, *, dead_letter: bool) -> Response:
     lock_ref = requests.lock_ref(request)
-    return _done(
-        _expired_lock(lock_ref, await core.ask(lock_ref.give_back(request, dead_letter=dead_letter))), Unlocked
+    return _answer_done(
+        _report_expired_lock(lock_ref, await core.ask(lock_ref.give_back(request, dead_letter=dead_letter))), Unlocked
     )
 
 
-def _expired_lock(lock_ref: LockRef, outcome: Result) -> Result:
+def _report_expired_lock(lock_ref: LockRef, outcome: Result) -> Result:
     """Report an expired lock as such, whatever has happened to the message since (RX6)."""
     if not isinstance(outcome, Refused):
         return outcome
@@ -283,12 +285,12 @@ def _expired_lock(lock_ref: LockRef, outcome: Result) -> Result:
     return Refused(Problem.LOCK_LOST, "the lock has expired") if outcome.problem in late else outcome
 
 
-def _not_held(lock_ref: LockRef) -> Fault:
+def _not_held_fault(lock_ref: LockRef) -> Fault:
     problem = Problem.LOCK_LOST if lock_ref.was_handed else Problem.ITEM_NOT_FOUND
     return fault(MalformedRequest(problem, "the subscription does not hold this message under this lock"))
 
 
-async def _ended(core: Core, lease: Lease, sender: Jid, *, keep: bool = False) -> Result:
+async def _end(core: Core, lease: Lease, sender: Jid, *, keep: bool = False) -> Result:
     if lease.has_view and not keep:
         return await core.ask(Delete(lease.node, sender))
     outcome = await core.ask(Unsubscribe(lease.node, sender, lease.jid, "", release=not keep))
@@ -297,11 +299,11 @@ async def _ended(core: Core, lease: Lease, sender: Jid, *, keep: bool = False) -
     return outcome
 
 
-def _done(outcome: Result, *kinds: type[Result]) -> Response:
+def _answer_done(outcome: Result, *kinds: type[Result]) -> Response:
     if isinstance(outcome, Refused):
         raise fault(outcome)
     assert isinstance(outcome, kinds), f"{type(outcome).__name__} is none of {kinds}"
-    return replies.done()
+    return replies.answer_done()
 
 
 async def _events(
@@ -323,10 +325,10 @@ async def _events(
                 yield b":\n\n"
             left = ends - time.time()
             again = replace(fetch, wait_seconds=min(SILENT_SECONDS, left), after=seen)
-            found = await core.ask(again) if left > 0 else expired()
+            found = await core.ask(again) if left > 0 else end_of_credentials()
         assert isinstance(found, Refused | Fault)
-        yield b"event: end\ndata: %b\n\n" % written(fault(found) if isinstance(found, Refused) else found)
+        yield b"event: end\ndata: %b\n\n" % write_problem(fault(found) if isinstance(found, Refused) else found)
     finally:
         if fetch.comes and isinstance(found, Fetched):
             # Nothing can be awaited here any more.
-            start(_ended(core, lease, fetch.sender))
+            start(_end(core, lease, fetch.sender))

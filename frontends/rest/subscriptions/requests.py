@@ -19,8 +19,8 @@ from broker.model.commands import Complete, Retract, Unlock
 from broker.model.commands import Renew as RenewLock
 from broker.model.destinations import MOST
 from broker.model.frozen import frozen
-from broker.model.leases import lease_jid, lease_seconds, own_view
-from broker.model.names import Jid, bare, is_printable, resource
+from broker.model.leases import is_own_collection, lease_jid, lease_seconds
+from broker.model.names import Jid, bare_jid, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.progress import Progress
@@ -64,7 +64,7 @@ class Lease:
     @property
     def has_view(self) -> bool:
         """Several destinations are a collection of their own, which ends with the subscription."""
-        return own_view(self.node, self.jid)
+        return is_own_collection(self.node, self.jid)
 
     @property
     def href(self) -> str:
@@ -80,7 +80,7 @@ class Lease:
         """Return the path of a held message, and its lock as a query (RX6)."""
         query = "" if item.partition.node == self.node else f"{urlencode({'queue': item.partition.node})}&"
         lock = f"{item.partition.number}-{item.token}"
-        return paths.held(str(self), item.item_id), f"?{query}lock={lock}-{self.seal(item.item_id, lock)}"
+        return paths.held_message(str(self), item.item_id), f"?{query}lock={lock}-{self.seal(item.item_id, lock)}"
 
     def seal(self, item_id: str, lock: str) -> str:
         """Return a checksum that tells a handed-out message address from an invented one.
@@ -122,14 +122,14 @@ class LockRef:
         if kind and not payloads.is_type(kind):
             detail = "Content-Type is not TYPE/SUBTYPE with parameters"
             raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-invalid", detail)
-        envelope, size = codec.pack(payloads.kept(request.body, kind, {})), len(request.body)
+        envelope, size = codec.pack(payloads.make_envelope(request.body, kind, {})), len(request.body)
         about = self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition
         return Complete(*about, envelope=envelope, body_bytes=size)
 
     def renew(self, request: Request) -> RenewLock:
         """Renew its lock, for the seconds in the body if given, and tell how far the worker is."""
         said = _fields(request, {"seconds", "progress", "note"})
-        lock_ms = _whole(said, "seconds", 1, MAX_LOCK_SECONDS, 0) * 1000 if "seconds" in said else None
+        lock_ms = _read_whole(said, "seconds", 1, MAX_LOCK_SECONDS, 0) * 1000 if "seconds" in said else None
         progress = _progress(said)
         return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition, lock_ms, progress)
 
@@ -140,7 +140,7 @@ class LockRef:
         if not isinstance(reason, str) or not (is_printable(reason) and len(reason) <= REASON_LONGEST):
             raise MalformedRequest(Problem.BAD_REQUEST, f"reason must be a line of at most {REASON_LONGEST} characters")
         repeat_key = f"{'dead-letter' if dead_letter else 'release'} {self.text}"
-        delay = _whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000 if "delay" in said else None
+        delay = _read_whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000 if "delay" in said else None
         return Unlock(
             self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, repeat_key, self.partition
         )
@@ -151,10 +151,10 @@ def _progress(said: Mapping[str, Any]) -> Progress | None:
     # JSON allows half a surrogate pair, which is no text.
     if isinstance(share, bool) or not isinstance(share, int | float | str | None) or not isinstance(note, str):
         raise MalformedRequest(Problem.BAD_REQUEST, "progress must be a number, and note a line of text")
-    return Progress.told(None if share is None else str(share), note)
+    return Progress.check(None if share is None else str(share), note)
 
 
-def known(owner: Jid, found: Iterable[Subscription]) -> list[Lease]:
+def keep_known(owner: Jid, found: Iterable[Subscription]) -> list[Lease]:
     """Return those of an owner's subscriptions that were made over HTTP."""
     return [
         Lease(owner, each.node, resource(each.jid).removeprefix("lease-"), min(seconds, LEASE_MOST))
@@ -176,8 +176,8 @@ def _read(text: str) -> Lease | None:
     """Parse an id, which every request of a worker contains."""
     try:
         owner, node, name, seconds = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\0")
-        lasts = _whole({"lease": _number(seconds)}, "lease", LEASE_LEAST, LEASE_MOST, 0)
-        lease = Lease(bare(owner), paths.node([node]), name, lasts)
+        lasts = _read_whole({"lease": _number(seconds)}, "lease", LEASE_LEAST, LEASE_MOST, 0)
+        lease = Lease(bare_jid(owner), paths.node([node]), name, lasts)
     except (ValueError, MalformedRequest):
         return None
     return lease if owner and _NAME.fullmatch(name) and str(lease) == text else None
@@ -202,7 +202,7 @@ def addresses(request: Request) -> list[str]:
     if not negotiation.is_json(request.headers.get("content-type", "")):
         detail = f"the addresses of messages must be {negotiation.JSON}"
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": negotiation.JSON})
-    said = fields.parsed(request.body)
+    said = fields.parse_json(request.body)
     if not isinstance(said, list) or not 0 < len(said) <= TOGETHER or not all(isinstance(each, str) for each in said):
         raise MalformedRequest(
             Problem.BAD_REQUEST, f"the body must be an array of 1 to {TOGETHER} addresses of messages"
@@ -240,18 +240,18 @@ def lease_request(request: Request) -> LeaseRequest:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "selector: it must be a string")
     return LeaseRequest(
         tuple(dict.fromkeys(paths.node([each], "destinations") for each in destinations)),
-        _whole(said, "prefetch", 1, MAX_CREDIT, PREFETCH),
-        _whole(said, "lease", LEASE_LEAST, LEASE_MOST, LEASE_SECONDS),
+        _read_whole(said, "prefetch", 1, MAX_CREDIT, PREFETCH),
+        _read_whole(said, "lease", LEASE_LEAST, LEASE_MOST, LEASE_SECONDS),
         selector.strip(),
     )
 
 
 def wait(request: Request) -> int:
     """Read how many seconds to wait for a message."""
-    return _whole({name: _number(value) for name, value in request.query.items()}, "wait", 0, WAIT_MOST, 0)
+    return _read_whole({name: _number(value) for name, value in request.query.items()}, "wait", 0, WAIT_MOST, 0)
 
 
-def keeps(request: Request) -> bool:
+def read_keep(request: Request) -> bool:
     """Read whether the messages of a subscription that ends stay under their locks."""
     said = request.query.get("keep", "false")
     if said not in {"true", "false"}:
@@ -264,10 +264,10 @@ def _fields(request: Request, names: set[str]) -> dict[str, Any]:
     if not request.body:
         return {}
     kind = request.headers.get("content-type", "")
-    if negotiation.bare(kind) == FORM:
+    if negotiation.drop_parameters(kind) == FORM:
         said: object = _form(request.body)
     elif negotiation.is_json(kind):
-        said = fields.parsed(request.body)
+        said = fields.parse_json(request.body)
     else:
         detail = f"the body must be {negotiation.JSON} or {FORM}"
         raise Fault(
@@ -302,8 +302,8 @@ def _number(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else text
 
 
-def _whole(said: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
-    value = fields.whole(said.get(name, default))
+def _read_whole(said: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
+    value = fields.read_whole(said.get(name, default))
     if value is None or not least <= value <= most:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be a whole number from {least} to {most}")
     return value

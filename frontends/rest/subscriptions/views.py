@@ -18,7 +18,7 @@ from frontends.rest.subscriptions.requests import Lease
 ACTIONS: Final = ("complete", "release", "renew", "dead-letter")
 
 
-def held(lease: Lease, item: HeldItem) -> Message:
+def view_held(lease: Lease, item: HeldItem) -> Message:
     """Return the view of a held message; raises CorruptRecord."""
     envelope = codec.unpack(item.envelope)
     path, query = lease.message(item)
@@ -31,7 +31,7 @@ def held(lease: Lease, item: HeldItem) -> Message:
         item.published_ms,
         payloads.kind(envelope),
         envelope.body,
-        payloads.said(envelope),
+        payloads.shown_headers(envelope),
         payloads.element(envelope),
         Lock(path + query, actions, item.token, item.attempt, item.of, item.deadline_ms, item.lock_seconds, item.key),
     )
@@ -51,21 +51,21 @@ class ShownLease:
     options: Subscribed
 
 
-def subscribed(shown: ShownLease) -> Response:
+def answer_subscribed(shown: ShownLease) -> Response:
     """Answer that a subscription was created, and where."""
-    body, at = documents.written(_leased(shown)), {"Location": shown.lease.href}
+    body, at = documents.write_json(_write_lease(shown)), {"Location": shown.lease.href}
     return Response(HTTPStatus.CREATED, body, negotiation.JSON, at)
 
 
 def leases(shown: Sequence[ShownLease], first: int, limit: int, total: int) -> Response:
     """Answer with the sender's own subscriptions."""
-    said: dict[str, Any] = {"subscriptions": [_leased(each) for each in shown], "total": total}
+    said: dict[str, Any] = {"subscriptions": [_write_lease(each) for each in shown], "total": total}
     if first + limit < total:
         said["next"] = f"{paths.SUBSCRIPTIONS}?{urlencode({'first': first + limit, 'limit': limit})}"
     return replies.json(said)
 
 
-def _leased(one: ShownLease) -> dict[str, Any]:
+def _write_lease(one: ShownLease) -> dict[str, Any]:
     return {
         "id": str(one.lease),
         "href": one.lease.href,

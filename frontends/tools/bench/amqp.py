@@ -46,9 +46,9 @@ def main(*, as_json: bool, quick: bool) -> int:
         xadd, xrange = _ceiling(server.url, count)
         status.update("measuring AMQP")
         log = _log(server.url, count)
-        send = _sent(port, log, count)
-        receive = _received(port, log, count)
-        both = _both(port, _log(server.url, count), count)
+        send = _measure_sending(port, log, count)
+        receive = _measure_receiving(port, log, count)
+        both = _measure_both(port, _log(server.url, count), count)
     rows = [
         _row("amqp_send", send, xadd),
         _row("amqp_receive", receive, xrange),
@@ -93,7 +93,7 @@ def _ceiling(url: str, count: int) -> tuple[float, float]:
     return added, read
 
 
-def _sent(port: int, log: str, count: int) -> float:
+def _measure_sending(port: int, log: str, count: int) -> float:
     """Send within the frontend's credit until all messages are settled; returns messages a second."""
     client = Client(port, log, sends=True)
     message = types.section(DATA, types.binary(_BODY))
@@ -109,7 +109,7 @@ def _sent(port: int, log: str, count: int) -> float:
     return count / (time.monotonic() - began)
 
 
-def _received(port: int, log: str, count: int) -> float:
+def _measure_receiving(port: int, log: str, count: int) -> float:
     """Receive from the beginning of the log; returns messages a second."""
     client = Client(port, log, sends=False)
     began, granted = time.monotonic(), 0
@@ -122,11 +122,11 @@ def _received(port: int, log: str, count: int) -> float:
     return count / (time.monotonic() - began)
 
 
-def _both(port: int, log: str, count: int) -> float:
+def _measure_both(port: int, log: str, count: int) -> float:
     """Send and receive at once; returns the messages a second that go all the way."""
     began = time.monotonic()
-    sending = Thread(target=_sent, args=(port, log, count))
+    sending = Thread(target=_measure_sending, args=(port, log, count))
     sending.start()
-    _received(port, log, count)
+    _measure_receiving(port, log, count)
     sending.join()
     return count / (time.monotonic() - began)

@@ -30,13 +30,13 @@ class Client:
         self._buffer = b""
         self.credit = self.settled = self.received = self._sent = 0
         address = types.string(node)
-        begin = types.mapped([types.symbol(OFFSET), types.symbol("@earliest")])
+        begin = types.write_map([types.symbol(OFFSET), types.symbol("@earliest")])
         described = b"\x00" + types.symbol(str(ANNOTATIONS_FILTER[0])) + begin
-        filters = types.mapped([types.symbol("begin"), described])
+        filters = types.write_map([types.symbol("begin"), described])
         source = [_NULL] * 7 + [filters] if not sends else []
         ends = [
-            types.section(_SOURCE, types.listed([_NULL if sends else address, *source[1:]])),
-            types.section(_TARGET, types.listed([address if sends else _NULL])),
+            types.section(_SOURCE, types.write_list([_NULL if sends else address, *source[1:]])),
+            types.section(_TARGET, types.write_list([address if sends else _NULL])),
         ]
         role = _FALSE if sends else _TRUE
         attach = [types.string("bench"), _ZERO, role, b"\x50\x00" if sends else b"\x50\x01", _NULL, *ends]
@@ -120,5 +120,5 @@ def _uint(number: int) -> bytes:
 
 
 def _frame(code: int, fields: list[bytes], payload: bytes = b"") -> bytes:
-    body = types.section(code, types.listed(fields)) + payload
+    body = types.section(code, types.write_list(fields)) + payload
     return struct.pack(">IBBH", len(body) + 8, 2, 0, 0) + body

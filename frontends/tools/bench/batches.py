@@ -68,7 +68,7 @@ class Batches(Jobs):
             number, some = next(self._numbers), rows[first : first + self._batch]
             yield number, len(some), _REQUEST % (service, number, what, node, b"".join(some), what)
 
-    def _answered(self, answer: bytes) -> None:
+    def _on_answer(self, answer: bytes) -> None:
         self.loop.check(b"type='error' of a row" if b"error " in answer else answer)
 
     async def _worker(self, session: Session) -> Wire:
@@ -92,7 +92,7 @@ class Batches(Jobs):
                 self.loop.check(answer)
                 self.loop.end(settling.pop(int(request)))
             else:
-                self._answered(found[0])
+                self._on_answer(found[0])
 
         wire = await Wire.over(session, _FOUND, take)
         return wire

@@ -22,7 +22,7 @@ from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.tools.bench.core import Sink, settings
 from frontends.tools.bench.growth import COSTS, IDLE, ROUNDS, GrowthCost, Idle
-from frontends.tools.bench.report import Row, at_most, show
+from frontends.tools.bench.report import Row, row_at_most, show
 from frontends.tools.bench.scene import Play, Scene
 from frontends.tools.bench.worst import CASES, Case
 from frontends.tools.servers.redis import RedisServer
@@ -103,7 +103,7 @@ class StepCost:
     micros: float
     commands: float
 
-    def least(self, other: "StepCost") -> "StepCost":
+    def take_least(self, other: "StepCost") -> "StepCost":
         """Return the least of both, of each figure for itself."""
         return StepCost(min(self.micros, other.micros), min(self.commands, other.commands))
 
@@ -113,7 +113,7 @@ NO_COST: Final = StepCost(math.inf, math.inf)
 
 
 @contextmanager
-def gauged(server: RedisServer) -> "Iterator[Gauge]":
+def measure_cases(server: RedisServer) -> "Iterator[Gauge]":
     """Measure cases on a server."""
     gauge = Gauge(server)
     try:
@@ -153,7 +153,7 @@ class Gauge:
     async def measure(self, case: Case, share: float) -> Measure:
         """Run a case on an empty server."""
         async with self._scene(share) as (scene, client):
-            return await self._measured(await case.prepare(scene), client)
+            return await self._measure(await case.prepare(scene), client)
 
     async def compare(self, cost: GrowthCost, share: float) -> tuple[StepCost, StepCost]:
         """Return what a step takes in Redis beside little and beside much data: the least of alternating repetitions."""
@@ -162,17 +162,17 @@ class Gauge:
             least = [NO_COST] * 2
             for _ in range(ROUNDS):
                 for which, step in enumerate(steps):
-                    before = await _quiet(client)
+                    before = await _wait_until_quiet(client)
                     await step()
-                    after = await _quiet(client)
+                    after = await _wait_until_quiet(client)
                     taken = StepCost(after.micros - before.micros, after.commands - before.commands)
-                    least[which] = least[which].least(taken)
+                    least[which] = least[which].take_least(taken)
             if any(each.micros <= 0 for each in least):
                 msg = "nothing was measured: a step has called no operation as a function"
                 raise RuntimeError(msg)
             return least[0], least[1]
 
-    async def idle(self, idle: Idle, share: float, seconds: float) -> float:
+    async def idle_commands_per_s(self, idle: Idle, share: float, seconds: float) -> float:
         """Return the commands a second of an idle frontend, including those inside scripts."""
         async with self._scene(share) as (scene, client):
             await idle.prepare(scene)
@@ -191,7 +191,7 @@ class Gauge:
         async with aioredis.Redis.from_url(self._server.url) as client:
             await client.flushall()
             await client.config_set("slowlog-max-len", 100_000)
-            await client.rpush("numbers", *_shuffled())
+            await client.rpush("numbers", *_shuffle())
             sink = Sink()
             core = RedisCore(settings(self._server.url).model_copy(update={"node_quota": 10_000}), sink)
             await core.start()
@@ -202,7 +202,7 @@ class Gauge:
                 await core.stop()
                 await server.close()
 
-    async def _measured(self, play: Play, client: "aioredis.Redis") -> Measure:
+    async def _measure(self, play: Play, client: "aioredis.Redis") -> Measure:
         await client.config_set("slowlog-log-slower-than", _SLOWER_US)
         await client.slowlog_reset()
         await asyncio.to_thread(self._longest_ping)
@@ -248,7 +248,7 @@ async def _scripts(client: "aioredis.Redis") -> _Scripts:
     return _Scripts(functions["calls"], functions["usec"], commands)
 
 
-async def _quiet(client: "aioredis.Redis") -> _Scripts:
+async def _wait_until_quiet(client: "aioredis.Redis") -> _Scripts:
     """Wait until no more function calls follow from earlier requests."""
     before = await _scripts(client)
     while True:
@@ -265,7 +265,7 @@ async def _commands(client: "aioredis.Redis") -> int:
     return sum(each["calls"] for name, each in found if name != "cmdstat_ping")
 
 
-def _shuffled() -> list[int]:
+def _shuffle() -> list[int]:
     """Return numbers in a fixed order that is nowhere sorted."""
     numbers = list(range(_NUMBERS))
     random.Random(_NUMBERS).shuffle(numbers)  # noqa: S311  (not a secret)
@@ -299,16 +299,16 @@ def main(*, as_json: bool, quick: bool) -> int:
     rows: list[Row] = []
     console = Console(stderr=True)
     share, seconds = (QUICK, 1.0) if quick else (1, _IDLE_SECONDS)
-    with RedisServer() as server, gauged(server) as gauge, console.status("measuring") as status:
+    with RedisServer() as server, measure_cases(server) as gauge, console.status("measuring") as status:
         for case in CASES:
             status.update(f"measuring {case.name}")
             rows += _rows(case, asyncio.run(gauge.measure(case, share)))
         for cost in COSTS:
             status.update(f"measuring {cost.name}")
             little, much = asyncio.run(gauge.compare(cost, share))
-            rows.append(at_most(cost.name, "µs", much.micros, INDEPENDENT, little.micros))
+            rows.append(row_at_most(cost.name, "µs", much.micros, INDEPENDENT, little.micros))
         for idle in IDLE:
             status.update(f"measuring {idle.name}")
-            sent = asyncio.run(gauge.idle(idle, share, seconds))
-            rows.append(at_most(idle.name, "commands/s", sent, IDLE_COMMANDS))
+            sent = asyncio.run(gauge.idle_commands_per_s(idle, share, seconds))
+            rows.append(row_at_most(idle.name, "commands/s", sent, IDLE_COMMANDS))
     return show(rows, as_json=as_json)

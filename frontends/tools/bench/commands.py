@@ -10,7 +10,7 @@ import typer
 
 from broker.model.options import MAX_PARTITIONS
 from frontends.logs import set_up
-from frontends.terminal import Json, refuse, served
+from frontends.terminal import Json, refuse, run_with_servers
 
 app = typer.Typer(help="Run a benchmark, next to the native ceiling of the same server.", no_args_is_help=True)
 
@@ -49,7 +49,7 @@ def bench_core(
         refuse("The benchmark cannot run", "give --fair without --partitions")
     alone = fair.main if fairness else core.main
     measure = alone if partitions is None else partial(spread.main, partitions)
-    raise typer.Exit(served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
 @app.command("scale")
@@ -78,7 +78,7 @@ def bench_scale(
     if save and quick:
         refuse("The benchmark cannot run", "a short run measures no costs: give --save or --quick")
     measure = scale.main if processes is None else partial(predicted.main, processes, save=save)
-    raise typer.Exit(served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
 @app.command("simulate")
@@ -102,7 +102,7 @@ def bench_simulate(  # noqa: PLR0913  (the service)
     asked = simulate.Asked(frontends, masters, queues, partitions, workers, hottest)
     if fault := simulate.refusal(asked):
         refuse("The benchmark cannot run", fault)
-    raise typer.Exit(served("The benchmark", partial(simulate.main, asked, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(simulate.main, asked, as_json=as_json, quick=quick)))
 
 
 @app.command("bounds")
@@ -113,7 +113,7 @@ def bench_bounds(*, as_json: Json = False, quick: Quick = False) -> None:
     """
     from frontends.tools.bench import bounds  # noqa: PLC0415
 
-    raise typer.Exit(served("The benchmark", partial(bounds.main, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(bounds.main, as_json=as_json, quick=quick)))
 
 
 @app.command("promptness")
@@ -124,7 +124,7 @@ def bench_promptness(*, as_json: Json = False, quick: Quick = False) -> None:
     """
     from frontends.tools.bench import promptness  # noqa: PLC0415
 
-    raise typer.Exit(served("The benchmark", partial(promptness.main, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(promptness.main, as_json=as_json, quick=quick)))
 
 
 @app.command("xmpp")
@@ -148,7 +148,7 @@ def bench_xmpp(
     if qos and batch is not None:
         refuse("The benchmark cannot run", "give --qos or --batch")
     measure = levels.main if qos else partial(xmpp.main, batch)
-    raise typer.Exit(served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
 @app.command("worker")
@@ -159,7 +159,7 @@ def bench_worker(*, as_json: Json = False, quick: Quick = False) -> None:
     """
     from frontends.tools.bench import worker  # noqa: PLC0415
 
-    raise typer.Exit(served("The benchmark", partial(worker.main, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(worker.main, as_json=as_json, quick=quick)))
 
 
 @app.command("rest")
@@ -170,7 +170,7 @@ def bench_rest(*, as_json: Json = False, quick: Quick = False) -> None:
     """
     from frontends.tools.bench import rest  # noqa: PLC0415
 
-    raise typer.Exit(served("The benchmark", partial(rest.main, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(rest.main, as_json=as_json, quick=quick)))
 
 
 @app.command("amqp")
@@ -184,7 +184,7 @@ def bench_amqp(*, as_json: Json = False, quick: Quick = False) -> None:
     except ModuleNotFoundError:
         refuse("The benchmark cannot run", "proton is missing: pip install 'stanzaq[amqp]'")
 
-    raise typer.Exit(served("The benchmark", partial(amqp.main, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(amqp.main, as_json=as_json, quick=quick)))
 
 
 @app.command("spark")
@@ -198,4 +198,4 @@ def bench_spark(*, as_json: Json = False, quick: Quick = False) -> None:
     except ModuleNotFoundError:
         refuse("The benchmark cannot run", "Spark is not installed: pip install 'stanzaq[spark]'")
 
-    raise typer.Exit(served("The benchmark", partial(spark.main, as_json=as_json, quick=quick)))
+    raise typer.Exit(run_with_servers("The benchmark", partial(spark.main, as_json=as_json, quick=quick)))

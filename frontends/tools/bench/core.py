@@ -22,7 +22,7 @@ from broker.redis_core.operations.operation import delivery_rows, subid, subids
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from broker.settings import Packaging, Settings
-from frontends.tools.bench.report import Row, at_least, at_most, show
+from frontends.tools.bench.report import Row, row_at_least, row_at_most, show
 from frontends.tools.servers.redis import RedisServer
 
 BODY: Final = b"x" * 200
@@ -148,7 +148,7 @@ async def publish_batch(server: Server, client: "aioredis.Redis", count: int) ->
         await pipeline.execute()
         return BATCH
 
-    return at_least("publish_batch", "items/s", *(await alternating(count, ours, native)), 0.8)
+    return row_at_least("publish_batch", "items/s", *(await alternating(count, ours, native)), 0.8)
 
 
 async def alternating(
@@ -188,7 +188,7 @@ async def acknowledge_batch(server: Server, client: "aioredis.Redis", count: int
         await client.xack("group", "workers", *ids)
         return len(ids)
 
-    return at_least("acknowledge_batch", "items/s", *(await alternating(count, ours, native)), 0.3)
+    return row_at_least("acknowledge_batch", "items/s", *(await alternating(count, ours, native)), 0.3)
 
 
 class Sink:
@@ -254,7 +254,7 @@ async def micro_batch(server: Server, url: str, count: int) -> Row:
     gathered = (count // callers) * callers / (time.perf_counter() - began)
     await core.drain(5)
     await core.stop()
-    return at_least("micro_batch", "items/s", gathered, alone, 5)
+    return row_at_least("micro_batch", "items/s", gathered, alone, 5)
 
 
 async def publish_cpu(client: "aioredis.Redis", url: str, count: int) -> Row:
@@ -278,7 +278,7 @@ async def publish_cpu(client: "aioredis.Redis", url: str, count: int) -> Row:
                 await step()
             best[side] = min(best[side], (time.process_time() - began) / count * 1e6)
     await core.stop()
-    return at_most("publish_cpu", "µs", best[0], 1.96, best[1])
+    return row_at_most("publish_cpu", "µs", best[0], 1.96, best[1])
 
 
 async def memory(  # noqa: PLR0913, PLR0917  (what to measure, and how)
@@ -290,7 +290,7 @@ async def memory(  # noqa: PLR0913, PLR0917  (what to measure, and how)
     before = (await client.info("memory"))["used_memory"]
     for first in range(0, count, BATCH):
         await bench.publish([item(first + number) for number in range(BATCH)])
-    return at_most(name, "B/item", ((await client.info("memory"))["used_memory"] - before) / count, most)
+    return row_at_most(name, "B/item", ((await client.info("memory"))["used_memory"] - before) / count, most)
 
 
 async def cost(client: "aioredis.Redis", bench: Bench, rounds: int) -> float:
@@ -327,14 +327,14 @@ async def calls(client: "aioredis.Redis", url: str, rounds: int) -> list[Row]:
         steps[packaging] = _single_calls(publishing, working, idle, held)
     for _ in range(_ALTERNATIONS):
         for packaging, those in steps.items():
-            found = [await _spent(client, step, rounds) for step in those]
+            found = [await _server_us(client, step, rounds) for step in those]
             best[packaging] = [min(pair) for pair in zip(found, best.get(packaging, found), strict=True)]
     for server in servers.values():
         await server.close()
     pairs = zip(best[Packaging.FUNCTIONS], best[Packaging.SCRIPTS], strict=True)
     wanted = (("call_publish", 0.45), ("call_acknowledge", 0.6), ("call_visit", 0.3))
     return [
-        at_most(name, "µs", function, target, script)
+        row_at_most(name, "µs", function, target, script)
         for (name, target), (function, script) in zip(wanted, pairs, strict=True)
     ]
 
@@ -351,7 +351,7 @@ def _single_calls(
     return publish, acknowledge, idle.visit
 
 
-async def _spent(client: "aioredis.Redis", step: Callable[[], Awaitable[None]], rounds: int) -> float:
+async def _server_us(client: "aioredis.Redis", step: Callable[[], Awaitable[None]], rounds: int) -> float:
     """Return the server's own time of one call, in µs."""
     await client.config_resetstat()
     for _ in range(rounds):
@@ -372,7 +372,7 @@ async def growth_waiting(server: Server, client: "aioredis.Redis", most: int) ->
         await bench.open()
         await bench.fill(count)
         found.append(await cost(client, bench, 40))
-    return at_most("growth_waiting", "µs", found[1], 1.2, found[0])
+    return row_at_most("growth_waiting", "µs", found[1], 1.2, found[0])
 
 
 async def growth_subscribers(server: Server, client: "aioredis.Redis", most: int) -> Row:
@@ -386,10 +386,10 @@ async def growth_subscribers(server: Server, client: "aioredis.Redis", most: int
             await bench.subscribe(idle[first : first + BATCH], 1)
         await bench.fill(max(count, BATCH) + 200)
         found.append(await cost(client, bench, 40))
-    return at_most("growth_subscribers", "µs", found[1], 1.5, found[0])
+    return row_at_most("growth_subscribers", "µs", found[1], 1.5, found[0])
 
 
-async def idle_commands(client: "aioredis.Redis", url: str, nodes: int, seconds: float) -> Row:
+async def count_idle_commands(client: "aioredis.Redis", url: str, nodes: int, seconds: float) -> Row:
     """Count the commands of an idle frontend whose metrics are served."""
     core = RedisCore(settings(url).model_copy(update={"node_quota": nodes}), Sink())
     await core.start()
@@ -406,7 +406,7 @@ async def idle_commands(client: "aioredis.Redis", url: str, nodes: int, seconds:
     spent = (await client.info("stats"))["total_commands_processed"] - before - 1
     await core.drain(5)
     await core.stop()
-    return at_most("idle_commands", "commands/s", spent / seconds, 20)
+    return row_at_most("idle_commands", "commands/s", spent / seconds, 20)
 
 
 async def measure(url: str, *, quick: bool) -> list[Row]:
@@ -416,7 +416,7 @@ async def measure(url: str, *, quick: bool) -> list[Row]:
     scale = 20 if quick else 1
     console = Console(stderr=True)
     steps: list[Callable[[], Awaitable[Row]]] = [
-        lambda: idle_commands(client, url, 1_000 // scale, 15),
+        lambda: count_idle_commands(client, url, 1_000 // scale, 15),
         lambda: publish_batch(server, client, 80_000 // scale),
         lambda: acknowledge_batch(server, client, 80_000 // scale),
         lambda: micro_batch(server, url, 20_000 // scale),

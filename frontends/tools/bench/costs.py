@@ -18,7 +18,7 @@ from broker.redis_core.redis_client.wakeup import Wakeup
 from broker.scaling.costs import Cost, Costs, Measured
 from broker.scripts.location import lua_directory
 from frontends.tools.bench.core import WORKERS, Bench
-from frontends.tools.bench.processes import BATCH, QUEUES, ProcessScene, Shape, Spent, scene, timed_calls
+from frontends.tools.bench.processes import BATCH, QUEUES, ProcessScene, Shape, Spent, count_calls, scene
 from frontends.tools.bench.report import machine
 from frontends.tools.servers.redis import RedisServer
 
@@ -63,8 +63,8 @@ def measure(seconds: float) -> Measured:
         (four,) = runner.run(_runs(Shape(frontends=_FRONTENDS), seconds, 1))
         split = runner.run(_runs(Shape(partitions=_SPLIT), seconds, 1, BATCH))
     redis = _waking(alone.redis, four, "redis", 1)
-    frontend = _waking(fitted(one.spent, many.spent, "frontend"), four, "frontend", _FRONTENDS)
-    xmpp = fitted(one.spent, many.spent, "xmpp")
+    frontend = _waking(fit_cost(one.spent, many.spent, "frontend"), four, "frontend", _FRONTENDS)
+    xmpp = fit_cost(one.spent, many.spent, "xmpp")
     exchange = _exchange(redis, *split)
 
     def of(batch: int, door: Cost, server: Cost, shared: _Run) -> Costs:
@@ -87,14 +87,16 @@ def measure(seconds: float) -> Measured:
         machine=machine(),
         load_average=round(load_average, 2),
         single=of(1, frontend, xmpp, split[0]),
-        batched=of(BATCH, _batched(frontend, batched, "frontend"), _batched(xmpp, batched, "xmpp"), split[1]),
+        batched=of(
+            BATCH, _measure_batches(frontend, batched, "frontend"), _measure_batches(xmpp, batched, "xmpp"), split[1]
+        ),
     )
 
 
 async def _alone(server: RedisServer, seconds: float) -> _Alone:
     client = Server.connect(server.url, lua_directory(), _TIMEOUT)
     try:
-        few_us, many_us = [await _saturated(client, server, each, seconds) for each in (1, _MANY)]
+        few_us, many_us = [await _measure_saturated(client, server, each, seconds) for each in (1, _MANY)]
         idle = Bench(client, "visit")
         await idle.open()
         before = server.process.cpu_seconds()
@@ -110,14 +112,14 @@ async def _alone(server: RedisServer, seconds: float) -> _Alone:
     finally:
         await client.close()
     call_us = (few_us - many_us) / (_OPERATIONS - _OPERATIONS / _MANY)
-    return _Alone(_rounded(many_us - call_us * _OPERATIONS / _MANY, call_us), sweep_us, beat_us, own_us)
+    return _Alone(_round(many_us - call_us * _OPERATIONS / _MANY, call_us), sweep_us, beat_us, own_us)
 
 
 async def _nothing(_: HeartbeatResult) -> None:
     pass
 
 
-async def _saturated(client: Server, server: RedisServer, together: int, seconds: float) -> float:
+async def _measure_saturated(client: Server, server: RedisServer, together: int, seconds: float) -> float:
     """Return the µs of Redis for an item that is published, delivered and acknowledged, so many in each call."""
     done, until = 0, 0.0
     benches = [Bench(client, f"of{together}", number) for number in range(_PARTITIONS)]
@@ -149,7 +151,7 @@ async def _run(processes: ProcessScene, batch: int, seconds: float) -> _Run:
     loads = await processes.loads(batch)
     await processes.spend(loads, seconds / 4)
     spent = await processes.spend(loads, seconds)
-    with timed_calls(processes.redises) as calls:
+    with count_calls(processes.redises) as calls:
         await processes.spend(loads, seconds / 4)
     for load in loads:
         load.close()
@@ -159,21 +161,21 @@ async def _run(processes: ProcessScene, batch: int, seconds: float) -> _Run:
     return _Run(spent, spent.calls_of_job - exchange, exchange, granting / (granting + handing or 1.0))
 
 
-def fitted(few: Spent, many: Spent, kind: str) -> Cost:
+def fit_cost(few: Spent, many: Spent, kind: str) -> Cost:
     """Return the cost of an item and of a call, from runs with few and with many calls."""
     call_us = max(0.0, (many.us(kind) - few.us(kind)) / (many.calls_of_job - few.calls_of_job))
-    return _rounded(few.us(kind) - call_us * few.calls_of_job, call_us)
+    return _round(few.us(kind) - call_us * few.calls_of_job, call_us)
 
 
-def _batched(single: Cost, run: _Run, kind: str) -> Cost:
+def _measure_batches(single: Cost, run: _Run, kind: str) -> Cost:
     """Return the cost of items in batches; a call costs as much as others."""
-    return _rounded(run.spent.us(kind) - single.call_us * run.own, single.call_us, single.wake_us)
+    return _round(run.spent.us(kind) - single.call_us * run.own, single.call_us, single.wake_us)
 
 
 def _waking(cost: Cost, idle: _Run, kind: str, processes: int) -> Cost:
     """Add what a call costs more after sleep, from a run whose processes were idle most of the time."""
     asleep = 1 - idle.spent.us(kind) * idle.spent.rate / processes / 1e6
-    return _rounded(
+    return _round(
         cost.item_us, cost.call_us, max(0.0, (idle.spent.us(kind) - cost.of_job(idle.own)) / idle.own / asleep)
     )
 
@@ -185,8 +187,8 @@ def _exchange(redis: Cost, single: _Run, batched: _Run) -> Cost:
         return run.spent.us("redis") - redis.of_job(run.own, max(0.0, 1 - run.spent.redis / run.spent.seconds))
 
     call_us = max(0.0, (more(single) - more(batched)) / (single.own - batched.own))
-    return _rounded(more(batched) - call_us * batched.own, call_us)
+    return _round(more(batched) - call_us * batched.own, call_us)
 
 
-def _rounded(item_us: float, call_us: float, wake_us: float = 0.0) -> Cost:
+def _round(item_us: float, call_us: float, wake_us: float = 0.0) -> Cost:
     return Cost(round(max(0.0, item_us), 1), round(call_us, 1), round(wake_us, 1))

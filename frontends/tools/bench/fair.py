@@ -16,7 +16,7 @@ from rich.console import Console
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.tools.bench.core import BATCH, WORKERS, Bench, micros
-from frontends.tools.bench.report import Row, at_most, show, told
+from frontends.tools.bench.report import Row, row_at_most, row_without_target, show
 from frontends.tools.servers.redis import RedisServer
 
 _QUIET = 99
@@ -59,7 +59,7 @@ async def waits(server: Server, noisy: int) -> list[Row]:
     without = await _waits(Bench(server, "calm"), 0)
     beside = await _waits(Bench(server, "noisy"), noisy)
     units = (("fair_wait_jobs", "jobs"), ("fair_wait", "ms"))
-    return [at_most(name, unit, beside[i], 2, without[i]) for i, (name, unit) in enumerate(units)]
+    return [row_at_most(name, unit, beside[i], 2, without[i]) for i, (name, unit) in enumerate(units)]
 
 
 async def _cost(client: "aioredis.Redis", bench: Bench) -> float:
@@ -91,9 +91,9 @@ async def costs(server: Server, client: "aioredis.Redis", most: int) -> list[Row
         memory.append((await _memory(client) - before) / count)
         found.append(await _cost(client, bench))
     return [
-        told("fair_cost", "µs/item", found[2], found[0]),
-        at_most("fair_growth", "µs/item", found[2], 1.5, found[1]),
-        told("fair_memory", "B/item", memory[2], memory[0]),
+        row_without_target("fair_cost", "µs/item", found[2], found[0]),
+        row_at_most("fair_growth", "µs/item", found[2], 1.5, found[1]),
+        row_without_target("fair_memory", "B/item", memory[2], memory[0]),
     ]
 
 

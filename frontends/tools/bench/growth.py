@@ -37,8 +37,8 @@ class GrowthCost:
 async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
     """Fetch for fifty pull subscriptions that hold one item or a hundred each."""
     node = await scene.node(f"leases{much}")
-    jids = await node.subscribed(50, 100, lease=True)
-    await node.put(50 * (100 if much else 1))
+    jids = await node.subscribe_workers(50, 100, lease=True)
+    await node.publish_items(50 * (100 if much else 1))
     token = int(await scene.client.hget(keys.of_partition("meta", node.partition), "token") or 0)
     rows = [{"subid": subid(jid), "lease": "0", "after": token, "comes": "", "one": ""} for jid in jids]
     fixed = {"now": "", "revision": "", "number": 0, "limit": 200, "max_bytes": 1_048_576}
@@ -48,9 +48,9 @@ async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (w
 async def _ordered_bodies(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
     """Deliver the next item of an ordered node with few items, or with many large ones."""
     node = await scene.node(f"ordered{much}", ordered="true", max_items="1000")
-    await node.subscribed(1, 1)
-    held = await node.put(1)
-    await node.put(120 if much else ROUNDS + 2, 65_536)
+    await node.subscribe_workers(1, 1)
+    held = await node.publish_items(1)
+    await node.publish_items(120 if much else ROUNDS + 2, 65_536)
 
     async def step() -> None:
         held[:] = await node.acknowledge(held)
@@ -92,7 +92,7 @@ async def _collections(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (whic
     """
     leaf = f"below{much}"
     await scene.node(leaf)
-    await put_below(scene, leaf, scene.many(COLLECTIONS) if much else ITEMS, 1000)
+    await put_below(scene, leaf, scene.share_of(COLLECTIONS) if much else ITEMS, 1000)
     return _worked(scene, leaf)
 
 
@@ -100,8 +100,8 @@ async def _collections_beside(scene: Scene, much: bool) -> Step:  # noqa: FBT001
     """Pass items to a queue's own worker, below no collection or below 400 with idle subscribers."""
     leaf = f"own{much}"
     node = await scene.node(leaf)
-    await node.subscribed(1, 1000)
-    await put_below(scene, leaf, scene.many(COLLECTIONS) if much else 0, 1000)
+    await node.subscribe_workers(1, 1000)
+    await put_below(scene, leaf, scene.share_of(COLLECTIONS) if much else 0, 1000)
     return _worked(scene, leaf)
 
 
@@ -109,7 +109,7 @@ async def _collections_busy(scene: Scene, much: bool) -> Step:  # noqa: FBT001  
     """Publish items that must wait because nobody has credit, below no collection or below 400."""
     leaf = f"busy{much}"
     await scene.node(leaf)
-    busy = scene.many(COLLECTIONS) if much else 0
+    busy = scene.share_of(COLLECTIONS) if much else 0
     await put_below(scene, leaf, busy, 1)
     for _ in range(busy):
         await scene.ask(Publish(leaf, OWNER, None, b"x", 1))
@@ -169,20 +169,20 @@ class Idle:
 async def _idle_subscribers(scene: Scene) -> None:
     """Subscribe many workers to a queue of four partitions."""
     await scene.node("four", partitions="4")
-    jids = [Jid(f"idle{number}@bounds.example/1") for number in range(scene.many(SUBSCRIBERS))]
+    jids = [Jid(f"idle{number}@bounds.example/1") for number in range(scene.share_of(SUBSCRIBERS))]
     for first in range(0, len(jids), _AT_ONCE):
         await asyncio.gather(*(scene.ask(Subscribe("four", jid, jid, 10)) for jid in jids[first : first + _AT_ONCE]))
 
 
 async def _idle_collections(scene: Scene) -> None:
     await scene.node("below")
-    await put_below(scene, "below", scene.many(COLLECTIONS), 1000)
+    await put_below(scene, "below", scene.share_of(COLLECTIONS), 1000)
 
 
 async def _idle_selectors(scene: Scene) -> None:
     """Publish items that nobody selects."""
     body = await put_selectors(scene, "choosy", SELECTORS)
-    for _ in range(scene.many(1_000)):
+    for _ in range(scene.share_of(1_000)):
         await scene.ask(Publish("choosy", OWNER, None, body, len(body)))
 
 
@@ -191,7 +191,7 @@ async def _idle_together(scene: Scene) -> None:
     await _idle_subscribers(scene)
     await _idle_collections(scene)
     await _idle_selectors(scene)
-    nodes = scene.many(NODES)
+    nodes = scene.share_of(NODES)
     for first in range(0, nodes, _AT_ONCE):
         some = range(first, min(first + _AT_ONCE, nodes))
         await asyncio.gather(*(scene.ask(Declare(f"idle{number}", OWNER, {})) for number in some))

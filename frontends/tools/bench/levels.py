@@ -13,7 +13,7 @@ import uvloop
 from rich.console import Console
 
 from frontends.tools.bench.promised import ACKNOWLEDGED, ASSURED, LEVELS, PLAIN, Messages
-from frontends.tools.bench.report import Row, at_most, show, told
+from frontends.tools.bench.report import Row, row_at_most, row_without_target, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer
@@ -32,7 +32,7 @@ def main(*, as_json: bool, quick: bool) -> int:
         stack.enter_context(Frontend(settings))
         status.update("measuring plain, acknowledged and assured messages, in turns")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            found = runner.run(_measured(ejabberd, seconds))
+            found = runner.run(_measure(ejabberd, seconds))
     return show(_rows(found), as_json=as_json)
 
 
@@ -47,14 +47,14 @@ class LevelCost:
 def _rows(found: dict[str, LevelCost]) -> list[Row]:
     plain, acknowledged, assured = (found[level] for level in (PLAIN, ACKNOWLEDGED, ASSURED))
     return [
-        at_most("qos_acknowledged_stanzas", "stanzas", acknowledged.stanzas, 2, plain.stanzas),
-        at_most("qos_assured_stanzas", "stanzas", assured.stanzas, 4, plain.stanzas),
-        told("qos_acknowledged_time", "ms", acknowledged.time, plain.time),
-        told("qos_assured_time", "ms", assured.time, plain.time),
+        row_at_most("qos_acknowledged_stanzas", "stanzas", acknowledged.stanzas, 2, plain.stanzas),
+        row_at_most("qos_assured_stanzas", "stanzas", assured.stanzas, 4, plain.stanzas),
+        row_without_target("qos_acknowledged_time", "ms", acknowledged.time, plain.time),
+        row_without_target("qos_assured_time", "ms", assured.time, plain.time),
     ]
 
 
-async def _measured(ejabberd: Ejabberd, seconds: float) -> dict[str, LevelCost]:
+async def _measure(ejabberd: Ejabberd, seconds: float) -> dict[str, LevelCost]:
     """Measure all levels, alternating, so that noise hits them alike; the best repetition of each counts."""
     loads = {
         level: await Messages.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, level) for level in LEVELS

@@ -148,7 +148,7 @@ class Jobs:
     async def _connect(self, port: int, accounts: str, workers: int, window: int, batch: int = 1) -> None:
         owner = Session.open(port, accounts)
         owner.ask(self._service, stanzas.create(self._node, self._options))
-        self._publisher = await Wire.over(owner, self.answers, lambda found: self._answered(found[1]))
+        self._publisher = await Wire.over(owner, self.answers, lambda found: self._on_answer(found[1]))
         for _ in range(workers):
             worker = Session.open(port, accounts)
             worker.tell(f"<presence to='{self._service}'/>")
@@ -160,7 +160,7 @@ class Jobs:
         for wire in (self._publisher, *self._workers):
             wire.close()
 
-    async def paced(self, per_second: int, seconds: float) -> None:
+    async def run_paced(self, per_second: int, seconds: float) -> None:
         """Start jobs at a fixed rate, without a window, and wait until all are done."""
         self.waits.clear()
         began = time.perf_counter()
@@ -173,11 +173,11 @@ class Jobs:
         self._sent[number] = time.perf_counter()
         self._publisher.write(self._publish % (number, number))
 
-    def _answered(self, answer: bytes) -> None:
+    def _on_answer(self, answer: bytes) -> None:
         """Check the answer to a publish."""
         self.loop.check(answer)
 
-    def _worked(self) -> None:
+    def _on_done(self) -> None:
         """Count an item as done by its worker."""
         self.loop.end()
 
@@ -192,7 +192,7 @@ class Jobs:
             # The notification precedes the result on the same stream (QX17), so the result ends the job.
             else:
                 self.loop.check(answer)
-                self._worked()
+                self._on_done()
 
         wire = await Wire.over(session, _DELIVERY, take)
         return wire

@@ -15,7 +15,7 @@ from rich.console import Console
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.tools.bench.core import BATCH, WORKERS, Bench
-from frontends.tools.bench.report import Row, show, told
+from frontends.tools.bench.report import Row, row_without_target, show
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
 
@@ -77,9 +77,9 @@ async def _measure(
             base = rows[0].value if rows else rate
             label = f"{name}_{partitions}"
             rows += [
-                told(label, "items/s", rate, base),
-                told(f"{label}_process", "cores", (time.process_time() - spent) / took, 1),
-                told(f"{label}_redis", "cores", (await _busy(nodes) - served) / took, len(nodes)),
+                row_without_target(label, "items/s", rate, base),
+                row_without_target(f"{label}_process", "cores", (time.process_time() - spent) / took, 1),
+                row_without_target(f"{label}_redis", "cores", (await _busy(nodes) - served) / took, len(nodes)),
             ]
     finally:
         await server.close()

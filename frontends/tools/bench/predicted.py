@@ -15,12 +15,12 @@ from rich.console import Console
 import broker.scaling
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.redis_core.partitions.send_marks import READ_SECONDS
-from broker.scaling.costs import NAME, Measured, measured
-from broker.scaling.model import Service, Timing, most, uses
+from broker.scaling.costs import NAME, Measured, read_costs
+from broker.scaling.model import Service, Timing, max_uses, uses
 from frontends.tools.bench import costs
 from frontends.tools.bench.load import WINDOW, WORKERS
 from frontends.tools.bench.processes import BATCH, Shape, Spent, scene
-from frontends.tools.bench.report import Row, show, told
+from frontends.tools.bench.report import Row, row_without_target, show
 
 TIMING: Final = Timing(HEARTBEAT_SECONDS, READ_SECONDS)
 """The rhythm of frontends."""
@@ -34,7 +34,7 @@ def main(processes: int, *, save: bool, as_json: bool, quick: bool) -> int:
     """Measure, and print each shape next to the model; no row has a target. With `save` measure the model's costs first."""
     seconds = _QUICK_SECONDS if quick else _SECONDS
     with Console(stderr=True).status("measuring costs" if save else "starting") as status:
-        found = costs.measure(seconds) if save else measured()
+        found = costs.measure(seconds) if save else read_costs()
         if save:
             (Path(broker.scaling.__path__[0]) / NAME).write_text(found.text())
         rows: list[Row] = []
@@ -42,7 +42,7 @@ def main(processes: int, *, save: bool, as_json: bool, quick: bool) -> int:
             for shape in shapes(processes):
                 status.update(f"measuring {shape}")
                 for batch, spent in runner.run(_spent(shape, seconds)):
-                    rows += compared(found, shape, batch, spent)
+                    rows += compare(found, shape, batch, spent)
     return show(rows, as_json=as_json)
 
 
@@ -72,7 +72,7 @@ async def _spent(shape: Shape, seconds: float) -> list[tuple[int, Spent]]:
     return found
 
 
-def compared(found: Measured, shape: Shape, batch: int, spent: Spent) -> list[Row]:
+def compare(found: Measured, shape: Shape, batch: int, spent: Spent) -> list[Row]:
     """Return the measured processor time of a job and jobs a second, each next to what the model expects."""
     window = WINDOW if batch == 1 else 4 * batch * WORKERS
     costs_ = found.single if batch == 1 else found.batched
@@ -90,9 +90,9 @@ def compared(found: Measured, shape: Shape, batch: int, spent: Spent) -> list[Ro
     expected = uses(costs_, service, spent.rate, TIMING)
     name = f"{shape}_b{batch}"
     return [
-        told(f"{name}_us", "µs a job", spent.job_us, expected.job_us),
-        told(f"{name}_redis", "µs a job", spent.us("redis"), expected.redis_us),
-        told(f"{name}_frontend", "µs a job", spent.us("frontend"), expected.frontend_us),
-        told(f"{name}_xmpp", "µs a job", spent.us("xmpp"), expected.xmpp_us),
-        told(f"{name}_jobs", "jobs/s", spent.rate, most(costs_, service, TIMING, use=1.0).rate),
+        row_without_target(f"{name}_us", "µs a job", spent.job_us, expected.job_us),
+        row_without_target(f"{name}_redis", "µs a job", spent.us("redis"), expected.redis_us),
+        row_without_target(f"{name}_frontend", "µs a job", spent.us("frontend"), expected.frontend_us),
+        row_without_target(f"{name}_xmpp", "µs a job", spent.us("xmpp"), expected.xmpp_us),
+        row_without_target(f"{name}_jobs", "jobs/s", spent.rate, max_uses(costs_, service, TIMING, use=1.0).rate),
     ]

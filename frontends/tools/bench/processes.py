@@ -163,7 +163,7 @@ def scene(shape: Shape) -> Iterator[ProcessScene]:
 
 
 @contextmanager
-def timed_calls(redises: Sequence[RedisServer]) -> Iterator[dict[str, tuple[int, float]]]:
+def count_calls(redises: Sequence[RedisServer]) -> Iterator[dict[str, tuple[int, float]]]:
     """Count the calls of each operation, and add up their time within Redis in µs; the table is filled at the end."""
     found: dict[str, tuple[int, float]] = {}
     with ExitStack() as stack:

@@ -28,7 +28,7 @@ class _Said:
     second: bytes = b""
 
 
-def _said(level: str, to: str) -> _Said:
+def _write_stanzas(level: str, to: str) -> _Said:
     """Return the stanzas of a level."""
     if level == PLAIN:
         return _Said(f"<message to='{to}' id='%(n)d'>{PAYLOAD}</message>".encode())
@@ -51,7 +51,7 @@ class Messages(Jobs):
     def __init__(self, service: str, node: str) -> None:
         """Prepare; `open` connects."""
         super().__init__(service, node)
-        self._said = _said(node, f"{node}@{service}")
+        self._said = _write_stanzas(node, f"{node}@{service}")
         # A plain message gets no answer.
         self._waits_for_answers = node != PLAIN
         self._confirmed = 0
@@ -70,7 +70,7 @@ class Messages(Jobs):
         self.stanzas += 1
         self._publisher.write(stanza % {b"n": number})
 
-    def _answered(self, answer: bytes) -> None:
+    def _on_answer(self, answer: bytes) -> None:
         self.stanzas += 1
         self.loop.check(answer)
         held = _HELD.search(answer)
@@ -80,7 +80,7 @@ class Messages(Jobs):
             self._confirmed += 1
             self._count()
 
-    def _worked(self) -> None:
+    def _on_done(self) -> None:
         self._acknowledged += 1
         self._count()
 

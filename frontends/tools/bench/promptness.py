@@ -26,7 +26,7 @@ from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.garbage import collect_rarely
 from frontends.tools.bench.core import Sink, settings
-from frontends.tools.bench.report import Row, at_most, show
+from frontends.tools.bench.report import Row, row_at_most, show
 from frontends.tools.servers.redis import RedisServer
 
 QUEUES: Final = 20_000
@@ -99,7 +99,7 @@ class _Frontends:
         for pipe in self._pipes:
             pipe.recv()
 
-    def delivered(self) -> tuple[int, float]:
+    def count_delivered(self) -> tuple[int, float]:
         """Return the total of their deliveries, and the time of the last one."""
         for pipe in self._pipes:
             pipe.send(_TELL)
@@ -142,7 +142,7 @@ class _Queues:
         }
         empty = dict.fromkeys(("batch", "must", "lease", "scope", "named", "several", "selector"), "")
         worker = {"subid": subid(_WORKER), "jid": _WORKER, "credit": 1, "qos": "unacknowledged", **empty}
-        await self.each("subscribe", {**shared, "max_subscribers": 10}, worker)
+        await self.run_in_each("subscribe", {**shared, "max_subscribers": 10}, worker)
         intake = {
             "dedupe": "overwrite",
             "dedupe_ms": 1,
@@ -152,9 +152,9 @@ class _Queues:
             "if_known": "",
         }
         item = {"item": "", "by": _OWNER, "body": b"x" * 200, "key": "", "once": "", "subids": "", "hints": ""}
-        await self.each("publish", {**shared, **intake}, item)
+        await self.run_in_each("publish", {**shared, **intake}, item)
 
-    async def each(self, name: str, fixed: dict[str, Any], row: dict[str, Any]) -> None:
+    async def run_in_each(self, name: str, fixed: dict[str, Any], row: dict[str, Any]) -> None:
         """Run an operation in each."""
         header = self._server.operations[name]
         for first in range(0, self.count, _AT_ONCE):
@@ -175,7 +175,7 @@ class _Queues:
         return found
 
 
-async def _until(done: Callable[[], Awaitable[bool]]) -> None:
+async def _wait_until(done: Callable[[], Awaitable[bool]]) -> None:
     ends = time.monotonic() + _PATIENCE_SECONDS
     while not await done():
         if time.monotonic() > ends:
@@ -202,15 +202,17 @@ async def _due(server: Server, url: str, count: int) -> Row:
     await queues.lines(lambda number, each: ("ZADD", keys.of_service("due"), ends[number], str(each)))
 
     async def done() -> bool:
-        return frontends.delivered()[0] >= count
+        return frontends.count_delivered()[0] >= count
 
-    await _until(done)
+    await _wait_until(done)
     frontends.stop()
     journals = await queues.lines(
         lambda _number, each: ("XRANGE", keys.of_partition("journal", each), "-", "+", "COUNT", 1)
     )
     closed = [int(record(_pairs(entries[0][1]))["closed"]) for entries in journals]
-    return at_most("due_in_one_second", "s late", max(at - end for at, end in zip(closed, ends, strict=True)) / 1000, 1)
+    return row_at_most(
+        "due_in_one_second", "s late", max(at - end for at, end in zip(closed, ends, strict=True)) / 1000, 1
+    )
 
 
 def _pairs(fields: Any) -> dict[bytes, bytes]:  # noqa: ANN401  (by protocol version)
@@ -227,12 +229,12 @@ async def _takeover(server: Server, url: str, count: int) -> Row:
     await server.command("ZADD", keys.of_service("frontends"), int(died * 1000), _DEAD)
 
     async def done() -> bool:
-        return frontends.delivered()[0] >= count
+        return frontends.count_delivered()[0] >= count
 
-    await _until(done)
-    _count, last = frontends.delivered()
+    await _wait_until(done)
+    _count, last = frontends.count_delivered()
     frontends.stop()
-    return at_most("takeover", "s", last - died, 5)
+    return row_at_most("takeover", "s", last - died, 5)
 
 
 async def _measure(url: str, *, quick: bool) -> list[Row]:

@@ -29,20 +29,20 @@ class Row:
     holds: bool
 
 
-def at_least(name: str, unit: str, value: float, ceiling: float, target: float) -> Row:
+def row_at_least(name: str, unit: str, value: float, ceiling: float, target: float) -> Row:
     """Return a row whose ratio to the ceiling must reach a target."""
     ratio = value / ceiling
     return Row(name, unit, round(value, 1), round(ceiling, 1), round(ratio, 3), f">= {target}", ratio >= target)
 
 
-def at_most(name: str, unit: str, value: float, target: float, against: float | None = None) -> Row:
+def row_at_most(name: str, unit: str, value: float, target: float, against: float | None = None) -> Row:
     """Return a row whose value, or ratio to `against`, must not exceed a target."""
     ratio = value if against is None else value / against
     shown = None if against is None else round(against, 2)
     return Row(name, unit, round(value, 2), shown, round(ratio, 3), f"<= {target}", ratio <= target)
 
 
-def told(name: str, unit: str, value: float, against: float) -> Row:
+def row_without_target(name: str, unit: str, value: float, against: float) -> Row:
     """Return a row without a target, next to what it is compared with."""
     return Row(name, unit, round(value, 3), round(against, 3), round(value / against, 3), "", holds=True)
 

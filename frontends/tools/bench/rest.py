@@ -15,7 +15,7 @@ import uvloop
 from rich.console import Console
 
 from frontends.tools.bench.http import CLIENTS, Client, rate
-from frontends.tools.bench.report import Row, at_least, show
+from frontends.tools.bench.report import Row, row_at_least, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.process import Process, ServerError, free_port
 from frontends.tools.servers.redis import RedisServer
@@ -52,18 +52,18 @@ def main(*, as_json: bool, quick: bool) -> int:
         stack.callback(empty.kill)
         status.update("measuring an empty endpoint, sending and acknowledging, in turns")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            rows = runner.run(_measured(port, empty_port, seconds))
+            rows = runner.run(_measure(port, empty_port, seconds))
     return show(rows, as_json=as_json)
 
 
-async def _measured(port: int, empty_port: int, seconds: float) -> list[Row]:
+async def _measure(port: int, empty_port: int, seconds: float) -> list[Row]:
     """Measure all rates, alternating, so that noise hits them alike; the best repetition of each counts."""
     who = base64.b64encode(f"{_WHO}:secret".encode())
     headers = b"Authorization: Basic %b\r\nAccept: application/json\r\n" % who
     await _listens(empty_port)
     first = await Client.open(port, headers)
     await first.ask(b"PUT", b"/queues/bench", status=b"201")
-    held = [await _subscribed(first) for _ in range(CLIENTS)]
+    held = [await _subscribe(first) for _ in range(CLIENTS)]
     first.close()
 
     async def nothing(_number: int, client: Client) -> int:
@@ -86,14 +86,14 @@ async def _measured(port: int, empty_port: int, seconds: float) -> list[Row]:
         sent = max(sent, await rate(port, headers, send, seconds))
         acknowledged = max(acknowledged, await rate(port, headers, acknowledge, seconds))
     return [
-        at_least("sent", "messages/s", sent, of_nothing, _RATIO),
-        at_least("acknowledged", "messages/s", acknowledged, of_nothing, _RATIO),
-        at_least("sent_of_1500", "messages/s", sent, _LEAST, 1.0),
-        at_least("acknowledged_of_1500", "messages/s", acknowledged, _LEAST, 1.0),
+        row_at_least("sent", "messages/s", sent, of_nothing, _RATIO),
+        row_at_least("acknowledged", "messages/s", acknowledged, of_nothing, _RATIO),
+        row_at_least("sent_of_1500", "messages/s", sent, _LEAST, 1.0),
+        row_at_least("acknowledged_of_1500", "messages/s", acknowledged, _LEAST, 1.0),
     ]
 
 
-async def _subscribed(client: Client) -> bytes:
+async def _subscribe(client: Client) -> bytes:
     form = b"destinations=bench&lease=600&prefetch=%d" % PREFETCH
     made = json.loads(await client.ask(b"POST", b"/subscriptions", form, b"201", b"application/x-www-form-urlencoded"))
     href: str = made["href"]

@@ -13,12 +13,12 @@ from typing import Any, Final
 from rich.console import Console
 
 from broker.model.commands import Command, Declare, Nodes, Overview, Publish, Subscribe, Unsubscribe
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS
 from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from frontends.tools.bench.core import BODY, Sink, settings
-from frontends.tools.bench.report import Row, at_most, show
+from frontends.tools.bench.report import Row, row_at_most, show
 from frontends.tools.servers.redis import RedisServer
 
 FEW: Final = 100
@@ -44,7 +44,7 @@ class _Service:
 
     def __init__(self, url: str) -> None:
         """Use an empty Redis."""
-        made = settings(url).model_copy(update={"node_quota": NODES, "admins": (bare(_OWNER),)})
+        made = settings(url).model_copy(update={"node_quota": NODES, "admins": (bare_jid(_OWNER),)})
         self._core = RedisCore(made, Sink())
         self._fresh = itertools.count()
         self._middle = _NODE
@@ -97,14 +97,14 @@ def _subscription(jid: Jid, credit: int) -> Subscribe:
     return Subscribe(_NODE, jid, jid, credit)
 
 
-async def _compared(name: str, step: Step, few: _Service, many: _Service, times: int) -> Row:
+async def _compare(name: str, step: Step, few: _Service, many: _Service, times: int) -> Row:
     """Compare the best repetitions of one step, in µs."""
-    rounds = [(await _timed(step, few, times), await _timed(step, many, times)) for _ in range(_ROUNDS)]
+    rounds = [(await _measure_time(step, few, times), await _measure_time(step, many, times)) for _ in range(_ROUNDS)]
     beside_few, beside_many = map(min, zip(*rounds, strict=True))
-    return at_most(name, "µs", beside_many, 1.5, beside_few)
+    return row_at_most(name, "µs", beside_many, 1.5, beside_few)
 
 
-async def _timed(step: Step, service: _Service, times: int) -> float:
+async def _measure_time(step: Step, service: _Service, times: int) -> float:
     began = time.perf_counter()
     for _ in range(times):
         await step(service)
@@ -130,7 +130,7 @@ async def _measure(small: str, large: str, *, quick: bool) -> list[Row]:
         with console.status("measuring") as status:
             for name, (step, times) in steps.items():
                 status.update(f"measuring {name}")
-                rows.append(await _compared(name, step, few, many, max(times // scale, 2)))
+                rows.append(await _compare(name, step, few, many, max(times // scale, 2)))
         return rows
     finally:
         await few.close()

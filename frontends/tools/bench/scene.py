@@ -44,7 +44,7 @@ class Scene:
         self.share = share
         self._server = server
 
-    def many(self, count: int) -> int:
+    def share_of(self, count: int) -> int:
         """Return the share of `count`."""
         return max(1, round(count * self.share))
 
@@ -79,7 +79,7 @@ class Node(Bench):
         self.scene = scene
         self.name = partition.node
 
-    async def subscribed(self, count: int, credit: int, *, lease: bool = False) -> list[Jid]:
+    async def subscribe_workers(self, count: int, credit: int, *, lease: bool = False) -> list[Jid]:
         """Subscribe a number of workers."""
         jids = [
             lease_jid(Jid(f"w{number}@bounds.example"), f"{number:016x}")
@@ -92,7 +92,7 @@ class Node(Bench):
         await asyncio.gather(*map(self.scene.ask, commands))
         return jids
 
-    async def put(self, count: int, size: int = 10, key: str = "", hints: str = "") -> list[tuple[Any, ...]]:
+    async def publish_items(self, count: int, size: int = 10, key: str = "", hints: str = "") -> list[tuple[Any, ...]]:
         """Publish a number of items; returns their deliveries."""
         body, found = b"x" * size, list[tuple[Any, ...]]()
         row = {"item": "", "by": "owner@bounds.example", "body": body, "once": "", "subids": "", "hints": hints}
@@ -106,7 +106,7 @@ class Node(Bench):
         return found
 
 
-def together(scene: Scene, commands: Sequence[Command]) -> Play:
+def ask_together(scene: Scene, commands: Sequence[Command]) -> Play:
     """Return a case that asks all commands at once."""
 
     async def play() -> None:

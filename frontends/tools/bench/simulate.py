@@ -10,10 +10,10 @@ from typing import Final
 from rich.console import Console
 
 from broker.model.nodes import MAX_SUBSCRIBERS
-from broker.scaling.costs import Costs, measured
-from broker.scaling.model import Service, masters_swept_s, most, uses
+from broker.scaling.costs import Costs, read_costs
+from broker.scaling.model import Service, masters_swept_s, max_uses, uses
 from frontends.tools.bench.predicted import TIMING
-from frontends.tools.bench.report import Row, show, told
+from frontends.tools.bench.report import Row, row_without_target, show
 from frontends.tools.bench.simulation import Seen, Simulation
 
 WORK_S: Final = 2.0
@@ -67,8 +67,8 @@ def refusal(asked: Asked) -> str:
 
 def main(asked: Asked, *, as_json: bool, quick: bool) -> int:
     """Simulate; rows have no target. A row names what is used up first, at the first simulated rate at which it is."""
-    service, costs = asked.service(), measured().single
-    limit = most(costs, service, TIMING, use=1.0).rate / (_QUICK if quick else 1)
+    service, costs = asked.service(), read_costs().single
+    limit = max_uses(costs, service, TIMING, use=1.0).rate / (_QUICK if quick else 1)
     rows: list[Row] = []
     rate, first, used_up = 0.0, "", False
     # The simulation makes no cycles to collect, and hundreds of thousands of objects to look through.
@@ -79,7 +79,7 @@ def main(asked: Asked, *, as_json: bool, quick: bool) -> int:
                 rate = level * limit
                 status.update(f"simulating {rate:,.0f} jobs/s")
                 seen = Simulation(costs, service, rate, workers=asked.workers, work_s=WORK_S).run(_SETTLE_S, _SECONDS)
-                found = used(seen, service)
+                found = uses_by_name(seen, service)
                 rows += _rows(rate, seen, found, costs, service)
                 first = max(found, key=lambda name: found[name])
                 used_up = found[first] >= _USED_UP
@@ -87,13 +87,13 @@ def main(asked: Asked, *, as_json: bool, quick: bool) -> int:
                     break
     finally:
         gc.enable()
-    rows.append(told(f"{'first' if used_up else 'busiest'}_{first}", "jobs/s", rate, limit))
+    rows.append(row_without_target(f"{'first' if used_up else 'busiest'}_{first}", "jobs/s", rate, limit))
     if service.frontends > 1:
-        rows.append(told("swept_after_death", "s", masters_swept_s(costs, service), 1.0))
+        rows.append(row_without_target("swept_after_death", "s", masters_swept_s(costs, service), 1.0))
     return show(rows, as_json=as_json)
 
 
-def used(seen: Seen, service: Service) -> dict[str, float]:
+def uses_by_name(seen: Seen, service: Service) -> dict[str, float]:
     """Return the use of each resource by its name. From 1 on, its queue grows.
 
     `hot_master` is the master of the busiest queue, `beats_master` that of heartbeats, `masters` the mean of all.
@@ -117,5 +117,9 @@ def _rows(rate: float, seen: Seen, found: dict[str, float], costs: Costs, servic
         "hot_master": max(expected.master, expected.coordinator),
         "xmpp": expected.xmpp,
     }
-    rows = [told(f"{rate:.0f}_{name}", "use", use, modelled.get(name, 1.0)) for name, use in found.items() if use]
-    return [*rows, told(f"{rate:.0f}_sweeps", "/s", seen.sweeps / seen.seconds, expected.sweeps)]
+    rows = [
+        row_without_target(f"{rate:.0f}_{name}", "use", use, modelled.get(name, 1.0))
+        for name, use in found.items()
+        if use
+    ]
+    return [*rows, row_without_target(f"{rate:.0f}_sweeps", "/s", seen.sweeps / seen.seconds, expected.sweeps)]

@@ -102,10 +102,10 @@ class Simulation:
     def run(self, settle_s: float, seconds: float) -> Seen:
         """Run for a time to settle, then measure."""
         random, service = self._random, self._service
-        self._at(random.expovariate(self._rate), self._arrive)
-        self._at(self._next_end(), self._end_work)
+        self._schedule_at(random.expovariate(self._rate), self._arrive)
+        self._schedule_at(self._next_end(), self._end_work)
         for frontend in range(service.frontends):
-            self._at(random.uniform(0, HEARTBEAT_SECONDS), partial(self._beat, frontend))
+            self._schedule_at(random.uniform(0, HEARTBEAT_SECONDS), partial(self._beat, frontend))
         self._from = settle_s
         self._seen = Seen(
             seconds,
@@ -123,7 +123,7 @@ class Simulation:
         self._seen.most_connections = max(by_master)
         return self._seen
 
-    def _at(self, when: float, happen: Callable[[float], None]) -> None:
+    def _schedule_at(self, when: float, happen: Callable[[float], None]) -> None:
         heapq.heappush(self._events, (when, next(self._numbers), happen))
 
     def _some_partition(self) -> int:
@@ -136,8 +136,8 @@ class Simulation:
     # What comes from clients.
 
     def _arrive(self, now: float) -> None:
-        self._at(now + self._random.expovariate(self._rate), self._arrive)
-        self._request(now, self._some_partition(), self._published)
+        self._schedule_at(now + self._random.expovariate(self._rate), self._arrive)
+        self._request(now, self._some_partition(), self._on_published)
 
     def _end_work(self, now: float) -> None:
         """End the work on any item: services are exponential, so it may be any.
@@ -145,13 +145,13 @@ class Simulation:
         The next end is drawn as if a few more were at work, and then happens with the probability that it is of one that is.
         """
         at_work, drawn = self._at_work, self._drawn
-        self._at(now + self._next_end(), self._end_work)
+        self._schedule_at(now + self._next_end(), self._end_work)
         index = int(self._random.random() * drawn)
         if index < len(at_work):
             partition = at_work[index]
             at_work[index] = at_work[-1]
             at_work.pop()
-            self._request(now, partition, self._acknowledged)
+            self._request(now, partition, self._on_acknowledged)
 
     def _next_end(self) -> float:
         self._drawn = len(self._at_work) + len(self._at_work) // 8 + _SPARE
@@ -164,7 +164,7 @@ class Simulation:
             self._seen.xmpp_busy += self._costs.xmpp.item_us / 2 / US
         asleep = self._free_frontend[frontend] < now
         read = self._spend_frontend(frontend, now, self._costs.frontend.item_us / 2)
-        self._at(read, partial(self._submit, frontend, partition, done, asleep))
+        self._schedule_at(read, partial(self._submit, frontend, partition, done, asleep))
 
     # Frontends, pipelines and masters.
 
@@ -205,7 +205,7 @@ class Simulation:
         self._look(pair, now)
         pair.marks.report()
         items_us = commands[0][0] if len(commands) == 1 else sum(us for us, _ in commands)
-        self._at(sent + NETWORK_S, partial(self._serve, pair, items_us, commands))
+        self._schedule_at(sent + NETWORK_S, partial(self._serve, pair, items_us, commands))
         link = (pair.frontend, self._master_of[pair.partition])
         opened = self._under_way[link] = self._under_way.get(link, 0) + 1
         if opened > self._connections.get(link, 0):
@@ -228,7 +228,7 @@ class Simulation:
             self._seen.calls += 1
         us = items_us + cost.call_us + (cost.wake_us if asleep else 0.0)
         done = self._spend_master(master, now, us)
-        self._at(done + NETWORK_S, partial(self._answer, pair, commands))
+        self._schedule_at(done + NETWORK_S, partial(self._answer, pair, commands))
 
     def _spend_master(self, master: int, now: float, us: float) -> float:
         free = self._free_master
@@ -255,7 +255,7 @@ class Simulation:
 
     # The queue.
 
-    def _published(self, pair: _Pair, now: float) -> None:
+    def _on_published(self, pair: _Pair, now: float) -> None:
         queue = pair.partition // self._service.partitions
         if now >= self._from:
             self._seen.published += 1
@@ -268,7 +268,7 @@ class Simulation:
         else:
             self._ask_coordinator(pair, now)
 
-    def _acknowledged(self, pair: _Pair, now: float) -> None:
+    def _on_acknowledged(self, pair: _Pair, now: float) -> None:
         queue = pair.partition // self._service.partitions
         self._busy[queue] -= 1
         if now >= self._from:
@@ -284,11 +284,11 @@ class Simulation:
         """Get credit from the first partition, and hand the item out under it: two calls."""
         home = pair.partition // self._service.partitions * self._service.partitions
         coordinator = self._pair(pair.frontend, home)
-        coordinator.waiting.append((self._costs.coordinator_us, partial(self._granted, pair)))
+        coordinator.waiting.append((self._costs.coordinator_us, partial(self._on_granted, pair)))
         if not coordinator.open:
             self._call(coordinator, now)
 
-    def _granted(self, pair: _Pair, now: float) -> None:
+    def _on_granted(self, pair: _Pair, now: float) -> None:
         pair = self._pair(pair.frontend, pair.partition)
         exchange_us = max(0.0, self._costs.exchange.item_us - self._costs.coordinator_us)
         pair.waiting.append((exchange_us, lambda _: self._deliver(pair)))
@@ -307,9 +307,9 @@ class Simulation:
 
     def _beat(self, frontend: int, now: float) -> None:
         pause = HEARTBEAT_SECONDS * self._random.uniform(1 - _JITTER, 1 + _JITTER)
-        self._at(now + pause, partial(self._beat, frontend))
+        self._schedule_at(now + pause, partial(self._beat, frontend))
         sent = self._spend_frontend(frontend, now, self._costs.beat_frontend_us)
-        self._at(sent + NETWORK_S, self._serve_beat)
+        self._schedule_at(sent + NETWORK_S, self._serve_beat)
         room, reported = MAX_SWEEPS, []
         for pair in self._unreported[frontend].values():
             if room and not pair.open and self._look(pair, now):
@@ -329,7 +329,7 @@ class Simulation:
             self._seen.sweeps += 1
         pair.marks.report()
         sent = self._spend_frontend(pair.frontend, sent, self._costs.frontend.call_us)
-        self._at(sent + NETWORK_S, partial(self._serve_sweep, self._master_of[pair.partition]))
+        self._schedule_at(sent + NETWORK_S, partial(self._serve_sweep, self._master_of[pair.partition]))
         return sent
 
     def _serve_sweep(self, master: int, now: float) -> None:

@@ -28,7 +28,7 @@ from broker.model.names import Partition
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.tools.bench.core import BATCH, WORKERS, Bench
-from frontends.tools.bench.report import Row, at_least, at_most, show, told
+from frontends.tools.bench.report import Row, row_at_least, row_at_most, row_without_target, show
 from frontends.tools.servers.redis import RedisServer
 
 _SETTINGS: Final = {"spark_driver_memory": "512m"}
@@ -68,7 +68,7 @@ def _read(spark: SparkSession, url: str, node: str, **options: str) -> float:
     return time.perf_counter() - began
 
 
-def _bare(client: "redis.Redis", names: list[str]) -> float:
+def _read_bare(client: "redis.Redis", names: list[str]) -> float:
     """Read the same with XRANGE and hiredis in one loop; returns the seconds."""
     connection: Any = client.connection_pool.get_connection()
     began = time.perf_counter()
@@ -92,7 +92,7 @@ class _Peak:
         self._stop = threading.Event()
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch(self) -> Iterator[None]:
         """Sample while the block runs."""
         self.megabytes = 0.0
         self._stop.clear()
@@ -143,18 +143,18 @@ def _speed(spark: SparkSession, client: "redis.Redis", url: str, rows: int, roun
     _fill(client, "few", rows // 10)
     peak = _Peak()
     _read(spark, url, "few")
-    with peak.watched():
+    with peak.watch():
         _read(spark, url, "few")
     few = peak.megabytes
     ours, bare = [], []
-    with peak.watched():
+    with peak.watch():
         for _ in range(rounds):
             ours.append(rows / _read(spark, url, "many"))
-            bare.append(rows / _bare(client, names))
+            bare.append(rows / _read_bare(client, names))
     return [
-        at_least("spark_rows", "rows/s", max(ours), 100_000, 1.0),
-        at_least("spark_against_xrange", "rows/s", max(ours), max(bare), 0.3),
-        at_most("spark_memory", "MB", peak.megabytes, 1.2, few),
+        row_at_least("spark_rows", "rows/s", max(ours), 100_000, 1.0),
+        row_at_least("spark_against_xrange", "rows/s", max(ours), max(bare), 0.3),
+        row_at_most("spark_memory", "MB", peak.megabytes, 1.2, few),
     ]
 
 
@@ -164,7 +164,7 @@ def _report(spark: SparkSession, url: str) -> Row:
     with tempfile.TemporaryDirectory() as directory:
         made = report(measure(of_redis(url, spark=spark), lambda _: None), "Redis", 2.0)
         files.write(made, Path(directory) / "report", ["html", "json"])
-    return at_most("report", "s", time.perf_counter() - began, 90.0)
+    return row_at_most("report", "s", time.perf_counter() - began, 90.0)
 
 
 class Load:
@@ -179,7 +179,7 @@ class Load:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def run(self) -> Iterator[None]:
         """Work while the block runs."""
         self._thread.start()
         try:
@@ -209,7 +209,7 @@ class Load:
 def _flow(spark: SparkSession, url: str, seconds: float) -> list[Row]:
     """Compare the latency of calls while Spark takes snapshots to that without."""
     load = Load(url)
-    with load.running():
+    with load.run():
         time.sleep(seconds)
         # The first read warms up the JVM.
         _read(spark, url, "flow")
@@ -225,9 +225,9 @@ def _flow(spark: SparkSession, url: str, seconds: float) -> list[Row]:
         rate = (load.done - done) / (time.perf_counter() - began)
     slow = [statistics.quantiles(seconds, n=20)[18] * 1000 for seconds in (during, without)]
     return [
-        at_least("flow", "items/s", rate, _ITEMS_PER_SECOND, 0.9),
-        at_most("flow_latency_p50", "ms", statistics.median(during) * 1000, 1.5, statistics.median(without) * 1000),
-        told("flow_latency_p95", "ms", slow[0], slow[1]),
+        row_at_least("flow", "items/s", rate, _ITEMS_PER_SECOND, 0.9),
+        row_at_most("flow_latency_p50", "ms", statistics.median(during) * 1000, 1.5, statistics.median(without) * 1000),
+        row_without_target("flow_latency_p95", "ms", slow[0], slow[1]),
     ]
 
 

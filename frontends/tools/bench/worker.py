@@ -13,7 +13,7 @@ import uvloop
 from rich.console import Console
 
 from frontends.tools.bench.load import WINDOW, Jobs
-from frontends.tools.bench.report import Row, at_least, show, told
+from frontends.tools.bench.report import Row, row_at_least, row_without_target, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer
@@ -40,21 +40,21 @@ def main(*, as_json: bool, quick: bool) -> int:
             "address": f"{ejabberd.host}:{ejabberd.c2s_port}",
             "tls": "disabled",
         }
-        return show(measured(account, seconds), as_json=as_json)
+        return show(measure(account, seconds), as_json=as_json)
 
 
-def measured(account: dict[str, Any], seconds: float) -> list[Row]:
+def measure(account: dict[str, Any], seconds: float) -> list[Row]:
     """Measure both at the private ejabberd of an account, given as the arguments of a worker."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_measured(account, seconds))
+        return runner.run(_measure(account, seconds))
 
 
-async def _measured(account: dict[str, Any], seconds: float) -> list[Row]:
+async def _measure(account: dict[str, Any], seconds: float) -> list[Row]:
     """Measure both, alternating, so that noise hits them alike; the best repetition of each counts."""
     place = int(account["address"].rpartition(":")[2]), Ejabberd.anonymous, Ejabberd.domain
     raw, of_library = await Jobs.open(*place, "raw"), await Jobs.open(*place, "library", workers=0)
     rates, cpus = [0.0, 0.0], [0.0, 0.0]
-    async with _working(account, of_library):
+    async with _run_worker(account, of_library):
         for _ in range(_REPEATS):
             for number, jobs in enumerate((raw, of_library)):
                 began = time.process_time()
@@ -64,13 +64,13 @@ async def _measured(account: dict[str, Any], seconds: float) -> list[Row]:
     raw.close()
     of_library.close()
     return [
-        at_least("worker_jobs", "jobs/s", rates[1], rates[0], 0.8),
-        told("worker_cpu", "µs", cpus[1] * 1e6, cpus[0] * 1e6),
+        row_at_least("worker_jobs", "jobs/s", rates[1], rates[0], 0.8),
+        row_without_target("worker_cpu", "µs", cpus[1] * 1e6, cpus[0] * 1e6),
     ]
 
 
 @asynccontextmanager
-async def _working(account: dict[str, Any], jobs: Jobs) -> AsyncIterator[None]:
+async def _run_worker(account: dict[str, Any], jobs: Jobs) -> AsyncIterator[None]:
     """Run a worker whose jobs do nothing."""
     worker = Worker(**account, concurrency=WINDOW)
 

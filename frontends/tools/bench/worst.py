@@ -28,7 +28,7 @@ from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import MovedItems
 from broker.redis_core.operations.operation import subid
-from frontends.tools.bench.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, together
+from frontends.tools.bench.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, ask_together
 
 _LARGEST: Final = 262_144
 _PAUSE: Final = 0.02
@@ -44,17 +44,17 @@ class Case:
 
 async def _leave(scene: Scene) -> Play:
     node = await scene.node()
-    jids = await node.subscribed(AT_ONCE, 300)
-    await node.put(scene.many(AT_ONCE * 300))
-    return together(scene, [Presence(jid, available=False) for jid in jids])
+    jids = await node.subscribe_workers(AT_ONCE, 300)
+    await node.publish_items(scene.share_of(AT_ONCE * 300))
+    return ask_together(scene, [Presence(jid, available=False) for jid in jids])
 
 
 async def _gone(scene: Scene) -> Play:
     node = await scene.node()
-    await node.subscribed(AT_ONCE, 300)
-    made = await node.put(scene.many(AT_ONCE * 300))
+    await node.subscribe_workers(AT_ONCE, 300)
+    made = await node.publish_items(scene.share_of(AT_ONCE * 300))
     first = {row[0]: row for row in reversed(made)}
-    return together(
+    return ask_together(
         scene,
         [Bounce(Jid(jid.decode()), node.partition, row[1].decode(), row[3], gone=True) for jid, row in first.items()],
     )
@@ -62,27 +62,27 @@ async def _gone(scene: Scene) -> Play:
 
 async def _locks(scene: Scene) -> Play:
     node = await scene.node()
-    jids = await node.subscribed(scene.many(AT_ONCE), 1000)
-    await node.put(len(jids) * 1000)
-    return together(
-        scene, [Locks(node.name, jids[number % len(jids)]) for number in range(max(20, scene.many(AT_ONCE)))]
+    jids = await node.subscribe_workers(scene.share_of(AT_ONCE), 1000)
+    await node.publish_items(len(jids) * 1000)
+    return ask_together(
+        scene, [Locks(node.name, jids[number % len(jids)]) for number in range(max(20, scene.share_of(AT_ONCE)))]
     )
 
 
 async def _fetch(scene: Scene) -> Play:
     node = await scene.node()
-    jids = await node.subscribed(scene.many(AT_ONCE), 1000, lease=True)
-    await node.put(len(jids) * 1000)
-    return together(scene, [Fetch(node.name, jid, jid, 60_000) for jid in jids])
+    jids = await node.subscribe_workers(scene.share_of(AT_ONCE), 1000, lease=True)
+    await node.publish_items(len(jids) * 1000)
+    return ask_together(scene, [Fetch(node.name, jid, jid, 60_000) for jid in jids])
 
 
 def _publish(size: int) -> Callable[[Scene], Awaitable[Play]]:
     async def prepare(scene: Scene) -> Play:
         node = await scene.node(ordered="true", max_items="200", node_full="retract-oldest")
-        await node.put(200, size, key="k")
+        await node.publish_items(200, size, key="k")
         body = b"x" * size
-        return together(
-            scene, [Publish(node.name, OWNER, None, body, size, key="k") for _ in range(scene.many(AT_ONCE))]
+        return ask_together(
+            scene, [Publish(node.name, OWNER, None, body, size, key="k") for _ in range(scene.share_of(AT_ONCE))]
         )
 
     return prepare
@@ -91,25 +91,27 @@ def _publish(size: int) -> Callable[[Scene], Awaitable[Play]]:
 async def _republish(scene: Scene) -> Play:
     """Republish by id items that have large payloads."""
     node = await scene.node(max_items="1000")
-    big = [Publish(node.name, OWNER, f"i{number}", b"x" * _LARGEST, _LARGEST) for number in range(scene.many(AT_ONCE))]
+    big = [
+        Publish(node.name, OWNER, f"i{number}", b"x" * _LARGEST, _LARGEST) for number in range(scene.share_of(AT_ONCE))
+    ]
     for command in big:
         await scene.ask(command)
     small = [Publish(node.name, OWNER, command.item_id, b"x", 1) for command in big]
-    return together(scene, small)
+    return ask_together(scene, small)
 
 
 async def _delete(scene: Scene) -> Play:
     """Delete returned items as an owner who may have several subscriptions, below the maximum of collections."""
     node = await scene.node()
-    jids = await node.subscribed(1, 150)
-    await node.put(150)
+    jids = await node.subscribe_workers(1, 150)
+    await node.publish_items(150)
     await scene.ask(Presence(jids[0], available=False))
-    await _below_many(scene, node)
+    await _add_below_many(scene, node)
     found: list[Any] = await scene.client.xrange(keys.of_partition("log", node.partition)) or []
-    return together(scene, [Retract(node.name, OWNER, f"0-{entry.decode()}") for entry, _fields in found])
+    return ask_together(scene, [Retract(node.name, OWNER, f"0-{entry.decode()}") for entry, _fields in found])
 
 
-async def _below_many(scene: Scene, node: Node) -> None:
+async def _add_below_many(scene: Scene, node: Node) -> None:
     """Add subscribers of fifty collections to a node, whose owners may have several subscriptions."""
     first = int(subid("pool@x"))
     pools = " ".join(f"{first + number}:p{number} 1" for number in range(50))
@@ -119,18 +121,18 @@ async def _below_many(scene: Scene, node: Node) -> None:
 async def _renew(scene: Scene) -> Play:
     """Renew locks below the maximum of collections, with several subscriptions."""
     node = await scene.node()
-    await node.subscribed(1, AT_ONCE)
-    made = await node.put(AT_ONCE)
-    await _below_many(scene, node)
-    return together(scene, [Renew(node.name, Jid(row[0].decode()), row[2].decode(), row[3]) for row in made])
+    await node.subscribe_workers(1, AT_ONCE)
+    made = await node.publish_items(AT_ONCE)
+    await _add_below_many(scene, node)
+    return ask_together(scene, [Renew(node.name, Jid(row[0].decode()), row[2].decode(), row[3]) for row in made])
 
 
 async def _renew_refused(scene: Scene) -> Play:
     """Renew locks of large items that others hold: the sender may be their publisher."""
     node = await scene.node()
-    await node.subscribed(1, AT_ONCE)
-    made = await node.put(scene.many(AT_ONCE), _LARGEST)
-    return together(scene, [Renew(node.name, Jid("other@bounds.example/1"), row[2].decode()) for row in made])
+    await node.subscribe_workers(1, AT_ONCE)
+    made = await node.publish_items(scene.share_of(AT_ONCE), _LARGEST)
+    return ask_together(scene, [Renew(node.name, Jid("other@bounds.example/1"), row[2].decode()) for row in made])
 
 
 async def _resent(scene: Scene) -> Play:
@@ -141,21 +143,21 @@ async def _resent(scene: Scene) -> Play:
     async def done() -> bool:
         return await scene.client.zscore(frontends, BEFORE) is None
 
-    return _until(done)
+    return _wait_until(done)
 
 
 async def _resend(scene: Scene) -> Play:
     """Take over large items from a dead frontend."""
     node = await scene.node()
-    await node.subscribed(1, 1000)
-    await node.put(scene.many(500), _LARGEST)
+    await node.subscribe_workers(1, 1000)
+    await node.publish_items(scene.share_of(500), _LARGEST)
     return await _resent(scene)
 
 
 async def _resend_small(scene: Scene) -> Play:
     node = await scene.node()
-    await node.subscribed(20, 1000)
-    await node.put(scene.many(20_000))
+    await node.subscribe_workers(20, 1000)
+    await node.publish_items(scene.share_of(20_000))
     return await _resent(scene)
 
 
@@ -165,11 +167,11 @@ async def _readers(scene: Scene, owes: str) -> tuple[Node, list[Jid], str]:
     Their credit is lower by now, so that not all entries are delivered again.
     """
     node = await scene.node(queueing="false", retention_items="100000")
-    await node.put(1000)
+    await node.publish_items(1000)
     log: list[Any] = await scene.client.xrange(keys.of_partition("log", node.partition)) or []
     positions = [entry.decode() for entry, _fields in log]
     places = ["".join(part.zfill(20) for part in position.split("-")) for position in positions]
-    jids = [Jid(f"r{number}@bounds.example/1") for number in range(max(100, scene.many(AT_ONCE)))]
+    jids = [Jid(f"r{number}@bounds.example/1") for number in range(max(100, scene.share_of(AT_ONCE)))]
     commands = (Subscribe(node.name, jid, jid, 1, start="@latest", partitions=(0,)) for jid in jids)
     await asyncio.gather(*map(scene.ask, commands))
     for jid in jids:
@@ -180,7 +182,7 @@ async def _readers(scene: Scene, owes: str) -> tuple[Node, list[Jid], str]:
         await scene.client.hset(keys.of_partition("readers", node.partition), name, f"{positions[-1]} 0-0 {owes}:1")
     await scene.client.hset(keys.of_partition("meta", node.partition), "token", "1")
     await scene.client.delete(keys.of_partition("readers_ready", node.partition))
-    return node, jids, offsets.written(node.partition, positions[-1])
+    return node, jids, offsets.write_offset(node.partition, positions[-1])
 
 
 async def _resend_readers(scene: Scene) -> Play:
@@ -191,24 +193,24 @@ async def _resend_readers(scene: Scene) -> Play:
 async def _commit(scene: Scene) -> Play:
     """Commit the maximum of entries for many readers."""
     node, jids, last = await _readers(scene, scene.core.frontend)
-    return together(scene, [Commit(node.name, jid, 0, last) for jid in jids])
+    return ask_together(scene, [Commit(node.name, jid, 0, last) for jid in jids])
 
 
 async def _leave_readers(scene: Scene) -> Play:
     """End subscriptions of readers with the maximum of uncommitted entries."""
     _node, jids, _last = await _readers(scene, scene.core.frontend)
-    return together(scene, [Presence(jid, available=False) for jid in jids])
+    return ask_together(scene, [Presence(jid, available=False) for jid in jids])
 
 
 def _read(entries: int, size: int) -> Callable[[Scene], Awaitable[Play]]:
     async def prepare(scene: Scene) -> Play:
         """Start many readers at once, each at another position."""
         node = await scene.node(queueing="false", retention_items="100000")
-        await node.put(scene.many(entries), size)
+        await node.publish_items(scene.share_of(entries), size)
         log: list[Any] = await scene.client.xrange(keys.of_partition("log", node.partition)) or []
-        starts = [offsets.written(node.partition, entry.decode()) for entry, _fields in log]
+        starts = [offsets.write_offset(node.partition, entry.decode()) for entry, _fields in log]
         jids = [Jid(f"r{number}@bounds.example/1") for number in range(AT_ONCE)]
-        return together(
+        return ask_together(
             scene,
             [Subscribe(node.name, jid, jid, 20, start=starts[number % len(starts)]) for number, jid in enumerate(jids)],
         )
@@ -222,7 +224,7 @@ def _due(size: int, count: int, hints: str) -> Callable[[Scene], Awaitable[Play]
     async def prepare(scene: Scene) -> Play:
         node = await scene.node(max_items="100000")
         names = [keys.of_partition(name, node.partition) for name in ("delayed", "expirations")]
-        await node.put(scene.many(count), size, hints=hints)
+        await node.publish_items(scene.share_of(count), size, hints=hints)
         # Their time is hours away when they are published; set it to now.
         for name in names:
             members: Any = await scene.client.zrange(name, 0, -1)
@@ -233,12 +235,12 @@ def _due(size: int, count: int, hints: str) -> Callable[[Scene], Awaitable[Play]
             return not any([await scene.client.zcard(name) for name in names])
 
         await scene.client.zadd(keys.of_service("due"), {str(node.partition): 1})
-        return _until(done)
+        return _wait_until(done)
 
     return prepare
 
 
-def _until(done: Callable[[], Awaitable[bool]]) -> Play:
+def _wait_until(done: Callable[[], Awaitable[bool]]) -> Play:
     async def play() -> None:
         for _look in range(1_000):
             if await done():
@@ -254,62 +256,62 @@ async def _unlock(scene: Scene) -> Play:
     """All items are at their last attempt, so each becomes a dead letter with a large payload."""
     node = await scene.node(max_deliveries="1", dead_letter_node="dead")
     await scene.node("dead", max_items="10000")
-    await node.subscribed(1, AT_ONCE)
-    made = await node.put(scene.many(AT_ONCE), _LARGEST)
-    return together(scene, [Unlock(node.name, Jid(row[0].decode()), row[2].decode(), row[3]) for row in made])
+    await node.subscribe_workers(1, AT_ONCE)
+    made = await node.publish_items(scene.share_of(AT_ONCE), _LARGEST)
+    return ask_together(scene, [Unlock(node.name, Jid(row[0].decode()), row[2].decode(), row[3]) for row in made])
 
 
 async def _expire(scene: Scene) -> Play:
     node = await scene.node(max_deliveries="1", dead_letter_node="dead", lock_seconds="1")
     await scene.node("dead", max_items="10000")
-    await node.subscribed(1, AT_ONCE)
-    await node.put(scene.many(AT_ONCE), _LARGEST)
+    await node.subscribe_workers(1, AT_ONCE)
+    await node.publish_items(scene.share_of(AT_ONCE), _LARGEST)
 
     inflight = keys.of_partition("inflight", node.partition)
 
     async def done() -> bool:
         return not await scene.client.hlen(inflight)
 
-    return _until(done)
+    return _wait_until(done)
 
 
 async def _browse(scene: Scene) -> Play:
     """Browse a page while the most entries that a browse may skip are elsewhere."""
     node = await scene.node(retention_items="10000", max_items="100000")
-    await node.subscribed(20, 250)
-    await node.put(scene.many(5_000))
-    await node.put(scene.many(5_000), hints="3600000 4 0")
-    for jid in await node.subscribed(1, 1000):
+    await node.subscribe_workers(20, 250)
+    await node.publish_items(scene.share_of(5_000))
+    await node.publish_items(scene.share_of(5_000), hints="3600000 4 0")
+    for jid in await node.subscribe_workers(1, 1000):
         await scene.ask(Presence(jid, available=False))
     meta = keys.of_partition("meta", node.partition)
     tail: Any = await scene.client.hget(meta, "tail")
     await scene.client.hset(meta, mapping={"kept": 1, "cursor": tail})
-    return together(scene, [Browse(node.name, OWNER, (), limit=50)])
+    return ask_together(scene, [Browse(node.name, OWNER, (), limit=50)])
 
 
 async def _browse_large(scene: Scene) -> Play:
     node = await scene.node(max_items="100000")
-    await node.put(scene.many(200), _LARGEST)
-    return together(scene, [Browse(node.name, OWNER, (), limit=100)])
+    await node.publish_items(scene.share_of(200), _LARGEST)
+    return ask_together(scene, [Browse(node.name, OWNER, (), limit=100)])
 
 
 async def _purge(scene: Scene) -> Play:
     node = await scene.node(max_items="100000")
-    await node.put(scene.many(300), _LARGEST)
-    return together(scene, [Purge(node.name, OWNER)])
+    await node.publish_items(scene.share_of(300), _LARGEST)
+    return ask_together(scene, [Purge(node.name, OWNER)])
 
 
 async def _purge_log(scene: Scene) -> Play:
     node = await scene.node(queueing="false", retention_items="100000")
-    await node.put(scene.many(300), _LARGEST)
-    return together(scene, [Purge(node.name, OWNER)])
+    await node.publish_items(scene.share_of(300), _LARGEST)
+    return ask_together(scene, [Purge(node.name, OWNER)])
 
 
 async def _retention(scene: Scene) -> Play:
     """Reconfigure a log so that it keeps little."""
     node = await scene.node(queueing="false", retention_items="100000")
-    await node.put(scene.many(300), _LARGEST)
-    return together(
+    await node.publish_items(scene.share_of(300), _LARGEST)
+    return ask_together(
         scene,
         [
             Configure(node.name, OWNER, {"stanzaq#retention_items": ("1",)}),
@@ -320,15 +322,15 @@ async def _retention(scene: Scene) -> Play:
 
 async def _hand_out(scene: Scene) -> Play:
     node = await scene.node(max_items="100000")
-    await node.put(scene.many(200), _LARGEST)
+    await node.publish_items(scene.share_of(200), _LARGEST)
     jid = Jid("late@bounds.example/1")
-    return together(scene, [Subscribe(node.name, jid, jid, 1000)])
+    return ask_together(scene, [Subscribe(node.name, jid, jid, 1000)])
 
 
 async def _transfer(scene: Scene) -> Play:
     node = await scene.node(max_items="100000")
     await scene.node("there", max_items="100000")
-    await node.put(scene.many(200), _LARGEST)
+    await node.publish_items(scene.share_of(200), _LARGEST)
 
     async def play() -> None:
         scan: str = ""
@@ -344,8 +346,8 @@ async def _transfer(scene: Scene) -> Play:
 
 async def _survey(scene: Scene) -> Play:
     node = await scene.node(max_items="100000")
-    await node.put(scene.many(200), _LARGEST)
-    return together(scene, [InspectItems(node.name, OWNER, (), 200, "")])
+    await node.publish_items(scene.share_of(200), _LARGEST)
+    return ask_together(scene, [InspectItems(node.name, OWNER, (), 200, "")])
 
 
 async def _selectors(scene: Scene) -> Play:
@@ -355,7 +357,9 @@ async def _selectors(scene: Scene) -> Play:
     for number, jid in enumerate(jids):
         await scene.ask(Subscribe(node.name, jid, jid, 3, selector=f"color LIKE 'c{number}' AND size > {number}"))
     body = codec.pack(Envelope(b"x", "text/plain", headers={"color": "none", "size": "5"}))
-    return together(scene, [Publish(node.name, OWNER, None, body, len(body)) for _ in range(scene.many(2 * AT_ONCE))])
+    return ask_together(
+        scene, [Publish(node.name, OWNER, None, body, len(body)) for _ in range(scene.share_of(2 * AT_ONCE))]
+    )
 
 
 CASES: Final = tuple(

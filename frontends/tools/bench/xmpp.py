@@ -17,7 +17,7 @@ from rich.console import Console
 from frontends.tools.bench.batches import Batches
 from frontends.tools.bench.core import BODY
 from frontends.tools.bench.load import STANZAS_PER_JOB, Jobs, Pubsub
-from frontends.tools.bench.report import Row, at_least, at_most, show, told
+from frontends.tools.bench.report import Row, row_at_least, row_at_most, row_without_target, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.demo.tally import percentile
 from frontends.tools.servers.ejabberd import Ejabberd
@@ -43,7 +43,7 @@ def main(batch: int | None, *, as_json: bool, quick: bool) -> int:
         status.update("measuring ejabberd's pubsub, one frontend and two, in turns")
         bench = _Bench(ejabberd, frontend.process, redis.process, settings, seconds, 1 if quick else _ROUNDS)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            rows = runner.run(_single(bench) if batch is None else _batched(bench, batch))
+            rows = runner.run(_single(bench) if batch is None else _measure_batches(bench, batch))
     return show(rows, as_json=as_json)
 
 
@@ -71,8 +71,8 @@ class Found:
     def latencies(self) -> list[Row]:
         """Return the rows of the jobs that began at a fixed rate."""
         return [
-            at_most("latency_p50", "ms", percentile(self.load.waits, 0.5), 5),
-            at_most("latency_p99", "ms", percentile(self.load.waits, 0.99), 25),
+            row_at_most("latency_p50", "ms", percentile(self.load.waits, 0.5), 5),
+            row_at_most("latency_p99", "ms", percentile(self.load.waits, 0.99), 25),
         ]
 
 
@@ -81,28 +81,28 @@ async def _single(bench: "_Bench") -> list[Row]:
     publishes, native = await bench.measure(jobs)
     await bench.end(jobs)
     return [
-        at_least("jobs", "jobs/s", jobs.rate, publishes, 1.0),
-        at_most("cpu_per_stanza", "µs", jobs.cpu_per_job / STANZAS_PER_JOB, 40),
-        at_most("redis_per_job", "µs", jobs.redis_per_job, 0.53, native),
+        row_at_least("jobs", "jobs/s", jobs.rate, publishes, 1.0),
+        row_at_most("cpu_per_stanza", "µs", jobs.cpu_per_job / STANZAS_PER_JOB, 40),
+        row_at_most("redis_per_job", "µs", jobs.redis_per_job, 0.53, native),
         *jobs.latencies(),
-        at_least("two_frontends", "jobs/s", jobs.rate_of_two, jobs.rate, 0.9),
+        row_at_least("two_frontends", "jobs/s", jobs.rate_of_two, jobs.rate, 0.9),
     ]
 
 
-async def _batched(bench: "_Bench", batch: int) -> list[Row]:
+async def _measure_batches(bench: "_Bench", batch: int) -> list[Row]:
     jobs, single = Found(await bench.batches(batch)), Found(await bench.jobs())
     publishes, native = await bench.measure(jobs, single)
     await bench.end(jobs, single)
     return [
-        at_least("jobs", "jobs/s", jobs.rate, publishes, 4.0),
-        at_most("cpu_per_job", "µs", jobs.cpu_per_job, 60),
-        at_most("redis_per_job", "µs", jobs.redis_per_job, 50),
+        row_at_least("jobs", "jobs/s", jobs.rate, publishes, 4.0),
+        row_at_most("cpu_per_job", "µs", jobs.cpu_per_job, 60),
+        row_at_most("redis_per_job", "µs", jobs.redis_per_job, 50),
         *jobs.latencies(),
-        told("two_frontends", "jobs/s", jobs.rate_of_two, jobs.rate),
-        at_least("single_jobs", "jobs/s", single.rate, publishes, 1.0),
-        told("single_cpu_per_job", "µs", single.cpu_per_job, jobs.cpu_per_job),
-        told("single_redis_per_job", "µs", single.redis_per_job, native),
-        told("single_two_frontends", "jobs/s", single.rate_of_two, single.rate),
+        row_without_target("two_frontends", "jobs/s", jobs.rate_of_two, jobs.rate),
+        row_at_least("single_jobs", "jobs/s", single.rate, publishes, 1.0),
+        row_without_target("single_cpu_per_job", "µs", single.cpu_per_job, jobs.cpu_per_job),
+        row_without_target("single_redis_per_job", "µs", single.redis_per_job, native),
+        row_without_target("single_two_frontends", "jobs/s", single.rate_of_two, single.rate),
     ]
 
 
@@ -159,7 +159,7 @@ class _Bench:
 
     async def end(self, timed: Found, *others: Found) -> None:
         """Time jobs that begin at a fixed rate, and disconnect all clients."""
-        await timed.load.paced(_PACE, self.rounds * self.seconds)
+        await timed.load.run_paced(_PACE, self.rounds * self.seconds)
         for found in (timed, *others):
             found.load.close()
 

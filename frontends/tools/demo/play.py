@@ -87,7 +87,7 @@ class Play:
 
     async def _watch(self) -> None:
         tally = self._tally
-        while len(tally.acknowledged) < self._workload.items and tally.idle_seconds(time.monotonic()) < STALLED_SECONDS:
+        while len(tally.acknowledged) < self._workload.items and tally.seconds_idle(time.monotonic()) < STALLED_SECONDS:
             await asyncio.sleep(_TICK_SECONDS)
             self._step(tally)
 
@@ -101,17 +101,17 @@ class Play:
                 )
 
     async def _publish_one(self, client: Client, item_id: str, payload: str) -> None:
-        self._tally.sending(item_id, time.monotonic())
+        self._tally.note_sending(item_id, time.monotonic())
         await client.demand("set", stanzas.publish(NODE, item_id, payload))
-        self._tally.answered(item_id)
+        self._tally.note_answered(item_id)
 
     async def _work(self) -> None:
         """Receive items and acknowledge them at once."""
         async with asyncio.TaskGroup() as group:
 
             def receive(message: Element) -> None:
-                item = stanzas.delivered(message)
-                if item is not None and self._tally.delivered(item, time.monotonic()):
+                item = stanzas.parse_delivery(message)
+                if item is not None and self._tally.note_delivered(item, time.monotonic()):
                     group.create_task(self._acknowledge(client, item))
 
             async with self._client(receive) as client:
@@ -126,11 +126,11 @@ class Play:
 
     async def _compare(self, owner: Client) -> tuple[int, int]:
         """Ask the service how many of the missing items it can show, and how many it has in all."""
-        missing = sorted(self._tally.missing())
+        missing = sorted(self._tally.find_missing())
         shown: set[str] = set()
         for first in range(0, len(missing), _BROWSED_AT_ONCE):
             reply = await owner.demand("get", stanzas.browse(NODE, missing[first : first + _BROWSED_AT_ONCE]))
-            shown |= stanzas.listed(reply)
+            shown |= stanzas.parse_browsed(reply)
         counts = stanzas.counts(await owner.demand("get", stanzas.info(NODE)))
         return len(shown.intersection(missing)), sum(counts[name] for name in _COUNTS)
 

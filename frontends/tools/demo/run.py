@@ -51,7 +51,7 @@ def main(  # noqa: PLR0913
                 place, url, running = stack.enter_context(_servers(frontends))
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 looked = partial(afterwards, url)
-                summary, failed = runner.run(_played(place, workload, running, console, looked, kill=kill))
+                summary, failed = runner.run(_play(place, workload, running, console, looked, kill=kill))
     except KeyboardInterrupt:
         return _INTERRUPTED
     if as_json:
@@ -72,7 +72,7 @@ def _servers(frontends: int) -> Iterator[tuple[ServiceAddress, str, list[Fronten
         yield ServiceAddress(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), redis.url, running
 
 
-async def _played(  # noqa: PLR0913
+async def _play(  # noqa: PLR0913
     place: ServiceAddress,
     workload: Workload,
     running: Sequence[Frontend],
@@ -98,7 +98,7 @@ async def _played(  # noqa: PLR0913
             for bar, done in zip(bars, (tally.published, tally.acknowledged), strict=True):
                 progress.update(bar, completed=len(done))
             if kill and len(alive) == len(running) and len(tally.acknowledged) * 2 >= workload.items:
-                tally.killing(time.monotonic())
+                tally.note_kill(time.monotonic())
                 alive.pop().kill()
                 progress.console.print("killed one frontend")
 

@@ -68,13 +68,13 @@ def info(node: str) -> str:
     return f"<query xmlns='{ns.DISCO_INFO}' node={quoteattr(node)}/>"
 
 
-def delivered(message: Element) -> Delivered | None:
+def parse_delivery(message: Element) -> Delivered | None:
     """Parse a delivery; None for any other message."""
     item, lock = message.find(f".//{_ITEM}"), message.find(_LOCK)
     return None if item is None or lock is None else Delivered(item.get("id", ""), int(lock.get("token", "0")))
 
 
-def listed(reply: Element) -> set[str]:
+def parse_browsed(reply: Element) -> set[str]:
     """Parse the ids of the items in an answer to `browse`."""
     return {item.get("id", "") for item in reply.iter(_LISTED)}
 

@@ -56,16 +56,16 @@ class Tally:
         self._owed: set[str] = set()
         self._settled = 0.0
 
-    def sending(self, item_id: str, now: float) -> None:
+    def note_sending(self, item_id: str, now: float) -> None:
         """Record the first publish of an item."""
         self._began = self._began or now
         self._sent[item_id] = self._progressed = now
 
-    def answered(self, item_id: str) -> None:
+    def note_answered(self, item_id: str) -> None:
         """Record that the service accepted an item: from now on it must not be lost."""
         self.published.add(item_id)
 
-    def delivered(self, item: Delivered, now: float) -> bool:
+    def note_delivered(self, item: Delivered, now: float) -> bool:
         """Record a delivery; False for a repeated one, which its token shows (design §5)."""
         newest = self._tokens.get(item.item_id)
         if newest is not None and item.token <= newest:
@@ -90,16 +90,16 @@ class Tally:
         self.acknowledged.add(item_id)
         return True
 
-    def killing(self, now: float) -> None:
+    def note_kill(self, now: float) -> None:
         """Record the kill of a frontend: it may have had any item that was sent and not delivered."""
         self._killed = self._settled = now
         self._owed = self._sent.keys() - self._tokens.keys()
 
-    def idle_seconds(self, now: float) -> float:
+    def seconds_idle(self, now: float) -> float:
         """Return the seconds without progress."""
         return now - self._progressed if self._sent else 0.0
 
-    def missing(self) -> set[str]:
+    def find_missing(self) -> set[str]:
         """Return the ids that were published and never acknowledged."""
         return self.published - self.acknowledged
 
@@ -113,7 +113,7 @@ class Tally:
             redelivered=self._redelivered,
             duplicates=self._duplicates,
             queued=queued,
-            lost=len(self.missing()) - shown,
+            lost=len(self.find_missing()) - shown,
             jobs_per_s=round(len(self.acknowledged) / lasted, 1) if lasted else 0.0,
             latency_ms=Latency(percentile(self._waits, 0.5), percentile(self._waits, 0.99)),
             killed=0 if self._killed is None else 1,

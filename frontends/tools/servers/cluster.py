@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 import redis
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 
-from frontends.tools.servers.process import ServerError, awaited, free_ports
+from frontends.tools.servers.process import ServerError, free_ports, wait_for
 from frontends.tools.servers.redis import RedisServer
 
 NODE_TIMEOUT_MS: Final = 1_000
@@ -115,21 +115,21 @@ class RedisCluster:
     def _set_slot(self, node: RedisServer, slot: int, what: str, other: RedisServer) -> None:
         name = self.ask(other, "CLUSTER MYID")
         # Valkey's replicas must confirm first, and on a busy machine it stops waiting for them too soon.
-        awaited(
+        wait_for(
             lambda: self.ask(node, "CLUSTER SETSLOT", slot, what, name),
             _READY_SECONDS,
             f"slot {slot} is not {what}",
             redis.ResponseError,
         )
 
-    def replicated(self, master: RedisServer) -> None:
+    def wait_for_replica(self, master: RedisServer) -> None:
         """Wait until a master's replica has everything that the master has now."""
         replica, wanted = self.replica(master), self.ask(master, "ROLE")[1]
-        self._until(lambda: self.ask(replica, "ROLE")[4] >= wanted, "the replica does not catch up")
+        self._wait_until(lambda: self.ask(replica, "ROLE")[4] >= wanted, "the replica does not catch up")
 
     def wait_until_well(self) -> None:
         """Wait until every running node reports a healthy cluster and every replica has caught up."""
-        self._until(self._well, "the cluster is not well")
+        self._wait_until(self._well, "the cluster is not well")
 
     def _form(self) -> None:
         masters, replicas = self.nodes[: self._masters], self.nodes[self._masters :]
@@ -140,7 +140,7 @@ class RedisCluster:
             self.ask(self.nodes[0], "CLUSTER MEET", "127.0.0.1", node.port, self._buses[node])
         for node, first, end in zip(masters, bounds, bounds[1:], strict=False):
             self.ask(node, "CLUSTER ADDSLOTSRANGE", first, end - 1)
-        self._until(lambda: all(self._knows_all(node) for node in self.nodes), "the nodes do not find each other")
+        self._wait_until(lambda: all(self._knows_all(node) for node in self.nodes), "the nodes do not find each other")
         for number, node in enumerate(replicas):
             self.ask(node, "CLUSTER REPLICATE", self.ask(masters[number % len(masters)], "CLUSTER MYID"))
         self.wait_until_well()
@@ -159,6 +159,6 @@ class RedisCluster:
         online = sum(len(role[2]) for role in roles.values() if role[0] == "master")
         return online == len(followers) and all(role[3] == "connected" for role in followers)
 
-    def _until(self, holds: Callable[[], bool], what: str) -> None:
+    def _wait_until(self, holds: Callable[[], bool], what: str) -> None:
         # A node that changes its role closes all connections.
-        awaited(holds, _READY_SECONDS, what, redis.ConnectionError)
+        wait_for(holds, _READY_SECONDS, what, redis.ConnectionError)

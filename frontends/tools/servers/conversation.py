@@ -26,13 +26,13 @@ def component_accepted(port: int, domain: str, secret: str) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), _SECONDS) as peer:
             peer.sendall(_COMPONENT.format(host=escape(domain)).encode())
-            stream = re.search(r"<stream:stream[^>]*\sid=['\"]([^'\"]+)", _heard(peer, "<stream:stream[^>]+>"))
+            stream = re.search(r"<stream:stream[^>]*\sid=['\"]([^'\"]+)", _read_until(peer, "<stream:stream[^>]+>"))
             if stream is None:
                 return False
             # XEP-0114 requires SHA-1 of the stream id and the secret.
             digest = sha1((stream[1] + secret).encode()).hexdigest()  # noqa: S324
             peer.sendall(f"<handshake>{digest}</handshake>".encode())
-            return "<handshake" in _heard(peer, "<handshake|<stream:error")
+            return "<handshake" in _read_until(peer, "<handshake|<stream:error")
     except OSError:
         return False
 
@@ -42,7 +42,7 @@ def client_welcome(port: int, host: str) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), _SECONDS) as peer:
             peer.sendall(_CLIENT.format(host=escape(host)).encode())
-            return "</stream:features>" in _heard(peer, "</stream:features>|<stream:error")
+            return "</stream:features>" in _read_until(peer, "</stream:features>|<stream:error")
     except OSError:
         return False
 
@@ -51,13 +51,13 @@ def register(port: int, host: str, user: str, password: str) -> str:
     """Register an account in-band (XEP-0077 §3.1); returns the server's answer if it refuses, else the empty string."""
     with socket.create_connection(("127.0.0.1", port), _SECONDS) as peer:
         peer.sendall(_CLIENT.format(host=escape(host)).encode())
-        _heard(peer, "</stream:features>")
+        _read_until(peer, "</stream:features>")
         peer.sendall(_REGISTER.format(user=escape(user), password=escape(password)).encode())
-        answer = _heard(peer, "<iq[^>]*/>|</iq>|<stream:error")
+        answer = _read_until(peer, "<iq[^>]*/>|</iq>|<stream:error")
     return "" if re.search(r"type=['\"]result['\"]", answer) else answer
 
 
-def _heard(peer: socket.socket, until: str) -> str:
+def _read_until(peer: socket.socket, until: str) -> str:
     """Read until the pattern matches, or the peer closes."""
     text = ""
     while len(text) < _LIMIT and not re.search(until, text):

@@ -202,7 +202,7 @@ def free_ports(count: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
-def awaited(found: Callable[[], T | None], seconds: float, what: str, *passing: type[Exception]) -> T:
+def wait_for(found: Callable[[], T | None], seconds: float, what: str, *passing: type[Exception]) -> T:
     """Poll until `found` returns something; ignores `passing` errors, and raises with `what` when the time is up."""
     deadline = time.monotonic() + seconds
     while True:

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 import redis
 
-from frontends.tools.servers.process import awaited
+from frontends.tools.servers.process import wait_for
 from frontends.tools.servers.redis import RedisServer
 
 SERVICE: Final = "stanzaq"
@@ -84,9 +84,9 @@ class RedisSentinels:
 
     def master(self) -> RedisServer:
         """Return the node that all sentinels agree on as master, once it runs and says so itself."""
-        return awaited(self._agreed, _READY_SECONDS, "the sentinels agree on no master", redis.ConnectionError)
+        return wait_for(self._agreed_master, _READY_SECONDS, "the sentinels agree on no master", redis.ConnectionError)
 
-    def _agreed(self) -> RedisServer | None:
+    def _agreed_master(self) -> RedisServer | None:
         named = {int(self.ask(each, "SENTINEL GET-MASTER-ADDR-BY-NAME", SERVICE)[1]) for each in self.sentinels}
         for node in self.nodes:
             if node.running and named == {node.port} and self.ask(node, "ROLE")[0] == "master":
@@ -99,28 +99,30 @@ class RedisSentinels:
         def accepted() -> bool:
             return bool(self.ask(self.sentinels[0], "SENTINEL FAILOVER", SERVICE))
 
-        awaited(accepted, _READY_SECONDS, "no replica can be promoted", redis.ResponseError)
+        wait_for(accepted, _READY_SECONDS, "no replica can be promoted", redis.ResponseError)
 
     def successor(self, old: RedisServer) -> RedisServer:
         """Wait until the sentinels agree on another master than the old one."""
-        self._until(lambda: self.master() is not old, "there is no other master")
+        self._wait_until(lambda: self.master() is not old, "there is no other master")
         return self.master()
 
-    def replicated(self, master: RedisServer) -> None:
+    def wait_for_replicas(self, master: RedisServer) -> None:
         """Wait until all other running nodes have what the master has now."""
         wanted = self.ask(master, "ROLE")[1]
         others = [node for node in self.nodes if node.running and node is not master]
-        self._until(lambda: all(self.ask(node, "ROLE")[4] >= wanted for node in others), "the replicas do not catch up")
+        self._wait_until(
+            lambda: all(self.ask(node, "ROLE")[4] >= wanted for node in others), "the replicas do not catch up"
+        )
 
     def wait_until_well(self) -> None:
         """Wait until every other running node follows the master, and every sentinel knows all nodes and sentinels."""
-        self._until(lambda: self._settled(self.master()), "the replicas or sentinels are not ready")
+        self._wait_until(lambda: self._is_settled(self.master()), "the replicas or sentinels are not ready")
 
-    def _until(self, holds: Callable[[], bool], what: str) -> None:
+    def _wait_until(self, holds: Callable[[], bool], what: str) -> None:
         # A node that changes its role closes all connections.
-        awaited(holds, _READY_SECONDS, what, redis.ConnectionError)
+        wait_for(holds, _READY_SECONDS, what, redis.ConnectionError)
 
-    def _settled(self, master: RedisServer) -> bool:
+    def _is_settled(self, master: RedisServer) -> bool:
         followers = [self.ask(node, "ROLE") for node in self.nodes if node.running and node is not master]
         if any(role[0] != "slave" or role[2] != master.port or role[3] != "connected" for role in followers):
             return False

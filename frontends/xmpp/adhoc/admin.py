@@ -44,32 +44,32 @@ _COLUMNS: Final = {
 }
 
 
-def listed(question: Question, asked: Overview, found: Overviewed) -> bytes:
+def write_nodes(question: Question, asked: Overview, found: Overviewed) -> bytes:
     """Write the nodes as a table, and where the next page begins."""
     columns = (forms.Field(name, kind="text-single", label=label) for name, label in _COLUMNS.items())
     table = forms.table(ns.ADMIN_OVERVIEW, columns, map(_row, found.nodes), "Nodes")
     after = asked.first + asked.limit
     note = f"{found.total} nodes" + (f": the next page begins with first {after}" if after < found.total else "")
-    return commands.completed(question.iq, ns.ADMIN_OVERVIEW, note, table)
+    return commands.write_completed(question.iq, ns.ADMIN_OVERVIEW, note, table)
 
 
-def configured(question: Question, change: Configure) -> bytes:
+def write_configured(question: Question, change: Configure) -> bytes:
     """Write the new state of a node."""
     (state,) = change.options[_STATE]
-    return commands.completed(question.iq, _SWITCHES[NodeState(state)], f"{change.node} is {state}")
+    return commands.write_completed(question.iq, _SWITCHES[NodeState(state)], f"{change.node} is {state}")
 
 
-def released(question: Question, outcome: Released) -> bytes:
+def write_released(question: Question, outcome: Released) -> bytes:
     """Write how many locks were ended."""
-    return commands.completed(question.iq, ns.ADMIN_RELEASE, f"released {outcome.count}")
+    return commands.write_completed(question.iq, ns.ADMIN_RELEASE, f"released {outcome.count}")
 
 
-def listed_frontends(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
+def write_frontends(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
     """Write the form to choose a frontend to disconnect, with the state of each; or that one is disconnected."""
     if isinstance(outcome, FrontendList):
-        return commands.executing(iq, ns.ADMIN_DISCONNECT, _choice(outcome))
+        return commands.write_executing(iq, ns.ADMIN_DISCONNECT, _choice(outcome))
     note = "disconnected" if outcome.listed else "it is not in the list; if it is still running, it will end"
-    return commands.completed(iq, ns.ADMIN_DISCONNECT, note)
+    return commands.write_completed(iq, ns.ADMIN_DISCONNECT, note)
 
 
 def _choice(found: FrontendList) -> str:
@@ -77,12 +77,12 @@ def _choice(found: FrontendList) -> str:
     sending = [each for each in found.frontends if each.door == "xmpp"]
     names = tuple(each.name for each in sending)
     field = forms.Field("frontend", kind="list-single", label="Frontend", choices=names, required=True)
-    known = "; ".join(map(_known, sending))
+    known = "; ".join(map(_describe_frontend, sending))
     text = f"The others take over its unsent deliveries at once; if it is still running, it drains and ends. {known}."
-    return forms.written("form", ns.ADMIN_DISCONNECT, (field,), _DISCONNECT_TITLE, text)
+    return forms.write_form("form", ns.ADMIN_DISCONNECT, (field,), _DISCONNECT_TITLE, text)
 
 
-def _known(one: FrontendStatus) -> str:
+def _describe_frontend(one: FrontendStatus) -> str:
     what = f"disconnected by {one.disconnected_by}" if one.disconnected_by else "heard of"
     return f"{one.name}: {what} {one.ago_ms} ms ago"
 
@@ -102,12 +102,12 @@ def _row(one: Summary) -> dict[str, str]:
     }
 
 
-def asking(
+def write_form(
     node: str, title: str, instructions: str, asked: Mapping[str, tuple[str, str, str]]
 ) -> Callable[[Iq], DoorAnswer]:
     """Return the first step of a command, its form: each field by its kind, label and default."""
-    form = forms.written("form", node, _empty(asked), title, instructions)
-    return lambda iq: DoorAnswer(iq, commands.executing(iq, node, form))
+    form = forms.write_form("form", node, _empty(asked), title, instructions)
+    return lambda iq: DoorAnswer(iq, commands.write_executing(iq, node, form))
 
 
 def _empty(asked: Mapping[str, tuple[str, str, str]]) -> Iterator[forms.Field]:
@@ -147,7 +147,7 @@ def _release(iq: Iq, given: Fields) -> Question:
     node = fields.node(given, "node")
     items, holder = fields.items(given, "items", _RELEASED_MOST), fields.jid(given, "holder")
     if bool(items) == bool(holder):
-        raise fields.wrong(name="items", detail="name either items or a holder")
+        raise fields.field_fault(name="items", detail="name either items or a holder")
     return Question(iq, Release(node, iq.sender, items, holder))
 
 
@@ -155,13 +155,13 @@ def _disconnect(iq: Iq, given: Fields) -> Question:
     fields.expect(given, ("frontend",))
     name = fields.text(given, "frontend", _NAME_BYTES)
     if not name:
-        raise fields.wrong(name="frontend", detail="the name of a frontend")
+        raise fields.field_fault(name="frontend", detail="the name of a frontend")
     return Question(iq, Disconnect(iq.sender, name))
 
 
 def _switch(state: NodeState, title: str, instructions: str) -> commands.Command:
     node = _SWITCHES[state]
-    return commands.Command(node, title, node, asking(node, title, instructions, _NODE), _setting(state))
+    return commands.Command(node, title, node, write_form(node, title, instructions, _NODE), _setting(state))
 
 
 _LIST_TITLE, _RELEASE_TITLE = "List nodes with their counts", "End locks by force"
@@ -172,7 +172,7 @@ COMMANDS: Final = (
         ns.ADMIN_OVERVIEW,
         _LIST_TITLE,
         ns.ADMIN_OVERVIEW,
-        asking(ns.ADMIN_OVERVIEW, _LIST_TITLE, "Choose a page of the list.", _PAGE),
+        write_form(ns.ADMIN_OVERVIEW, _LIST_TITLE, "Choose a page of the list.", _PAGE),
         _overview,
         for_admins=True,
     ),
@@ -191,7 +191,7 @@ COMMANDS: Final = (
         ns.ADMIN_RELEASE,
         _RELEASE_TITLE,
         ns.ADMIN_RELEASE,
-        asking(
+        write_form(
             ns.ADMIN_RELEASE,
             _RELEASE_TITLE,
             "The holder is notified, and the item goes to the next worker at once.",

@@ -12,14 +12,14 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.frozen import frozen
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import BadCommand
 from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, expect
 from frontends.xmpp.xml import forms
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.xml.text import escape
 
 _NAME_CHARACTERS: Final = 64
 _SIGNATURE_CHARACTERS: Final = 16
@@ -38,7 +38,7 @@ class AdhocContext:
 
     def open_to(self, command: "Command", sender: Jid) -> bool:
         """Tell whether the sender may execute a command, as far as that is known without the core."""
-        return not command.for_admins or bare(sender) in self.admins
+        return not command.for_admins or bare_jid(sender) in self.admins
 
 
 NOBODY: Final = AdhocContext()
@@ -71,12 +71,12 @@ def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocC
     session = asked.get("sessionid")
     if session is None:
         # Stored in the request, where each reply to it finds it.
-        asked.set("sessionid", _signed(iq, command, context, iq.id[:_NAME_CHARACTERS]))
-    elif not hmac.compare_digest(_signed(iq, command, context, session.rpartition(".")[0]).encode(), session.encode()):
+        asked.set("sessionid", _sign(iq, command, context, iq.id[:_NAME_CHARACTERS]))
+    elif not hmac.compare_digest(_sign(iq, command, context, session.rpartition(".")[0]).encode(), session.encode()):
         raise BadCommand(condition="bad-sessionid", detail="you have no such session with this command")
     action = asked.get("action", "execute")
     if action == "cancel":
-        return DoorAnswer(iq, _written(iq, command.node, "canceled"))
+        return DoorAnswer(iq, _write(iq, command.node, "canceled"))
     if action == "prev":
         raise BadCommand(condition="bad-action", detail="this command has no previous step")
     if action not in {"execute", "next", "complete"}:
@@ -88,37 +88,37 @@ def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocC
         fields = forms.read(form, command.form_type)
     except MalformedRequest as fault:
         raise BadCommand(condition="bad-payload", detail=fault.detail) from None
-    return DoorAnswer(iq, _written(iq, command.node, "canceled")) if fields is None else command.submit(iq, fields)
+    return DoorAnswer(iq, _write(iq, command.node, "canceled")) if fields is None else command.submit(iq, fields)
 
 
-def executing(iq: Iq, node: str, form: str) -> bytes:
+def write_executing(iq: Iq, node: str, form: str) -> bytes:
     """Write the form of a command's last step."""
-    return _written(iq, node, "executing", f"<actions execute='complete'><complete/></actions>{form}")
+    return _write(iq, node, "executing", f"<actions execute='complete'><complete/></actions>{form}")
 
 
-def going_on(iq: Iq, node: str, form: str, note: str) -> bytes:
+def write_progress(iq: Iq, node: str, form: str, note: str) -> bytes:
     """Write the progress of a command, and the form to continue."""
-    return _written(iq, node, "executing", f"<actions execute='next'><next/></actions>{form}{_note(note)}")
+    return _write(iq, node, "executing", f"<actions execute='next'><next/></actions>{form}{_note(note)}")
 
 
-def completed(iq: Iq, node: str, note: str = "", form: str = "") -> bytes:
+def write_completed(iq: Iq, node: str, note: str = "", form: str = "") -> bytes:
     """Write that a command is done, with a note or a result."""
-    return _written(iq, node, "completed", form + (_note(note) if note else ""))
+    return _write(iq, node, "completed", form + (_note(note) if note else ""))
 
 
 def info(command: Command) -> bytes:
     """Write the disco information of a command (XEP-0050 §2.3)."""
     features = "".join(f"<feature var='{name}'/>" for name in (ns.COMMANDS, ns.FORM, ns.DISCO_INFO))
     return (
-        f"<query xmlns='{ns.DISCO_INFO}' node='{escaped(command.node)}'>"
-        f"<identity category='automation' type='command-node' name='{escaped(command.name)}'/>{features}</query>"
+        f"<query xmlns='{ns.DISCO_INFO}' node='{escape(command.node)}'>"
+        f"<identity category='automation' type='command-node' name='{escape(command.name)}'/>{features}</query>"
     ).encode()
 
 
 def items(iq: Iq, offered: Mapping[str, Command], context: AdhocContext) -> bytes:
     """Write the list of commands that the sender may execute (XEP-0050 §2.2)."""
     inside = "".join(
-        f"<item jid='{escaped(iq.service)}' node='{escaped(each.node)}' name='{escaped(each.name)}'/>"
+        f"<item jid='{escape(iq.service)}' node='{escape(each.node)}' name='{escape(each.name)}'/>"
         for each in offered.values()
         if context.open_to(each, iq.sender)
     )
@@ -133,20 +133,20 @@ def list_info() -> bytes:
     ).encode()
 
 
-def _signed(iq: Iq, command: Command, context: AdhocContext, name: str) -> str:
+def _sign(iq: Iq, command: Command, context: AdhocContext, name: str) -> str:
     """Return the signed id of a session: it is valid only for this sender and this command."""
     about = f"{iq.sender}\0{command.node}\0{name}".encode()
     return f"{name}.{hmac.new(context.key, about, hashlib.sha256).hexdigest()[:_SIGNATURE_CHARACTERS]}"
 
 
 def _note(text: str) -> str:
-    return f"<note type='info'>{escaped(text)}</note>"
+    return f"<note type='info'>{escape(text)}</note>"
 
 
-def _written(iq: Iq, node: str, status: str, inside: str = "") -> bytes:
+def _write(iq: Iq, node: str, status: str, inside: str = "") -> bytes:
     asked = iq.element.find(f"{{{ns.COMMANDS}}}command")
     session = "" if asked is None else asked.get("sessionid", "")
     return (
-        f"<command xmlns='{ns.COMMANDS}' node='{escaped(node)}' sessionid='{escaped(session)}'"
+        f"<command xmlns='{ns.COMMANDS}' node='{escape(node)}' sessionid='{escape(session)}'"
         f" status='{status}'>{inside}</command>"
     ).encode()

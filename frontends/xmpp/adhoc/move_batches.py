@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.model.commands import MoveItems
 from broker.model.core import Core, Reply
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import MovedItems, Result
 from broker.tasks import Tasks
@@ -40,19 +40,19 @@ class MoveBatches:
 
     def submit(self, core: Core, rate: int, command: MoveItems, reply: Reply) -> None:
         """Run a batch from its scan position; raises MalformedRequest when too many are running."""
-        who = bare(command.sender)
+        who = bare_jid(command.sender)
         if len(self._tasks) >= AT_ONCE or self._of[who] >= AT_ONCE_OF_ONE:
             raise MalformedRequest(Problem.TOO_MUCH_HELD, "too many transfers at once: go on with this one later")
         self._of[who] += 1
-        self._tasks.answer(self._taken(core, rate, command), partial(self._left, who, reply))
+        self._tasks.answer(self._run_steps(core, rate, command), partial(self._on_end, who, reply))
 
-    def _left(self, who: Jid, reply: Reply, outcome: Result) -> None:
+    def _on_end(self, who: Jid, reply: Reply, outcome: Result) -> None:
         self._of[who] -= 1
         if not self._of[who]:
             del self._of[who]
         reply(outcome)
 
-    async def _taken(self, core: Core, rate: int, command: MoveItems) -> Result:
+    async def _run_steps(self, core: Core, rate: int, command: MoveItems) -> Result:
         """Run steps until the end or until the time is up; `scan` is the position to continue from."""
         began, count, passed = time.monotonic(), 0, Counter[str]()
         first, limit = command.scan, max(1, min(_MOST_A_STEP, rate // _STEPS_A_SECOND))

@@ -11,7 +11,7 @@ from broker.model.headers import MOST
 from broker.model.results import MovedItems
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
-from frontends.xmpp.adhoc.admin import asking
+from frontends.xmpp.adhoc.admin import write_form
 from frontends.xmpp.adhoc.fields import Fields
 from frontends.xmpp.stanzas import Iq, MoveBatch, Question
 from frontends.xmpp.xml import forms
@@ -52,12 +52,12 @@ def progress(question: MoveBatch, asked: MoveItems, outcome: MovedItems) -> byte
     reasons = sorted(outcome.passed.items(), key=lambda each: -each[1])[:_REASONS_TOLD]
     note += "".join(f"; {count}: {why}" for why, count in reasons)
     if not outcome.scan:
-        return commands.completed(question.iq, name, note)
+        return commands.write_completed(question.iq, name, note)
     kept = {"node": asked.node}
     kept |= {"reason": asked.reason} if asked.to is None else {"to": asked.to}
     kept |= {"scan": outcome.scan, "moved": str(moved), "stayed": str(stayed)}
     chosen = tuple(f"{name}={value}" for name, value in asked.headers)
-    form = forms.written(
+    form = forms.write_form(
         "form",
         name,
         (
@@ -68,18 +68,18 @@ def progress(question: MoveBatch, asked: MoveItems, outcome: MovedItems) -> byte
         f"Moved {moved} so far",
         "Continue with the next ones, or cancel: moved items stay moved.",
     )
-    return commands.going_on(question.iq, name, form, note)
+    return commands.write_progress(question.iq, name, form, note)
 
 
 def _redrive(iq: Iq, given: Fields) -> Question:
     fields.expect(given, {*_REDRIVE, *_HIDDEN})
-    items, reason = _named(given), fields.text(given, "reason", _REASON_BYTES)
+    items, reason = _read_items(given), fields.text(given, "reason", _REASON_BYTES)
     everything, headers = fields.flag(given, "all"), _headers(given)
     # A form that continues a scan selects nothing: it continues its first selection.
     if not (items or reason or headers or everything or _scan(given)):
-        raise fields.wrong(name="items", detail="which items? Name them, give a reason or headers, or choose all")
+        raise fields.field_fault(name="items", detail="which items? Name them, give a reason or headers, or choose all")
     if everything and (items or reason or headers):
-        raise fields.wrong(name="all", detail="it cannot be combined with items, a reason or headers")
+        raise fields.field_fault(name="all", detail="it cannot be combined with items, a reason or headers")
     command = MoveItems(_node(given), iq.sender, None, items, reason, 1, _scan(given), headers=headers)
     return _batch(iq, given, command, _REDRIVE_RATE)
 
@@ -88,14 +88,16 @@ def _headers(given: Fields) -> tuple[tuple[str, str], ...]:
     lines = [line for line in given.get("headers", ()) if line]
     if len(lines) > MOST or any(line.find("=") < 1 or len(line.encode()) > _REASON_BYTES for line in lines):
         detail = f"at most {MOST} lines of at most {_REASON_BYTES} bytes, each NAME=VALUE"
-        raise fields.wrong(name="headers", detail=detail)
+        raise fields.field_fault(name="headers", detail=detail)
     return tuple((name, value) for name, _, value in (line.partition("=") for line in lines))
 
 
 def _move(iq: Iq, given: Fields) -> Question:
     fields.expect(given, {*_MOVE, *_HIDDEN})
     to = fields.node(given, "to")
-    return _batch(iq, given, MoveItems(_node(given), iq.sender, to, _named(given), "", 1, _scan(given)), _MOVE_RATE)
+    return _batch(
+        iq, given, MoveItems(_node(given), iq.sender, to, _read_items(given), "", 1, _scan(given)), _MOVE_RATE
+    )
 
 
 def _batch(iq: Iq, given: Fields, transfer: MoveItems, default: int) -> MoveBatch:
@@ -108,10 +110,10 @@ def _node(given: Fields) -> str:
     return fields.node(given, "node")
 
 
-def _named(given: Fields) -> tuple[str, ...]:
+def _read_items(given: Fields) -> tuple[str, ...]:
     items = fields.items(given, "items", NAMED_MOST)
     if items and _scan(given):
-        raise fields.wrong(name="items", detail="they cannot be combined with a scan")
+        raise fields.field_fault(name="items", detail="they cannot be combined with a scan")
     return items
 
 
@@ -126,7 +128,7 @@ COMMANDS: Final = (
         ns.ADMIN_REDRIVE,
         _REDRIVE_TITLE,
         ns.ADMIN_REDRIVE,
-        asking(
+        write_form(
             ns.ADMIN_REDRIVE,
             _REDRIVE_TITLE,
             "Dead letters go back to the node where they died, to be processed again.",
@@ -138,7 +140,9 @@ COMMANDS: Final = (
         ns.ADMIN_MOVE,
         _MOVE_TITLE,
         ns.ADMIN_MOVE,
-        asking(ns.ADMIN_MOVE, _MOVE_TITLE, "The waiting items of a node go to another one; held items stay.", _MOVE),
+        write_form(
+            ns.ADMIN_MOVE, _MOVE_TITLE, "The waiting items of a node go to another one; held items stay.", _MOVE
+        ),
         _move,
     ),
 )

@@ -17,15 +17,15 @@ from frontends.xmpp.xml import forms
 def choice(iq: Iq, nodes: tuple[str, ...]) -> bytes:
     """Write the answer to the first step: the nodes with pending subscriptions."""
     if not nodes:
-        return commands.completed(iq, ns.PUBSUB_GET_PENDING, "No subscription waits for your approval.")
+        return commands.write_completed(iq, ns.PUBSUB_GET_PENDING, "No subscription waits for your approval.")
     field = forms.Field(approvals.NODE, kind="list-single", label="Node", choices=nodes, required=True)
-    form = forms.written("form", ns.PUBSUB_SUBSCRIBE_AUTHORIZATION, (field,))
-    return commands.executing(iq, ns.PUBSUB_GET_PENDING, form)
+    form = forms.write_form("form", ns.PUBSUB_SUBSCRIBE_AUTHORIZATION, (field,))
+    return commands.write_executing(iq, ns.PUBSUB_GET_PENDING, form)
 
 
-def sent(iq: Iq) -> bytes:
+def write_sent(iq: Iq) -> bytes:
     """Write the answer to the second step: the forms are on their way."""
-    return commands.completed(iq, ns.PUBSUB_GET_PENDING)
+    return commands.write_completed(iq, ns.PUBSUB_GET_PENDING)
 
 
 def _begin(iq: Iq) -> Question:

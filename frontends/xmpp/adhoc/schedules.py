@@ -12,7 +12,7 @@ from broker.model.results import Scheduled, ScheduleList
 from broker.model.schedules import FIELDS, ID_BYTES, Schedule, check_id
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
-from frontends.xmpp.adhoc.admin import asking
+from frontends.xmpp.adhoc.admin import write_form
 from frontends.xmpp.adhoc.fields import Fields
 from frontends.xmpp.stanzas import Iq, Question, View
 from frontends.xmpp.xml import forms
@@ -47,23 +47,23 @@ def _list(iq: Iq, given: Fields) -> Question:
     return Question(iq, ListSchedules(fields.node(given, "node"), iq.sender, MOST, after), View.COMMAND)
 
 
-def _put(iq: Iq, given: Fields) -> Question:
+def _make_or_replace(iq: Iq, given: Fields) -> Question:
     fields.expect(given, _MADE)
     said = {name: fields.text(given, name, 1_000) for name in FIELDS}
     try:
         schedule = Schedule.read({name: value for name, value in said.items() if value})
     except MalformedRequest as wrong:
-        raise fields.wrong(name="schedule", detail=wrong.detail) from None
+        raise fields.field_fault(name="schedule", detail=wrong.detail) from None
     text = "\n".join(given.get("payload", ()))
     if not text or len(text.encode()) > MAX_PAYLOAD_BYTES:
-        raise fields.wrong(name="payload", detail=f"1 to {MAX_PAYLOAD_BYTES} bytes")
+        raise fields.field_fault(name="payload", detail=f"1 to {MAX_PAYLOAD_BYTES} bytes")
     try:
         payloads.check_json(text)
         kind = payloads.JSON
     except ValueError:
         kind = _TEXT
     body = text.encode()
-    envelope, key = codec.pack(payloads.kept(body, kind, {})), fields.text(given, "key", ITEM_ID_BYTES)
+    envelope, key = codec.pack(payloads.make_envelope(body, kind, {})), fields.text(given, "key", ITEM_ID_BYTES)
     command = PutSchedule(fields.node(given, "node"), iq.sender, schedule, envelope, len(body), key)
     return Question(iq, command, View.COMMAND)
 
@@ -73,10 +73,10 @@ def _id(given: Fields) -> str:
     try:
         return check_id(fields.text(given, "id", ID_BYTES))
     except MalformedRequest as wrong:
-        raise fields.wrong(name="id", detail=wrong.detail) from None
+        raise fields.field_fault(name="id", detail=wrong.detail) from None
 
 
-def _switching(*, paused: bool) -> Callable[[Iq, Fields], Question]:
+def _switch_command(*, paused: bool) -> Callable[[Iq, Fields], Question]:
     def submit(iq: Iq, given: Fields) -> Question:
         name = _id(given)
         return Question(iq, PauseSchedule(fields.node(given, "node"), iq.sender, name, paused), View.COMMAND)
@@ -89,37 +89,39 @@ def _remove(iq: Iq, given: Fields) -> Question:
     return Question(iq, RemoveSchedule(fields.node(given, "node"), iq.sender, name), View.COMMAND)
 
 
-def listed(iq: Iq, asked: ListSchedules, found: ScheduleList) -> bytes:
+def write_schedules(iq: Iq, asked: ListSchedules, found: ScheduleList) -> bytes:
     """Write schedules as a table."""
-    rows = ({**each.schedule.said(), **each.told()} for each in found.schedules)
+    rows = ({**each.schedule.write(), **each.write_state()} for each in found.schedules)
     columns = (forms.Field(name, kind="text-single", label=name.capitalize()) for name in _COLUMNS)
     table = forms.table(
         ns.ADMIN_SCHEDULES, columns, ({name: row.get(name, "") for name in _COLUMNS} for row in rows), "Schedules"
     )
     more = f": the next page begins after {found.after}" if found.after else ""
-    return commands.completed(iq, ns.ADMIN_SCHEDULES, f"{len(found.schedules)} schedules of {asked.node}{more}", table)
+    return commands.write_completed(
+        iq, ns.ADMIN_SCHEDULES, f"{len(found.schedules)} schedules of {asked.node}{more}", table
+    )
 
 
-def changed(iq: Iq, asked: PutSchedule | PauseSchedule, outcome: Scheduled) -> bytes:
+def write_changed(iq: Iq, asked: PutSchedule | PauseSchedule, outcome: Scheduled) -> bytes:
     """Write the new state of a schedule."""
-    told = outcome.status.told()
+    told = outcome.status.write_state()
     then = f", next at {told['next']}" if "next" in told else ""
     if isinstance(asked, PutSchedule):
         node = ns.ADMIN_SCHEDULE
     else:
         node = ns.ADMIN_PAUSE_SCHEDULE if asked.paused else ns.ADMIN_RESUME_SCHEDULE
-    return commands.completed(iq, node, f"{outcome.status.schedule.id} is {told['state']}{then}")
+    return commands.write_completed(iq, node, f"{outcome.status.schedule.id} is {told['state']}{then}")
 
 
-def removed(iq: Iq, asked: RemoveSchedule) -> bytes:
+def write_removed(iq: Iq, asked: RemoveSchedule) -> bytes:
     """Write that a schedule is deleted."""
-    return commands.completed(iq, ns.ADMIN_UNSCHEDULE, f"{asked.id} is deleted; what it has published stays")
+    return commands.write_completed(iq, ns.ADMIN_UNSCHEDULE, f"{asked.id} is deleted; what it has published stays")
 
 
 def _command(
     node: str, title: str, text: str, asked: dict[str, tuple[str, str, str]], submit: Callable[[Iq, Fields], Question]
 ) -> commands.Command:
-    return commands.Command(node, title, node, asking(node, title, text, asked), submit)
+    return commands.Command(node, title, node, write_form(node, title, text, asked), submit)
 
 
 COMMANDS: Final = (
@@ -129,21 +131,21 @@ COMMANDS: Final = (
         "Make or replace a schedule",
         "The node gets an item at each time, by cron or at an interval.",
         _MADE,
-        _put,
+        _make_or_replace,
     ),
     _command(
         ns.ADMIN_PAUSE_SCHEDULE,
         "Pause a schedule",
         "Nothing is published until it is resumed, and no time is missed.",
         _ONE,
-        _switching(paused=True),
+        _switch_command(paused=True),
     ),
     _command(
         ns.ADMIN_RESUME_SCHEDULE,
         "Resume a schedule",
         "It publishes again from its next time on.",
         _ONE,
-        _switching(paused=False),
+        _switch_command(paused=False),
     ),
     _command(ns.ADMIN_UNSCHEDULE, "Delete a schedule", "Items that it has published stay.", _ONE, _remove),
 )

@@ -24,7 +24,7 @@ from broker.model.qos import MAX_BATCH, Stage
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import stanzas
 from frontends.xmpp.pubsub import log_options, payloads
-from frontends.xmpp.xml.text import escaped, escaped_name, moment
+from frontends.xmpp.xml.text import escape, escaped_name, moment
 
 # A stored or copied delivery would give the work to two workers (X2; XEP-0334 §4.2, §4.3).
 ALONE: Final = f"<no-store xmlns='{ns.HINTS}'/><no-copy xmlns='{ns.HINTS}'/></message>"
@@ -86,15 +86,17 @@ class Named:
     others: tuple[_Lock, ...] = ()
 
 
-def written(service: str, delivery: Delivery) -> bytes:
+def write_delivery(service: str, delivery: Delivery) -> bytes:
     """Write one delivery; raises CorruptRecord. The second one of an assured item is the notice to start."""
     if delivery.stage is Stage.DELIVER:
-        return _started(service, (delivery,))
-    payload, headers = payloads.told(delivery.envelope, through(delivery.collection, delivery.subid))
-    return _together(service, (delivery,), payload, headers)
+        return _write_start(service, (delivery,))
+    payload, headers = payloads.payload_and_headers(
+        delivery.envelope, subscription_headers(delivery.collection, delivery.subid)
+    )
+    return _write_items(service, (delivery,), payload, headers)
 
 
-def written_batch(
+def write_batch(
     service: str, batch: Sequence[Delivery], unreadable: Callable[[Delivery, CorruptRecord], None]
 ) -> bytes:
     """Write deliveries to one subscriber in one stanza, without those that cannot be read.
@@ -103,14 +105,14 @@ def written_batch(
     """
     if len(batch) > _SURELY_WITHIN and len(_differences(batch)) > DIFFERENCES_BYTES:
         half = len(batch) // 2
-        return written_batch(service, batch[:half], unreadable) + written_batch(service, batch[half:], unreadable)
+        return write_batch(service, batch[:half], unreadable) + write_batch(service, batch[half:], unreadable)
     if batch[0].stage is Stage.DELIVER:
-        return _started(service, batch)
-    common = through(batch[0].collection, batch[0].subid)
+        return _write_start(service, batch)
+    common = subscription_headers(batch[0].collection, batch[0].subid)
     readable: list[tuple[bytes, Delivery, bytes]] = []
     for delivery in batch:
         try:
-            payload, headers = payloads.told(delivery.envelope, common)
+            payload, headers = payloads.payload_and_headers(delivery.envelope, common)
         except CorruptRecord as fault:
             unreadable(delivery, fault)
         else:
@@ -118,11 +120,11 @@ def written_batch(
     stanzas = []
     for headers, alike in groupby(readable, itemgetter(0)):
         _, items, (payload, *more) = zip(*alike, strict=True)
-        stanzas.append(_together(service, items, payload, headers, more))
+        stanzas.append(_write_items(service, items, payload, headers, more))
     return b"".join(stanzas)
 
 
-def _together(
+def _write_items(
     service: str, batch: Sequence[Delivery], payload: bytes, headers: bytes, more: Sequence[bytes] = ()
 ) -> bytes:
     """Write items with their locks (Q16), or one log entry with its position; `more` are the payloads after the first."""
@@ -132,18 +134,18 @@ def _together(
         closing = _ALONE_BYTES
     else:
         opening, closing = _request(service, batch) + _level(batch) + _MESSAGE, _CLOSING[delivery.stage]
-    name, item = delivery.partition.node, escaped(delivery.item_id)
+    name, item = delivery.partition.node, escape(delivery.item_id)
     head = f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped_name(name)}'><item id='{item}'>"
     where = log_options.position(delivery) if delivery.stage in _STREAMED else lock(name, delivery)
     if more:
         others = zip(batch[1:], more, strict=True)
-        payload += b"".join([_ANOTHER % (escaped(each.item_id).encode(), body) for each, body in others])
+        payload += b"".join([_ANOTHER % (escape(each.item_id).encode(), body) for each, body in others])
         where += "".join([lock(name, each) for each in batch[1:]])
     tail = f"</item></items></event>{where}".encode()
     return b"%b%b%b%b%b" % (head.encode(), payload, tail, headers, closing)
 
 
-def _started(service: str, batch: Sequence[Delivery]) -> bytes:
+def _write_start(service: str, batch: Sequence[Delivery]) -> bytes:
     """Write the IQ that lets the receiver of an assured message start; it contains the first of the locks' expiries."""
     first = batch[0]
     name = first.message or str(first.token)
@@ -161,14 +163,14 @@ def lock(node: str, held: Lock | Delivery) -> str:
     else:
         number, key, published = held.partition, "", ""
     place = "" if number is None else f" partition='{number}'"
-    group = f" key='{escaped(key)}'" if key else ""
+    group = f" key='{escape(key)}'" if key else ""
     return (
-        f"<lock xmlns='{ns.STANZAQ}' node='{escaped_name(node)}' item='{escaped(held.item_id)}' token='{held.token}'"
+        f"<lock xmlns='{ns.STANZAQ}' node='{escaped_name(node)}' item='{escape(held.item_id)}' token='{held.token}'"
         f" attempt='{held.attempt}' of='{held.of}' expires='{moment(held.deadline_ms)}'{published}{place}{group}/>"
     )
 
 
-def through(collection: str, subid: str) -> dict[str, str]:
+def subscription_headers(collection: str, subid: str) -> dict[str, str]:
     """Return headers that name the subscription of a notification: its collection (H6), or which of several (P12)."""
     said = {"Collection": collection} if collection else {}
     return said | {"SubID": subid} if subid else said
@@ -194,7 +196,7 @@ def _differences(batch: Sequence[Delivery]) -> str:
     return "".join(written)
 
 
-def _others(position: str, token: int, text: str) -> tuple[_Lock, ...]:
+def _read_differences(position: str, token: int, text: str) -> tuple[_Lock, ...]:
     """Read what `_differences` wrote; raises ValueError for numbers below 0."""
     found = []
     ms, sequence = _numbers(position)
@@ -216,7 +218,7 @@ def _numbers(position: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=1_024)
 def _partition(partition: Partition) -> str:
-    return escaped(str(partition))
+    return escape(str(partition))
 
 
 def read_id(text: str) -> Named | None:
@@ -230,7 +232,11 @@ def read_id(text: str) -> Named | None:
     letter, token, position, others, partition = found.groups()
     try:
         return Named(
-            Partition.parse(partition), position, int(token), _STAGES[letter], _others(position, int(token), others)
+            Partition.parse(partition),
+            position,
+            int(token),
+            _STAGES[letter],
+            _read_differences(position, int(token), others),
         )
     except ValueError:
         return None
@@ -245,7 +251,7 @@ def _level(batch: Sequence[Delivery]) -> str:
     return f"<acknowledged xmlns='{ns.QOS}'>"
 
 
-def answered(iq: Element) -> Confirm | Bounce | None:
+def parse_answer(iq: Element) -> Confirm | Bounce | None:
     """Parse the answer to a delivery in an IQ; None for any other IQ, and for an incomplete result."""
     sender = iq.get("from")
     named = read_id(iq.get("id", ""))
@@ -255,13 +261,13 @@ def answered(iq: Element) -> Confirm | Bounce | None:
     if iq.get("type") == "error":
         return Bounce(*held, _is_gone(iq), named.stage, named.others)
     name = _message_name([(named.position, named.token), *named.others])
-    if named.stage is Stage.ASSURED and not _received(iq, _message_id(named.partition, name)):
+    if named.stage is Stage.ASSURED and not _is_received(iq, _message_id(named.partition, name)):
         return None
     return Confirm(*held, named.stage, named.others, name if named.others else "")
 
 
 def _request(service: str, batch: Sequence[Delivery]) -> str:
-    return f"<iq type='set' from='{escaped(service)}' to='{escaped(batch[0].subscriber)}' id='{_id(batch)}'>"
+    return f"<iq type='set' from='{escape(service)}' to='{escape(batch[0].subscriber)}' id='{_id(batch)}'>"
 
 
 def _message_id(partition: Partition, name: str) -> str:
@@ -277,7 +283,7 @@ def _message_name(locks: Sequence[_Lock]) -> str:
     return f"{locks[0][1]}.{digest}"
 
 
-def _received(iq: Element, message_id: str) -> bool:
+def _is_received(iq: Element, message_id: str) -> bool:
     # Peers write `received` without its namespace, as in the examples, or qualify its attribute, as in the schema.
     return any(child.tag.rpartition("}")[2] == "received" and message_id in map(child.get, _MSG_IDS) for child in iq)
 
@@ -288,7 +294,7 @@ def _is_gone(iq: Element) -> bool:
     return error is not None and error.get("type") == "cancel" and error.find(_ITEM_NOT_FOUND) is None
 
 
-def bounced(message: Element) -> Bounce | None:
+def parse_bounce(message: Element) -> Bounce | None:
     """Parse the bounce of a delivery; None for any other message."""
     sender = message.get("from")
     if message.get("type") != "error" or not sender:

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.xml.text import escaped, moment
+from frontends.xmpp.xml.text import escape, moment
 
 _EVERY_MS: Final = 1_000
 """The shortest time between two events: a flood of misuse must not become a flood of events."""
@@ -32,9 +32,9 @@ class EventLog:
         self._next_ms = now_ms + _EVERY_MS
         suppressed, self._suppressed = self._suppressed, 0
         return (
-            f"<message from='{escaped(self._service)}' to='{escaped(self._reader)}'>"
+            f"<message from='{escape(self._service)}' to='{escape(self._reader)}'>"
             f"<log xmlns='{ns.EVENT_LOG}' timestamp='{moment(now_ms)}' type='Warning' id='{problem.value}'"
-            f" object='{escaped(self._service)}' subject='{escaped(request.get('from', ''))}' facility='{ns.QOS}'>"
-            f"<message>{escaped(detail)}</message>"
+            f" object='{escape(self._service)}' subject='{escape(request.get('from', ''))}' facility='{ns.QOS}'>"
+            f"<message>{escape(detail)}</message>"
             f"<tag name='suppressed' value='{suppressed}' type='xs:int'/></log></message>"
         ).encode()

@@ -25,17 +25,17 @@ from broker.model.results import Retracted, Unlocked
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages import deliveries
 from frontends.xmpp.pubsub import approvals, node_config, partition_options, payloads, subscription_lists
-from frontends.xmpp.xml.text import escaped, escaped_name
+from frontends.xmpp.xml.text import escape, escaped_name
 
 
 def outcome(node: str, ended: ItemOutcome) -> bytes:
     """Write how an item has ended, with its worker's result if there is one and it can be read."""
     try:
-        result = payloads.shown(ended.envelope) if ended.envelope else b""
+        result = payloads.read_element(ended.envelope) if ended.envelope else b""
     except CorruptRecord:
         result = b""
-    reason = f" reason='{escaped(ended.reason)}'" if ended.reason else ""
-    about = f"node='{escaped_name(node)}' item='{escaped(ended.item_id)}' state='{ended.state.value}'{reason}"
+    reason = f" reason='{escape(ended.reason)}'" if ended.reason else ""
+    about = f"node='{escaped_name(node)}' item='{escape(ended.item_id)}' state='{ended.state.value}'{reason}"
     return b"<outcome xmlns='%b' %b>%b</outcome>" % (ns.STANZAQ.encode(), about.encode(), result)
 
 
@@ -44,13 +44,13 @@ class Events:
 
     def __init__(self, service: str, run: str, *, legacy_unlock_ns: bool) -> None:
         """Keep the service's JID, which all frontends share (QX6), and the switch for peers that need the typo (QX4)."""
-        self._from = f"<message from='{escaped(service)}'"
+        self._from = f"<message from='{escape(service)}'"
         self._run = run
         self._numbers = count(1)
         self._configured: tuple[NodeRecord | None, str] = None, ""
         self._unlock_ns = ns.QUEUEING_TYPO if legacy_unlock_ns else ns.QUEUEING
 
-    def ended(self, *ended: tuple[Retract | Unlock, Retracted | Unlocked], knows: Jid | None = None) -> bytes:
+    def write_ended(self, *ended: tuple[Retract | Unlock, Retracted | Unlocked], knows: Jid | None = None) -> bytes:
         """Write that locks were ended on request, one notification for each holder's subscription (Q20, Q29).
 
         Only the holder is notified, unless it is the one who `knows` by the result; empty if nobody held the items.
@@ -61,12 +61,12 @@ class Events:
                 continue
             inside = whose.setdefault((outcome.holder, command.node, outcome.collection, outcome.subid), [])
             if isinstance(command, Retract):
-                inside.append(f"<retract id='{escaped(command.item_id)}'/>")
+                inside.append(f"<retract id='{escape(command.item_id)}'/>")
             else:
                 inside.append(self._unlock(command.item_id, command.token))
         written = b""
         for (holder, node, collection, subid), inside in whose.items():
-            written += self._items(holder, node, "".join(inside), deliveries.through(collection, subid))
+            written += self._items(holder, node, "".join(inside), deliveries.subscription_headers(collection, subid))
         return written
 
     def notice(self, notice: Notice) -> bytes:  # noqa: PLR0911  (a table of cases)
@@ -74,39 +74,39 @@ class Events:
         match notice:
             case LockEnded(node, subscriber, item_id, token, collection, subid, cancelled):
                 inside = self._unlock(item_id, token, cancelled=cancelled)
-                return self._items(subscriber, node, inside, deliveries.through(collection, subid))
+                return self._items(subscriber, node, inside, deliveries.subscription_headers(collection, subid))
             case ItemEnded():
-                return self._ended_item(notice)
+                return self._write_ended_item(notice)
             case OwnershipGained() | OwnershipLost():
-                return self._message(notice.subscriber, partition_options.told(notice))
+                return self._message(notice.subscriber, partition_options.write_notice(notice))
             case TreeEvent(through, subscriber, collection, child, came, subid):
                 what = "associate" if came else "dissociate"
-                inside = f"<collection node='{escaped(collection)}'><{what} node='{escaped(child)}'/></collection>"
-                return self._message(subscriber, inside, deliveries.through(through, subid))
+                inside = f"<collection node='{escape(collection)}'><{what} node='{escape(child)}'/></collection>"
+                return self._message(subscriber, inside, deliveries.subscription_headers(through, subid))
             case SubscriptionChanged(changed):
                 # Stored if the subscriber is offline: it may have waited for days.
-                told = f"<subscription node='{escaped(changed.node)}' {subscription_lists.subscription(changed)}/>"
-                return self._kept(changed.jid, f"<event xmlns='{ns.PUBSUB_EVENT}'>{told}</event>")
+                told = f"<subscription node='{escape(changed.node)}' {subscription_lists.subscription(changed)}/>"
+                return self._write_message(changed.jid, f"<event xmlns='{ns.PUBSUB_EVENT}'>{told}</event>")
             case ApprovalAsked(owner, waiting):
-                return self._kept(owner, approvals.asked(waiting))
+                return self._write_message(owner, approvals.write_request(waiting))
             case NodeEvent(node, subscriber, what, redirect):
-                inside = f"<redirect uri='{escaped(redirect)}'/>" if redirect else ""
-                return self._message(subscriber, f"<{what} node='{escaped(node)}'>{inside}</{what}>")
+                inside = f"<redirect uri='{escape(redirect)}'/>" if redirect else ""
+                return self._message(subscriber, f"<{what} node='{escape(node)}'>{inside}</{what}>")
             case NodeConfigured(subscriber, record):
                 return self._message(subscriber, self._configuration(record))
             case _:
                 assert_never(notice)
 
-    def _ended_item(self, notice: ItemEnded) -> bytes:
+    def _write_ended_item(self, notice: ItemEnded) -> bytes:
         """Write how an item has ended; the id is the same whenever its publisher is told again."""
         content = outcome(notice.node, notice.outcome)
-        head = f"{self._from} to='{escaped_name(notice.subscriber)}' id='{escaped(notice.name)}'>"
+        head = f"{self._from} to='{escaped_name(notice.subscriber)}' id='{escape(notice.name)}'>"
         return b"%b%b</message>" % (head.encode(), content)
 
     def _configuration(self, record: NodeRecord) -> str:
         # Cached, since thousands of subscribers get the same text in a row.
         if self._configured[0] is not record:
-            self._configured = record, node_config.changed(record)
+            self._configured = record, node_config.write_changed(record)
         return self._configured[1]
 
     def _unlock(self, item_id: str, token: int | None, *, cancelled: bool = False) -> str:
@@ -114,17 +114,17 @@ class Events:
         mark = "" if token is None else f" xmlns:q='{ns.STANZAQ}' q:token='{token}'"
         if cancelled:
             mark += " q:cancelled='true'"
-        return f"<unlock xmlns='{self._unlock_ns}' id='{escaped(item_id)}'{mark}/>"
+        return f"<unlock xmlns='{self._unlock_ns}' id='{escape(item_id)}'{mark}/>"
 
     def _items(self, to: Jid, node: str, inside: str, through: Mapping[str, str]) -> bytes:
         return self._message(to, f"<items node='{escaped_name(node)}'>{inside}</items>", through)
 
     def _message(self, to: Jid, inside: str, through: Mapping[str, str] | None = None) -> bytes:
-        beside = payloads.written(through).decode() if through else ""
-        return f"{self._begun(to)}<event xmlns='{ns.PUBSUB_EVENT}'>{inside}</event>{beside}{deliveries.ALONE}".encode()
+        beside = payloads.write_headers(through).decode() if through else ""
+        return f"{self._write_head(to)}<event xmlns='{ns.PUBSUB_EVENT}'>{inside}</event>{beside}{deliveries.ALONE}".encode()
 
-    def _kept(self, to: Jid, inside: str) -> bytes:
-        return f"{self._begun(to)}{inside}</message>".encode()
+    def _write_message(self, to: Jid, inside: str) -> bytes:
+        return f"{self._write_head(to)}{inside}</message>".encode()
 
-    def _begun(self, to: Jid) -> str:
+    def _write_head(self, to: Jid) -> str:
         return f"{self._from} to='{escaped_name(to)}' id='{self._run}-{next(self._numbers)}'>"

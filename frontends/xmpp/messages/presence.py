@@ -4,10 +4,10 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Presence
 from broker.model.names import Jid
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.xml.text import escape
 
 
-def heard(presence: Element) -> Presence | None:
+def parse_presence(presence: Element) -> Presence | None:
     """Parse whether a resource became available or unavailable; None for other presence.
 
     An error means that the peer cannot be reached, which a queue treats as unavailable.
@@ -26,4 +26,4 @@ def reply(presence: Element) -> bytes:
     kind = presence.get("type", "")
     if not sender or kind not in kinds:
         return b""
-    return f"<presence from='{escaped(presence.get('to', ''))}' to='{escaped(sender)}'{kinds[kind]}/>".encode()
+    return f"<presence from='{escape(presence.get('to', ''))}' to='{escape(sender)}'{kinds[kind]}/>".encode()

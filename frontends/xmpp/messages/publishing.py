@@ -18,8 +18,8 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, payloads
-from frontends.xmpp.stanzas import without_foreign
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.stanzas import drop_foreign
+from frontends.xmpp.xml.text import escape
 
 _PUBSUB: Final = f"{{{ns.PUBSUB}}}pubsub"
 _PUBLISH: Final = f"{{{ns.PUBSUB}}}publish"
@@ -63,7 +63,7 @@ class Sent:
             hints=self.hints,
         )
 
-    def once(self, sender: Jid) -> Publish:
+    def publish_once(self, sender: Jid) -> Publish:
         """Return its publish under an id that a copy repeats: same sender, id and payload give the same item."""
         item = self.item_id
         if item is None and self.stem:
@@ -96,7 +96,7 @@ def read(message: Element, node: str) -> Sent | None:
     stem = message.get("id", "")[:STEM_CHARACTERS]
     pubsub = message.find(_PUBSUB)
     if pubsub is not None and pubsub.find(_PUBLISH) is not None:
-        return _published(pubsub, node, stem)
+        return _read_publish(pubsub, node, stem)
     if not node:
         return None
     said = [child for child in message if not child.tag.startswith(_ENVELOPE)]
@@ -106,22 +106,22 @@ def read(message: Element, node: str) -> Sent | None:
     item.extend(said)
     for child in said:
         child.tail = None
-    envelope, body_bytes = payloads.taken(item)
+    envelope, body_bytes = payloads.read_payload(item)
     return Sent(node, None, stem, envelope, body_bytes)
 
 
-def refused(message: Element, fault: MalformedRequest) -> bytes:
+def write_refused(message: Element, fault: MalformedRequest) -> bytes:
     """Write the error for a message without effect (S13), with swapped addresses."""
-    error = errors.written(errors.wire(fault), fault.detail, fault.wait_ms)
-    name = f" id='{escaped(message.get('id', ''))}'" if "id" in message.attrib else ""
+    error = errors.write_error(errors.wire(fault), fault.detail, fault.wait_ms)
+    name = f" id='{escape(message.get('id', ''))}'" if "id" in message.attrib else ""
     return (
-        f"<message type='error'{name} to='{escaped(message.get('from', ''))}' from='{escaped(message.get('to', ''))}'>"
+        f"<message type='error'{name} to='{escape(message.get('from', ''))}' from='{escape(message.get('to', ''))}'>"
         f"{error}</message>"
     ).encode()
 
 
-def _published(pubsub: Element, addressed: str, stem: str) -> Sent:
-    pubsub = without_foreign(pubsub, ns.PUBSUB)
+def _read_publish(pubsub: Element, addressed: str, stem: str) -> Sent:
+    pubsub = drop_foreign(pubsub, ns.PUBSUB)
     publish = pubsub[0]
     if len(pubsub) > 1 or publish.tag != _PUBLISH:
         raise MalformedRequest(Problem.BAD_REQUEST, "a message publishes one item and asks for nothing else")
@@ -136,7 +136,7 @@ def _published(pubsub: Element, addressed: str, stem: str) -> Sent:
         raise MalformedRequest(Problem.ONE_ITEM_ONLY, "one item at a time")
     item = items[0]
     name = None if item.get("id") is None else attributes.item_id(item)
-    envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
+    envelope, body_bytes = payloads.read_payload(item, attributes.read_trace(item, hint))
     place = attributes.partition(item, hint)
     key, hints = attributes.group_key(item, hint), attributes.hints(item, hint)
     return Sent(node, name, stem, envelope, body_bytes, place, key, hints)

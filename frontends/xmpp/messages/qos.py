@@ -11,8 +11,8 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import Unserved
 from frontends.xmpp.messages import publishing
-from frontends.xmpp.stanzas import Iq, Question, View, expect, without_foreign
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.stanzas import Iq, Question, View, drop_foreign, expect
+from frontends.xmpp.xml.text import escape
 
 _SPACE: Final = f"{{{ns.QOS}}}"
 ANY: Final = f"{_SPACE}*"
@@ -46,22 +46,22 @@ def read(iq: Iq, service: str) -> Question:
     child = iq.element[0]
     match child.tag.removeprefix(_SPACE):
         case "acknowledged":
-            return Question(iq, _sent(child, node).once(iq.sender), View.NOTHING)
+            return Question(iq, _read_sent(child, node).publish_once(iq.sender), View.NOTHING)
         case "assured":
-            return Question(iq, _held(iq, child, node))
+            return Question(iq, _read_held(iq, child, node))
         case "deliver":
             return Question(iq, Deliver(iq.sender, _msg_id(child)))
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in urn:xmpp:qos")
 
 
-def received(msg_id: str) -> bytes:
+def write_received(msg_id: str) -> bytes:
     """Write that a message is stored; qualified, which also suits a peer that checks only the local name (SX1)."""
-    return f"<received xmlns='{ns.QOS}' msgId='{escaped(msg_id)}'/>".encode()
+    return f"<received xmlns='{ns.QOS}' msgId='{escape(msg_id)}'/>".encode()
 
 
-def _held(iq: Iq, assured: Element, node: str) -> PrepareMessage:
+def _read_held(iq: Iq, assured: Element, node: str) -> PrepareMessage:
     msg_id = _msg_id(assured)
-    sent = _sent(assured, node)
+    sent = _read_sent(assured, node)
     # Without an id of its own, the item gets one when it is stored: a msgId may be reused for another message.
     publish = sent.publish(iq.sender, sent.item_id)
     return PrepareMessage(iq.sender, msg_id, publish, sent.stem or msg_id[: publishing.STEM_CHARACTERS])
@@ -75,8 +75,8 @@ def _msg_id(element: Element) -> str:
     return msg_id
 
 
-def _sent(wrapper: Element, node: str) -> publishing.Sent:
-    wrapper = without_foreign(wrapper, ns.CLIENT, ns.COMPONENT, ns.QOS)
+def _read_sent(wrapper: Element, node: str) -> publishing.Sent:
+    wrapper = drop_foreign(wrapper, ns.CLIENT, ns.COMPONENT, ns.QOS)
     if len(wrapper) != 1 or wrapper[0].tag not in _MESSAGES:
         raise MalformedRequest(Problem.BAD_REQUEST, "the request must contain exactly one message")
     message = wrapper[0]

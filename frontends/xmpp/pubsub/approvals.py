@@ -14,7 +14,7 @@ from broker.model.subscriptions import Subscription
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes
 from frontends.xmpp.xml import forms
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.xml.text import escape
 
 NODE: Final = "pubsub#node"
 SUBSCRIBER: Final = "pubsub#subscriber_jid"
@@ -25,10 +25,10 @@ _FIELD: Final = f"{{{ns.FORM}}}field[@var='FORM_TYPE']/{{{ns.FORM}}}value"
 _ANSWERS: Final = {"1": True, "true": True, "0": False, "false": False}
 
 
-def asked(subscription: Subscription) -> str:
+def write_request(subscription: Subscription) -> str:
     """Write the request to an owner: a text for people and a form."""
     text = f"{subscription.jid} asks to subscribe to {subscription.node}."
-    form = forms.written(
+    form = forms.write_form(
         "form",
         ns.PUBSUB_SUBSCRIBE_AUTHORIZATION,
         (
@@ -40,10 +40,10 @@ def asked(subscription: Subscription) -> str:
         "A subscription waits for your approval",
         "Allow it or not, and send the form. If you cancel, the subscription stays pending.",
     )
-    return f"<body>{escaped(text)}</body>{form}"
+    return f"<body>{escape(text)}</body>{form}"
 
 
-def answered(message: Element, sender: Jid) -> Approve | None:
+def parse_answer(message: Element, sender: Jid) -> Approve | None:
     """Parse an owner's answer; None for any other message, and for a cancelled form. Raises MalformedRequest."""
     form = message.find(forms.FORM)
     if form is None or form.findtext(_FIELD) != ns.PUBSUB_SUBSCRIBE_AUTHORIZATION:
@@ -51,22 +51,22 @@ def answered(message: Element, sender: Jid) -> Approve | None:
     fields = forms.read(form, ns.PUBSUB_SUBSCRIBE_AUTHORIZATION)
     if fields is None:
         return None
-    jid = attributes.any_jid(_one(fields, SUBSCRIBER))
+    jid = attributes.normalize_jid(_read_one(fields, SUBSCRIBER))
     if not jid:
         raise MalformedRequest(Problem.JID_REQUIRED, f"{SUBSCRIBER} must be the subscriber's JID")
-    allow = _ANSWERS.get(_one(fields, ALLOW))
+    allow = _ANSWERS.get(_read_one(fields, ALLOW))
     if allow is None:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{ALLOW} must be true or false")
-    subid = _one(fields, SUBID) if SUBID in fields else ""
+    subid = _read_one(fields, SUBID) if SUBID in fields else ""
     return Approve(node(fields), sender, jid, subid, allow)
 
 
 def node(fields: Mapping[str, tuple[str, ...]]) -> str:
     """Read the node in a form; raises MalformedRequest."""
-    return attributes.node_name(_one(fields, NODE))
+    return attributes.node_name(_read_one(fields, NODE))
 
 
-def _one(fields: Mapping[str, tuple[str, ...]], name: str) -> str:
+def _read_one(fields: Mapping[str, tuple[str, ...]], name: str) -> str:
     values = fields.get(name, ())
     if len(values) != 1:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} must have one value")

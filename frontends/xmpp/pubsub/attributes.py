@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from broker.model import trace
 from broker.model.dependencies import Dependencies
 from broker.model.hints import NO_HINTS, Hints
-from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, is_jid, prepared
+from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare_jid, is_jid, lower_jid
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
@@ -41,7 +41,7 @@ def node_name(name: str) -> str:
     """Validate the name of a node."""
     if not name:
         raise MalformedRequest(Problem.NODE_REQUIRED, "the request names no node")
-    if _longer(name, NODE_NAME_BYTES):
+    if _is_longer(name, NODE_NAME_BYTES):
         raise MalformedRequest(Problem.NODE_NAME_INVALID, f"a node's name has at most {NODE_NAME_BYTES} bytes")
     return name
 
@@ -51,7 +51,7 @@ def item_id(item: Element) -> str:
     name = item.get("id")
     if name is None:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the request names no item")
-    if not name or _longer(name, ITEM_ID_BYTES):
+    if not name or _is_longer(name, ITEM_ID_BYTES):
         raise MalformedRequest(Problem.ITEM_ID_INVALID, f"an item's id has 1 to {ITEM_ID_BYTES} bytes")
     return name
 
@@ -69,7 +69,7 @@ def token(item: Element) -> int | None:
 
 def partition(item: Element, hint: Element | None = None) -> int | None:
     """Read the partition of an item, from the item or from the hint beside it."""
-    text = _ours(item, hint, "partition")
+    text = _read_ours(item, hint, "partition")
     return None if text is None else partition_number(text)
 
 
@@ -85,8 +85,8 @@ def partition_number(text: str) -> int:
 
 def group_key(item: Element, hint: Element | None = None) -> str:
     """Read the group key of an item; empty if absent."""
-    text = _ours(item, hint, "key") or ""
-    if _longer(text, ITEM_ID_BYTES):
+    text = _read_ours(item, hint, "key") or ""
+    if _is_longer(text, ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"a group key has at most {ITEM_ID_BYTES} bytes")
     return text
 
@@ -96,52 +96,52 @@ def hints(item: Element, hint: Element | None = None) -> Hints:
     if hint is None and _HINTS.isdisjoint(item.attrib):
         return NO_HINTS
     delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
-    delay_ms, at = None if delay is None else delay * 1000, _ours(item, hint, "at")
-    reply = ReplyMode.TOLD if flag(_ours(item, hint, "reply") or "false", "reply") else ReplyMode.NONE
-    regardless = flag(_ours(item, hint, "regardless") or "false", "regardless")
-    after = Dependencies.judged(_ours(item, hint, "after") or "", regardless=regardless)
+    delay_ms, at = None if delay is None else delay * 1000, _read_ours(item, hint, "at")
+    reply = ReplyMode.TOLD if flag(_read_ours(item, hint, "reply") or "false", "reply") else ReplyMode.NONE
+    regardless = flag(_read_ours(item, hint, "regardless") or "false", "regardless")
+    after = Dependencies.parse_names(_read_ours(item, hint, "after") or "", regardless=regardless)
     if delay_ms is priority is ttl is None and at is None and not (reply or after):
         return NO_HINTS
-    return Hints.judged(delay_ms, priority, None if ttl is None else ttl * 1000, reply, after, at=at)
+    return Hints.check(delay_ms, priority, None if ttl is None else ttl * 1000, reply, after, at=at)
 
 
 def _count(item: Element, hint: Element | None, name: str) -> int | None:
-    text = _ours(item, hint, name)
+    text = _read_ours(item, hint, name)
     number = None if text is None else number_of(text)
     if text is not None and number is None:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be a whole number")
     return number
 
 
-def traced(item: Element, hint: Element | None = None) -> Mapping[str, str]:
+def read_trace(item: Element, hint: Element | None = None) -> Mapping[str, str]:
     """Read the trace headers of an item; empty if they are no valid trace."""
-    parent = _ours(item, hint, trace.PARENT)
-    return trace.headers(parent, _ours(item, hint, trace.STATE)) if parent else {}
+    parent = _read_ours(item, hint, trace.PARENT)
+    return trace.headers(parent, _read_ours(item, hint, trace.STATE)) if parent else {}
 
 
-def _ours(item: Element, hint: Element | None, name: str) -> str | None:
+def _read_ours(item: Element, hint: Element | None, name: str) -> str | None:
     text = item.get(name, item.get(f"{{{ns.STANZAQ}}}{name}"))
     return hint.get(name) if text is None and hint is not None else text
 
 
-def own_jid(element: Element, sender: Jid, otherwise: Problem) -> Jid:
+def read_own_jid(element: Element, sender: Jid, otherwise: Problem) -> Jid:
     """Read the JID of a subscription: the sender's own, bare or full (P11); for another's raises the problem `otherwise`."""
     text = element.get("jid")
     if not text:
         raise MalformedRequest(Problem.JID_REQUIRED, "the request names no JID")
-    jid = any_jid(text)
+    jid = normalize_jid(text)
     if not is_jid(jid):
         raise MalformedRequest(Problem.JID_MISMATCH, "that is not a JID")
-    if bare(jid) != bare(sender):
+    if bare_jid(jid) != bare_jid(sender):
         raise MalformedRequest(otherwise, "the JID is not the sender's")
     return jid
 
 
-def any_jid(text: str) -> Jid:
+def normalize_jid(text: str) -> Jid:
     """Normalize what a client typed as a JID, valid or not."""
-    if _longer(text, _JID_BYTES):
+    if _is_longer(text, _JID_BYTES):
         raise MalformedRequest(Problem.JID_MISMATCH, f"a JID has at most {_JID_BYTES} bytes")
-    return prepared(text)
+    return lower_jid(text)
 
 
 def subid(element: Element) -> str:
@@ -170,7 +170,7 @@ def delay_ms(hint: Element) -> int | None:
 def reason(hint: Element) -> str:
     """Read why an item was released."""
     text = hint.get("reason", "")
-    if _longer(text, _REASON_BYTES):
+    if _is_longer(text, _REASON_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"a reason has at most {_REASON_BYTES} bytes")
     return text
 
@@ -192,7 +192,7 @@ def flag(text: str, name: str) -> bool:
     return text in {"1", "true"}
 
 
-def whole(text: str, most: int, problem: Problem, name: str) -> int:
+def parse_whole(text: str, most: int, problem: Problem, name: str) -> int:
     """Parse a positive number up to `most`."""
     number = number_of(text)
     if number is None or not 0 < number <= most:
@@ -206,6 +206,6 @@ def number_of(text: str) -> int | None:
     return int(text) if len(text) <= 19 and text.isascii() and text.isdigit() else None
 
 
-def _longer(text: str, limit: int) -> bool:
+def _is_longer(text: str, limit: int) -> bool:
     """Compare the length in UTF-8; a character has one to four bytes, so most texts need not be encoded."""
     return len(text) * 4 > limit and (len(text) > limit or len(text.encode()) > limit)

@@ -17,7 +17,7 @@ from frontends.xmpp import errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes
 from frontends.xmpp.stanzas import BatchRequest, Iq, expect
-from frontends.xmpp.xml.text import escaped, escaped_name, moment
+from frontends.xmpp.xml.text import escape, escaped_name, moment
 
 MOST: Final = 100
 """The most rows of a batch."""
@@ -45,11 +45,11 @@ class Outcomes:
         self._of[number] = outcome
         return len(self._of) == len(self.batch.rows)
 
-    def written(self) -> bytes:
+    def write(self) -> bytes:
         """Write the content of the result, when all outcomes are known."""
         outcomes = [self._of[number] for number in range(len(self.batch.rows))]
         published = self.batch.iq.element[0].tag == _PUBLISH
-        return (_published if published else _settled)(self.batch, outcomes).encode()
+        return (_write_published if published else _write_settled)(self.batch, outcomes).encode()
 
 
 def order(batch: BatchRequest) -> list[int]:
@@ -77,7 +77,7 @@ def read(iq: Iq, element: Element, readers: Mapping[str, ReadRow], beside: str =
     return BatchRequest(iq, node, tuple(zip(rows, commands, strict=True)))
 
 
-def whole(items: Sequence[Element], read: Callable[[Element], Retract]) -> tuple[Retract, ...]:
+def translate_whole(items: Sequence[Element], read: Callable[[Element], Retract]) -> tuple[Retract, ...]:
     """Translate items that are done or refused together; one that is malformed refuses all."""
     _refuse_excess(items)
     commands = tuple(map(read, items))
@@ -112,18 +112,18 @@ def _repeats(commands: Sequence[Command | Refused]) -> Iterator[tuple[int, str]]
             seen[name].append((partition, token))
 
 
-def _published(batch: BatchRequest, outcomes: Sequence[Result]) -> str:
+def _write_published(batch: BatchRequest, outcomes: Sequence[Result]) -> str:
     rows: list[str] = []
     for (row, _), outcome in zip(batch.rows, outcomes, strict=True):
         if isinstance(outcome, Published):
             mark = " duplicate='true'" if outcome.duplicate else ""
-            rows.append(f"<item id='{escaped(outcome.item_id)}'{mark}/>")
+            rows.append(f"<item id='{escape(outcome.item_id)}'{mark}/>")
         else:
-            rows.append(f"<item{_about(row, 'id')}>{_error(outcome)}</item>")
+            rows.append(f"<item{_write_attributes(row, 'id')}>{_error(outcome)}</item>")
     return f"<publish xmlns='{ns.STANZAQ}' node='{escaped_name(batch.node)}'>{''.join(rows)}</publish>"
 
 
-def _settled(batch: BatchRequest, outcomes: Sequence[Result]) -> str:
+def _write_settled(batch: BatchRequest, outcomes: Sequence[Result]) -> str:
     """Write what did not succeed, and the earliest new deadline."""
     frame = batch.iq.element[0].tag.removeprefix(_OURS)
     renewed = [outcome.deadline_ms for outcome in outcomes if isinstance(outcome, Renewed)]
@@ -131,18 +131,18 @@ def _settled(batch: BatchRequest, outcomes: Sequence[Result]) -> str:
     for (row, _), outcome in zip(batch.rows, outcomes, strict=True):
         if isinstance(outcome, Refused):
             name = row.tag.removeprefix(_OURS)
-            rows.append(f"<{name}{_about(row, 'id', 'token')}>{_error(outcome)}</{name}>")
+            rows.append(f"<{name}{_write_attributes(row, 'id', 'token')}>{_error(outcome)}</{name}>")
     if not rows and not renewed:
         return ""
     expires = f" expires='{moment(min(renewed))}'" if renewed else ""
     return f"<{frame} xmlns='{ns.STANZAQ}' node='{escaped_name(batch.node)}'{expires}>{''.join(rows)}</{frame}>"
 
 
-def _about(row: Element, *names: str) -> str:
+def _write_attributes(row: Element, *names: str) -> str:
     said = ((name, row.get(name)) for name in names)
-    return "".join(f" {name}='{escaped(value)}'" for name, value in said if value is not None)
+    return "".join(f" {name}='{escape(value)}'" for name, value in said if value is not None)
 
 
 def _error(outcome: Result) -> str:
     assert isinstance(outcome, Refused), outcome
-    return errors.written(errors.WIRE[outcome.problem], outcome.detail, outcome.wait_ms, nested=True)
+    return errors.write_error(errors.WIRE[outcome.problem], outcome.detail, outcome.wait_ms, nested=True)

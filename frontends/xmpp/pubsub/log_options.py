@@ -16,7 +16,7 @@ from broker.model.times import read_moment
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, payloads
 from frontends.xmpp.stanzas import Iq, Question, expect
-from frontends.xmpp.xml.text import escaped, moment
+from frontends.xmpp.xml.text import escape, moment
 
 READ_DEFAULT: Final = 50
 READ_MOST: Final = 500
@@ -38,7 +38,7 @@ def replay(iq: Iq, element: Element) -> Question:
     node = attributes.node(element)
     most = element.get("max")
     # Too large a number is no error: the answer says that there is more.
-    limit = READ_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max")
+    limit = READ_DEFAULT if most is None else attributes.parse_whole(most, 10**9, Problem.BAD_REQUEST, "max")
     begin = start(element.get("from", offsets.EARLIEST))
     number = attributes.partition_number(element.get("partition", "0"))
     return Question(iq, Read(node, iq.sender, number, begin, min(limit, READ_MOST)))
@@ -55,7 +55,7 @@ def start(text: str) -> str:
     try:
         return str(max(read_moment(text), 0))
     except ValueError:
-        offsets.named(text)
+        offsets.read_partition(text)
         return text
 
 
@@ -63,34 +63,34 @@ def position(delivery: Delivery) -> str:
     """Write the position of an entry (E16); `gap` if earlier ones are lost to this reader (EX7)."""
     partition = delivery.partition
     gap = " gap='true'" if delivery.stage is Stage.GAP else ""
-    key = f" key='{escaped(delivery.key)}'" if delivery.key else ""
+    key = f" key='{escape(delivery.key)}'" if delivery.key else ""
     return (
-        f"<position xmlns='{ns.STANZAQ}' node='{escaped(partition.node)}' partition='{partition.number}'"
-        f" offset='{offsets.written(partition, delivery.position)}'"
+        f"<position xmlns='{ns.STANZAQ}' node='{escape(partition.node)}' partition='{partition.number}'"
+        f" offset='{offsets.write_offset(partition, delivery.position)}'"
         f" timestamp='{moment(int(delivery.position.partition('-')[0]))}'{key}{gap}/>"
     )
 
 
-def replayed(node: str, found: Replay) -> bytes:
+def write_replay(node: str, found: Replay) -> bytes:
     """Write the entries of a replay; `next` continues after the last one, `more` says that there are others."""
     inside: list[bytes] = []
     size, after, more = 0, found.after, found.more
     for number, event in enumerate(found.events):
-        payload = payloads.listed(event.envelope)
+        payload = payloads.listed_element(event.envelope)
         size += len(payload)
         if size > _REPLAY_BYTES and inside:
             after, more = found.events[number - 1].offset, True
             break
         inside.append(b"%b%b</event>" % (_event(event).encode(), payload))
     marks = f" gap='{_boolean(found.gap)}' more='{_boolean(more)}' next='&gt;{after}'"
-    head = f"<replay xmlns='{ns.STANZAQ}' node='{escaped(node)}'{_extent(found)}{marks}>"
+    head = f"<replay xmlns='{ns.STANZAQ}' node='{escape(node)}'{_extent(found)}{marks}>"
     return b"%b%b</replay>" % (head.encode(), b"".join(inside))
 
 
-def extended(node: str, found: Extents) -> bytes:
+def write_extents(node: str, found: Extents) -> bytes:
     """Write the extent of each partition's log (E19, EX17)."""
     inside = "".join(f"<partition{_extent(each)}/>" for each in found.partitions)
-    return f"<partitions xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</partitions>".encode()
+    return f"<partitions xmlns='{ns.STANZAQ}' node='{escape(node)}'>{inside}</partitions>".encode()
 
 
 def _extent(found: Replay) -> str:
@@ -99,10 +99,10 @@ def _extent(found: Replay) -> str:
 
 
 def _event(event: Event) -> str:
-    key = f" key='{escaped(event.key)}'" if event.key else ""
+    key = f" key='{escape(event.key)}'" if event.key else ""
     return (
-        f"<event offset='{event.offset}' timestamp='{moment(event.timestamp_ms)}' item='{escaped(event.item_id)}'{key}"
-        f" publisher='{escaped(event.publisher)}'>"
+        f"<event offset='{event.offset}' timestamp='{moment(event.timestamp_ms)}' item='{escape(event.item_id)}'{key}"
+        f" publisher='{escape(event.publisher)}'>"
     )
 
 

@@ -6,14 +6,14 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Affiliate, Associate, Configure, Declare, Delete, Describe, Dissociate, Purge
 from broker.model.fields import values
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import Affiliation
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import NodeType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, node_config, subscription_lists
-from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, expect, only, without_foreign
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, drop_foreign, expect, only_child
 from frontends.xmpp.xml import forms
 
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
@@ -43,12 +43,12 @@ def create(iq: Iq, pubsub: Element) -> Declare:
     form = configure.find(forms.FORM)
     # Without a form, and after `cancel`, the defaults apply (XEP-0060 §8.1.3).
     fields = None if form is None else forms.read(form, ns.PUBSUB_NODE_CONFIG)
-    return Declare(node, iq.sender, {**said, **node_config.understood(fields or {})})
+    return Declare(node, iq.sender, {**said, **node_config.keep_known(fields or {})})
 
 
 def read(iq: Iq, pubsub: Element, default: NodeConfig) -> Question | DoorAnswer:
     """Translate a request in the owner's namespace; `default` is the default configuration of a node."""
-    pubsub = without_foreign(pubsub, ns.PUBSUB_OWNER, ns.RSM)
+    pubsub = drop_foreign(pubsub, ns.PUBSUB_OWNER, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
     tag = pubsub[0].tag
@@ -60,7 +60,7 @@ def read(iq: Iq, pubsub: Element, default: NodeConfig) -> Question | DoorAnswer:
 
 
 def _configure(iq: Iq, pubsub: Element) -> Question | DoorAnswer:
-    configure = only(iq, pubsub, iq.kind)
+    configure = only_child(iq, pubsub, iq.kind)
     node = attributes.node(configure)
     form = configure.find(forms.FORM)
     if iq.kind == "get":
@@ -71,11 +71,11 @@ def _configure(iq: Iq, pubsub: Element) -> Question | DoorAnswer:
     fields = forms.read(form, ns.PUBSUB_NODE_CONFIG)
     if fields is None:
         return DoorAnswer(iq)
-    return Question(iq, Configure(node, iq.sender, node_config.understood(fields)))
+    return Question(iq, Configure(node, iq.sender, node_config.keep_known(fields)))
 
 
 def _default(iq: Iq, pubsub: Element, config: NodeConfig) -> DoorAnswer:
-    asked = only(iq, pubsub, "get")
+    asked = only_child(iq, pubsub, "get")
     try:
         return DoorAnswer(iq, node_config.default(config, NodeType(asked.get("type", NodeType.LEAF.value))))
     except ValueError:
@@ -84,7 +84,7 @@ def _default(iq: Iq, pubsub: Element, config: NodeConfig) -> DoorAnswer:
 
 
 def _delete(iq: Iq, pubsub: Element) -> Question:
-    delete = only(iq, pubsub, "set")
+    delete = only_child(iq, pubsub, "set")
     redirect = delete.find(_REDIRECT)
     return Question(
         iq, Delete(attributes.node(delete), iq.sender, "" if redirect is None else attributes.uri(redirect))
@@ -92,18 +92,18 @@ def _delete(iq: Iq, pubsub: Element) -> Question:
 
 
 def _purge(iq: Iq, pubsub: Element) -> Question:
-    return Question(iq, Purge(attributes.node(only(iq, pubsub, "set")), iq.sender))
+    return Question(iq, Purge(attributes.node(only_child(iq, pubsub, "set")), iq.sender))
 
 
 def _affiliations(iq: Iq, pubsub: Element) -> Question:
-    affiliations = only(iq, pubsub, iq.kind)
+    affiliations = only_child(iq, pubsub, iq.kind)
     node = attributes.node(affiliations)
     if iq.kind == "get":
         return Question(iq, Describe(node, iq.sender, as_owner=True), View.AFFILIATIONS)
     changes: dict[Jid, str] = {}
     for entry in affiliations.iterfind(_AFFILIATION):
         # Affiliations belong to bare JIDs (P2).
-        jid = bare(attributes.any_jid(entry.get("jid", "")))
+        jid = bare_jid(attributes.normalize_jid(entry.get("jid", "")))
         if not jid:
             raise MalformedRequest(Problem.JID_REQUIRED, "each affiliation names a JID")
         # Without an affiliation it stays unchanged (XEP-0060 §8.9.2.1).
@@ -122,9 +122,9 @@ def _affiliations(iq: Iq, pubsub: Element) -> Question:
 
 def _collection(iq: Iq, pubsub: Element) -> Question:
     """Translate an association or a dissociation of one child (XEP-0248 §6.4, §6.5)."""
-    collection = only(iq, pubsub, "set")
+    collection = only_child(iq, pubsub, "set")
     node = attributes.node(collection)
-    collection = without_foreign(collection, ns.PUBSUB_OWNER)
+    collection = drop_foreign(collection, ns.PUBSUB_OWNER)
     if len(collection) != 1 or collection[0].tag not in _ASSOCIATIONS:
         raise MalformedRequest(Problem.BAD_REQUEST, "a collection has one associate, or one dissociate")
     return Question(iq, _ASSOCIATIONS[collection[0].tag](node, iq.sender, attributes.node(collection[0])))
@@ -136,5 +136,5 @@ _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Question | DoorAnswer]]] = 
     f"{{{ns.PUBSUB_OWNER}}}purge": _purge,
     f"{{{ns.PUBSUB_OWNER}}}affiliations": _affiliations,
     f"{{{ns.PUBSUB_OWNER}}}collection": _collection,
-    f"{{{ns.PUBSUB_OWNER}}}subscriptions": subscription_lists.managed,
+    f"{{{ns.PUBSUB_OWNER}}}subscriptions": subscription_lists.translate_subscriptions,
 }

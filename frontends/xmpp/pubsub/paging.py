@@ -7,13 +7,13 @@ from broker.model.pages import Page
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.xml.text import escape
 
 SET: Final = f"{{{ns.RSM}}}set"
 _AMBIGUOUS: Final = "a page has only one of after, before and index"
 
 
-def asked(iq: Element) -> bool:
+def asks_for_page(iq: Element) -> bool:
     """Tell whether a request asks for a page."""
     return iq.find(f"*/{SET}") is not None
 
@@ -34,7 +34,7 @@ def read(parent: Element, most: int) -> Page:
     return Page(most if limit is None else min(limit, most), after, before, first)
 
 
-def written(ends: tuple[str, str] | None, count: int, index: int | None) -> str:
+def write_page(ends: tuple[str, str] | None, count: int, index: int | None) -> str:
     """Write the place of a page by its first and last entry; `index` None where counting would be expensive.
 
     The count has no attributes, because its schema has none (XEP-0059 §6).
@@ -42,7 +42,7 @@ def written(ends: tuple[str, str] | None, count: int, index: int | None) -> str:
     inside = ""
     if ends is not None:
         number = "" if index is None else f" index='{index}'"
-        inside = f"<first{number}>{escaped(ends[0])}</first><last>{escaped(ends[1])}</last>"
+        inside = f"<first{number}>{escape(ends[0])}</first><last>{escape(ends[1])}</last>"
     return f"<set xmlns='{ns.RSM}'>{inside}<count>{count}</count></set>"
 
 

@@ -14,7 +14,7 @@ from broker.model.results import OwnershipsRenewed, Subscribed
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes
 from frontends.xmpp.xml import forms
-from frontends.xmpp.xml.text import escaped, moment
+from frontends.xmpp.xml.text import escape, moment
 
 PARTITION: Final = "stanzaq#partition"
 GROUP: Final = "stanzaq#group"
@@ -35,23 +35,23 @@ class OwnershipRequest:
     epoch: int | None = None
 
 
-def wanted(fields: Mapping[str, tuple[str, ...]]) -> OwnershipRequest:
+def parse_partitions(fields: Mapping[str, tuple[str, ...]]) -> OwnershipRequest:
     """Parse which partitions a subscription requests."""
     partitions = _partitions(fields[PARTITION]) if PARTITION in fields else ()
-    group = _one(fields[GROUP], GROUP) if GROUP in fields else ""
+    group = _read_one(fields[GROUP], GROUP) if GROUP in fields else ""
     if GROUP in fields and not is_name(group):
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} must be a name without blanks")
     if EPOCH not in fields:
         return OwnershipRequest(partitions, group)
     if not partitions:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} needs a partition: name it with {PARTITION}")
-    epoch = attributes.number_of(_one(fields[EPOCH], EPOCH))
+    epoch = attributes.number_of(_read_one(fields[EPOCH], EPOCH))
     if epoch is None or epoch > MOST_EPOCH:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} must be a whole number from 0 to {MOST_EPOCH}")
     return OwnershipRequest(partitions, group, epoch)
 
 
-def granted(subscribed: Subscribed) -> Iterator[forms.Field]:
+def write_granted(subscribed: Subscribed) -> Iterator[forms.Field]:
     """Write a subscription's ownership as fields: epochs and fences in the order of the partitions."""
     if subscribed.group:
         yield forms.Field(GROUP, (subscribed.group,))
@@ -62,24 +62,24 @@ def granted(subscribed: Subscribed) -> Iterator[forms.Field]:
 
 def ownerships_renewed(node: str, renewed: OwnershipsRenewed) -> bytes:
     """Write the answer to an owner's heartbeat: everything it owns."""
-    inside = "".join(_owned(node, owned) for owned in renewed.owned)
-    return f"<renew xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</renew>".encode()
+    inside = "".join(_write_owned(node, owned) for owned in renewed.owned)
+    return f"<renew xmlns='{ns.STANZAQ}' node='{escape(node)}'>{inside}</renew>".encode()
 
 
-def told(notice: OwnershipGained | OwnershipLost) -> str:
+def write_notice(notice: OwnershipGained | OwnershipLost) -> str:
     """Write a notice to an owner."""
     if isinstance(notice, OwnershipGained):
-        return _owned(notice.node, notice.owned)
-    return f"<lost {_about(notice.node, notice)} reason='{notice.reason}'/>"
+        return _write_owned(notice.node, notice.owned)
+    return f"<lost {_write_attributes(notice.node, notice)} reason='{notice.reason}'/>"
 
 
-def _owned(node: str, owned: Owned) -> str:
-    return f"<owned {_about(node, owned)} expires='{moment(owned.until_ms)}' credit='{owned.credit}'/>"
+def _write_owned(node: str, owned: Owned) -> str:
+    return f"<owned {_write_attributes(node, owned)} expires='{moment(owned.until_ms)}' credit='{owned.credit}'/>"
 
 
-def _about(node: str, what: Owned | OwnershipLost) -> str:
+def _write_attributes(node: str, what: Owned | OwnershipLost) -> str:
     return (
-        f"xmlns='{ns.STANZAQ}' node='{escaped(node)}' partition='{what.partition}' group='{escaped(what.group)}'"
+        f"xmlns='{ns.STANZAQ}' node='{escape(node)}' partition='{what.partition}' group='{escape(what.group)}'"
         f" epoch='{what.epoch}' fence='{what.fence}'"
     )
 
@@ -90,7 +90,7 @@ def _partitions(values: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(sorted(set(map(attributes.partition_number, values))))
 
 
-def _one(values: tuple[str, ...], name: str) -> str:
+def _read_one(values: tuple[str, ...], name: str) -> str:
     if len(values) != 1:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} must have one value")
     return values[0]

@@ -12,7 +12,7 @@ from broker.model.items import Envelope
 from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.xml.text import FORBIDDEN, escaped, serialise
+from frontends.xmpp.xml.text import FORBIDDEN, escape, serialise
 
 _HEADERS: Final = f"{{{ns.SHIM}}}headers"
 _HEADER: Final = f"{{{ns.SHIM}}}header"
@@ -22,7 +22,7 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 """No headers."""
 
 
-def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]:
+def read_payload(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]:
     """Read the payload element of `<item/>` and its headers, plus `said`; returns the envelope as bytes, and their size."""
     if not len(item):
         raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue must have a payload")
@@ -33,7 +33,7 @@ def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]
         raise MalformedRequest(
             Problem.PAYLOAD_INVALID, "a payload must be exactly one element, optionally with headers"
         )
-    named = {} if told is None else headers.named(_pairs(told))
+    named = {} if told is None else headers.check_headers(_pairs(told))
     envelope = _envelope(payload, {**named, **said})
     size = len(envelope.body) + (headers.size(named) if named else 0)
     # No node allows more, so the core need not see it; the core checks the limits of each node.
@@ -48,7 +48,9 @@ def _envelope(payload: Element, named: Mapping[str, str]) -> Envelope:
         text = _json(payload)
         # Attributes say more than JSON can.
         return (
-            Envelope(serialise(payload), headers=named) if payload.attrib else payloads.kept(text, payloads.JSON, named)
+            Envelope(serialise(payload), headers=named)
+            if payload.attrib
+            else payloads.make_envelope(text, payloads.JSON, named)
         )
     if payload.tag != _DATA:
         return Envelope(serialise(payload), headers=named)
@@ -59,7 +61,7 @@ def _envelope(payload: Element, named: Mapping[str, str]) -> Envelope:
         body = None
     if body is None or len(payload) or (kind and not payloads.is_type(kind)):
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "<data/> must be base64, optionally with a media type")
-    return payloads.kept(body, kind, named)
+    return payloads.make_envelope(body, kind, named)
 
 
 def _json(payload: Element) -> bytes:
@@ -80,23 +82,23 @@ def _pairs(told: Element) -> Iterator[tuple[str, str]]:
         yield header.get("name", ""), header.text or ""
 
 
-def shown(record: bytes) -> bytes:
+def read_element(record: bytes) -> bytes:
     """Return the element of an envelope's payload; raises CorruptRecord."""
     return _element(codec.unpack(record))
 
 
-def listed(record: bytes) -> bytes:
+def listed_element(record: bytes) -> bytes:
     """Return the element of a payload in a list; an envelope that cannot be read is shown as its bytes, and hides no others."""
     return _element(codec.unpack_any(record))
 
 
-def told(record: bytes, more: Mapping[str, str]) -> tuple[bytes, bytes]:
+def payload_and_headers(record: bytes, more: Mapping[str, str]) -> tuple[bytes, bytes]:
     """Return the payload element, and a headers element of the envelope's headers and `more`; raises CorruptRecord."""
     envelope = codec.unpack(record)
     if not (envelope.headers or more):
         return _element(envelope), b""
-    said = {**payloads.said(envelope), **more}
-    return _element(envelope), written(said) if said else b""
+    said = {**payloads.shown_headers(envelope), **more}
+    return _element(envelope), write_headers(said) if said else b""
 
 
 def _element(envelope: Envelope) -> bytes:
@@ -110,12 +112,12 @@ def _element(envelope: Envelope) -> bytes:
         except UnicodeDecodeError:
             text = "\x00"
         if not FORBIDDEN.search(text):
-            return f"<json xmlns='{ns.JSON}'>{escaped(text)}</json>".encode()
-    kind = escaped(payloads.kind(envelope))
+            return f"<json xmlns='{ns.JSON}'>{escape(text)}</json>".encode()
+    kind = escape(payloads.kind(envelope))
     return f"<data xmlns='{ns.STANZAQ}' type='{kind}'>{b64encode(envelope.body).decode()}</data>".encode()
 
 
-def written(said: Mapping[str, str]) -> bytes:
+def write_headers(said: Mapping[str, str]) -> bytes:
     """Write headers (XEP-0131)."""
-    inside = "".join(f"<header name='{escaped(name)}'>{escaped(value)}</header>" for name, value in said.items())
+    inside = "".join(f"<header name='{escape(name)}'>{escape(value)}</header>" for name, value in said.items())
     return f"<headers xmlns='{ns.SHIM}'>{inside}</headers>".encode()

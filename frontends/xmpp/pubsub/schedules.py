@@ -11,7 +11,7 @@ from broker.model.schedules import FIELDS, Schedule, ScheduledItem, ScheduleStat
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, paging, payloads
 from frontends.xmpp.stanzas import Iq, Question, expect
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.xml.text import escape
 
 PAGE: Final = 100
 """Schedules in one answer, at most."""
@@ -36,7 +36,7 @@ def put(iq: Iq, asked: Element) -> Question:
                 Problem.BAD_REQUEST, f"an item of a schedule has no {name}: it is published many times"
             )
     # Without a trace: each item begins one of its own.
-    envelope, size = payloads.taken(item)
+    envelope, size = payloads.read_payload(item)
     key, hints = attributes.group_key(item), attributes.hints(item)
     return Question(iq, PutSchedule(node, iq.sender, schedule, envelope, size, key, hints))
 
@@ -72,27 +72,27 @@ def remove(iq: Iq, asked: Element) -> Question:
     return Question(iq, RemoveSchedule(attributes.node(asked), iq.sender, check_id(asked.get("id", ""))))
 
 
-def scheduled(node: str, outcome: Scheduled) -> bytes:
+def write_schedule(node: str, outcome: Scheduled) -> bytes:
     """Write a schedule as it is now."""
-    return _written(outcome.status, f" xmlns='{ns.STANZAQ}' node='{escaped(node)}'")
+    return _write_status(outcome.status, f" xmlns='{ns.STANZAQ}' node='{escape(node)}'")
 
 
-def listed(asked: ListSchedules, found: ScheduleList) -> bytes:
+def write_schedules(asked: ListSchedules, found: ScheduleList) -> bytes:
     """Write schedules, and the place of a page."""
-    inside = b"".join(_written(each) for each in found.schedules)
+    inside = b"".join(_write_status(each) for each in found.schedules)
     page = ""
     names = [each.schedule.id for each in found.schedules]
     if found.after or (names and asked.after):
         # The last one of a page that others follow may be one that cannot be read.
         last = found.after or names[-1]
-        page = f"<set xmlns='{ns.RSM}'><first>{escaped((*names, last)[0])}</first><last>{escaped(last)}</last></set>"
-    head = f"<schedules xmlns='{ns.STANZAQ}' node='{escaped(asked.node)}'>".encode()
+        page = f"<set xmlns='{ns.RSM}'><first>{escape((*names, last)[0])}</first><last>{escape(last)}</last></set>"
+    head = f"<schedules xmlns='{ns.STANZAQ}' node='{escape(asked.node)}'>".encode()
     return b"%b%b%b</schedules>" % (head, inside, page.encode())
 
 
-def _written(status: ScheduleStatus, about: str = "") -> bytes:
-    told = {**status.schedule.said(), **status.told()}
-    words = "".join(f" {name.replace('_', '-')}='{escaped(value)}'" for name, value in told.items())
+def _write_status(status: ScheduleStatus, about: str = "") -> bytes:
+    told = {**status.schedule.write(), **status.write_state()}
+    words = "".join(f" {name.replace('_', '-')}='{escape(value)}'" for name, value in told.items())
     if status.item is None:
         return f"<schedule{about}{words}/>".encode()
     return b"%b%b</schedule>" % (f"<schedule{about}{words}>".encode(), _item(status.item))
@@ -106,6 +106,6 @@ def _item(item: ScheduledItem) -> bytes:
         "priority": str(hints.priority) if hints.priority != USUAL_PRIORITY else "",
         "ttl": str(hints.ttl_ms // 1000) if hints.ttl_ms else "",
     }
-    words = "".join(f" {name}='{escaped(value)}'" for name, value in told.items() if value)
-    payload, headers = payloads.told(item.envelope, {})
+    words = "".join(f" {name}='{escape(value)}'" for name, value in told.items() if value)
+    payload, headers = payloads.payload_and_headers(item.envelope, {})
     return b"<item%b>%b%b</item>" % (words.encode(), payload, headers)

@@ -15,8 +15,8 @@ from broker.model.results import AffiliationList, SubscriptionList
 from broker.model.subscriptions import Change, State, Subscription
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, paging
-from frontends.xmpp.stanzas import Iq, Question, only
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.stanzas import Iq, Question, only_child
+from frontends.xmpp.xml.text import escape
 
 SHOWN_MOST: Final = 1_000
 """The most subscriptions in one page."""
@@ -30,19 +30,19 @@ _STATES: Final = frozenset({*(str(state.value) for state in State), "unconfigure
 
 def subscriptions(iq: Iq, pubsub: Element) -> Subscriptions:
     """Translate `<subscriptions/>`: the sender's own, at one node or at all."""
-    return Subscriptions(iq.sender, _any_node(only(iq, pubsub, "get")))
+    return Subscriptions(iq.sender, _read_node(only_child(iq, pubsub, "get")))
 
 
 def affiliations(iq: Iq, pubsub: Element) -> Affiliations:
     """Translate `<affiliations/>`: the sender's own, with one node or with all."""
-    return Affiliations(iq.sender, _any_node(only(iq, pubsub, "get")))
+    return Affiliations(iq.sender, _read_node(only_child(iq, pubsub, "get")))
 
 
-def managed(iq: Iq, pubsub: Element) -> Question:
+def translate_subscriptions(iq: Iq, pubsub: Element) -> Question:
     """Translate an owner's `<subscriptions/>`: a get lists them, a set changes those that it names (P26)."""
     if iq.kind == "get":
         return Question(iq, _listing(iq, pubsub))
-    asked = only(iq, pubsub, iq.kind)
+    asked = only_child(iq, pubsub, iq.kind)
     node = attributes.node(asked)
     entries = asked.findall(_SUBSCRIPTION)
     if len(entries) > CHANGES_MOST:
@@ -65,28 +65,27 @@ def _listing(iq: Iq, pubsub: Element) -> ListSubscribers:
     return ListSubscribers(attributes.node(asked), iq.sender, page)
 
 
-def own(node: str | None, listed: SubscriptionList) -> bytes:
+def write_own(node: str | None, listed: SubscriptionList) -> bytes:
     """Write the sender's subscriptions (P10)."""
     inside = "".join(
-        f"<subscription node='{escaped(each.node)}' {subscription(each)}/>" for each in listed.subscriptions
+        f"<subscription node='{escape(each.node)}' {subscription(each)}/>" for each in listed.subscriptions
     )
-    return f"<pubsub xmlns='{ns.PUBSUB}'><subscriptions{_about(node)}>{inside}</subscriptions></pubsub>".encode()
+    return f"<pubsub xmlns='{ns.PUBSUB}'><subscriptions{_write_node(node)}>{inside}</subscriptions></pubsub>".encode()
 
 
 def standings(listed: AffiliationList) -> bytes:
     """Write the sender's affiliations (P10)."""
     inside = "".join(
-        f"<affiliation node='{escaped(node)}' affiliation='{standing.value}'/>"
-        for node, standing in listed.affiliations
+        f"<affiliation node='{escape(node)}' affiliation='{standing.value}'/>" for node, standing in listed.affiliations
     )
     return f"<pubsub xmlns='{ns.PUBSUB}'><affiliations>{inside}</affiliations></pubsub>".encode()
 
 
-def shown(asked: ListSubscribers, found: SubscriptionList) -> bytes:
+def write_list(asked: ListSubscribers, found: SubscriptionList) -> bytes:
     """Write an owner's list; a page says what is missing, a whole list says it in our namespace."""
     listed, page = found.subscriptions, ""
     if asked.page is not None:
-        page = paging.written((listed[0].place, listed[-1].place) if listed else None, found.count, found.index)
+        page = paging.write_page((listed[0].place, listed[-1].place) if listed else None, found.count, found.index)
     return subscribers(asked.node, listed, more=found.more and not page, page=page)
 
 
@@ -95,21 +94,21 @@ def subscribers(node: str, listed: Iterable[Subscription], *, more: bool = False
     inside = "".join(f"<subscription {subscription(each)}/>" for each in listed)
     mark = f" xmlns:q='{ns.STANZAQ}' q:more='true'" if more else ""
     return (
-        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><subscriptions{_about(node)}{mark}>{inside}</subscriptions>{page}</pubsub>"
+        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><subscriptions{_write_node(node)}{mark}>{inside}</subscriptions>{page}</pubsub>"
     ).encode()
 
 
-def affiliated(node: str, listed: Iterable[tuple[Jid, Affiliation]]) -> bytes:
+def write_affiliations(node: str, listed: Iterable[tuple[Jid, Affiliation]]) -> bytes:
     """Write affiliations with a node for its owner."""
-    inside = "".join(f"<affiliation jid='{escaped(jid)}' affiliation='{standing.value}'/>" for jid, standing in listed)
+    inside = "".join(f"<affiliation jid='{escape(jid)}' affiliation='{standing.value}'/>" for jid, standing in listed)
     return (
-        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='{escaped(node)}'>{inside}</affiliations></pubsub>"
+        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='{escape(node)}'>{inside}</affiliations></pubsub>"
     ).encode()
 
 
 def subscription(each: Subscription) -> str:
     """Write JID, id and state of a subscription as attributes."""
-    return f"jid='{escaped(each.jid)}' subid='{escaped(each.subid)}' subscription='{each.state.value}'"
+    return f"jid='{escape(each.jid)}' subid='{escape(each.subid)}' subscription='{each.state.value}'"
 
 
 def _change(entry: Element) -> Change:
@@ -119,12 +118,12 @@ def _change(entry: Element) -> Change:
     state = entry.get("subscription")
     if state is not None and state not in _STATES:
         raise MalformedRequest(Problem.BAD_REQUEST, f"subscription is one of {', '.join(sorted(_STATES))}")
-    return Change(attributes.any_jid(text), attributes.subid(entry), state or "")
+    return Change(attributes.normalize_jid(text), attributes.subid(entry), state or "")
 
 
-def _any_node(asked: Element) -> str | None:
+def _read_node(asked: Element) -> str | None:
     return None if asked.get("node") is None else attributes.node(asked)
 
 
-def _about(node: str | None) -> str:
-    return "" if node is None else f" node='{escaped(node)}'"
+def _write_node(node: str | None) -> str:
+    return "" if node is None else f" node='{escape(node)}'"

@@ -20,9 +20,9 @@ from broker.model.times import read_moment
 from broker.model.tree import DEPTH, Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, log_options, partition_options, selectors
-from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, expect, only
+from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, expect, only_child
 from frontends.xmpp.xml import forms
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.xml.text import escape
 
 CREDIT: Final = "pubsub#queue_requests"
 QOS: Final = "stanzaq#qos"
@@ -49,7 +49,7 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     expect(iq, "set")
     subscription = pubsub[0]
     node = attributes.node(subscription)
-    jid = attributes.own_jid(subscription, iq.sender, Problem.JID_MISMATCH)
+    jid = attributes.read_own_jid(subscription, iq.sender, Problem.JID_MISMATCH)
     if attributes.subid(subscription):
         raise MalformedRequest(Problem.BAD_REQUEST, "change an existing subscription by its options")
     if len(pubsub) == 1:
@@ -59,9 +59,9 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     if len(pubsub) > 2 or chosen.tag != _OPTIONS:
         raise MalformedRequest(Problem.BAD_REQUEST, "only options may accompany a subscribe")
     # XEP-0060 §6.3.7 forbids both attributes, but XEP-0254 shows them and its one client sends them (QX8).
-    if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
+    if chosen.get("node", node) != node or attributes.normalize_jid(chosen.get("jid", jid)) != jid:
         raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
-    wanted = _chosen(chosen, jid)
+    wanted = _read_choice(chosen, jid)
     own = wanted.own
     qos = wanted.qos or Qos.UNACKNOWLEDGED
     if own != partition_options.OwnershipRequest() and wanted.until_ms:
@@ -89,21 +89,21 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
 
 def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
     """Translate `<unsubscribe/>`."""
-    leave = only(iq, pubsub, "set")
-    jid = attributes.own_jid(leave, iq.sender, Problem.FORBIDDEN)
+    leave = only_child(iq, pubsub, "set")
+    jid = attributes.read_own_jid(leave, iq.sender, Problem.FORBIDDEN)
     return Unsubscribe(attributes.node(leave), iq.sender, jid, attributes.subid(leave))
 
 
 def options(iq: Iq, pubsub: Element) -> Options | SetSubscriptionOptions:
     """Translate `<options/>`: a get reads them, a set changes them (P13)."""
-    chosen = only(iq, pubsub, iq.kind)
+    chosen = only_child(iq, pubsub, iq.kind)
     node = attributes.node(chosen)
-    jid = attributes.own_jid(chosen, iq.sender, Problem.FORBIDDEN)
+    jid = attributes.read_own_jid(chosen, iq.sender, Problem.FORBIDDEN)
     subid = attributes.subid(chosen)
     if iq.kind == "get":
         forms.refuse(chosen.find(forms.FORM))
         return Options(node, iq.sender, jid, subid)
-    wanted = _chosen(chosen, jid)
+    wanted = _read_choice(chosen, jid)
     if wanted.half_scope:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"name both {KIND} and {DEPTH_FIELD}, or neither")
     if wanted.credit is None and (wanted.scope is None or wanted.scope.works):
@@ -118,7 +118,7 @@ def options(iq: Iq, pubsub: Element) -> Options | SetSubscriptionOptions:
 
 def default(iq: Iq, pubsub: Element, config: NodeConfig) -> Question | DoorAnswer:
     """Translate `<default/>`: default subscription options (XEP-0060 §6.4), for a node or for this configuration."""
-    asked = only(iq, pubsub, "get")
+    asked = only_child(iq, pubsub, "get")
     if asked.get("node") is None:
         return DoorAnswer(iq, defaults(None, config))
     return Question(iq, Describe(attributes.node(asked), iq.sender, as_owner=False), View.DEFAULT_SUBSCRIPTION)
@@ -137,8 +137,8 @@ def defaults(node: str | None, config: NodeConfig) -> bytes:
     else:
         credit = forms.Field(CREDIT, (str(STREAM_CREDIT),), "text-single", "Entries that are not committed at once")
         own = (credit, forms.Field(START, (offsets.LATEST,), "text-single", "Where the stream starts"))
-    form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, (*own, DELIVERED))
-    about = "" if node is None else f" node='{escaped(node)}'"
+    form = forms.write_form("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, (*own, DELIVERED))
+    about = "" if node is None else f" node='{escape(node)}'"
     return f"<pubsub xmlns='{ns.PUBSUB}'><default{about}>{form}</default></pubsub>".encode()
 
 
@@ -157,7 +157,7 @@ class _Chosen:
     batch: int | None
 
 
-def _chosen(chosen: Element, jid: Jid) -> _Chosen:
+def _read_choice(chosen: Element, jid: Jid) -> _Chosen:
     form = chosen.find(forms.FORM)
     if form is None:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
@@ -171,12 +171,12 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
     return _Chosen(
         credit,
         _qos(fields[QOS], jid) if QOS in fields else None,
-        partition_options.wanted(fields),
+        partition_options.parse_partitions(fields),
         _start(fields[START]) if START in fields else "",
-        _until(fields[EXPIRE]) if EXPIRE in fields else None,
+        _read_until(fields[EXPIRE]) if EXPIRE in fields else None,
         _scope(fields, credit),
         (KIND in fields) != (DEPTH_FIELD in fields),
-        selectors.wanted(fields[selectors.SELECTOR]) if selectors.SELECTOR in fields else None,
+        selectors.read_selector(fields[selectors.SELECTOR]) if selectors.SELECTOR in fields else None,
         _batch(fields[BATCH]) if BATCH in fields else None,
     )
 
@@ -195,7 +195,7 @@ def _scope(fields: Mapping[str, tuple[str, ...]], credit: int | None) -> Scope |
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{KIND} is one of {known}, {DEPTH_FIELD} one value") from None
     if depth == "all":
         return Scope(wanted, None)
-    return Scope(wanted, attributes.whole(depth, DEPTH, Problem.OPTIONS_INVALID, DEPTH_FIELD))
+    return Scope(wanted, attributes.parse_whole(depth, DEPTH, Problem.OPTIONS_INVALID, DEPTH_FIELD))
 
 
 def _credit(fields: Mapping[str, tuple[str, ...]]) -> int | None:
@@ -208,7 +208,7 @@ def _credit(fields: Mapping[str, tuple[str, ...]]) -> int | None:
     if first == ("0",) and fields.get(KIND) == (SubscriptionType.NODES.value,):
         # What the form of such a subscription shows: news need no credit.
         return None
-    return min(attributes.whole(first[0], _CREDIT_BELIEVED, Problem.OPTIONS_INVALID, CREDIT), MAX_CREDIT)
+    return min(attributes.parse_whole(first[0], _CREDIT_BELIEVED, Problem.OPTIONS_INVALID, CREDIT), MAX_CREDIT)
 
 
 def _start(values: tuple[str, ...]) -> str:
@@ -217,7 +217,7 @@ def _start(values: tuple[str, ...]) -> str:
     return log_options.start(values[0])
 
 
-def _until(values: tuple[str, ...]) -> int:
+def _read_until(values: tuple[str, ...]) -> int:
     text = values[0] if len(values) == 1 else ""
     try:
         # A time before 1970 has passed, but 0 would mean no expiry.
@@ -229,7 +229,7 @@ def _until(values: tuple[str, ...]) -> int:
 
 
 def _batch(values: tuple[str, ...]) -> int:
-    return attributes.whole(values[0] if len(values) == 1 else "", MAX_BATCH, Problem.OPTIONS_INVALID, BATCH)
+    return attributes.parse_whole(values[0] if len(values) == 1 else "", MAX_BATCH, Problem.OPTIONS_INVALID, BATCH)
 
 
 def _qos(values: tuple[str, ...], jid: Jid) -> Qos:

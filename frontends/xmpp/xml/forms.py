@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.xml.text import escaped
+from frontends.xmpp.xml.text import escape
 
 FORM: Final = f"{{{ns.FORM}}}x"
 _FIELD: Final = f"{{{ns.FORM}}}field"
@@ -56,11 +56,11 @@ def names(stanza: Element, name: str) -> bool:
     return any(field.get("var") == name for field in stanza.iter(_FIELD))
 
 
-def written(kind: str, form_type: str, fields: Iterable[Field], title: str = "", instructions: str = "") -> str:
+def write_form(kind: str, form_type: str, fields: Iterable[Field], title: str = "", instructions: str = "") -> str:
     """Write a form of the kind `form` or `result`, with a title and instructions."""
     inside = "".join(map(_field, fields))
     words = "".join(
-        f"<{name}>{escaped(text)}</{name}>" for name, text in (("title", title), ("instructions", instructions)) if text
+        f"<{name}>{escape(text)}</{name}>" for name, text in (("title", title), ("instructions", instructions)) if text
     )
     return (
         f"<x xmlns='{ns.FORM}' type='{kind}'>{words}"
@@ -72,7 +72,7 @@ def table(form_type: str, columns: Iterable[Field], rows: Iterable[Mapping[str, 
     """Write results as rows, each a mapping of columns to values (XEP-0004 §3.4)."""
     items = "".join(f"<item>{''.join(_field(Field(name, (row[name],))) for name in row)}</item>" for row in rows)
     return (
-        f"<x xmlns='{ns.FORM}' type='result'><title>{escaped(title)}</title>"
+        f"<x xmlns='{ns.FORM}' type='result'><title>{escape(title)}</title>"
         f"<field var='FORM_TYPE' type='hidden'><value>{form_type}</value></field>"
         f"<reported>{''.join(map(_field, columns))}</reported>{items}</x>"
     )
@@ -80,8 +80,8 @@ def table(form_type: str, columns: Iterable[Field], rows: Iterable[Mapping[str, 
 
 def _field(field: Field) -> str:
     kind = f" type='{field.kind}'" if field.kind else ""
-    label = f" label='{escaped(field.label)}'" if field.label else ""
-    values = "".join(f"<value>{escaped(value)}</value>" for value in field.values)
-    choices = "".join(f"<option><value>{escaped(choice)}</value></option>" for choice in field.choices)
+    label = f" label='{escape(field.label)}'" if field.label else ""
+    values = "".join(f"<value>{escape(value)}</value>" for value in field.values)
+    choices = "".join(f"<option><value>{escape(choice)}</value></option>" for choice in field.choices)
     required = "<required/>" if field.required else ""
-    return f"<field var='{escaped(field.name)}'{kind}{label}>{required}{values}{choices}</field>"
+    return f"<field var='{escape(field.name)}'{kind}{label}>{required}{values}{choices}</field>"

@@ -98,7 +98,7 @@ class Reader:
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         scope = self._scopes[-1]
         try:
-            inner, tag, attributes = _named(scope, name, attributes)
+            inner, tag, attributes = _name_element(scope, name, attributes)
         except MalformedRequest as fault:
             if len(self._scopes) == 1:
                 raise ValueError(fault.detail) from fault
@@ -123,7 +123,7 @@ class Reader:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         scopes = self._scopes
         try:
-            scope, tag, attributes = _named(scopes[-1], name, attributes)
+            scope, tag, attributes = _name_element(scopes[-1], name, attributes)
         except MalformedRequest as fault:
             self._skip(fault)
             return
@@ -171,22 +171,22 @@ def _refuse_doctype(*_: object) -> None:
     raise ValueError(msg)
 
 
-def _named(scope: Scope, name: str, attributes: dict[str, str]) -> tuple[Scope, str, dict[str, str]]:
+def _name_element(scope: Scope, name: str, attributes: dict[str, str]) -> tuple[Scope, str, dict[str, str]]:
     """Return an element's scope, name and attributes in ElementTree's form `{namespace}name`."""
     if attributes:
         if "xmlns" in attributes:
             scope = {**scope, "": attributes.pop("xmlns")}
         for key in attributes:
             if ":" in key:
-                scope = _resolved(scope, attributes)
+                scope = _resolve_attributes(scope, attributes)
                 break
     if ":" in name:
-        return scope, _qualified(scope, name), attributes
+        return scope, _qualify(scope, name), attributes
     namespace = scope[""]
     return scope, (f"{{{namespace}}}{name}" if namespace else name), attributes
 
 
-def _resolved(scope: Scope, attributes: dict[str, str]) -> Scope:
+def _resolve_attributes(scope: Scope, attributes: dict[str, str]) -> Scope:
     """Add an element's declared prefixes to its scope, and rename its prefixed attributes, in place."""
     prefixed = [key for key in attributes if ":" in key]
     declared = {key[6:]: attributes.pop(key) for key in prefixed if key.startswith("xmlns:")}
@@ -196,15 +196,15 @@ def _resolved(scope: Scope, attributes: dict[str, str]) -> Scope:
             raise MalformedRequest(Problem.BAD_REQUEST, f"more than {_PREFIXES} prefixes at once")
     for key in prefixed:
         if key in attributes:
-            attributes[_qualified(scope, key)] = attributes.pop(key)
+            attributes[_qualify(scope, key)] = attributes.pop(key)
     return scope
 
 
-def _qualified(scope: Scope, name: str) -> str:
+def _qualify(scope: Scope, name: str) -> str:
     """Return a prefixed name with its namespace, in ElementTree's form."""
     prefix, _, local = name.partition(":")
     # The parser took the prefix as part of the name; the rest must be a name itself (Namespaces in XML §4).
-    if not _begins_name(local) or ":" in local:
+    if not _may_begin_name(local) or ":" in local:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is not a qualified name")
     namespace = scope.get(prefix) if prefix else None
     if not namespace:
@@ -215,6 +215,6 @@ def _qualified(scope: Scope, name: str) -> str:
     return f"{{{namespace}}}{local}"
 
 
-def _begins_name(local: str) -> bool:
+def _may_begin_name(local: str) -> bool:
     """Tell whether a name may begin like this: elements are written without their prefixes."""
     return local[:1] == "_" or (local[:1].isalpha() and local[0] not in _INSIDE_ONLY)

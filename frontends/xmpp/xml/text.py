@@ -32,7 +32,7 @@ _REFERENCES: Final = {
 }
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Escape a text for an attribute or content; forbidden characters become U+FFFD."""
     if not _SPECIAL.search(text):
         return text
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
     return FORBIDDEN.sub("\ufffd", text)
 
 
-escaped_name = lru_cache(maxsize=1_024)(escaped)
+escaped_name = lru_cache(maxsize=1_024)(escape)
 """Escape a name that recurs often: of a node, a JID, a namespace."""
 
 
@@ -111,13 +111,13 @@ def _write_attributes(attributes: dict[str, str], put: Callable[[str], None]) ->
     for number, (key, value) in enumerate(attributes.items()):
         namespace, name = _split(key)
         if not namespace:
-            put(f" {name}='{escaped(value)}'")
+            put(f" {name}='{escape(value)}'")
         elif namespace == ns.XML:
-            put(f" xml:{name}='{escaped(value)}'")
+            put(f" xml:{name}='{escape(value)}'")
         elif namespace == ns.XMLNS:
             raise MalformedRequest(Problem.PAYLOAD_INVALID, "an attribute in a namespace of XML itself")
         else:
-            put(f" xmlns:n{number}='{escaped(namespace)}' n{number}:{name}='{escaped(value)}'")
+            put(f" xmlns:n{number}='{escape(namespace)}' n{number}:{name}='{escape(value)}'")
 
 
 def _content(text: str) -> str:

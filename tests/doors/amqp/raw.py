@@ -36,7 +36,7 @@ def heard(line: socket.socket) -> bytes:
 
 def performative(code: int, *fields: bytes) -> bytes:
     """Write a performative."""
-    return types.section(code, types.listed(list(fields)))
+    return types.section(code, types.write_list(list(fields)))
 
 
 def framed(body: bytes, *, channel: int = 0, kind: int = 0, offset: int = 2) -> bytes:

@@ -178,10 +178,10 @@ def test_greed(alice: BlockingConnection, frontend: AmqpFrontend, new_log: NewLo
     sender.send(Message(body=b"last", inferred=True))
     before = frontend.memory_bytes
     line = opened(frontend)
-    begin = types.mapped([types.symbol("event-streams-offset"), types.symbol("@earliest")])
+    begin = types.write_map([types.symbol("event-streams-offset"), types.symbol("@earliest")])
     described = b"\x00" + types.symbol("amqp:event-streams-delivery-annotations-filter") + begin
-    source = types.listed([types.string(log), *[b"\x40"] * 6, types.mapped([types.symbol("f"), described])])
-    ends = [types.section(0x28, source), types.section(0x29, types.listed([b"\x40"]))]
+    source = types.write_list([types.string(log), *[b"\x40"] * 6, types.write_map([types.symbol("f"), described])])
+    ends = [types.section(0x28, source), types.section(0x29, types.write_list([b"\x40"]))]
     line.sendall(frame(0x12, types.string("l"), b"\x43", b"\x41", b"\x50\x01", b"\x40", *ends))
     most = b"\x70\x7f\xff\xff\xff"
     line.sendall(frame(0x13, b"\x43", most, b"\x43", most, b"\x43", b"\x43", most))

@@ -235,7 +235,7 @@ async def test_drains_into_a_full_connection(door: Door, monkeypatch: pytest.Mon
         while not drained:
             piece = await asyncio.get_running_loop().sock_recv(line, 65_536)
             assert piece
-            for each in frames.whole(piece if found else piece.removeprefix(sasl.AMQP_HEADER)):
+            for each in frames.complete_frames(piece if found else piece.removeprefix(sasl.AMQP_HEADER)):
                 said = performative(each)
                 drained = drained or bool(said and said.code is Code.FLOW and said.fields[_CREDIT] == 0)
             found += piece
@@ -249,7 +249,7 @@ def _attached(name: str, end: bytes) -> bytes:
 def _owner(name: str, handle: int, node: str, epoch: int) -> bytes:
     told = [types.symbol(GROUP), types.string("g"), types.symbol(EPOCH), b"\x55%c" % epoch]
     ends = source(types.string(node)), target()
-    return frame(0x12, types.string(name), uint(handle), TRUE, NULL, NULL, *ends, *[NULL] * 6, types.mapped(told))
+    return frame(0x12, types.string(name), uint(handle), TRUE, NULL, NULL, *ends, *[NULL] * 6, types.write_map(told))
 
 
 def _attached_and_detached(name: str, end: bytes) -> bytes:

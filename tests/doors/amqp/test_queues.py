@@ -411,13 +411,13 @@ def test_bounded(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConn
     line = opened(frontend)
     line.sendall(receiving("r", 0, queue) + flow(0, 0x7FFF_FFFF))
     come_to(lambda: counts(redis, queue), (101, 1_000))
-    accepted = types.section(0x24, types.listed([]))
+    accepted = types.section(0x24, types.write_list([]))
     for first, last in ((5_000, 6_000), (0xFFFF_FFF0, 0xFFFF_FFFF), (0, 0), (0, 0), (0, 1)):
         line.sendall(disposition(first, last, accepted))
     come_to(lambda: counts(redis, queue), (99, 1_000))
     # All that there are, and billions that there are not.
     began = time.monotonic()
-    line.sendall(disposition(0, 0x7FFF_FFFF, types.section(0x26, types.listed([]))))
+    line.sendall(disposition(0, 0x7FFF_FFFF, types.section(0x26, types.write_list([]))))
     line.close()
     come_to(lambda: counts(redis, queue), (1_099, 0))
     send(sender, "still here")
@@ -490,7 +490,10 @@ def test_loses_redis() -> None:
 
 def receiving(name: str, handle: int, node: str) -> bytes:
     """Write the attach of a receiver."""
-    source, target = types.section(0x28, types.listed([types.string(node)])), types.section(0x29, types.listed([]))
+    source, target = (
+        types.section(0x28, types.write_list([types.string(node)])),
+        types.section(0x29, types.write_list([])),
+    )
     return frame(0x12, types.string(name), b"\x52%c" % handle, b"\x41", b"\x50\x00", b"\x40", source, target)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from frontends.rest import openapi
 from frontends.rest.operations import OPERATIONS
-from frontends.rest.routes import PARAMETERS, ROUTES, allowed
+from frontends.rest.routes import PARAMETERS, ROUTES, allowed_methods
 from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.doors.frontend import ALICE, PASSWORD
 from tests.doors.rest.served import RestFrontend
@@ -26,7 +26,7 @@ def test_one_truth(frontend: RestFrontend, alice: httpx.Client) -> None:
         described = {name for name in document["paths"][pattern] if name != "parameters"}
         assert described == {method.lower() for method in methods}
         path = pattern.replace("{queue}", "q").replace("{message}", "m").replace("{subscription}", "s")
-        assert alice.options(path).headers["Allow"] == ", ".join(allowed(pattern))
+        assert alice.options(path).headers["Allow"] == ", ".join(allowed_methods(pattern))
         for method in {"GET", "PUT", "POST", "PATCH", "DELETE"} - set(methods):
             assert alice.request(method, path).status_code == 405
     operations = [operation for methods in ROUTES.values() for operation in methods.values()]

@@ -15,7 +15,7 @@ from frontends.amqp.messages import message
 from frontends.amqp.protocol import types
 from frontends.amqp.protocol.filters import Filter
 
-OFFSETS = [offsets.written(Partition("n", f"i{number}"), f"{number}-0") for number in range(500)]
+OFFSETS = [offsets.write_offset(Partition("n", f"i{number}"), f"{number}-0") for number in range(500)]
 
 
 def start(**said: Any) -> str:  # noqa: ANN401  (of any type)
@@ -95,7 +95,7 @@ def test_sql_looks(text: str, begins: str, first: int | None) -> None:
 
 def test_sql_annotations() -> None:
     """E24, EX2: fields are the annotations of a message; a missing one is NULL."""
-    size = types.mapped([types.symbol("x-opt-size"), b"\x54\x0c", types.symbol("x-opt-list"), b"\x45"])
+    size = types.write_map([types.symbol("x-opt-size"), b"\x54\x0c", types.symbol("x-opt-list"), b"\x45"])
     body = types.section(message.DATA, types.binary(b"x"))
     plain = Event(OFFSETS[0], 1, "i", "", Jid("a@x"), message.parse(body).envelope)
     told = Event(

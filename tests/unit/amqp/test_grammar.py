@@ -37,14 +37,14 @@ def test_whole_frames(step: int) -> None:
     found: list[bytes] = []
     data, frames = b"".join(said), Frames(1_000)
     for at in range(0, len(data), step):
-        found += frames.whole(data[at : at + step])
+        found += frames.complete_frames(data[at : at + step])
     assert found == said
 
 
 @pytest.mark.parametrize("size", [0, 7, 1_001, 2**32 - 1])
 def test_no_frame(size: int) -> None:
     """Part 2 §2.3.1: an invalid frame ends the reading, after the frames before it."""
-    found = Frames(1_000).whole(OPEN + struct.pack(">I", size) + b"12345")
+    found = Frames(1_000).complete_frames(OPEN + struct.pack(">I", size) + b"12345")
     assert next(found) == OPEN
     with pytest.raises(Fault, match="amqp:connection:framing-error"):
         next(found)

@@ -41,7 +41,7 @@ def test_any_bytes(data: bytes) -> None:
         with suppress(MalformedRequest):
             read(data)
     with suppress(types.Malformed):
-        sasl.init(data[: sasl.framed(data)] or bytes(8))
+        sasl.init(data[: sasl.frame_length(data)] or bytes(8))
 
 
 @given(st.binary(max_size=300), st.text(st.characters(codec="utf-8", categories=["L", "N"]), max_size=20))
@@ -49,7 +49,7 @@ def test_bodies(body: bytes, key: str) -> None:
     """A data section comes out as it went in, with its key."""
     raw = types.section(messages.DATA, types.binary(body))
     if key:
-        raw = types.section(messages.MESSAGE, types.mapped([types.symbol(KEY), types.string(key)])) + raw
+        raw = types.section(messages.MESSAGE, types.write_map([types.symbol(KEY), types.string(key)])) + raw
     taken = messages.parse(raw)
     assert (taken.key, taken.body_bytes) == (key, len(body))
     written = messages.Writer(3).message(event(taken.envelope, key), gap=False)
@@ -61,9 +61,9 @@ def test_bodies(body: bytes, key: str) -> None:
 
 def _sent(content_type: str, body: bytes, *properties: bytes) -> bytes:
     """Write a message with a type and application properties."""
-    parts = [types.section(messages.PROPERTIES, types.listed([b"\x40"] * 6 + [types.symbol(content_type)]))]
+    parts = [types.section(messages.PROPERTIES, types.write_list([b"\x40"] * 6 + [types.symbol(content_type)]))]
     if properties:
-        parts.append(types.section(messages.APPLICATION, types.mapped(list(properties))))
+        parts.append(types.section(messages.APPLICATION, types.write_map(list(properties))))
     return b"".join([*parts, types.section(messages.DATA, types.binary(body))])
 
 
@@ -82,7 +82,7 @@ def test_content_types(content_type: str, body: bytes, shown: bytes | None) -> N
     raw = _sent(content_type, body)
     taken = messages.parse(raw)
     kept = codec.unpack(taken.envelope)
-    assert (kept.body, payloads.element(kept), dict(payloads.said(kept))) == (body, shown, {})
+    assert (kept.body, payloads.element(kept), dict(payloads.shown_headers(kept))) == (body, shown, {})
     assert payloads.kind(kept) == (payloads.BYTES if content_type == "no type" else content_type)
     assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
 
@@ -108,9 +108,9 @@ def test_hints(header: list[bytes], delay: int | None, found: Hints) -> None:
 
     They are forwarded all the same.
     """
-    raw = types.section(0x70, types.listed(header)) if header else b""
+    raw = types.section(0x70, types.write_list(header)) if header else b""
     if delay is not None:
-        raw += types.section(0x72, types.mapped([types.symbol(DELAY), struct.pack(">BI", 0x70, delay)]))
+        raw += types.section(0x72, types.write_map([types.symbol(DELAY), struct.pack(">BI", 0x70, delay)]))
     raw += types.section(0x75, types.binary(b"x"))
     taken = messages.parse(raw)
     assert taken.hints == found
@@ -122,8 +122,8 @@ def test_hints(header: list[bytes], delay: int | None, found: Hints) -> None:
 @pytest.mark.parametrize(("ttl", "delay"), [(1, 1), (1000, 2**40), (0, -1)])
 def test_no_hints(ttl: int, delay: int) -> None:
     """A time to live shorter than the delay, and a delay out of range, are refused."""
-    raw = types.section(0x70, types.listed([b"\x40", b"\x40", struct.pack(">BI", 0x70, ttl)]))
-    raw += types.section(0x72, types.mapped([types.symbol(DELAY), struct.pack(">Bq", 0x81, delay)]))
+    raw = types.section(0x70, types.write_list([b"\x40", b"\x40", struct.pack(">BI", 0x70, ttl)]))
+    raw += types.section(0x72, types.write_map([types.symbol(DELAY), struct.pack(">Bq", 0x81, delay)]))
     with pytest.raises(MalformedRequest):
         messages.parse(raw + types.section(0x75, types.binary(b"x")))
 
@@ -133,7 +133,7 @@ def test_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1_000.0)
 
     def message(*pairs: bytes) -> bytes:
-        return types.section(0x72, types.mapped(list(pairs))) + types.section(0x75, types.binary(b"x"))
+        return types.section(0x72, types.write_map(list(pairs))) + types.section(0x75, types.binary(b"x"))
 
     name = types.symbol("x-opt-scheduled-enqueue-time")
     assert messages.parse(message(name, types.timestamp(1_002_500))).hints == Hints(2_500)
@@ -152,7 +152,7 @@ def test_parents() -> None:
     """Our own annotations say what an item waits for, in the words of all doors, and whether however it ends."""
 
     def message(*pairs: bytes) -> bytes:
-        return types.section(0x72, types.mapped(list(pairs))) + types.section(0x75, types.binary(b"x"))
+        return types.section(0x72, types.write_map(list(pairs))) + types.section(0x75, types.binary(b"x"))
 
     after, regardless = types.symbol("x-opt-stanzaq-after"), types.symbol("x-opt-stanzaq-regardless")
     parsed = messages.parse(message(after, types.string("a n#b%20c"), regardless, b"\x41"))
@@ -179,9 +179,9 @@ def test_hints_that_are_no_numbers(wrong: bytes, field: str) -> None:
 
     def message(value: bytes) -> bytes:
         fields = {"priority": [b"\x40", value], "ttl": [b"\x40", b"\x40", value]}.get(field, [])
-        raw = types.section(0x70, types.listed(fields)) if fields else b""
+        raw = types.section(0x70, types.write_list(fields)) if fields else b""
         if field == "delay":
-            raw += types.section(0x72, types.mapped([types.symbol(DELAY), value]))
+            raw += types.section(0x72, types.write_map([types.symbol(DELAY), value]))
         return raw + types.section(0x75, types.binary(b"x"))
 
     with pytest.raises(MalformedRequest, match="not a whole number"):
@@ -206,7 +206,7 @@ def test_bad_maps(section: int, pairs: list[bytes], said: str) -> None:
     """§2.1.2, §2.1.3 of the draft, part 1 §1.6.23: an invalid partition or key is refused, and so is a key twice."""
     body = b"" if section == 0x77 else types.section(0x75, types.binary(b"x"))
     with pytest.raises(MalformedRequest, match=said):
-        messages.parse(types.section(section, types.mapped(pairs)) + body)
+        messages.parse(types.section(section, types.write_map(pairs)) + body)
 
 
 def test_properties() -> None:
@@ -239,7 +239,7 @@ def test_properties() -> None:
     taken = messages.parse(raw)
     told = {"s": "t", "i": "-5", "b": "true", "f": "false", "d": "2.5", "when": "7", "u": str(identity), "y": "z"}
     kept = codec.unpack(taken.envelope)
-    assert dict(payloads.said(kept)) == told
+    assert dict(payloads.shown_headers(kept)) == told
     assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
     assert taken.body_bytes > len(raw) - 20
     dead = codec.pack(replace(kept, headers={**kept.headers, "stanzaq-dead-reason": "expired"}))
@@ -252,7 +252,7 @@ def test_traced() -> None:
     for parent, kept in ((PARENT, {"traceparent": PARENT}), ("x", {})):
         raw = _sent("a/b", b"x", types.string("traceparent"), types.string(parent))
         taken = messages.parse(raw)
-        assert payloads.said(codec.unpack(taken.envelope)) == kept
+        assert payloads.shown_headers(codec.unpack(taken.envelope)) == kept
         assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
     raw = _sent("a/b", b"x", types.string("n"), b"\x54\x01", types.string("traceparent"), types.string(PARENT))
     before = codec.unpack(messages.parse(raw).envelope)

@@ -61,7 +61,7 @@ def test_outcomes(outcome: Outcome, command: Command) -> None:
 
 def test_header() -> None:
     """§3.2.1: the publisher's header stays; the service sets the delivery count and the holder."""
-    sent = types.section(message.HEADER, types.listed([b"\x41", b"\x50\x07", b"\x40", b"\x41", b"\x43"]))
+    sent = types.section(message.HEADER, types.write_list([b"\x41", b"\x50\x07", b"\x40", b"\x41", b"\x43"]))
     envelope = message.parse(sent + types.section(message.VALUE, types.string("x"))).envelope
     for raw, attempt, tries, expected in (
         (envelope, 3, 2, [b"\x41", b"\x50\x07", b"\x40", b"\x42", b"\x70\x00\x00\x00\x01"]),
@@ -71,7 +71,7 @@ def test_header() -> None:
         written = deliveries.message(item)
         first, second, third, *_rest = message.sections(written)
         assert (first.code, second.code, third.code) == (message.HEADER, message.DELIVERY, message.MESSAGE)
-        fields = [written[at : types.after(written, at)] for at in types.items(written, first.value)]
+        fields = [written[at : types.end_of_value(written, at)] for at in types.items(written, first.value)]
         assert fields == expected
 
 

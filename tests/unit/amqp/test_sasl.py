@@ -5,7 +5,7 @@ import pytest
 from frontends.amqp.protocol import sasl, types
 from tests.doors.amqp.raw import framed
 
-FIELDS = types.listed([types.symbol("PLAIN"), types.binary(b"\0a@b\0c")])
+FIELDS = types.write_list([types.symbol("PLAIN"), types.binary(b"\0a@b\0c")])
 
 
 @pytest.mark.parametrize(
@@ -14,4 +14,4 @@ FIELDS = types.listed([types.symbol("PLAIN"), types.binary(b"\0a@b\0c")])
 def test_descriptors(descriptor: bytes) -> None:
     """Part 1 §1.2: an init has its number, in any width, or its name."""
     found = sasl.init(framed(b"\x00" + descriptor + FIELDS, kind=1))
-    assert found == sasl.Init("PLAIN", b"\0a@b\0c") and sasl.plain(found.response) == ("", "a@b", "c")
+    assert found == sasl.Init("PLAIN", b"\0a@b\0c") and sasl.parse_plain(found.response) == ("", "a@b", "c")

@@ -4,10 +4,10 @@ import pytest
 
 from broker.analytics.queueing import erlang_c
 from broker.model.nodes import MAX_SUBSCRIBERS
-from broker.scaling.costs import Cost, Costs, measured
+from broker.scaling.costs import Cost, Costs, read_costs
 from broker.scaling.model import US, Service, uses
 from frontends.tools.bench.predicted import TIMING
-from frontends.tools.bench.simulate import Asked, refusal, used
+from frontends.tools.bench.simulate import Asked, refusal, uses_by_name
 from frontends.tools.bench.simulation import NETWORK_S, Simulation
 
 FREE = Cost(0, 0)
@@ -52,7 +52,7 @@ def test_more_than_workers_can_do() -> None:
 
 def test_low_load_agrees_with_the_model() -> None:
     """Far below any limit, each kind of process is as busy as the model says, and sweeps as often."""
-    costs, rate = measured().single, 300.0
+    costs, rate = read_costs().single, 300.0
     service = Service(frontends=20, masters=5, queues=50, servers=2)
     seen = Simulation(costs, service, rate, workers=10_000, work_s=1.0).run(4.0, 8.0)
     expected = uses(costs, service, rate, TIMING)
@@ -71,10 +71,10 @@ def test_one_sweep_of_a_rare_delivery() -> None:
 
 def test_what_is_used_up() -> None:
     """A queue with half of the jobs uses up its master before any other; the whole is limited where a real one is."""
-    costs = measured().single
+    costs = read_costs().single
     service = Asked(frontends=10, masters=10, queues=100, hottest=0.5).service()
     seen = Simulation(costs, service, 6_000.0, workers=100_000, work_s=0.5).run(0.3, 0.3)
-    found = used(seen, service)
+    found = uses_by_name(seen, service)
     assert max(found, key=lambda name: found[name]) == "hot_master"
     assert found["masters"] < found["hot_master"]
     assert refusal(Asked()) == ""
@@ -84,8 +84,8 @@ def test_what_is_used_up() -> None:
 def test_credit_of_partitions() -> None:
     """In a queue of several partitions each item gets credit from the first one: its master is the busiest."""
     service = Service(frontends=4, masters=8, partitions=8)
-    simulation = Simulation(measured().single, service, 1_000.0, workers=10_000, work_s=0.5)
+    simulation = Simulation(read_costs().single, service, 1_000.0, workers=10_000, work_s=0.5)
     seen = simulation.run(0.5, 2.0)
     assert seen.rate == pytest.approx(1_000, rel=0.1)
-    alone = Simulation(measured().single, Service(frontends=4, masters=8), 1_000.0, workers=10_000, work_s=0.5)
+    alone = Simulation(read_costs().single, Service(frontends=4, masters=8), 1_000.0, workers=10_000, work_s=0.5)
     assert sum(seen.master_busy) > sum(alone.run(0.5, 2.0).master_busy)

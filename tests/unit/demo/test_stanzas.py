@@ -64,15 +64,15 @@ def test_delivered() -> None:
     envelope = codec.pack(Envelope(_PAYLOAD.encode()))
     partition = Partition(_NODE, "1")
     delivery = Delivery(partition, "1-1", _NODE, _SENDER, 7, 1, 20, 0, _SENDER, envelope, 7)
-    written = deliveries.written("queue.localhost", delivery).decode()
-    assert stanzas.delivered(ET.fromstring(written)) == Delivered(_NODE, 7)
-    assert stanzas.delivered(ET.fromstring("<message><body>hello</body></message>")) is None
+    written = deliveries.write_delivery("queue.localhost", delivery).decode()
+    assert stanzas.parse_delivery(ET.fromstring(written)) == Delivered(_NODE, 7)
+    assert stanzas.parse_delivery(ET.fromstring("<message><body>hello</body></message>")) is None
 
 
 def test_replies() -> None:
     """Ids come out of a browse, and numbers out of a form; what is no number is passed over."""
     browsed = f"<iq><pubsub xmlns='{ns.PUBSUB}'><items><item id='x'/><item id='y'/></items></pubsub></iq>"
-    assert stanzas.listed(ET.fromstring(browsed)) == {"x", "y"}
+    assert stanzas.parse_browsed(ET.fromstring(browsed)) == {"x", "y"}
     fields = {"stanzaq#waiting": "12", "pubsub#title": "jobs"}
     shown = "".join(f"<field var='{name}'><value>{value}</value></field>" for name, value in fields.items())
     assert stanzas.counts(ET.fromstring(f"<iq><x xmlns='{ns.FORM}'>{shown}</x></iq>")) == {"stanzaq#waiting": 12}

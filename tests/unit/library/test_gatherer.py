@@ -146,7 +146,7 @@ class Service:
             return self._answered(payload)
 
         monkeypatch.setattr(Connection, "up", up)
-        monkeypatch.setattr(Connection, "_once", once)
+        monkeypatch.setattr(Connection, "_send_once", once)
 
     def _answered(self, payload: str) -> Element:
         asked = ET.fromstring(payload)
@@ -203,7 +203,7 @@ async def test_a_row_alone(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
         row = f"<row id='a'>{refused(*next(kinds))}</row>"
         return ET.fromstring(f"<iq xmlns='jabber:client' type='result'><rows>{row}</rows></iq>")
 
-    monkeypatch.setattr(Connection, "_once", once)
+    monkeypatch.setattr(Connection, "_send_once", once)
     if how == "cancel":
         assert not await XmppSender(ACCOUNT).cancel("n", "a")
     else:

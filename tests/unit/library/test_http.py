@@ -207,7 +207,7 @@ def test_faults_of_others(status: int, passing: bool) -> None:  # noqa: FBT001  
 
 def test_time_to_wait_of_one_result() -> None:
     """A publish is a batch of one: it waits as long as its result says before it is repeated."""
-    told = messages.refused_item({"results": [{"status": 429, "detail": "wait 7 s", "retry_after": 7}]})
+    told = messages.read_refused_item({"results": [{"status": 429, "detail": "wait 7 s", "retry_after": 7}]})
     assert told is not None and told.passing and told.seconds == 7
 
 

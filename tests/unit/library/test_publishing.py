@@ -13,7 +13,7 @@ import pytest
 
 from stanzaq import Publisher, StanzaqError
 from stanzaq.account import Account
-from stanzaq.payloads import decoded, encoded
+from stanzaq.payloads import decode, encode
 from stanzaq.transport import Hints
 from stanzaq.xmpp import connection
 from stanzaq.xmpp.connection import Connection
@@ -83,7 +83,7 @@ async def test_streams_that_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     pauses, go_on = list[float](), asyncio.sleep
 
     class Short(TooBig):
-        async def ended(self) -> str:
+        async def wait_until_ended(self) -> str:
             return "End of stream"
 
     async def sleep(seconds: float) -> None:
@@ -146,11 +146,11 @@ class TooBig:
             self.is_violated = True
             self._gone.set()
 
-    async def opened(self) -> str:
+    async def open(self) -> str:
         """Connect."""
         return ""
 
-    async def ended(self) -> str:
+    async def wait_until_ended(self) -> str:
         """Wait for the end."""
         await self._gone.wait()
         return "End of stream"
@@ -222,18 +222,18 @@ async def test_a_slow_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_json_names_them() -> None:
     """JSON text has them by their numbers."""
-    content = encoded({"a": "\uffff\ufffe ü\0"})
+    content = encode({"a": "\uffff\ufffe ü\0"})
     stanza = ET.fromstring(publish("node", item("one", content, {}, Hints())))
     (json,) = stanza.iter("{urn:xmpp:json:0}json")
     assert "\uffff" not in (json.text or "")
-    assert decoded(type(content)((json.text or "").encode(), content.type), Any) == {"a": "\uffff\ufffe ü\0"}
+    assert decode(type(content)((json.text or "").encode(), content.type), Any) == {"a": "\uffff\ufffe ü\0"}
 
 
 @pytest.mark.parametrize("text", ["<a t=' xmlns='/>", "<a t='x'><b xmlns='urn:x'/></a>", "<a xmlns='urn:x'/>"])
 def test_namespaces(text: str) -> None:
     """An element keeps its namespace in a stanza, also if an attribute has a text like a declaration."""
     payload = ET.fromstring(text)
-    stanza = ET.fromstring(publish("node", item("one", encoded(payload), {}, Hints())))
+    stanza = ET.fromstring(publish("node", item("one", encode(payload), {}, Hints())))
     (sent,) = stanza.iter("{http://jabber.org/protocol/pubsub}item")
     assert sent[0].tag == payload.tag
 
@@ -243,16 +243,16 @@ def test_comments() -> None:
     element = ET.Element("{urn:x}a")
     element.append(ET.Comment("no"))
     with pytest.raises(TypeError, match="XMPP forbids them"):
-        encoded(element)
+        encode(element)
 
 
 @pytest.mark.parametrize("name", ["a b", "", "1", "p:a", "{urn:x}a/", "{urn:x}"])
 def test_names(name: str) -> None:
     """Elements and attributes with names that XML does not have, which end a stream, are refused."""
     with pytest.raises(TypeError, match="is no XML"):
-        encoded(ET.Element(name))
+        encode(ET.Element(name))
     with pytest.raises(TypeError, match="is no XML"):
-        encoded(ET.Element("{urn:x}a", {name: "b"}))
+        encode(ET.Element("{urn:x}a", {name: "b"}))
 
 
 async def test_an_id_that_has_ended_before() -> None:

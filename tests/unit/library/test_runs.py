@@ -495,7 +495,7 @@ async def test_closed(caplog: pytest.LogCaptureFixture) -> None:
     await began.wait()
     played.close()
     await until(lambda: not played.locks("jobs"))
-    await played.closed()
+    await played.wait_closed()
     assert not service.told and not caplog.text
 
 
@@ -573,6 +573,6 @@ async def test_no_payload_is_kept(how: str) -> None:
             played.lost(Lock("jobs", "one", 2))
         await until(lambda: sys.getrefcount(body) == held)
     played.close()
-    await played.closed()
+    await played.wait_closed()
     for task in later:
         task.cancel()

@@ -20,8 +20,8 @@ from stanzaq import Job, Publisher, Retry, StanzaqError, Worker, sync
 from stanzaq.account import Account
 from stanzaq.backoff import Backoff
 from stanzaq.durations import seconds
-from stanzaq.payloads import Unfit, annotated, decoded, encoded
-from stanzaq.publisher import made
+from stanzaq.payloads import Unfit, decode, encode, payload_type
+from stanzaq.publisher import make_item
 from stanzaq.retry import Release
 from stanzaq.transport import Content, Hints, Lock
 from stanzaq.xmpp import stanzas
@@ -190,8 +190,8 @@ def test_tasks() -> None:
         worker.task("b")(two)
     with pytest.raises(TypeError, match=r"annotate its parameter as Job\[…\]"):
         worker.task("c")(other)
-    assert annotated(fine) is Size
-    assert annotated(whatever) is annotated(lambda _job: None) is Any
+    assert payload_type(fine) is Size
+    assert payload_type(whatever) is payload_type(lambda _job: None) is Any
 
 
 @pytest.mark.parametrize(
@@ -211,10 +211,10 @@ def test_tasks() -> None:
 )
 def test_payloads(payload: Any, wanted: Any) -> None:  # noqa: ANN401
     """What is published is what a handler of that type is given, through a stanza."""
-    content = encoded(payload)
+    content = encode(payload)
     iq = ET.fromstring(stanzas.publish("jobs", stanzas.item("one", content, {}, Hints())))
     (item,) = iq.iter(f"{{{stanzas.PUBSUB}}}item")
-    assert decoded(stanzas._content(item), wanted) == payload
+    assert decode(stanzas._content(item), wanted) == payload
 
 
 @pytest.mark.parametrize(
@@ -231,9 +231,9 @@ def test_elements(text: str) -> None:
     """An element comes as it is, in its own namespace or in none, and without what followed it in its document."""
     element = ET.fromstring(text)
     element.tail = "after it"
-    iq = ET.fromstring(stanzas.publish("jobs", stanzas.item("one", encoded(element), {}, Hints())))
+    iq = ET.fromstring(stanzas.publish("jobs", stanzas.item("one", encode(element), {}, Hints())))
     (item,) = iq.iter(f"{{{stanzas.PUBSUB}}}item")
-    read = decoded(stanzas._content(item), Element)
+    read = decode(stanzas._content(item), Element)
     assert (read.tag, read.attrib, [each.tag for each in read]) == (
         element.tag,
         element.attrib,
@@ -267,13 +267,13 @@ def test_what_is_no_base64(body: str) -> None:
 def test_unfit(body: bytes, kind: str, wanted: Any, why: str) -> None:  # noqa: ANN401
     """A payload that does not fit says what it is, what it should be, and where it is not."""
     with pytest.raises(Unfit, match=why):
-        decoded(Content(body, kind), wanted)
+        decode(Content(body, kind), wanted)
 
 
 def test_trace_headers() -> None:
     """A trace is in attributes of the item, since its headers are the publisher's."""
     root = ET.fromstring(
-        stanzas.publish("jobs", stanzas.item("one", encoded({}), {"a": "b", "traceparent": "00-1"}, Hints()))
+        stanzas.publish("jobs", stanzas.item("one", encode({}), {"a": "b", "traceparent": "00-1"}, Hints()))
     )
     (sent,) = root.iter(f"{{{stanzas.PUBSUB}}}item")
     assert sent.get(f"{{{stanzas.STANZAQ}}}traceparent") == "00-1"
@@ -283,7 +283,7 @@ def test_trace_headers() -> None:
 def test_no_payload() -> None:
     """What no payload can be made of is refused when it is published."""
     with pytest.raises(TypeError, match="a object is no payload: give bytes, text, an Element, or what JSON can say"):
-        encoded({"a": object()})
+        encode({"a": object()})
 
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
@@ -309,13 +309,13 @@ def test_times_of_items() -> None:
     rest: dict[str, Any] = {"id": None, "key": "", "priority": None, "ttl": None, "headers": None}
     for at, delay in ((datetime(2026, 12, 1), 0), (datetime(2026, 12, 1, tzinfo=UTC), 5)):  # noqa: DTZ001
         with pytest.raises(ValueError, match=r"zone|both"):
-            made("jobs", 1, delay=delay, at=at, **rest)
+            make_item("jobs", 1, delay=delay, at=at, **rest)
 
 
 def test_parents_of_items() -> None:
     """An item waits for others, each an id or a node with an id, in the words of the service; other values are refused."""
     rest: dict[str, Any] = {"id": "x", "key": "", "delay": 0, "priority": None, "ttl": None, "headers": None}
-    asked = made("jobs", 1, after=["a b", ("n#", "ü")], regardless=True, **rest)
+    asked = make_item("jobs", 1, after=["a b", ("n#", "ü")], regardless=True, **rest)
     (sent,) = ET.fromstring(stanzas.publish("jobs", stanzas.item("one", asked.content, {}, asked.hints))).iter(
         f"{{{stanzas.PUBSUB}}}item"
     )
@@ -324,7 +324,7 @@ def test_parents_of_items() -> None:
     wrongs: list[Any] = ["a", [1], [("a",)], [("a", 1)]]
     for wrong in wrongs:
         with pytest.raises(TypeError, match="no item to wait for"):
-            made("jobs", 1, after=wrong, **rest)
+            make_item("jobs", 1, after=wrong, **rest)
 
 
 @given(st.text(), st.floats(0, 43_200))

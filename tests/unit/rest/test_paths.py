@@ -18,11 +18,11 @@ PRINTABLE = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, 
 @given(PRINTABLE, PRINTABLE)
 def test_there_and_back(node: str, item: str) -> None:
     """Every name of a queue and id of a message comes back out of the path that is made of it."""
-    for path in (paths.queue(node), paths.message(node, item), paths.held("S", item)):
+    for path in (paths.queue(node), paths.message(node, item), paths.held_message("S", item)):
         # Neither clients nor proxies find a step in it.
         assert not {"", ".", ".."} & {unquote(each) for each in path.split("/")[1:]}
     assert paths.read(paths.queue(node).encode()) == ResourcePath(paths.QUEUE, node)
-    assert paths.read(paths.held("S", item).encode()) == ResourcePath(paths.HELD, item=item, lease="S")
+    assert paths.read(paths.held_message("S", item).encode()) == ResourcePath(paths.HELD, item=item, lease="S")
     assert paths.read(paths.message(node, item).encode()) == ResourcePath(paths.MESSAGE, node, item)
     assert paths.read(paths.content(node, item).encode()) == ResourcePath(paths.CONTENT, node, item)
 

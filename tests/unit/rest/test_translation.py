@@ -58,14 +58,14 @@ def test_every_problem_has_a_status() -> None:
 )
 def test_wanted(accept: str, kind: str) -> None:
     """RFC 9110 §12.5.1: the most exact range decides, then the quality, then what the RESTful Queue has."""
-    assert negotiation.wanted(accept) == kind
+    assert negotiation.choose_kind(accept) == kind
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "application/*;q=nonsense", "*/*;q=0"])
 def test_not_acceptable(accept: str) -> None:
     """A client that accepts neither is refused."""
     with pytest.raises(Fault) as refused:
-        negotiation.wanted(accept)
+        negotiation.choose_kind(accept)
     assert refused.value.status == 406
 
 
@@ -108,7 +108,7 @@ def test_rates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_type(content_type: str) -> None:
     """An invalid media type is refused, so no door ever has to write it."""
     with pytest.raises(Fault) as refused:
-        requests.packed(b"x", content_type, {})
+        requests.pack_envelope(b"x", content_type, {})
     assert refused.value.status == 415
 
 

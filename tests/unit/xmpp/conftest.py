@@ -27,7 +27,7 @@ Fault = Callable[..., MalformedRequest]
 def _make_iq(payload: str, kind: str = "set", sender: str = WORKER, request: str = "r1") -> Iq:
     element = ET.fromstring(f"<iq xmlns='jabber:component:accept'>{payload}</iq>")
     element.attrib.update({"type": kind, "id": request, "from": sender, "to": SERVICE})
-    iq = stanzas.asked(element)
+    iq = stanzas.parse_iq(element)
     assert iq is not None
     return iq
 

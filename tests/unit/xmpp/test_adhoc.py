@@ -83,7 +83,7 @@ def test_cancelled(read: Read, asked: str) -> None:
 )
 def test_mistakes(fault: Fault, asked: str, kind: str, condition: str) -> None:
     """XEP-0050 §4.4: each kind of wrong request has its own condition."""
-    error = ET.fromstring(errors.written(errors.wire(fault(asked, kind)), "")).iter()
+    error = ET.fromstring(errors.write_error(errors.wire(fault(asked, kind)), "")).iter()
     assert " ".join(child.tag.partition("}")[2] for child in error if child.tag != "error") == condition
 
 

@@ -26,7 +26,7 @@ def _answered(**fields: str) -> Approve | None:
         f"<field var='{'pubsub#' if name != 'FORM_TYPE' else ''}{name}'><value>{value}</value></field>"
         for name, value in {"FORM_TYPE": ns.PUBSUB_SUBSCRIBE_AUTHORIZATION, **fields}.items()
     )
-    return approvals.answered(
+    return approvals.parse_answer(
         ET.fromstring(f"<message><x xmlns='{ns.FORM}' type='submit'>{inside}</x></message>"), _OWNER
     )
 
@@ -46,9 +46,9 @@ def test_the_form_comes_back(text: str, allow: bool) -> None:  # noqa: FBT001
         if field.get("var") == "pubsub#allow":
             assert field.get("type") == "boolean" and field[0].text == "false"
             field[0].text = text
-    assert approvals.answered(message, _OWNER) == Approve("a<b", _OWNER, _ASKED.jid, "7", allow)
+    assert approvals.parse_answer(message, _OWNER) == Approve("a<b", _OWNER, _ASKED.jid, "7", allow)
     form.set("type", "cancel")
-    assert approvals.answered(message, _OWNER) is None
+    assert approvals.parse_answer(message, _OWNER) is None
 
 
 def test_a_client_that_drops_what_is_hidden() -> None:
@@ -86,7 +86,7 @@ def test_half_answers(fields: dict[str, str], problem: Problem) -> None:
 )
 def test_other_messages(inside: str) -> None:
     """Messages without such a form are nobody's answer."""
-    assert approvals.answered(ET.fromstring(f"<message>{inside}</message>"), _OWNER) is None
+    assert approvals.parse_answer(ET.fromstring(f"<message>{inside}</message>"), _OWNER) is None
 
 
 @pytest.mark.parametrize("state", list(State))

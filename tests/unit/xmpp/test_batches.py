@@ -14,7 +14,7 @@ from broker.model.names import Jid, Partition
 from broker.model.qos import Stage
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages import deliveries
-from frontends.xmpp.messages.deliveries import answered, bounced, read_id, written_batch
+from frontends.xmpp.messages.deliveries import parse_answer, parse_bounce, read_id, write_batch
 
 _WORKER = Jid("w@x/1")
 _PLACE = Partition("j'obs", "8e71964d", 3)
@@ -34,7 +34,7 @@ def _batch(count: int, stage: Stage = Stage.UNACKNOWLEDGED) -> list[Delivery]:
 
 def _stanzas(batch: list[Delivery], corrupt: list[str] | None = None) -> list[ET.Element]:
     found = [] if corrupt is None else corrupt
-    text = written_batch("q.x", batch, lambda delivery, _fault: found.append(delivery.item_id))
+    text = write_batch("q.x", batch, lambda delivery, _fault: found.append(delivery.item_id))
     return list(ET.fromstring(b"<all>%b</all>" % text))
 
 
@@ -55,7 +55,7 @@ def test_items_then_locks(stage: Stage) -> None:
     (stanza,) = _stanzas(batch)
     assert _items(stanza) == ["j<0>", "j<1>", "j<2>"]
     assert [each.get("name") for each in stanza.iter(f"{{{ns.SHIM}}}header")] == ["SubID"]
-    single = [ET.fromstring(deliveries.written("q.x", each)) for each in batch]
+    single = [ET.fromstring(deliveries.write_delivery("q.x", each)) for each in batch]
     for tag in (f"{{{ns.PUBSUB_EVENT}}}item", f"{{{ns.STANZAQ}}}lock"):
         assert [ET.tostring(each) for each in stanza.iter(tag)] == [
             ET.tostring(each) for alone in single for each in alone.iter(tag)
@@ -67,7 +67,7 @@ def test_items_then_locks(stage: Stage) -> None:
 def test_one_item_is_written_as_ever(stage: Stage) -> None:
     """A batch of one is byte for byte the delivery without the option."""
     alone = _delivery(1, stage)
-    assert written_batch("q.x", [alone], _never) == deliveries.written("q.x", replace(alone, batch=1))
+    assert write_batch("q.x", [alone], _never) == deliveries.write_delivery("q.x", replace(alone, batch=1))
 
 
 def _never(*_: object) -> None:
@@ -116,7 +116,7 @@ def test_a_bounce_names_all() -> None:
     )
     error.set("id", stanza.get("id", ""))
     first, *others = _locks(batch)
-    assert bounced(error) == Bounce(_WORKER, _PLACE, *first, gone=True, others=tuple(others))
+    assert parse_bounce(error) == Bounce(_WORKER, _PLACE, *first, gone=True, others=tuple(others))
 
 
 def _reply(stanza: ET.Element, inside: str = "") -> ET.Element:
@@ -130,10 +130,10 @@ def test_one_handshake() -> None:
     batch = _batch(3, Stage.ASSURED)
     (stanza,) = _stanzas(batch)
     name = stanza[0].get("msgId", "")
-    assert name not in {ET.fromstring(deliveries.written("q.x", each))[0].get("msgId") for each in batch}
+    assert name not in {ET.fromstring(deliveries.write_delivery("q.x", each))[0].get("msgId") for each in batch}
     assert name != _stanzas(batch[:2])[0][0].get("msgId")
-    assert answered(_reply(stanza, "<received msgId='8e71964d-3-40'/>")) is None
-    confirm = answered(_reply(stanza, f"<received msgId='{name}'/>"))
+    assert parse_answer(_reply(stanza, "<received msgId='8e71964d-3-40'/>")) is None
+    confirm = parse_answer(_reply(stanza, f"<received msgId='{name}'/>"))
     first, *others = _locks(batch)
     assert isinstance(confirm, Confirm) and name == f"8e71964d-3-{confirm.message}"
     assert confirm == Confirm(_WORKER, _PLACE, *first, Stage.ASSURED, tuple(others), confirm.message)
@@ -143,13 +143,13 @@ def test_one_handshake() -> None:
     # A notice that is repeated for one of them begins the same message.
     (alone,) = _stanzas(begin[1:2])
     assert alone[0].get("msgId") == name
-    assert answered(_reply(notice)) == replace(confirm, stage=Stage.DELIVER)
+    assert parse_answer(_reply(notice)) == replace(confirm, stage=Stage.DELIVER)
 
 
 def test_acknowledged() -> None:
     """S4: one result confirms all items of a batch."""
     batch = _batch(3, Stage.ACKNOWLEDGED)
-    confirm = answered(_reply(_stanzas(batch)[0]))
+    confirm = parse_answer(_reply(_stanzas(batch)[0]))
     assert isinstance(confirm, Confirm) and (confirm.stage, confirm.others) == (Stage.ACKNOWLEDGED, _locks(batch)[1:])
 
 

@@ -14,7 +14,7 @@ from broker.model.names import Jid, Partition
 from broker.model.qos import Stage
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages import deliveries
-from frontends.xmpp.messages.deliveries import answered, bounced
+from frontends.xmpp.messages.deliveries import parse_answer, parse_bounce
 
 _WORKER = Jid("w@x/1")
 _DELIVERY = Delivery(
@@ -37,7 +37,7 @@ _CONFIRMED = (Stage.ACKNOWLEDGED, Stage.ASSURED, Stage.DELIVER)
 
 
 def _sent(stage: Stage, delivery: Delivery = _DELIVERY) -> ET.Element:
-    return ET.fromstring(deliveries.written("q.x", replace(delivery, stage=stage)))
+    return ET.fromstring(deliveries.write_delivery("q.x", replace(delivery, stage=stage)))
 
 
 def _reply(sent: ET.Element, inside: str = "", kind: str = "result") -> ET.Element:
@@ -98,7 +98,7 @@ def test_a_result_confirms(stage: Stage) -> None:
     """S4, S9, S11: an empty result, or for an assured item `received`, confirms what was sent."""
     reply = _reply(_sent(stage), _received() if stage is Stage.ASSURED else "")
     lock = (_WORKER, _DELIVERY.partition, _DELIVERY.position, _DELIVERY.token)
-    assert answered(reply) == Confirm(*lock, stage)
+    assert parse_answer(reply) == Confirm(*lock, stage)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_result_confirms(stage: Stage) -> None:
 )
 def test_received_in_any_namespace(inside: str) -> None:
     """SX1, SX2: peers write it without its namespace, or qualify its attribute."""
-    assert isinstance(answered(_reply(_sent(Stage.ASSURED), inside)), Confirm)
+    assert isinstance(parse_answer(_reply(_sent(Stage.ASSURED), inside)), Confirm)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_received_in_any_namespace(inside: str) -> None:
 )
 def test_received_of_something_else(inside: str) -> None:
     """A result without `received` confirms nothing: the item is sent again."""
-    assert answered(_reply(_sent(Stage.ASSURED), inside)) is None
+    assert parse_answer(_reply(_sent(Stage.ASSURED), inside)) is None
 
 
 @pytest.mark.parametrize("stage", _CONFIRMED)
@@ -143,7 +143,7 @@ def test_an_error_bounces(stage: Stage, inside: str, gone: bool) -> None:  # noq
     A receiver that has lost an assured message is there, and may get it again (SX8).
     """
     lock = (_WORKER, _DELIVERY.partition, _DELIVERY.position, _DELIVERY.token)
-    assert answered(_reply(_sent(stage), inside, "error")) == Bounce(*lock, gone=gone, stage=stage)
+    assert parse_answer(_reply(_sent(stage), inside, "error")) == Bounce(*lock, gone=gone, stage=stage)
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_an_error_bounces(stage: Stage, inside: str, gone: bool) -> None:  # noq
 @pytest.mark.parametrize("kind", ["result", "error"])
 def test_other_answers_are_none(name: str, kind: str) -> None:
     """Bad input: a reply whose id we never made, or one of a message, confirms nothing and raises nothing."""
-    assert answered(ET.fromstring(f"<iq xmlns='{ns.COMPONENT}' type='{kind}' from='a@b' id='{name}'/>")) is None
+    assert parse_answer(ET.fromstring(f"<iq xmlns='{ns.COMPONENT}' type='{kind}' from='a@b' id='{name}'/>")) is None
 
 
 def test_without_a_sender() -> None:
     """A reply without a sender is ignored."""
     reply = _reply(_sent(Stage.ACKNOWLEDGED))
     del reply.attrib["from"]
-    assert answered(reply) is None
+    assert parse_answer(reply) is None
 
 
 @pytest.mark.parametrize("stage", _CONFIRMED)
@@ -169,11 +169,11 @@ def test_no_message_stands_for_an_iq(stage: Stage) -> None:
     message = ET.Element(
         f"{{{ns.COMPONENT}}}message", {"type": "error", "from": _WORKER, "id": _sent(stage).get("id", "")}
     )
-    assert bounced(message) is None
+    assert parse_bounce(message) is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_no_id_raises_anything(name: str) -> None:
     """Any id is read or ignored."""
     element = ET.Element(f"{{{ns.COMPONENT}}}iq", {"type": "result", "from": "a@b", "id": f"sq:d:1:1-1:{name}"})
-    assert isinstance(answered(element), Confirm | None)
+    assert isinstance(parse_answer(element), Confirm | None)

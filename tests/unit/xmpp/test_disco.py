@@ -156,7 +156,7 @@ def test_the_address_of_a_node(make_iq: MakeIq) -> None:
     """XEP-0060 §4.6.1: a node has an address, of which the core is asked, and which takes messages (S15)."""
     iq = make_iq(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
     for address in ("queue.example.org/a'b", r"a\27b@queue.example.org"):
-        asked = requests.elsewhere(replace(iq, service=address), "queue.example.org")
+        asked = requests.translate_at_node(replace(iq, service=address), "queue.example.org")
         assert (asked.command, asked.view) == (Describe("a'b", _ME, as_owner=False), View.ADDRESS)
         query = ET.fromstring(replies.answer(asked, Described(_RECORD)))[0]
         assert (query.get("node"), query[0].get("type"), query[0].get("name")) == (None, "leaf", "T")

@@ -54,7 +54,7 @@ def test_what_may_succeed_later_says_wait() -> None:
 )
 def test_says_what_the_rows_say(problem: Problem, kind: str, condition: str, pubsub: str | None) -> None:
     """Type, condition and XEP-0060's condition are those of the requirements; the sentence stands in a text."""
-    error = ET.fromstring(errors.written(errors.wire(MalformedRequest(problem)), "because <so>"))
+    error = ET.fromstring(errors.write_error(errors.wire(MalformedRequest(problem)), "because <so>"))
     assert error.get("type") == kind
     assert error[0].tag == f"{{{ns.STANZAS}}}{condition}"
     assert error[1].tag == f"{{{ns.STANZAS}}}text"
@@ -65,7 +65,7 @@ def test_says_what_the_rows_say(problem: Problem, kind: str, condition: str, pub
 def test_says_how_long_to_wait() -> None:
     """stanzaq#publish_rate: who publishes too fast is told the seconds until the next item."""
     fault = MalformedRequest(Problem.TOO_FAST, "slower", 1_250)
-    error = ET.fromstring(errors.written(errors.wire(fault), fault.detail, fault.wait_ms))
+    error = ET.fromstring(errors.write_error(errors.wire(fault), fault.detail, fault.wait_ms))
     assert (error.get("type"), error[0].tag) == ("wait", f"{{{ns.STANZAS}}}policy-violation")
     assert (error[2].tag, error[2].get("retry-after")) == (f"{{{ns.STANZAQ}}}too-fast", "1.25")
 
@@ -73,15 +73,15 @@ def test_says_how_long_to_wait() -> None:
 def test_names_a_used_up_quota() -> None:
     """A quota of items or bytes is a resource, and the text says which: nobody knows when there will be room."""
     fault = MalformedRequest(Problem.QUOTA_EXCEEDED, "3 items")
-    error = ET.fromstring(errors.written(errors.wire(fault), fault.detail, fault.wait_ms))
+    error = ET.fromstring(errors.write_error(errors.wire(fault), fault.detail, fault.wait_ms))
     assert (error.get("type"), error[0].tag) == ("wait", f"{{{ns.STANZAS}}}resource-constraint")
     assert [error[1].text, error[2].tag, error[2].attrib] == ["3 items", f"{{{ns.STANZAQ}}}quota-exceeded", {}]
 
 
 def test_names_an_unsupported_feature() -> None:
     """What XEP-0060 has and we have not is named (P35); a protocol that is none of ours is no service at all."""
-    error = ET.fromstring(errors.written(errors.wire(errors.Unserved(feature="publish-options")), ""))
+    error = ET.fromstring(errors.write_error(errors.wire(errors.Unserved(feature="publish-options")), ""))
     assert [child.tag.rpartition("}")[2] for child in error] == ["feature-not-implemented", "unsupported"]
     assert error[1].get("feature") == "publish-options"
-    stranger = ET.fromstring(errors.written(errors.wire(errors.Unserved()), ""))
+    stranger = ET.fromstring(errors.write_error(errors.wire(errors.Unserved()), ""))
     assert [child.tag.rpartition("}")[2] for child in stranger] == ["service-unavailable"]

@@ -25,7 +25,7 @@ from broker.model.problems import CorruptRecord
 from broker.model.results import Retracted, Unlocked
 from broker.model.subscriptions import State, Subscription
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.messages.deliveries import bounced, written
+from frontends.xmpp.messages.deliveries import parse_bounce, write_delivery
 from frontends.xmpp.messages.notifications import Events
 
 _WORKER = Jid("w@x/1")
@@ -58,7 +58,7 @@ def _returned(message: ET.Element, inside: str) -> ET.Element:
 
 def test_a_delivery_says_what_its_holder_may_know() -> None:
     """Beside the event are the lock's token, attempt and deadline (QX14), and hints to store and copy nothing (X2)."""
-    message = ET.fromstring(written("q.x", _DELIVERY))
+    message = ET.fromstring(write_delivery("q.x", _DELIVERY))
     event, lock, *hints = message
     assert (message.get("from"), message.get("to"), message.get("type")) == ("q.x", _WORKER, None)
     assert event[0].get("node") == "jobs"
@@ -80,8 +80,8 @@ def test_a_delivery_says_what_its_holder_may_know() -> None:
 def test_a_bounce_names_its_delivery(node: str, token: int, number: int) -> None:
     """Whatever the node is called, a bounced delivery names its lock (Q18, P30)."""
     delivery = replace(_DELIVERY, partition=Partition(node, "i1", number), token=token)
-    error = _returned(ET.fromstring(written("q.x", delivery)), "<error type='wait'/>")
-    assert bounced(error) == Bounce(_WORKER, delivery.partition, delivery.position, token, gone=False)
+    error = _returned(ET.fromstring(write_delivery("q.x", delivery)), "<error type='wait'/>")
+    assert parse_bounce(error) == Bounce(_WORKER, delivery.partition, delivery.position, token, gone=False)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_bounce_names_its_delivery(node: str, token: int, number: int) -> None
 )
 def test_only_some_bounces_are_final(inside: str, gone: bool) -> None:  # noqa: FBT001
     """`cancel` and `gone` end a subscription, other errors count (P30)."""
-    bounce = bounced(_returned(ET.fromstring(written("q.x", _DELIVERY)), inside))
+    bounce = parse_bounce(_returned(ET.fromstring(write_delivery("q.x", _DELIVERY)), inside))
     assert bounce is not None
     assert bounce.gone is gone
 
@@ -121,25 +121,25 @@ def test_only_some_bounces_are_final(inside: str, gone: bool) -> None:  # noqa: 
 )
 def test_garbage_is_no_bounce(name: str) -> None:
     """A message id that is not of a delivery names none, and raises nothing."""
-    assert bounced(ET.fromstring(f"<message xmlns='{ns.COMPONENT}' type='error' from='a@b' id='{name}'/>")) is None
+    assert parse_bounce(ET.fromstring(f"<message xmlns='{ns.COMPONENT}' type='error' from='a@b' id='{name}'/>")) is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_no_id_raises_anything(name: str) -> None:
     """Any id is read or passed over."""
     element = ET.Element(f"{{{ns.COMPONENT}}}message", {"type": "error", "from": "a@b", "id": f"sq:1:1-1:{name}"})
-    assert isinstance(bounced(element), Bounce | None)
+    assert isinstance(parse_bounce(element), Bounce | None)
 
 
 @pytest.mark.parametrize("kind", ["normal", "chat", "headline", "groupchat"])
 def test_only_errors_bounce(kind: str) -> None:
     """A message that merely has a delivery's id, and one without sender, are none."""
-    message = ET.fromstring(written("q.x", _DELIVERY))
+    message = ET.fromstring(write_delivery("q.x", _DELIVERY))
     message.set("type", kind)
-    assert bounced(message) is None
+    assert parse_bounce(message) is None
     message.set("type", "error")
     del message.attrib["from"]
-    assert bounced(message) is None
+    assert parse_bounce(message) is None
 
 
 def test_notices_have_ids_of_their_own() -> None:
@@ -157,7 +157,7 @@ def test_the_end_of_a_lock_says_which() -> None:
     unlock = message[0][0][0]
     assert (unlock.tag, unlock.get("id")) == (f"{{{ns.QUEUEING}}}unlock", "j1")
     assert unlock.get(f"{{{ns.STANZAQ}}}token") == "7"
-    asked = ET.fromstring(_events().ended((Unlock("jobs", _WORKER, "j1", 7), Unlocked(_WORKER))))
+    asked = ET.fromstring(_events().write_ended((Unlock("jobs", _WORKER, "j1", 7), Unlocked(_WORKER))))
     assert ET.tostring(asked[0]) == ET.tostring(message[0])
 
 
@@ -209,26 +209,26 @@ def test_a_configuration_is_told() -> None:
 
 def test_nobody_held_it() -> None:
     """An item that nobody held is deleted without a notification (Q20, row 10 of the decision table)."""
-    assert _events().ended((Retract("jobs", _WORKER, "j1"), Retracted(None))) == b""
+    assert _events().write_ended((Retract("jobs", _WORKER, "j1"), Retracted(None))) == b""
 
 
 def test_a_corrupt_item_is_not_sent() -> None:
     """An envelope that cannot be read never becomes half a stanza."""
     with pytest.raises(CorruptRecord):
-        written("q.x", replace(_DELIVERY, envelope=b"?"))
+        write_delivery("q.x", replace(_DELIVERY, envelope=b"?"))
 
 
 def test_through_a_collection() -> None:
     """H6: a delivery through a collection names the leaf, and the collection in one header beside those of the item."""
     envelope = codec.pack(Envelope(b"<a xmlns='urn:x'/>", headers={"stanzaq-dead-reason": "late"}))
-    message = ET.fromstring(written("q.x", replace(_DELIVERY, envelope=envelope, collection="all & more")))
+    message = ET.fromstring(write_delivery("q.x", replace(_DELIVERY, envelope=envelope, collection="all & more")))
     (headers,) = message.iterfind(f"{{{ns.SHIM}}}headers")
     assert {each.get("name"): each.text for each in headers} == {
         "stanzaq-dead-reason": "late",
         "Collection": "all & more",
     }
     assert message[0][0].get("node") == "jobs"
-    assert ET.fromstring(written("q.x", _DELIVERY)).find(f"{{{ns.SHIM}}}headers") is None
+    assert ET.fromstring(write_delivery("q.x", _DELIVERY)).find(f"{{{ns.SHIM}}}headers") is None
 
 
 def test_which_of_several() -> None:
@@ -236,9 +236,9 @@ def test_which_of_several() -> None:
     events, header = _events(), f"{{{ns.SHIM}}}headers/{{{ns.SHIM}}}header"
     retract, unlock = Retract("jobs", _WORKER, "a"), Unlock("jobs", _WORKER, "a")
     for message in (
-        written("q.x", replace(_DELIVERY, subid="7")),
-        events.ended((retract, Retracted(_WORKER, subid="7"))),
-        events.ended((unlock, Unlocked(_WORKER, subid="7"))),
+        write_delivery("q.x", replace(_DELIVERY, subid="7")),
+        events.write_ended((retract, Retracted(_WORKER, subid="7"))),
+        events.write_ended((unlock, Unlocked(_WORKER, subid="7"))),
         events.notice(LockEnded("jobs", _WORKER, "a", 5, subid="7")),
     ):
         (said,) = ET.fromstring(message).iterfind(header)
@@ -259,8 +259,8 @@ def test_the_end_of_a_lock_through_a_collection() -> None:
     """H6: a notice about a lock through a collection names that beside the leaf, whoever ended the lock."""
     events = _events()
     ends = [
-        events.ended((Retract("jobs", _WORKER, "j1"), Retracted(_WORKER, collection="all"))),
-        events.ended((Unlock("jobs", _WORKER, "j1"), Unlocked(_WORKER, collection="all"))),
+        events.write_ended((Retract("jobs", _WORKER, "j1"), Retracted(_WORKER, collection="all"))),
+        events.write_ended((Unlock("jobs", _WORKER, "j1"), Unlocked(_WORKER, collection="all"))),
         events.notice(LockEnded("jobs", _WORKER, "j1", 7, "all")),
     ]
     for end in map(ET.fromstring, ends):

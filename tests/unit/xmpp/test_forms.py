@@ -59,7 +59,7 @@ def test_refuses_other_forms(form: ET.Element) -> None:
 def test_writes_what_people_need() -> None:
     """Labels, types, options and required fields reach the person who fills the form in, escaped."""
     field = forms.Field("a'", ("<1>",), "list-single", "It's & that", ("<1>", "2"), required=True)
-    form = ET.fromstring(forms.written("form", _TYPE, [field]))
+    form = ET.fromstring(forms.write_form("form", _TYPE, [field]))
     written = form[1]
     assert (form.get("type"), form[0].get("var"), form[0][0].text) == ("form", "FORM_TYPE", _TYPE)
     assert (written.get("var"), written.get("type"), written.get("label")) == ("a'", "list-single", "It's & that")
@@ -69,5 +69,5 @@ def test_writes_what_people_need() -> None:
 
 def test_reads_back_what_it_wrote() -> None:
     """A form that is sent back as it was shown says what it showed."""
-    written = forms.written("submit", _TYPE, [forms.Field("a", ("1", "2")), forms.Field("b", ("x\r\ny",))])
+    written = forms.write_form("submit", _TYPE, [forms.Field("a", ("1", "2")), forms.Field("b", ("x\r\ny",))])
     assert forms.read(ET.fromstring(written), _TYPE) == {"a": ("1", "2"), "b": ("x\r\ny",)}

@@ -134,14 +134,14 @@ def test_every_iq_is_read_or_refused(child: ET.Element, kind: str, sender: str, 
         f"{{{ns.COMPONENT}}}iq", {"type": kind, "from": sender, "id": request, "to": "queue.example.org"}
     )
     element.append(child)
-    iq = stanzas.asked(element)
+    iq = stanzas.parse_iq(element)
     if iq is None:
         assert not sender or not request
         return
     try:
         requests.read(iq)
     except MalformedRequest as fault:
-        reply = ET.fromstring(replies.refused(iq, fault))
+        reply = ET.fromstring(replies.write_refused(iq, fault))
         assert (reply.get("type"), reply.get("id"), reply.get("to")) == ("error", request, sender)
 
 
@@ -153,13 +153,13 @@ def test_every_promise_is_read_or_refused(child: ET.Element, to: str) -> None:
     """Whatever is wrong with a request of QoS, it is a question, somebody else's, or a fault."""
     element = ET.Element(f"{{{ns.COMPONENT}}}iq", {"type": "set", "from": "a@b/c", "id": "1", "to": to})
     element.append(child)
-    iq = stanzas.asked(element)
+    iq = stanzas.parse_iq(element)
     assert iq is not None
     assert (iq.element.find(qos.ANY) is not None) == child.tag.startswith(f"{{{ns.QOS}}}")
     try:
         question = qos.read(iq, "queue.example.org")
     except MalformedRequest as fault:
-        ET.fromstring(replies.refused(iq, fault))
+        ET.fromstring(replies.write_refused(iq, fault))
     else:
         assert question.command.sender == "a@b/c"
 
@@ -170,15 +170,15 @@ def test_every_message_is_read_or_refused(message: ET.Element, node: str) -> Non
     try:
         sent = publishing.read(message, node)
     except MalformedRequest as fault:
-        ET.fromstring(publishing.refused(message, fault))
+        ET.fromstring(publishing.write_refused(message, fault))
     else:
-        assert sent is None or sent.once(Jid("a@b/c")).node
+        assert sent is None or sent.publish_once(Jid("a@b/c")).node
 
 
 @given(_elements(), st.dictionaries(st.sampled_from(["from", "type", "id", "to"]), _texts, max_size=4))
 def test_messages_and_presences_raise_nothing(element: ET.Element, attributes: dict[str, str]) -> None:
     """Any other stanza is understood or ignored."""
     element.attrib.update(attributes)
-    deliveries.bounced(element)
-    presence.heard(element)
+    deliveries.parse_bounce(element)
+    presence.parse_presence(element)
     presence.reply(element)

@@ -38,7 +38,7 @@ def _example(name: str) -> ET.Element:
 
 
 def _iq(name: str) -> Iq:
-    iq = stanzas.asked(_example(name))
+    iq = stanzas.parse_iq(_example(name))
     assert iq is not None
     return iq
 
@@ -75,7 +75,7 @@ def test_01_subscribe_without_options() -> None:
         f"<iq xmlns='{ns.COMPONENT}' type='set' id='sub1' from='{_FOO}' to='workflows.shakespeare.lit'>"
         f"<pubsub xmlns='{ns.PUBSUB}'><subscribe jid='{_BEE}' node='{_NODE}'/></pubsub></iq>"
     )
-    iq = stanzas.asked(request)
+    iq = stanzas.parse_iq(request)
     assert iq is not None
     question = requests.read(iq)
     assert isinstance(question, stanzas.Question) and isinstance(question.command, Subscribe)
@@ -120,7 +120,7 @@ def test_05_delivery() -> None:
         sequence=1,
     )
     example = _example("05_delivery")
-    assert _same(_message(deliveries.written("workflow.shakespeare.lit", delivery), example), example)
+    assert _same(_message(deliveries.write_delivery("workflow.shakespeare.lit", delivery), example), example)
 
 
 @pytest.mark.parametrize("name", ["retract", "unlock"])
@@ -135,7 +135,7 @@ def test_06_and_10_ending_a_lock(name: str) -> None:
 def test_07_retract_notice() -> None:
     """The worker is told that its item is deleted (Q20)."""
     example = _example("07_retract_notice")
-    written = _events().ended((Retract(_NODE, _FOO, _ITEM), Retracted(_BEE)))
+    written = _events().write_ended((Retract(_NODE, _FOO, _ITEM), Retracted(_BEE)))
     assert _same(_message(written, example), example)
 
 
@@ -154,7 +154,7 @@ def test_11_unlock_notice(legacy: bool, change: Callable[[ET.Element], None]) ->
     """The worker is told that its lock is ended (Q29), in the namespace that is registered, or in the typo if asked (QX4)."""
     example = _example("11_unlock_notice")
     change(example)
-    written = _events(legacy_unlock_ns=legacy).ended((Unlock(_NODE, _FOO, _ITEM), Unlocked(_BEE)))
+    written = _events(legacy_unlock_ns=legacy).write_ended((Unlock(_NODE, _FOO, _ITEM), Unlocked(_BEE)))
     assert _same(_message(written, example), example)
 
 

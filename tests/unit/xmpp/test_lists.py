@@ -80,10 +80,10 @@ def test_managing_mistakes(fault: Fault, entries: list[str], problem: Problem) -
 def test_written() -> None:
     """Each entry says its node, its JID, its subid and its state; a list without entries is empty (P10)."""
     listed = SubscriptionList((Subscription("a'b", Jid("w@x/<1>"), "7", State.PENDING),))
-    pubsub = ET.fromstring(subscription_lists.own("a'b", listed))
+    pubsub = ET.fromstring(subscription_lists.write_own("a'b", listed))
     assert pubsub[0].attrib == {"node": "a'b"}
     assert pubsub[0][0].attrib == {"node": "a'b", "jid": "w@x/<1>", "subid": "7", "subscription": "pending"}
-    empty = ET.fromstring(subscription_lists.own(None, SubscriptionList(())))
+    empty = ET.fromstring(subscription_lists.write_own(None, SubscriptionList(())))
     assert (empty[0].tag, empty[0].attrib, len(empty[0])) == (f"{{{ns.PUBSUB}}}subscriptions", {}, 0)
     known = ET.fromstring(subscription_lists.standings(AffiliationList((("a", Affiliation.PUBLISH_ONLY),))))
     assert [entry.attrib for entry in known[0]] == [{"node": "a", "affiliation": "publish-only"}]
@@ -102,7 +102,7 @@ def test_a_page(read: Read) -> None:
     listed = tuple(Subscription("jobs", Jid(f"w@x/{name}"), "7", State.SUBSCRIBED) for name in ("a", "b"))
     found = SubscriptionList(listed, more=True, index=3, count=9)
     asked = ListSubscribers("jobs", _ME, Page(2))
-    shown, page = ET.fromstring(subscription_lists.shown(asked, found))
+    shown, page = ET.fromstring(subscription_lists.write_list(asked, found))
     assert len(shown) == 2 and dict(shown.attrib) == {"node": "jobs"}
     assert [(each.tag.partition("}")[2], each.text) for each in page] == [
         ("first", "w@x/a 7"),
@@ -110,6 +110,8 @@ def test_a_page(read: Read) -> None:
         ("count", "9"),
     ]
     assert page[0].get("index") == "3"
-    (whole,) = ET.fromstring(subscription_lists.shown(ListSubscribers("jobs", _ME), found))
+    (whole,) = ET.fromstring(subscription_lists.write_list(ListSubscribers("jobs", _ME), found))
     assert whole.get(f"{{{ns.STANZAQ}}}more") == "true"
-    assert ET.fromstring(subscription_lists.shown(asked, SubscriptionList((), more=True, count=9)))[1][0].text == "9"
+    assert (
+        ET.fromstring(subscription_lists.write_list(asked, SubscriptionList((), more=True, count=9)))[1][0].text == "9"
+    )

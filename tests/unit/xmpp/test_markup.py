@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontends.xmpp.xml.text import FORBIDDEN, escaped, moment
+from frontends.xmpp.xml.text import FORBIDDEN, escape, moment
 
 
 @given(st.text())
 def test_any_text_is_an_attribute_and_a_content(text: str) -> None:
     """A parser reads back the same text, with U+FFFD for what XML cannot hold."""
-    written = escaped(text)
+    written = escape(text)
     element = ET.fromstring(f"<a k='{written}' l=\"{written}\">{written}</a>")
     expected = FORBIDDEN.sub("\ufffd", text)
     assert (element.get("k"), element.get("l"), element.text or "") == (expected, expected, expected)

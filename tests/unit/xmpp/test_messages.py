@@ -101,7 +101,7 @@ def test_ids() -> None:
     def item(inside: str = JOB, attributes: str = "id='m1'", sender: str = ALICE) -> str | None:
         sent = publishing.read(_message(inside, attributes), "jobs")
         assert sent is not None
-        return sent.once(Jid(sender)).item_id
+        return sent.publish_once(Jid(sender)).item_id
 
     first = item()
     assert first is not None and first.startswith("m1~") and item() == first
@@ -116,10 +116,13 @@ def test_ids() -> None:
 def test_an_error_goes_back() -> None:
     """S13: the sender of a message without effect is told, with its id and from the address that it wrote to."""
     message = _message(JOB, f"id='&lt;1&gt;' from='{ALICE}' to='jobs@{SERVICE}'")
-    error = ET.fromstring(publishing.refused(message, MalformedRequest(Problem.FORBIDDEN, "no")))
+    error = ET.fromstring(publishing.write_refused(message, MalformedRequest(Problem.FORBIDDEN, "no")))
     assert error.attrib == {"type": "error", "id": "<1>", "to": ALICE, "from": f"jobs@{SERVICE}"}
     assert error[0].tag == "error" and error[0][0].tag == f"{{{ns.STANZAS}}}forbidden"
-    assert "id" not in ET.fromstring(publishing.refused(_message(JOB, ""), MalformedRequest(Problem.FORBIDDEN))).attrib
+    assert (
+        "id"
+        not in ET.fromstring(publishing.write_refused(_message(JOB, ""), MalformedRequest(Problem.FORBIDDEN))).attrib
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_places(items: str) -> None:
     """E6, E15: a message may name its partition and key as a request does, and its publish has them."""
     sent = publishing.read(_message(_publish(items)), "")
     assert sent is not None
-    published = sent.once(ALICE)
+    published = sent.publish_once(ALICE)
     assert (published.item_id, published.partition, published.key) == ("i", 3, "k")
 
 
@@ -146,7 +149,7 @@ def test_traces(where: str) -> None:
         items = f"<item {named['item']}>{JOB}</item><hint xmlns='{ns.STANZAQ}' {named['hint']}/>"
         found = publishing.read(_message(_publish(items)), "")
         assert found is not None
-        return found.once(ALICE)
+        return found.publish_once(ALICE)
 
     first, copy, none = (sent(f"00-{'1' * 32}-{last}-01") for last in ("2" * 16, "3" * 16, "0" * 16))
     assert codec.unpack(first.envelope).headers == {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01", "tracestate": "a=1"}

@@ -7,7 +7,7 @@ import pytest
 
 from broker.model.commands import Affiliate, Associate, Configure, Declare, Delete, Describe, Dissociate, Purge
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord, configured
+from broker.model.nodes import NodeRecord, change_config
 from broker.model.options import FORCED, OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described
@@ -164,7 +164,7 @@ def _submitted(content: bytes) -> dict[str, tuple[str, ...]]:
 def test_the_default_form_says_the_defaults(read: Callable[..., DoorAnswer]) -> None:
     """The form of a new node, sent back as it is, makes a node with the defaults (P23)."""
     answer = read(_owner("<default/>"), "get")
-    assert configured(NodeConfig(), _submitted(answer.content)) == NodeConfig()
+    assert change_config(NodeConfig(), _submitted(answer.content)) == NodeConfig()
 
 
 def test_the_form_of_a_node_says_what_is_in_force() -> None:
@@ -176,7 +176,7 @@ def test_the_form_of_a_node_says_what_is_in_force() -> None:
     assert {name: fields[name] for name in FORCED} == {name: (value,) for name, value in FORCED.items()}
     options, tree = tree_request(fields)
     assert tree == TreeRequest("all")
-    again = configured(config, options)
+    again = change_config(config, options)
     assert again.dead_letters_of("jobs") == config.dead_letters_of("jobs") == "jobs/dead"
     assert (again.title, again.lock_seconds, again.max_items) == (config.title, 5, 7)
 
@@ -192,7 +192,7 @@ def test_the_form_of_a_collection_says_where_it_stands() -> None:
     assert "stanzaq#partitions" not in fields
     options, tree = tree_request(fields)
     assert tree == TreeRequest("", ("jobs", "mail"))
-    assert configured(config, options) == config
+    assert change_config(config, options) == config
 
 
 @pytest.mark.parametrize(("what", "kind"), [("associate", Associate), ("dissociate", Dissociate)])
@@ -234,7 +234,7 @@ def test_the_example_of_create_and_configure(read: Read) -> None:
     changed = read(_owner(f"<configure node='jobs'>{_form(_EXAMPLE)}</configure>")).command
     assert isinstance(made, Declare) and isinstance(changed, Configure)
     assert made.options == changed.options
-    config = configured(NodeConfig(), made.options)
+    config = change_config(NodeConfig(), made.options)
     assert (config.title, config.max_items, config.max_payload_bytes) == ("Princely Musings (Atom)", 10, 1028)
     shown = _submitted(node_config.current(Described(NodeRecord("jobs", "1", 1, config))))
     assert shown["pubsub#notification_type"] == ("normal",)
@@ -247,7 +247,7 @@ def test_what_means_something_is_not_ignored(read: Read) -> None:
     command = read(_owner(f"<configure node='jobs'>{asked}</configure>")).command
     assert isinstance(command, Configure)
     with pytest.raises(MalformedRequest) as refused:
-        configured(NodeConfig(), command.options)
+        change_config(NodeConfig(), command.options)
     assert refused.value.problem is Problem.NOT_ACCEPTABLE
 
 

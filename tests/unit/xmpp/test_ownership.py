@@ -16,9 +16,9 @@ from frontends.xmpp.pubsub.partition_options import (
     GROUP,
     PARTITION,
     OwnershipRequest,
-    granted,
     ownerships_renewed,
-    wanted,
+    parse_partitions,
+    write_granted,
 )
 from frontends.xmpp.xml.forms import Field
 
@@ -42,7 +42,7 @@ _WORKER = Jid("w@x/1")
 )
 def test_requests(fields: dict[str, tuple[str, ...]], expected: OwnershipRequest) -> None:
     """E7, EX12: partitions are numbers, each once; an epoch is any number of 63 bits."""
-    assert wanted(fields) == expected
+    assert parse_partitions(fields) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,20 @@ def test_requests(fields: dict[str, tuple[str, ...]], expected: OwnershipRequest
 def test_nonsense(fields: dict[str, tuple[str, ...]]) -> None:
     """E7, EX12: anything else is refused before anybody is asked."""
     with pytest.raises(MalformedRequest) as caught:
-        wanted(fields)
+        parse_partitions(fields)
     assert caught.value.problem is Problem.OPTIONS_INVALID
 
 
 def test_granted() -> None:
     """E11: the answer names the partitions and of each the epoch and the fence; a shared subscription has none."""
     other = Owned(4, "g", 1, 2, 5, 8)
-    assert list(granted(Subscribed(_WORKER, "1", 5, group="g", owned=(_OWNED, other)))) == [
+    assert list(write_granted(Subscribed(_WORKER, "1", 5, group="g", owned=(_OWNED, other)))) == [
         Field(GROUP, ("g",)),
         Field(PARTITION, ("3", "4")),
         Field(EPOCH, (str(2**63 - 1), "1")),
         Field(FENCE, ("1795232955075012", "2")),
     ]
-    assert list(granted(Subscribed(_WORKER, "1", 5))) == []
+    assert list(write_granted(Subscribed(_WORKER, "1", 5))) == []
 
 
 def test_what_owners_are_told() -> None:
@@ -100,5 +100,5 @@ def test_what_owners_are_told() -> None:
 def test_no_such_partition(values: tuple[str, ...]) -> None:
     """E7: an impossible partition is an unknown one."""
     with pytest.raises(MalformedRequest) as caught:
-        wanted({PARTITION: values})
+        parse_partitions({PARTITION: values})
     assert caught.value.problem is Problem.PARTITION_NOT_FOUND

@@ -22,19 +22,21 @@ def _told(headers: str = "") -> str:
 
 def test_goes_in_and_out_unchanged() -> None:
     """An XML payload is spliced into a delivery byte for byte as it was stored."""
-    record, size = payloads.taken(_item("\n  <a xmlns='urn:x'>\U0001f41d</a>\n"))
-    assert payloads.shown(record) == "<a xmlns='urn:x'>\U0001f41d</a>".encode()
-    assert size == len(payloads.shown(record))
+    record, size = payloads.read_payload(_item("\n  <a xmlns='urn:x'>\U0001f41d</a>\n"))
+    assert payloads.read_element(record) == "<a xmlns='urn:x'>\U0001f41d</a>".encode()
+    assert size == len(payloads.read_element(record))
 
 
 def test_headers_go_with_it() -> None:
     """Issue 9: a publisher's headers (XEP-0131) are the item's, count with it, and go to its receiver."""
-    record, size = payloads.taken(_item("<a/>" + _told("<header name='color'>r&amp;d</header><header name='e'/>")))
+    record, size = payloads.read_payload(
+        _item("<a/>" + _told("<header name='color'>r&amp;d</header><header name='e'/>"))
+    )
     assert codec.unpack(record).headers == {"color": "r&d", "e": ""}
-    assert size == len(payloads.shown(record)) + len("colorr&de")
-    told = ET.fromstring(payloads.told(record, {})[1])
+    assert size == len(payloads.read_element(record)) + len("colorr&de")
+    told = ET.fromstring(payloads.payload_and_headers(record, {})[1])
     assert [(header.get("name"), header.text) for header in told] == [("color", "r&d"), ("e", None)]
-    alone, _size = payloads.taken(_item(_told()))
+    alone, _size = payloads.read_payload(_item(_told()))
     assert codec.unpack(alone).headers == {}, "alone it is the payload"
 
 
@@ -68,7 +70,7 @@ def test_headers_go_with_it() -> None:
 def test_refuses_what_is_not_one_element(inside: str, problem: Problem) -> None:
     """No payload, more than one, text beside it, or more than any node allows: each is refused by its name (P14)."""
     with pytest.raises(MalformedRequest) as caught:
-        payloads.taken(_item(inside))
+        payloads.read_payload(_item(inside))
     assert caught.value.problem is problem
 
 
@@ -83,7 +85,7 @@ def test_refuses_what_is_not_one_element(inside: str, problem: Problem) -> None:
 )
 def test_shows_what_other_doors_brought(envelope: Envelope, tag: str, text: str) -> None:
     """JSON is XEP-0335's element when XML can hold it; everything else is base64 with its content type."""
-    element = ET.fromstring(payloads.shown(codec.pack(envelope)))
+    element = ET.fromstring(payloads.read_element(codec.pack(envelope)))
     assert (element.tag, element.text) == (tag, text)
     assert element.get("type") in {None, envelope.content_type}
 
@@ -100,13 +102,13 @@ def test_shows_what_other_doors_brought(envelope: Envelope, tag: str, text: str)
 )
 def test_takes_what_it_shows(inside: str, kept: Envelope) -> None:
     """Issue 10: JSON (XEP-0335) and bytes are accepted in the shown form, and are the same at other doors."""
-    record, size = payloads.taken(_item(inside))
+    record, size = payloads.read_payload(_item(inside))
     assert codec.unpack(record) == kept and size == len(kept.body)
-    again, _size = payloads.taken(_item(payloads.shown(record).decode()))
+    again, _size = payloads.read_payload(_item(payloads.read_element(record).decode()))
     assert again == record
 
 
 def test_a_corrupt_record_is_not_shown() -> None:
     """An unreadable record is a fault, never a broken stanza."""
     with pytest.raises(CorruptRecord):
-        payloads.shown(b"garbage")
+        payloads.read_element(b"garbage")

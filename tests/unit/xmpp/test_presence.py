@@ -17,14 +17,14 @@ def _presence(kind: str) -> ET.Element:
 @pytest.mark.parametrize(("kind", "available"), [("", True), ("unavailable", False), ("error", False)])
 def test_coming_and_going(kind: str, available: bool) -> None:  # noqa: FBT001
     """Presence says whether a resource is online; an unreachable one is not (Q33, QX16)."""
-    assert presence.heard(_presence(kind)) == Presence(Jid("w@x/1"), available=available)
+    assert presence.parse_presence(_presence(kind)) == Presence(Jid("w@x/1"), available=available)
     assert presence.reply(_presence(kind)) == b""
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "subscribed", "unsubscribe", "unsubscribed", "probe", "banana"])
 def test_anything_else_is_not_coming_or_going(kind: str) -> None:
     """Requests for presence, and unknown kinds, change no subscription."""
-    assert presence.heard(_presence(kind)) is None
+    assert presence.parse_presence(_presence(kind)) is None
 
 
 @pytest.mark.parametrize(
@@ -44,5 +44,5 @@ def test_nobody_s_presence_is_ignored(kind: str) -> None:
     """A presence without a sender changes nothing and is not answered."""
     element = _presence(kind)
     del element.attrib["from"]
-    assert presence.heard(element) is None
+    assert presence.parse_presence(element) is None
     assert presence.reply(element) == b""

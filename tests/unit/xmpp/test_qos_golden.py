@@ -30,7 +30,7 @@ def _example(name: str) -> ET.Element:
 
 
 def _asked(name: str) -> Question:
-    iq = stanzas.asked(_example(name))
+    iq = stanzas.parse_iq(_example(name))
     assert iq is not None
     return qos.read(iq, _SERVICE)
 
@@ -90,10 +90,10 @@ def test_assured(who: str, first: int, msg_id: str) -> None:
 
 def test_12_disco_info() -> None:
     """The feature is told where messages are sent to, and by the service (S15)."""
-    iq = stanzas.asked(_example("12_disco_info"))
+    iq = stanzas.parse_iq(_example("12_disco_info"))
     assert iq is not None
     about = Described(NodeRecord("device", "1", 1, NodeConfig()))
-    at_node = ET.fromstring(replies.answer(requests.elsewhere(iq, _SERVICE), about))
+    at_node = ET.fromstring(replies.answer(requests.translate_at_node(iq, _SERVICE), about))
     iq.element.set("to", _SERVICE)
     of_service = requests.read(iq)
     assert isinstance(of_service, DoorAnswer)

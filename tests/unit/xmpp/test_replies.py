@@ -247,7 +247,7 @@ def test_streams(make_iq: MakeIq) -> None:
 def test_an_error_with_the_form(make_iq: MakeIq) -> None:
     """Q5: a request with neither node nor JID gets the required form, too."""
     iq = make_iq(f"<pubsub xmlns='{ns.PUBSUB}'><subscribe/></pubsub>")
-    error = ET.fromstring(replies.refused(iq, MalformedRequest(Problem.OPTIONS_REQUIRED)))
+    error = ET.fromstring(replies.write_refused(iq, MalformedRequest(Problem.OPTIONS_REQUIRED)))
     assert [child.attrib for child in error[0]] == [{"jid": "", "node": ""}] * 2
 
 
@@ -425,7 +425,7 @@ def test_errors_echo_what_is_small(make_iq: MakeIq, payload: str, echoed: bool) 
     iq = make_iq(payload)
     with pytest.raises(MalformedRequest) as caught:
         requests.read(iq)
-    error = ET.fromstring(replies.refused(iq, caught.value))
+    error = ET.fromstring(replies.write_refused(iq, caught.value))
     assert [child.tag for child in error][-1] == "error"
     assert (len(error) == 2) is echoed
     if echoed:
@@ -454,5 +454,5 @@ def test_options_in_force(make_iq: MakeIq, command: Command, deliver: str) -> No
 
 def test_a_count_has_no_attributes() -> None:
     """XEP-0059 §6: the schema's `<count/>` is a number and nothing else; strict libraries refuse more."""
-    count = ET.fromstring(paging.written(("a", "b"), 7, 0)).find(f"{{{ns.RSM}}}count")
+    count = ET.fromstring(paging.write_page(("a", "b"), 7, 0)).find(f"{{{ns.RSM}}}count")
     assert count is not None and (count.text, count.attrib) == ("7", {})

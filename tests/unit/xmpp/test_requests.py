@@ -332,7 +332,7 @@ def test_no_answer_without_address(make_iq: Callable[..., Iq], missing: str) -> 
     """Without an id or a sender there is nobody to answer, and nothing is tried (RFC 6120 §8.2.3)."""
     element = make_iq(_pubsub("")).element
     del element.attrib[missing]
-    assert stanzas.asked(element) is None
+    assert stanzas.parse_iq(element) is None
 
 
 _PLACES = (

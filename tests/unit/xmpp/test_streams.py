@@ -20,7 +20,7 @@ from frontends.xmpp.stanzas import Question
 
 _ME = Jid("reader@example.org/a")
 _HERE = Partition("a 'log'", "8e71964d", 3)
-_OFFSET = offsets.written(_HERE, "1795232955075-0")
+_OFFSET = offsets.write_offset(_HERE, "1795232955075-0")
 
 
 def _delivery(stage: Stage) -> Delivery:
@@ -33,7 +33,7 @@ def _delivery(stage: Stage) -> Delivery:
 @pytest.mark.parametrize(("stage", "gap"), [(Stage.STREAM, None), (Stage.GAP, "true")])
 def test_an_entry(stage: Stage, gap: str | None) -> None:
     """E13, E16, EX7: a plain message with the entry's position, and no lock."""
-    message = ET.fromstring(deliveries.written("queue.x", _delivery(stage)))
+    message = ET.fromstring(deliveries.write_delivery("queue.x", _delivery(stage)))
     assert message.get("to") == _ME and message.find(f"{{{ns.STANZAQ}}}lock") is None
     position = message.find(f"{{{ns.STANZAQ}}}position")
     assert position is not None
@@ -45,12 +45,12 @@ def test_an_entry(stage: Stage, gap: str | None) -> None:
 @pytest.mark.parametrize("stage", [Stage.STREAM, Stage.GAP])
 def test_its_bounce(stage: Stage) -> None:
     """Q18: a bounced entry names itself."""
-    message = ET.fromstring(deliveries.written("queue.x", _delivery(stage)))
+    message = ET.fromstring(deliveries.write_delivery("queue.x", _delivery(stage)))
     error = f"<error type='cancel'><service-unavailable xmlns='{ns.STANZAS}'/></error>"
     bounce = ET.fromstring(f"<message xmlns='{ns.COMPONENT}' type='error'>{error}</message>")
     bounce.set("from", _ME)
     bounce.set("id", message.get("id", ""))
-    assert deliveries.bounced(bounce) == Bounce(_ME, _HERE, "1795232955075-0", 0, gone=True, stage=stage)
+    assert deliveries.parse_bounce(bounce) == Bounce(_ME, _HERE, "1795232955075-0", 0, gone=True, stage=stage)
 
 
 @pytest.mark.parametrize(
@@ -103,25 +103,26 @@ def test_a_replay_fits_a_stanza() -> None:
     """A replay stops early rather than being larger than servers let through, and says where to continue."""
     body = codec.pack(Envelope(b"<x xmlns='urn:x'>" + b"y" * 200_000 + b"</x>"))
     found = [
-        Event(offsets.written(_HERE, f"{number}-0"), number, f"i{number}", "", Jid("p@x"), body) for number in range(5)
+        Event(offsets.write_offset(_HERE, f"{number}-0"), number, f"i{number}", "", Jid("p@x"), body)
+        for number in range(5)
     ]
-    written = log_options.replayed(
+    written = log_options.write_replay(
         "n", Replay(3, tuple(found), "", found[-1].offset, found[-1].offset, gap=False, more=False)
     )
     replay = ET.fromstring(written)
     assert [event.get("item") for event in replay] == ["i0", "i1"]
     assert (replay.get("more"), replay.get("next")) == ("true", f">{found[1].offset}")
-    assert ET.fromstring(log_options.extended("n", Extents(()))).get("node") == "n"
+    assert ET.fromstring(log_options.write_extents("n", Extents(()))).get("node") == "n"
 
 
 def test_a_replay_passes_an_unreadable_entry() -> None:
     """An entry that another version wrote is shown as its stored bytes: its readers go on after it."""
     good = codec.pack(Envelope(b"<x xmlns='urn:x'/>"))
     found = tuple(
-        Event(offsets.written(_HERE, f"{number}-0"), number, f"i{number}", "", Jid("p@x"), record)
+        Event(offsets.write_offset(_HERE, f"{number}-0"), number, f"i{number}", "", Jid("p@x"), record)
         for number, record in enumerate((good, b"\xc1", good))
     )
     last = found[-1].offset
-    replay = ET.fromstring(log_options.replayed("n", Replay(3, found, "", last, last, gap=False, more=False)))
+    replay = ET.fromstring(log_options.write_replay("n", Replay(3, found, "", last, last, gap=False, more=False)))
     assert [event.get("item") for event in replay] == ["i0", "i1", "i2"]
     assert (replay[1][0].get("type"), replay[1][0].text) == ("application/octet-stream", "wQ==")

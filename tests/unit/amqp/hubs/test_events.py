@@ -13,7 +13,7 @@ from frontends.amqp.event_hubs import events, numbers
 from frontends.amqp.messages import message as messages
 from frontends.amqp.protocol import types
 
-OFFSET = offsets.written(Partition("n", "i", 3), "1700000000000-5")
+OFFSET = offsets.write_offset(Partition("n", "i", 3), "1700000000000-5")
 
 
 def encoded(body: Any = b"x", key: str = "", **more: Any) -> bytes:  # noqa: ANN401  (of any type)

@@ -14,7 +14,7 @@ from frontends.amqp.links.filters import Start
 from frontends.amqp.protocol.filters import Filter
 
 OFFSETS = [
-    offsets.written(Partition("n", "i"), f"{ms}-{seq}")
+    offsets.write_offset(Partition("n", "i"), f"{ms}-{seq}")
     for ms in (1_700_000_000_000, 1_700_000_000_001)
     for seq in (0, 1, 9_000, 9_001)
 ]

@@ -24,7 +24,7 @@ def decoded(raw: bytes) -> Any:  # noqa: ANN401  (proton says that it has no pro
 
 def offset(position: str) -> str:
     """Write an offset."""
-    return offsets.written(Partition("n", "i", 2), position)
+    return offsets.write_offset(Partition("n", "i", 2), position)
 
 
 def test_request() -> None:

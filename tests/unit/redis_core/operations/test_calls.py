@@ -80,8 +80,8 @@ from broker.redis_core.operations.operation import (
     ScriptReply,
     SubscriptionOver,
     ToCount,
-    answered,
-    refused,
+    refuse,
+    split_reply,
     subid,
 )
 from broker.redis_core.registry.rows import CALLS
@@ -110,7 +110,7 @@ SAMPLES: tuple[Any, ...] = (
     commands.Browse("n", ME, ("i",), 5),
     commands.Purge("n", ME),
     commands.Stats("n", ME),
-    commands.Commit("n", ME, 0, offsets.written(RECORD.partition(0), "5-0")),
+    commands.Commit("n", ME, 0, offsets.write_offset(RECORD.partition(0), "5-0")),
     commands.Read("n", ME, 0, "@earliest", 5),
     commands.Bind("n", ME, 0, "g", 7),
     commands.Unbind("n", ME, 0, "g", 7, kept=True),
@@ -202,7 +202,7 @@ def test_results() -> None:
         result = retract(None, [word.encode()], RECORD)
         assert isinstance(result, Refused) and result.problem is Problem(word) and result.detail
     with pytest.raises(ScriptDefect):
-        refused(b"nonsense")
+        refuse(b"nonsense")
 
 
 def _read(*reply: Any) -> ScriptReply:
@@ -222,7 +222,7 @@ def test_reply() -> None:
     )
     assert ScriptReply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
     assert _read(None, None, None, None, 0, 0, 9, None) == _read([], [], [], [], 0, 0, 9)
-    assert [answered(part) for part in (b"i", [b"duplicate", b"i"])] == [[b"ok", b"i"], [b"duplicate", b"i"]]
+    assert [split_reply(part) for part in (b"i", [b"duplicate", b"i"])] == [[b"ok", b"i"], [b"duplicate", b"i"]]
 
 
 def test_lines_of_another_version() -> None:

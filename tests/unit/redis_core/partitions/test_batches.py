@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.model.commands import Publish, Purge, Renew, Retract
 from broker.model.names import Jid
 from broker.redis_core.commands.internal import Sweep
-from broker.redis_core.partitions.batching import BYTES, LIMIT, Batch, batched, postponed
+from broker.redis_core.partitions.batching import BYTES, LIMIT, Batch, make_batches, remove_later
 from broker.tasks import Ticket
 
 SENDERS = [Jid(f"{name}@x/1") for name in "abc"]
@@ -49,7 +49,7 @@ def carried(batches: list[Batch]) -> list[Any]:
 @given(st.lists(commands, max_size=40))
 def test_order_of_a_sender(given_commands: list[Any]) -> None:
     """Core.submit: in any mixture, each sender's commands stay in order and none is lost or doubled."""
-    batches = batched(Ticket(command, ignored) for command in given_commands)
+    batches = make_batches(Ticket(command, ignored) for command in given_commands)
     order = [id(command) for command in carried(batches)]
     assert sorted(order) == sorted(map(id, given_commands))
     for sender in SENDERS:
@@ -63,13 +63,14 @@ def test_gathers() -> None:
     """Design §5: a hundred senders' acknowledgements and publishes are two calls."""
     senders = [Jid(f"w{n}@x/1") for n in range(100)]
     tickets = [Ticket(command(kind, sender), ignored) for kind in ("retract", "publish") for sender in senders]
-    assert [batch.kind for batch in batched(tickets)] == [Retract, Publish]
+    assert [batch.kind for batch in make_batches(tickets)] == [Retract, Publish]
 
 
 def test_bound() -> None:
     """Guarantee 6: a call has a bounded number of commands."""
     sizes = [
-        len(batch.tickets) for batch in batched(Ticket(command("publish", SENDERS[0]), ignored) for _ in range(450))
+        len(batch.tickets)
+        for batch in make_batches(Ticket(command("publish", SENDERS[0]), ignored) for _ in range(450))
     ]
     assert sizes == [LIMIT, LIMIT, 50]
 
@@ -77,15 +78,15 @@ def test_bound() -> None:
 def test_bound_of_bytes() -> None:
     """Guarantee 6: a call has about a megabyte of payload; a larger command goes alone."""
     big = [Publish("n", SENDERS[0], None, b"x" * size, size) for size in (BYTES // 2, BYTES // 2, 1, 2 * BYTES, 1)]
-    assert [len(batch.tickets) for batch in batched(Ticket(each, ignored) for each in big)] == [2, 1, 1, 1]
+    assert [len(batch.tickets) for batch in make_batches(Ticket(each, ignored) for each in big)] == [2, 1, 1, 1]
 
 
 @given(st.lists(commands, min_size=1, max_size=40), st.data())
 def test_order_of_what_goes_again(given_commands: list[Any], data: st.DataObject) -> None:
     """Core.submit: rows that a script has left over go again before later commands of their senders."""
-    first, *later = batched(Ticket(command, ignored) for command in given_commands)
+    first, *later = make_batches(Ticket(command, ignored) for command in given_commands)
     done = data.draw(st.integers(0, len(first.tickets)))
-    again = batched(postponed(first.tickets[done:], later))
+    again = make_batches(remove_later(first.tickets[done:], later))
     order = [id(ticket.command) for ticket in first.tickets[:done]]
     order += [id(command) for command in carried(later) + carried(again)]
     assert sorted(order) == sorted(map(id, given_commands))

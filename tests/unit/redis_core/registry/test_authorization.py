@@ -161,7 +161,7 @@ def test_streams() -> None:
         refused = refusal(SubscribeLog("n", ME, ME, 1, qos, start, partition), record)
         return refused.problem if refused else None
 
-    offset = offsets.written(record.partition(1), "5-0")
+    offset = offsets.write_offset(record.partition(1), "5-0")
     assert follow(1, offset) is follow(1, f">{offset}") is follow(0, "@latest") is follow(0, "") is None
     assert follow(0, offset) is Problem.OFFSET_NOT_FOUND
     assert follow(2, "@latest") is Problem.PARTITION_NOT_FOUND

@@ -13,7 +13,7 @@ from broker.redis_core.commands.internal import Internal, PartitionCommand
 from broker.redis_core.core import RedisCore
 from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry.partitioner import Place
-from broker.redis_core.registry.rows import ROWS, Row, refusal, unplaced
+from broker.redis_core.registry.rows import ROWS, Row, raise_unplaced, refusal
 from broker.settings import Settings
 
 
@@ -63,7 +63,7 @@ def test_asked_before_growth() -> None:
 
 def test_default_is_refused() -> None:
     """An empty row allows nobody and has no partition; a command without a row is refused."""
-    assert Row().judge is may.nobody and Row().place is unplaced and Row().script is None
+    assert Row().judge is may.nobody and Row().place is raise_unplaced and Row().script is None
     owner = NodeRecord("n", "i", 1, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
     refused = refusal(Forgotten("n", Jid("me@x/1")), owner)  # type: ignore[arg-type]
     assert refused is not None and refused.problem is Problem.FORBIDDEN

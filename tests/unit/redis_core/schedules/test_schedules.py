@@ -45,7 +45,7 @@ def schedule(**said: str) -> Schedule:
 )
 def test_said(made: Schedule) -> None:
     """A schedule is said by the same words that it is read from."""
-    assert Schedule.read(made.said()) == made and set(made.said()) <= set(FIELDS)
+    assert Schedule.read(made.write()) == made and set(made.write()) <= set(FIELDS)
 
 
 def test_read() -> None:
@@ -198,11 +198,11 @@ def test_a_week_with_a_change_of_clocks(zone: str, begin: datetime, cron: str) -
     first = int(begin.timestamp() * 1000)
     expected = list(minutes(cron, zone, begin, 7))
     made = Timetable(schedule(cron=cron, zone=zone), first)
-    found, at = [], made.after(first - 1)
+    found, at = [], made.next_after(first - 1)
     # Each is found from the one before, as schedules come forward.
     while at is not None and at < first + 7 * DAY - HOUR:
         found.append(at)
-        at = made.after(at)
+        at = made.next_after(at)
     assert found == [each for each in expected if each < first + 7 * DAY - HOUR] and found
 
 
@@ -212,17 +212,17 @@ def test_never_back(minute: int, change: tuple[str, datetime]) -> None:
     zone, begin = change
     asked = int(begin.timestamp() * 1000) + minute * MINUTE
     for cron in ("30 2 * * *", "*/30 2 * * *"):
-        later = Timetable(schedule(cron=cron, zone=zone), asked).after(asked)
+        later = Timetable(schedule(cron=cron, zone=zone), asked).next_after(asked)
         assert later is not None and asked < later <= asked + 2 * DAY
 
 
 def test_intervals() -> None:
     """An interval counts from the start, else from the making; a schedule ends with its end."""
-    assert Timetable(schedule(every="1h"), NOON).after(NOON) == NOON + HOUR
-    assert Timetable(schedule(every="1h"), NOON).after(NOON - DAY) == NOON + HOUR
+    assert Timetable(schedule(every="1h"), NOON).next_after(NOON) == NOON + HOUR
+    assert Timetable(schedule(every="1h"), NOON).next_after(NOON - DAY) == NOON + HOUR
     began = schedule(every="1h", start=moment(NOON), end=moment(NOON + 2 * HOUR))
     assert list(Timetable(began, 0).times(0)) == [NOON, NOON + HOUR, NOON + 2 * HOUR]
-    assert Timetable(began, 0).after(NOON + HOUR + 1) == NOON + 2 * HOUR
+    assert Timetable(began, 0).next_after(NOON + HOUR + 1) == NOON + 2 * HOUR
     daily = schedule(cron="0 13 * * *", start=moment(NOON), end=moment(NOON + DAY))
     assert list(Timetable(daily, 0).times(0)) == [NOON + HOUR]
 
@@ -249,12 +249,12 @@ def test_catching_up(rule: CatchUp, now: int, often: str, jitter: str, end: int 
     made = schedule(**{kind: value}, start=moment(NOON), jitter=jitter, catchup=rule.value, **ending)
     state, fired = record(made), list[int]()
     while state.due_ms is not None and state.due_ms <= now:
-        after = state.caught_up(now)
+        after = state.skip_missed(now)
         if after is state:
-            begun = state.begun(1)
+            begun = state.begin(1)
             assert begun.firing is not None
             fired.append(begun.firing.at_ms)
-            after = begun.fired(Fired(begun.firing.at_ms, "i", 0, "t"))
+            after = begun.note_fired(Fired(begun.firing.at_ms, "i", 0, "t"))
         assert after.missed + after.published > state.missed + state.published
         state = after
     come = 0
@@ -272,20 +272,20 @@ def test_catching_up(rule: CatchUp, now: int, often: str, jitter: str, end: int 
 
 def test_pausing() -> None:
     """Times that pass during a pause are not missed; what was begun is finished."""
-    paused = record(schedule(every="1h")).begun(3).switched(NOON, paused=True)
+    paused = record(schedule(every="1h")).begin(3).switch(NOON, paused=True)
     assert (paused.firing, paused.due_ms, paused.status().state) == (Firing(NOON, 3), NOON, ScheduleState.PAUSED)
-    paused = paused.fired(Fired(NOON, "i", 0, "t"))
+    paused = paused.note_fired(Fired(NOON, "i", 0, "t"))
     assert paused.due_ms is None and paused.status().next_ms is None
-    resumed = paused.switched(NOON + 90 * MINUTE, paused=False)
+    resumed = paused.switch(NOON + 90 * MINUTE, paused=False)
     assert (resumed.next_ms, resumed.missed) == (NOON + 2 * HOUR, 0)
 
 
 def test_pausing_before_a_time_was_served() -> None:
     """A time that came before the pause is still served after it: its jitter ran, or its node was draining."""
     made = record(schedule(every="24h", start=moment(NOON), jitter="1h"))
-    paused = made.switched(NOON + 1_000, paused=True).switched(NOON + 2_000, paused=True)
+    paused = made.switch(NOON + 1_000, paused=True).switch(NOON + 2_000, paused=True)
     assert ScheduleRecord.parse(str(paused).encode()) == paused
-    resumed = paused.switched(NOON + 3_000, paused=False)
+    resumed = paused.switch(NOON + 3_000, paused=False)
     assert (resumed.next_ms, resumed.due_ms) == (NOON, made.due_ms)
     assert ScheduleRecord.parse(str(resumed).encode()) == resumed
 
@@ -302,13 +302,13 @@ def test_pauses_and_catching_up(rule: CatchUp, often: str, jitter: str, spans: t
     state = record(schedule(**{kind: value}, start=moment(NOON), jitter=jitter, catchup=rule.value))
     first, second, third, now = (NOON + sum(spans[: number + 1]) for number in range(4))
     for at, paused in ((first, True), (second, False), (second, True), (third, False)):
-        state = state.switched(at, paused=paused)
+        state = state.switch(at, paused=paused)
     fired = list[int]()
     while state.due_ms is not None and state.due_ms <= now:
-        after = state.caught_up(now)
+        after = state.skip_missed(now)
         if after is state:
             fired.append(state.next_ms or 0)
-            after = state.begun(1).fired(Fired(fired[-1], "i", 0, "t"))
+            after = state.begin(1).note_fired(Fired(fired[-1], "i", 0, "t"))
         state = after
     assert state.next_ms is not None
     come = set[int]()
@@ -340,20 +340,20 @@ def test_jitter_longer_than_the_interval(rule: CatchUp, said: dict[str, str]) ->
     for _ in range(200):
         assert state.due_ms is not None and state.next_ms is not None
         now = max(now, state.due_ms)
-        assert state.caught_up(now) is state and now - state.next_ms <= HOUR
-        state = state.begun(1).fired(Fired(state.next_ms, "i", 0, "t"))
+        assert state.skip_missed(now) is state and now - state.next_ms <= HOUR
+        state = state.begin(1).note_fired(Fired(state.next_ms, "i", 0, "t"))
     assert state.published == 200
 
 
 def test_stored() -> None:
     """A record is read as it was written; anything else is corrupt."""
     made = record(schedule(cron="0 9 * * 1-5", zone="Europe/Berlin", jitter="5s"))
-    whole = made.begun(4)
+    whole = made.begin(4)
     for each in (
         made,
         whole,
-        whole.fired(Fired(NOON, "s@x", 3, "t")),
-        whole.given_up(),
+        whole.note_fired(Fired(NOON, "s@x", 3, "t")),
+        whole.give_up(),
         record(schedule(every="1s"), None),
     ):
         assert ScheduleRecord.parse(str(each).encode()) == each
@@ -364,12 +364,12 @@ def test_stored() -> None:
 
 def test_status() -> None:
     """Owners see what was published, missed and skipped, and when a schedule has ended."""
-    done = record(schedule(every="1h", start=moment(NOON), end=moment(NOON))).begun(1)
+    done = record(schedule(every="1h", start=moment(NOON), end=moment(NOON))).begin(1)
     assert done.status().state is ScheduleState.ACTIVE
-    status = done.fired(Fired(NOON, "s@1", 0, "t")).status(b"item")
+    status = done.note_fired(Fired(NOON, "s@1", 0, "t")).status(b"item")
     assert (status.state, status.published, status.last_ms, status.next_ms) == (ScheduleState.ENDED, 1, NOON, None)
     assert status.item is not None and (status.item.key, status.item.hints.priority) == ("key", 9)
-    assert status.told() == {
+    assert status.write_state() == {
         "state": "ended",
         "by": "alice@x",
         "last": "2026-12-01T12:00:00Z",
