@@ -301,6 +301,8 @@ async def test_arrived_and_not_said(make_core: MakeCore, store: Store, node: str
     await door.until(lambda: len(door.deliveries) == 1)
     assert isinstance(await core.ask(Retract(f"{node}-2", W1, "a")), Retracted)
     assert (await counted(core, node)).dying == 1
+    # An item that is leaving does not stay.
+    assert await core.ask(MoveItems(node, ALICE, f"{node}-2", (), "", 10)) == MovedItems(0, {}, "")
     await seconds_later(core, store, node, 1)
     await arrived(core, node)
     assert await survey(core, node) == await survey(core, f"{node}-2") == {}

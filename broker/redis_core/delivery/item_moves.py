@@ -84,6 +84,9 @@ class ItemMoves:
                 continue
             if any(told.get(name) != value for name, value in command.headers):
                 continue
+            # An item on its way does not stay: this move may have sent it, and stored it anew within the scan's last millisecond.
+            if item.state == "dying":
+                continue
             to = command.to or told.get(DEAD_NODE)
             if to is None:
                 why: str | None = "it is no dead letter"
