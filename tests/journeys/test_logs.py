@@ -16,6 +16,7 @@ from tests.journeys.service import DOMAIN, Frontend, eventually
 from tests.operations import PASSWORD, as_user, make_user
 
 PAYLOAD: Final = "<job xmlns='urn:x'>THE-PAYLOAD</job>"
+_WAKE_UPS_BACK = "wake-ups cannot be received: recovered"
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,8 @@ async def test_records_that_cannot_be_read(frontend: Frontend, client: Client, s
 async def test_redis_away(frontend: Frontend, client: Client, server: RedisServer) -> None:
     """While Redis hangs, requests are refused as `warning`, and the heartbeat logs its failure and its recovery once each."""
     failed, over = (len(lines(frontend, event=event)) for event in ("heartbeat failed", "heartbeat failed: recovered"))
+    # A connection is up: one that had to be made while Redis hangs would be refused in other words.
+    assert (await client.publish(await client.queue(), "a", PAYLOAD)).error == ""
     server.process.pause()
     try:
         answer = await client.pubsub(f"<publish node='any'><item>{PAYLOAD}</item></publish>")
@@ -140,6 +143,7 @@ async def test_redis_away(frontend: Frontend, client: Client, server: RedisServe
 
 async def test_refused_by_redis(frontend: Frontend, client: Client, server: RedisServer) -> None:
     """A user that Redis refuses is reported without its password."""
+    cut, back = (len(lines(frontend, event=event)) for event in ("wake-ups cannot be received", _WAKE_UPS_BACK))
     with redis.Redis.from_url(server.url) as admin:
         admin.execute_command("ACL", "SETUSER", "stanzaq", "resetpass", ">another")
         admin.execute_command("CLIENT", "KILL", "USER", "stanzaq")
@@ -148,3 +152,6 @@ async def test_refused_by_redis(frontend: Frontend, client: Client, server: Redi
         )
         admin.execute_command("ACL", "SETUSER", "stanzaq", ">open-sesame")
     await eventually(lambda: frontend.get("/readyz") == 200, "the frontend does not come back")
+    # Their connection was cut too: the next test finds all of them whole.
+    if len(lines(frontend, event="wake-ups cannot be received")) > cut:
+        await eventually(lambda: len(lines(frontend, event=_WAKE_UPS_BACK)) > back, "wake-ups do not come back")
