@@ -21,7 +21,7 @@ _BEGIN: Final = ("stanzaq-", "pubsub#")
 """Reserved names, and how the other reserved names begin."""
 
 
-def check_headers(said: Iterable[tuple[str, str]]) -> dict[str, str]:
+def validate_headers(said: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return headers by name; raises MalformedRequest for a name that is empty, repeated or reserved."""
     found: dict[str, str] = {}
     for name, text in said:

@@ -34,7 +34,7 @@ class Hints:
     at_ms: int | None = field(default=None, compare=False)
 
     @classmethod
-    def check(  # noqa: PLR0913  (what a client may give)
+    def validate(  # noqa: PLR0913  (what a client may give)
         cls,
         delay_ms: int | None,
         priority: int | None,

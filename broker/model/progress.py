@@ -21,7 +21,7 @@ class Progress:
     at_ms: int = 0
 
     @classmethod
-    def check(cls, share: str | None, note: str) -> Self | None:
+    def validate(cls, share: str | None, note: str) -> Self | None:
         """Validate what a worker tells; None if it tells nothing. Raises MalformedRequest."""
         if share is None and not note:
             return None

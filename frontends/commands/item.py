@@ -10,8 +10,8 @@ from broker import codec, payloads
 from broker.model.commands import Cancel, InspectItems, MoveItems, Publish, Release, Retract
 from broker.model.core import Core
 from broker.model.dependencies import Dependencies
-from broker.model.headers import check_headers
 from broker.model.headers import size as header_bytes
+from broker.model.headers import validate_headers
 from broker.model.hints import Hints
 from broker.model.items import ItemDetails
 from broker.model.problems import MalformedRequest
@@ -110,8 +110,8 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
         body, content_type = sources.read(text, file, kind)
         delay_ms = _ms(delay) if delay else None
         parents = Dependencies.parse_names(" ".join(after or []), regardless=regardless)
-        hints = Hints.check(delay_ms, priority, _ms(ttl) if ttl else None, after=parents, at=at or None)
-        headers = check_headers(read_headers(header or []))
+        hints = Hints.validate(delay_ms, priority, _ms(ttl) if ttl else None, after=parents, at=at or None)
+        headers = validate_headers(read_headers(header or []))
     except (sources.Unusable, ValueError) as fault:
         misuse(str(fault))
     except MalformedRequest as fault:

@@ -7,8 +7,8 @@ import typer
 from broker import codec, payloads
 from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
 from broker.model.core import Core
-from broker.model.headers import check_headers
 from broker.model.headers import size as header_bytes
+from broker.model.headers import validate_headers
 from broker.model.hints import Hints
 from broker.model.problems import MalformedRequest
 from broker.model.results import Done, Scheduled, ScheduleList
@@ -60,7 +60,7 @@ def schedule_add(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     try:
         body, content_type = sources.read(text, file, kind)
         schedule = Schedule.read({field: value for field, value in zip(FIELDS, values, strict=True) if value})
-        hints, headers = Hints.check(None, priority, None), check_headers(read_headers(header or []))
+        hints, headers = Hints.validate(None, priority, None), validate_headers(read_headers(header or []))
     except sources.Unusable as fault:
         misuse(str(fault))
     except MalformedRequest as fault:

@@ -272,7 +272,7 @@ def _renew_item(iq: Iq, node: str, item: Element, hint: Element | None, told: El
         attributes.item_id(item),
         attributes.token(item),
         attributes.partition(item, hint),
-        progress=Progress.check(told.get("progress"), told.get("note", "")),
+        progress=Progress.validate(told.get("progress"), told.get("note", "")),
     )
 
 

@@ -13,7 +13,7 @@ from broker.model import progress as model
 from broker.model.commands import Command, Complete, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.core import Core
 from broker.model.dependencies import Dependencies
-from broker.model.headers import check_headers
+from broker.model.headers import validate_headers
 from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES, Jid
 from broker.model.options import NodeConfig
@@ -56,13 +56,16 @@ async def publish(core: Core, outgoing: Outgoing) -> str:
             if len(text.encode()) > ITEM_ID_BYTES:
                 # The doors check it.
                 raise MalformedRequest(Problem.BAD_REQUEST, f"{name}: at most {ITEM_ID_BYTES} bytes")  # noqa: TRY301
-        told = {**check_headers(others.items()), **trace.headers(traced.get("traceparent"), traced.get("tracestate"))}
+        told = {
+            **validate_headers(others.items()),
+            **trace.headers(traced.get("traceparent"), traced.get("tracestate")),
+        }
         envelope = payloads.make_envelope(content.body, content.type, told)
         at = None if asks.at is None else round(asks.at * 1_000)
         delay = round(asks.delay) * 1_000 if at is None else None
         reply = ReplyMode.TOLD if asks.reply else ReplyMode.NONE
         after = Dependencies.parse_names(asks.parents, regardless=asks.regardless)
-        hints = broker_hints.Hints.check(delay, asks.priority, lives, reply, after, at=at)
+        hints = broker_hints.Hints.validate(delay, asks.priority, lives, reply, after, at=at)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
     command = Publish(node, OWNER, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)

@@ -105,7 +105,7 @@ async def test_a_time_is_the_same_in_every_copy(make_core: MakeCore, node: str) 
     at = int(time.time() * 1000) + 3_600_000
     answers = []
     for left_ms in (3_600_000, 1_800_000):
-        hints = replace(Hints.check(None, None, None, at=at), delay_ms=left_ms)
+        hints = replace(Hints.validate(None, None, None, at=at), delay_ms=left_ms)
         sent = hold(node)
         await core.ask(replace(sent, publish=replace(sent.publish, hints=hints)))
         assert await core.ask(Deliver(ALICE, "m1")) == Done()

@@ -109,5 +109,5 @@ async def test_logs_refuse(make_core: MakeCore, node: str) -> None:
         refused = await core.ask(asking(node, "a", hints))
         assert isinstance(refused, Refused) and refused.problem is Problem.UNSUPPORTED
     # A time in the past is no delay.
-    assert isinstance(await core.ask(asking(node, "a", Hints.check(None, None, None, at=1))), Published)
+    assert isinstance(await core.ask(asking(node, "a", Hints.validate(None, None, None, at=1))), Published)
     assert isinstance(await core.ask(asking(node, "a")), Published)

@@ -16,7 +16,7 @@ from tests.journeys.service import DOMAIN, Frontend, eventually
 from tests.operations import PASSWORD, as_user, make_user
 
 PAYLOAD: Final = "<job xmlns='urn:x'>THE-PAYLOAD</job>"
-_WAKE_UPS_BACK = "wake-ups cannot be received: recovered"
+_NO_WAKE_UPS: Final = "wake-ups cannot be received"
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ async def test_redis_away(frontend: Frontend, client: Client, server: RedisServe
 
 async def test_refused_by_redis(frontend: Frontend, client: Client, server: RedisServer) -> None:
     """A user that Redis refuses is reported without its password."""
-    cut, back = (len(lines(frontend, event=event)) for event in ("wake-ups cannot be received", _WAKE_UPS_BACK))
+    cut, back = (len(lines(frontend, event=event)) for event in (_NO_WAKE_UPS, f"{_NO_WAKE_UPS}: recovered"))
     with redis.Redis.from_url(server.url) as admin:
         admin.execute_command("ACL", "SETUSER", "stanzaq", "resetpass", ">another")
         admin.execute_command("CLIENT", "KILL", "USER", "stanzaq")
@@ -153,5 +153,7 @@ async def test_refused_by_redis(frontend: Frontend, client: Client, server: Redi
         admin.execute_command("ACL", "SETUSER", "stanzaq", ">open-sesame")
     await eventually(lambda: frontend.get("/readyz") == 200, "the frontend does not come back")
     # Their connection was cut too: the next test finds all of them whole.
-    if len(lines(frontend, event="wake-ups cannot be received")) > cut:
-        await eventually(lambda: len(lines(frontend, event=_WAKE_UPS_BACK)) > back, "wake-ups do not come back")
+    if len(lines(frontend, event=_NO_WAKE_UPS)) > cut:
+        await eventually(
+            lambda: len(lines(frontend, event=f"{_NO_WAKE_UPS}: recovered")) > back, "wake-ups do not come back"
+        )

@@ -77,15 +77,15 @@ class ItemMoves:
         passed: Counter[str] = Counter()
         refusals: dict[str, str | None] = {}
         for item in items:
+            # An item on its way does not stay: this move may have sent it, and stored it anew within the scan's last millisecond.
+            if item.state == "dying":
+                continue
             told = headers(item.envelope)
             if command.reason and told.get(DEAD_REASON) != command.reason:
                 continue
             if command.died_in and told.get(DEAD_NODE) != command.died_in:
                 continue
             if any(told.get(name) != value for name, value in command.headers):
-                continue
-            # An item on its way does not stay: this move may have sent it, and stored it anew within the scan's last millisecond.
-            if item.state == "dying":
                 continue
             to = command.to or told.get(DEAD_NODE)
             if to is None:

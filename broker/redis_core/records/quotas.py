@@ -78,7 +78,7 @@ class Quotas:
         else:
             self._failures.note_success()
 
-    def find_quotas(self, owner: Jid | None) -> dict[str, Quota]:
+    def find_publish_quotas(self, owner: Jid | None) -> dict[str, Quota]:
         """Return the quotas by subject that limit publishes to an owner's nodes; empty for administrators."""
         if owner is None or owner in self._store.admins:
             return {}

@@ -87,7 +87,7 @@ class PartitionedSubscriptions:
             if isinstance(begun[0], Subscribed):
                 asked = [log_readers.subscribe_command(command, number, reading=True) for number in others_read]
                 begun = [*await self._ask_all(others_read, asked), *begun]
-            outcome = log_readers.merge_outcomes(begun)
+            outcome = log_readers.merge_subscribed(begun)
             if isinstance(outcome, Subscribed):
                 told = await self._ask_all(
                     others, [log_readers.subscribe_command(command, number, reading=False) for number in others]

@@ -57,7 +57,7 @@ class QuotaMeter:
 
     def limits(self, owner: Jid) -> bool:
         """Return whether a quota limits publishes to the nodes of an owner."""
-        return bool(self.known.find_quotas(owner))
+        return bool(self.known.find_publish_quotas(owner))
 
     def submit(self, owner: Jid, size: int, reply: Reply) -> None:
         """Answer None to a publish that is within all quotas, else the refusal; publishes of one domain keep their order."""
@@ -93,7 +93,7 @@ class QuotaMeter:
 
     async def _ask(self, whose: str, some: Sequence[_Publish]) -> list[_Publish]:
         """Ask for publishes and answer them; returns those whose subjects had to be measured first."""
-        held = [self.known.find_quotas(each.owner) for each in some]
+        held = [self.known.find_publish_quotas(each.owner) for each in some]
         of_domain = next((quota for each in held for name, quota in each.items() if name == whose), None)
         rows: list[dict[str, Value]] = [
             {"owner": one.owner, "quota": found[one.owner].rule if one.owner in found else "", "bytes": one.size}

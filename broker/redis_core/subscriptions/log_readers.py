@@ -43,7 +43,7 @@ def subscribe_command(command: Subscribe, partition: int, *, reading: bool) -> S
     )
 
 
-def merge_outcomes(outcomes: list[Outcome]) -> Outcome:
+def merge_subscribed(outcomes: list[Outcome]) -> Outcome:
     """Merge the outcomes of the partitions that are read."""
     granted = [outcome for outcome in outcomes if isinstance(outcome, Subscribed)]
     if len(granted) < len(outcomes):

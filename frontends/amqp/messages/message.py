@@ -169,7 +169,7 @@ def parse(raw: bytes) -> Message:
         told[CARRIED] = f"{form} {b64encode(carried).decode()}"
     into.message.envelope = codec.pack(payloads.make_envelope(body, kind, told))
     after = Dependencies.parse_names(into.after, regardless=into.regardless)
-    into.message.hints = Hints.check(into.delay_ms, into.priority, into.ttl_ms, after=after, at=into.at_ms)
+    into.message.hints = Hints.validate(into.delay_ms, into.priority, into.ttl_ms, after=after, at=into.at_ms)
     return into.message
 
 

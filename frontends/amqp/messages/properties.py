@@ -40,7 +40,7 @@ def parse(raw: bytes, at: int) -> PropertyHeaders:
     given = [said.pop(name, None) for name in _TRACE]
     traced = trace.headers(*given)
     return PropertyHeaders(
-        headers.check_headers(said.items()), traced, whole and len(traced) == len(given) - given.count(None)
+        headers.validate_headers(said.items()), traced, whole and len(traced) == len(given) - given.count(None)
     )
 
 

@@ -118,7 +118,7 @@ def message(request: Request, sent: NewMessage, item_id: str | None, ticket: str
         # Messages may be delivered in XML, which has no control characters.
         if not is_printable(name + text):
             raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]!a} is not printable")
-    said = headers.check_headers(sent.headers.items()) if sent.headers else {}
+    said = headers.validate_headers(sent.headers.items()) if sent.headers else {}
     traced: Mapping[str, str] = {}
     if trace.PARENT in request.headers:
         traced = trace.headers(request.headers[trace.PARENT], request.headers.get(trace.STATE))
@@ -177,7 +177,7 @@ def hints(said: Mapping[str, str | int]) -> Hints:
         reply, regardless = (name in found and _flag(*found[name]) for name in ("reply", "regardless"))
         after = Dependencies.parse_names(str(found["after"][1]) if "after" in found else "", regardless=regardless)
         mode = ReplyMode.KEPT if reply else ReplyMode.NONE
-        return Hints.check(delay_ms, priority, None if ttl is None else ttl * 1000, mode, after, at=at)
+        return Hints.validate(delay_ms, priority, None if ttl is None else ttl * 1000, mode, after, at=at)
     except MalformedRequest as wrong:
         raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
 

@@ -151,7 +151,7 @@ def _progress(said: Mapping[str, Any]) -> Progress | None:
     # JSON allows half a surrogate pair, which is no text.
     if isinstance(share, bool) or not isinstance(share, int | float | str | None) or not isinstance(note, str):
         raise MalformedRequest(Problem.BAD_REQUEST, "progress must be a number, and note a line of text")
-    return Progress.check(None if share is None else str(share), note)
+    return Progress.validate(None if share is None else str(share), note)
 
 
 def keep_known(owner: Jid, found: Iterable[Subscription]) -> list[Lease]:

@@ -102,7 +102,7 @@ def hints(item: Element, hint: Element | None = None) -> Hints:
     after = Dependencies.parse_names(_read_ours(item, hint, "after") or "", regardless=regardless)
     if delay_ms is priority is ttl is None and at is None and not (reply or after):
         return NO_HINTS
-    return Hints.check(delay_ms, priority, None if ttl is None else ttl * 1000, reply, after, at=at)
+    return Hints.validate(delay_ms, priority, None if ttl is None else ttl * 1000, reply, after, at=at)
 
 
 def _count(item: Element, hint: Element | None, name: str) -> int | None:

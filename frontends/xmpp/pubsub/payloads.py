@@ -33,7 +33,7 @@ def read_payload(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[byte
         raise MalformedRequest(
             Problem.PAYLOAD_INVALID, "a payload must be exactly one element, optionally with headers"
         )
-    named = {} if told is None else headers.check_headers(_pairs(told))
+    named = {} if told is None else headers.validate_headers(_pairs(told))
     envelope = _envelope(payload, {**named, **said})
     size = len(envelope.body) + (headers.size(named) if named else 0)
     # No node allows more, so the core need not see it; the core checks the limits of each node.

@@ -60,7 +60,7 @@ def test_each_item_is_published_as_a_single_one(read: Read) -> None:
     assert (first.node, first.sender, first.item_id, first.key, first.partition) == ("jobs", _WORKER, "a", "k", None)
     assert (second.item_id, third.item_id, third.partition) == (None, "a", 3)
     assert first.envelope == second.envelope == third.envelope
-    assert {first.hints, second.hints, third.hints} == {Hints.check(None, 7, None)}
+    assert {first.hints, second.hints, third.hints} == {Hints.validate(None, 7, None)}
 
 
 def test_each_lock_is_settled_as_by_a_single_request(read: Read) -> None:

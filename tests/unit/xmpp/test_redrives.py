@@ -118,10 +118,10 @@ def test_bad_fields(fault: Fault, node: str, fields: Mapping[str, str | tuple[st
 )
 def test_goes_on(read: Read, node: str, fields: Mapping[str, str], meant: MoveItems) -> None:
     """The form has the place to continue from: any frontend that gets it continues, and counts on."""
-    told = reply(_move_batch(read, node, fields), MovedItems(20, {"it is locked": 2, "it is delayed": 1}, SCAN))
+    told = reply(_move_batch(read, node, fields), MovedItems(20, {"it is locked": 2, "it is no dead letter": 1}, SCAN))
     assert told.get("status") == "executing"
     assert told[0].get("execute") == "next" and [each.tag for each in told[0]] == [f"{{{ns.COMMANDS}}}next"]
-    assert told.findtext(f"{{{ns.COMMANDS}}}note") == "moved 20, 3 stayed; 2: it is locked; 1: it is delayed"
+    assert told.findtext(f"{{{ns.COMMANDS}}}note") == "moved 20, 3 stayed; 2: it is locked; 1: it is no dead letter"
     again = _move_batch(read, node, _fields(told), f"sessionid='{told.get('sessionid')}' action='next'")
     assert (again.command, again.rate, again.moved, again.stayed) == (meant, 20, 20, 3)
     ended = reply(again, MovedItems(5, {}, ""))

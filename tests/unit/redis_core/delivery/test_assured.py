@@ -79,7 +79,7 @@ def test_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     messages, left = [], []
     for seconds in (1_000.0, 1_002.0, 1_009.0):
         monkeypatch.setattr("time.time", lambda seconds=seconds: seconds)
-        message = new_message(_hold(hints=Hints.check(None, 7, None, at=1_005_000)))
+        message = new_message(_hold(hints=Hints.validate(None, 7, None, at=1_005_000)))
         messages.append(message)
         left.append(StoredMessage.unpack(ALICE, messages[0].pack()).publish.hints.delay_ms)
     assert len({message.digest for message in messages}) == 1 and left == [5_000, 3_000, 0]
