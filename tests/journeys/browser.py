@@ -6,7 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -23,6 +27,19 @@ _TABS: Final = 60
 _SPOKEN: Final = (
     "const e = document.activeElement; return e.getAttribute('aria-label') || e.textContent || e.name || '';"
 )
+_NOT_YET: Final = (
+    StaleElementReferenceException,
+    ElementNotInteractableException,
+    ElementClickInterceptedException,
+)
+"""The page is replacing the element, has yet to show it, or still has a dialog before it."""
+
+_LISTEN: Final = """
+window.received = false;
+// The driver chooses an option by a click on its list.
+const clicked = arguments[0].closest('select') ?? arguments[0];
+clicked.addEventListener('click', () => { window.received = true; }, {capture: true, once: true});
+"""
 _AXE: Final = """
 const done = arguments[arguments.length - 1];
 axe.run(document, {resultTypes: ['violations']}).then(
@@ -44,21 +61,29 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def click(self, selector: str) -> None:
-        """Click an element, though the page may be replacing it just now."""
-        self._do(lambda: self.find(selector).click(), selector)
+        """Click an element until it receives the click: the page may move it between the driver's look and its click."""
+
+        def received() -> bool:
+            element = self.find(selector)
+            self.driver.execute_script(_LISTEN, element)
+            element.click()
+            return bool(self.driver.execute_script("return window.received;"))
+
+        self._do(received, selector)
 
     def fill(self, selector: str, text: str) -> None:
         """Replace the text of a field."""
         self._do(lambda: self.find(selector).clear(), selector)
         self._do(lambda: self.find(selector).send_keys(text), selector)
 
-    def _do(self, work: Callable[[], None], what: str) -> None:
+    def _do(self, work: Callable[[], bool | None], what: str) -> None:
+        """Repeat what the page was not ready for, or what tells by False that it has not been done."""
+
         def done() -> bool:
             try:
-                work()
-            except StaleElementReferenceException:
+                return work() is not False
+            except _NOT_YET:
                 return False
-            return True
 
         self.until(done, what)
 

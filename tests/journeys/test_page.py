@@ -216,40 +216,40 @@ def _pauses(browser: Browser) -> None:
     browser.tab_to("Pause")
     browser.press(Keys.ENTER)
     browser.says("paused", ".head .badge")
-    browser.find(".actions [data-state=running]").click()
+    browser.click(".actions [data-state=running]")
     browser.says("running", ".head .badge")
     assert not browser.driver.execute_script("return window.hacked") and browser.complaints() == []
 
 
 def _redrives_all(browser: Browser) -> None:
     """Redrive those of one reason, the others stay; then all of them. Another queue's letters in the same place stay too."""
-    browser.find(".crumbs a").click()
-    browser.find(f"{_row('payments')} [data-label=Dead] a").click()
+    browser.click(".crumbs a")
+    browser.click(f"{_row('payments')} [data-label=Dead] a")
     browser.says("torn")
     judge(browser, "dead")
     browser.find("select").send_keys("torn")
     browser.fill("[name=header]", "colour")
-    browser.find("form .main").click()
+    browser.click("form .main")
     browser.says("is no header", "#said")
     browser.fill("[name=header]", "colour: red")
-    browser.find("form .main").click()
+    browser.click("form .main")
     browser.says("0 dead letters on the way back", "#said")
     browser.fill("[name=header]", "")
-    browser.find("form .main").click()
+    browser.click("form .main")
     browser.says("1 dead letter on the way back", "#said")
     browser.until(lambda: "torn" not in browser.text("tbody"), "it is gone")
     assert "card-2" in browser.text("tbody") and "card-4" not in browser.text("tbody")
     # The reason is still chosen, though none is left that died of it.
-    browser.find("form .main").click()
+    browser.click("form .main")
     browser.says("0 dead letters on the way back", "#said")
     browser.find("select").send_keys("anything")
-    browser.find("form .main").click()
+    browser.click("form .main")
     browser.says("No dead letters")
-    browser.find(".crumbs a").click()
-    browser.find(f"{_row('payments/dead')} th a").click()
-    browser.find(".tabs [data-part=dead]").click()
+    browser.click(".crumbs a")
+    browser.click(f"{_row('payments/dead')} th a")
+    browser.click(".tabs [data-part=dead]")
     browser.says("card-4", "tbody")
-    browser.find(".crumbs a").click()
+    browser.click(".crumbs a")
 
 
 def _pictures(browser: Browser) -> None:
@@ -265,7 +265,7 @@ def _pictures(browser: Browser) -> None:
 
 def _changes_user(browser: Browser, jid: str) -> None:
     """Sign out and in as an administrator: only administrators see frontends. Nothing of the former user is shown."""
-    browser.find(".bar nav a[href='#/frontends']").click()
+    browser.click(".bar nav a[href='#/frontends']")
     browser.says("Only administrators")
     browser.driver.execute_script(_SLOW)
     browser.until(lambda: browser.driver.execute_script("return slow.length"), "the page asks")
@@ -293,7 +293,7 @@ def _changes_user(browser: Browser, jid: str) -> None:
 
 def _quotas(browser: Browser, owner: str) -> None:
     """Set a quota as an administrator, see what is used of it, change and clear it; an error is shown in its form."""
-    browser.find(".bar nav a[href='#/quotas']").click()
+    browser.click(".bar nav a[href='#/quotas']")
     browser.says("There are no quotas", ".empty")
     browser.click(".add")
     browser.fill("dialog [name=subject]", owner)
@@ -315,7 +315,7 @@ def _quotas(browser: Browser, owner: str) -> None:
     browser.click(f"{row} td.do button:last-child")
     browser.click("dialog [type=submit]")
     browser.says(f"The quota of {owner} is cleared", "#said")
-    browser.find(".bar nav a[href='#/frontends']").click()
+    browser.click(".bar nav a[href='#/frontends']")
     browser.says("alive")
 
 
