@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import (
@@ -40,6 +40,8 @@ from frontends.xmpp.pubsub import (
 )
 from frontends.xmpp.stanzas import BatchRequest, DoorAnswer, Iq, Question, View, expect, only_child
 from frontends.xmpp.xml import forms
+
+_Settling = TypeVar("_Settling", Retract, Unlock, Renew)
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
 _RESULT: Final = f"{{{ns.STANZAQ}}}result"
@@ -300,21 +302,21 @@ def _settle(iq: Iq, settle: Element) -> BatchRequest:
 
 
 def _ack(iq: Iq, node: str, row: Element) -> Retract:
-    return _retract_item(iq, node, _check_token(row), None, row.find(_RESULT) if len(row) else None)
+    return _require_token(_retract_item(iq, node, row, None, row.find(_RESULT) if len(row) else None))
 
 
 def _release(iq: Iq, node: str, row: Element) -> Unlock:
-    return _unlock_item(iq, node, _check_token(row), row)
+    return _require_token(_unlock_item(iq, node, row, row))
 
 
 def _renew_row(iq: Iq, node: str, row: Element) -> Renew:
-    return _renew_item(iq, node, _check_token(row), None, row)
+    return _require_token(_renew_item(iq, node, row, None, row))
 
 
-def _check_token(row: Element) -> Element:
-    if attributes.token(row) is None:
+def _require_token(command: _Settling) -> _Settling:
+    if command.token is None:
         raise MalformedRequest(Problem.BAD_REQUEST, "each item needs the token of its lock")
-    return row
+    return command
 
 
 def _outcome(iq: Iq, outcome: Element) -> Question:

@@ -304,10 +304,11 @@ class PartitionPipeline:
         if record is None:
             return [], [(ticket, GONE) for ticket in tickets]
         allowed, refused = [], []
+        these = {"", record.incarnation}
         for ticket in tickets:
             command = ticket.command
             reason = refusal(command, record)
-            if getattr(command, "incarnation", "") not in {"", record.incarnation}:
+            if getattr(command, "incarnation", "") not in these:
                 # The command is for another incarnation.
                 reason = GONE
             if reason is None:

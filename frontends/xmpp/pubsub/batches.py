@@ -103,9 +103,12 @@ def _repeats(commands: Sequence[Command | Refused]) -> Iterator[tuple[int, str]]
 
     An id names an item within its partition. If only one of two rows tells a partition, their tokens say whether it is the same.
     """
+    names = [getattr(command, "item_id", None) for command in commands]
+    if len(set(names)) == len(names):
+        return
     seen = defaultdict[str, list[tuple[int | None, int | None]]](list)
-    for number, command in enumerate(commands):
-        if name := getattr(command, "item_id", None):
+    for number, (command, name) in enumerate(zip(commands, names, strict=True)):
+        if name:
             partition, token = getattr(command, "partition", None), getattr(command, "token", None)
             if any(partition == other or (None in {partition, other} and token == lock) for other, lock in seen[name]):
                 yield number, name[:80]
