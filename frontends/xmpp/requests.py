@@ -42,6 +42,7 @@ from frontends.xmpp.stanzas import BatchRequest, DoorAnswer, Iq, Question, View,
 from frontends.xmpp.xml import forms
 
 _Settling = TypeVar("_Settling", Retract, Unlock, Renew)
+"""A command that a row of a settle gives."""
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
 _RESULT: Final = f"{{{ns.STANZAQ}}}result"

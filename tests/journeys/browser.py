@@ -77,7 +77,7 @@ class Browser:
         self._do(lambda: self.find(selector).send_keys(text), selector)
 
     def _do(self, work: Callable[[], bool | None], what: str) -> None:
-        """Repeat what the page was not ready for, or what tells by False that it has not been done."""
+        """Repeat `work` until the page is ready for it and it does not return False."""
 
         def done() -> bool:
             try:

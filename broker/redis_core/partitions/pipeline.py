@@ -304,11 +304,11 @@ class PartitionPipeline:
         if record is None:
             return [], [(ticket, GONE) for ticket in tickets]
         allowed, refused = [], []
-        these = {"", record.incarnation}
+        incarnations = {"", record.incarnation}
         for ticket in tickets:
             command = ticket.command
             reason = refusal(command, record)
-            if getattr(command, "incarnation", "") not in these:
+            if getattr(command, "incarnation", "") not in incarnations:
                 # The command is for another incarnation.
                 reason = GONE
             if reason is None:

@@ -39,14 +39,16 @@ class Place(Enum):
 
 def choose_by_hash(text: str, count: int) -> int:
     """Choose one of `count` partitions by a text; the choice is stable for the same count (E14)."""
-    return crc32(text.encode()) % count if count > 1 else 0
+    return crc32(text.encode()) % count
 
 
 def partition_of_id(item_id: str, count: int) -> int:
     """Return the partition of an item with this id, unless its publisher chose another."""
-    made = _MADE.fullmatch(item_id) if count > 1 else None
-    number = int(made[1]) if made else count
-    return number if number < count else choose_by_hash(item_id, count)
+    # Most nodes have one partition, and every command about an item asks.
+    if count == 1:
+        return 0
+    number = partition_of_made_id(item_id, count)
+    return choose_by_hash(item_id, count) if number is None else number
 
 
 def partition_of_made_id(item_id: str, count: int) -> int | None:

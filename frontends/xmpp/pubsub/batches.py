@@ -104,6 +104,7 @@ def _repeats(commands: Sequence[Command | Refused]) -> Iterator[tuple[int, str]]
     An id names an item within its partition. If only one of two rows tells a partition, their tokens say whether it is the same.
     """
     names = [getattr(command, "item_id", None) for command in commands]
+    # Nearly every batch names each item once.
     if len(set(names)) == len(names):
         return
     seen = defaultdict[str, list[tuple[int | None, int | None]]](list)
