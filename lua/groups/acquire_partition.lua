@@ -1,9 +1,9 @@
 #!lua
 -- Make subscribers owners of the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). The former
 -- owner gets a notice, and every earlier lock ends. `expected`, when given, is the fence that must be in force; `dry` only asks whether
--- the request would succeed.
--- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit sending group epoch expected reason dry
--- RETURNS: ok stale gone deleted | ok stale partition-owned too-many-subscriptions
+-- the request would succeed. `alone` refuses a subscriber that shares the partition: it would have its credit twice (guarantee 3).
+-- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit sending group epoch expected reason dry alone
+-- RETURNS: ok stale gone deleted | ok stale superseded partition-owned too-many-subscriptions
 local refusal = partition.load()
 if refusal then return refusal end
 local reason
@@ -25,13 +25,14 @@ end
 
 local function attach(row)
   local who = partition_owner.get()
+  local known = subscriptions.get(row.subid)
+  if row.alone ~= '' and known and not partition_owner.is(row.subid) then return {'superseded'} end
   if row.expected ~= '' and tonumber(row.expected) ~= call.partition_fence then return {'stale'} end
   -- An owner that asks again without an epoch keeps its fence (after a lost reply, or to change its credit). With an epoch it takes the
   -- partition from itself.
   local same = who and who.subid == row.subid and who.group == row.group and row.epoch == ''
   local epoch = same and group_epochs.recorded(row.group) or group_epochs.granted(row.group, row.epoch)
   if not epoch then return {'partition-owned', group_epochs.recorded(row.group) or ''} end
-  local known = subscriptions.get(row.subid)
   local room = known or redis.call('HLEN', key.subscribers) < tonumber(arg.max_subscribers)
   if not (room and group_epochs.room(row.group)) then return {'too-many-subscriptions'} end
   if row.dry ~= '' then return {'ok'} end

@@ -4,8 +4,8 @@
 -- The row also returns whether others are left, and the names of those that ended. `born` is a registration: newer subscriptions and the
 -- owner of the partition stay. With `lapsed` a subscription ends only if its lease is still over. With `told` the subscriber is sent a
 -- notice of each lock that ends. With `kept` the epoch of an owned partition outlasts the owner (EX11); `reason` is sent with the notice
--- of the lost partition.
--- ARGV: now revision frontend sent number retry | subid named which pool release kept reason lapsed born told
+-- of the lost partition. With a `group` only the owner for that group leaves.
+-- ARGV: now revision frontend sent number retry | subid named which pool release kept reason lapsed born told group
 -- RETURNS: ok stale gone deleted | ok not-subscribed superseded subid-required subid-invalid
 local refusal = partition.load()
 if refusal then return refusal end
@@ -31,6 +31,7 @@ end
 
 local function superseded(row)
   if row.lapsed == '1' and subscriptions.get(row.subid) and not subscription_expiry.has_ended(row.subid) then return true end
+  if row.group ~= '' and not (partition_owner.is(row.subid) and partition_owner.get().group == row.group) then return true end
   if row.born == '' then return false end
   return partition_owner.is(row.subid) or grants.last(row.subid) > tonumber(row.born)
 end

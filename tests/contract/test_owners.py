@@ -40,9 +40,11 @@ from broker.model.results import (
     Subscribed,
     Unsubscribed,
 )
+from broker.redis_core.commands.credit import Registered, RegisterSubscription
 from broker.redis_core.core import RedisCore
 from broker.redis_core.groups import ownership
 from broker.redis_core.maintenance import sweeper
+from broker.redis_core.operations.operation import subid
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.group_members import Member, PartitionOwnership
 from frontends.tools.servers.redis import RedisServer
@@ -496,6 +498,53 @@ async def test_a_member_changes_while_the_node_grows(pair: Pair, node: str, monk
     (member,) = (await one.owners._members.members(node)).values()
     assert (member.credit, member.share) == (60, 15)
     assert [each.credit for each in await owned(one, node, A)] == [15] * 4
+
+
+async def test_a_member_shares_while_another_frontend_assigns(
+    pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 3: a frontend that has planned a partition for a member does not assign it once the member shares the node."""
+    (one, first), (two, _) = pair
+    await declared(one, node, 1)
+    record = await one._store.read_with_admins(node)
+    assert record is not None
+    await one.owners._members.join(record, Member("g", 5, 5, Sending(), A))
+    met, go = asyncio.Event(), asyncio.Event()
+    ownerships = two.owners._members.ownerships
+
+    async def late(record: NodeRecord) -> list[PartitionOwnership]:
+        found = await ownerships(record)
+        met.set()
+        await go.wait()
+        return found
+
+    monkeypatch.setattr(two.owners._members, "ownerships", late)
+    assigning = asyncio.create_task(two.owners.rebalance(node))
+    await met.wait()
+    assert await one.ask(Subscribe(node, A, A, 2)) == Subscribed(A, subid(A), 2)
+    go.set()
+    await assigning
+    assert await numbers(one, node, A) == set()
+    for item in ("i", "j", "k"):
+        await publish(one, node, 0, item)
+    await first.until(lambda: len(first.deliveries) == 2)
+    counted = await one.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted) and (counted.in_flight, counted.waiting) == (2, 1)
+
+
+async def test_a_partition_that_only_remembers_a_share(pair: Pair, node: str) -> None:
+    """E10: a member owns what is assigned to it, even where its shared subscription was registered late and ended elsewhere."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 2)
+    await attach(one, node, A)
+    await attach(two, node, B)
+    (mine,) = await numbers(one, node, A)
+    record = await one._store.read(node)
+    assert record is not None
+    left = RegisterSubscription(node, subid(A), A, Sending(), str(2**50), several=False)
+    assert isinstance(await one.router(node).ask(1 - mine, left), Registered)
+    assert isinstance(await two.ask(Unsubscribe(node, B, B, "")), Unsubscribed)
+    assert await numbers(one, node, A) == {0, 1}
 
 
 @pytest.mark.parametrize("how", ["the scan", "a takeover"])

@@ -304,15 +304,15 @@ class SpreadMachine(RuleBasedStateMachine):
             for (at, _), taken in self.ledger.taken.items()
             if (taken.jid, taken.item) == (jid, name) and given in {None, taken.token} and (not named or at == number)
         }
+        # Which of several items of this name is meant, only a partition says.
+        named = named or len(held) > 1
+        held = {at for at in held if not named or at == number}
         more: dict[str, Any] = {"partition": number} if named else {}
         if verb is Unlock:
             more["delay_ms"] = delay
         command = verb(self.node, jid, name, given, **more)
-        several = {(at, name) for at in held} if len(held) > 1 and verb is Retract else set()
-        step = Step(maybe_gone=several)
-        if verb is not Renew:
-            step.finishing |= {(at, name, jid) for at in held}
-        result = self._do(front, command, step, at=None if several else min(held, default=None))
+        step = Step(finishing=set() if verb is Renew else {(at, name, jid) for at in held})
+        result = self._do(front, command, step, at=next(iter(held), None))
         assert isinstance(result, (Retracted, Unlocked, Renewed) if held else Refused), (command, held, result)
 
     @rule(front=fronts, which=st.integers(0, 20))

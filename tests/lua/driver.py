@@ -470,7 +470,9 @@ class Queue:
         """Attach a JID as the owner of the partition."""
         row = {"subid": subid(jid), "jid": jid, "credit": credit, "sending": "unacknowledged", "group": group}
         return self.run(
-            "acquire_partition", {**row, "epoch": epoch, "expected": expected, "reason": "stolen", "dry": dry}, **fixed
+            "acquire_partition",
+            {**row, "epoch": epoch, "expected": expected, "reason": "stolen", "dry": dry, "alone": ""},
+            **fixed,
         )
 
     def keep(self, jid: str) -> Answer:
@@ -529,6 +531,7 @@ class Queue:
             "lapsed": "",
             "born": "",
             "told": "",
+            "group": "",
             **more,
         }
         return self.run("unsubscribe", {"subid": whose, "release": release, "kept": kept, **columns})

@@ -292,6 +292,7 @@ def test_batch(queue: Queue) -> None:
             "expected": "",
             "reason": "stolen",
             "dry": "",
+            "alone": "",
         }
         for number, (jid, epoch) in enumerate(((W1, 1), (W2, 1), (W3, 2)), 1)
     ]

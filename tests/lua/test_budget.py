@@ -74,6 +74,7 @@ def test_no_room_for_groups(queue: Queue, name: str) -> None:
         "expected": "",
         "reason": "moved",
         "dry": "",
+        "alone": "",
     }
     rows = [{"epoch": "", "equal": "", "fence": "", **owner, "group": f"new{number}"} for number in range(200)]
     wanted = SCRIPTS[name].columns

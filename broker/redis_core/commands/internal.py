@@ -213,7 +213,8 @@ class AcquirePartition:
     """Make a subscriber the owner of a partition; authorized like a subscription of `sender`.
 
     `epoch` None asks for none, and `EPOCH_NEXT` for the one after the recorded one, whoever the owner is. `expected` is the
-    fence that a hand-over was planned with. `dry`: decide and change nothing.
+    fence that a hand-over was planned with. `dry`: decide and change nothing. `alone`: refused as superseded if the subscriber
+    shares the partition.
     """
 
     node: str
@@ -227,6 +228,7 @@ class AcquirePartition:
     expected: int | None = None
     reason: str = "stolen"
     dry: bool = False
+    alone: bool = False
 
 
 EPOCH_NEXT = -1
@@ -234,11 +236,12 @@ EPOCH_NEXT = -1
 
 @frozen
 class ReleasePartition:
-    """End the ownership of one partition, with its locks; with a `reason` the owner is notified."""
+    """End the ownership of one partition for one group, with its locks; with a `reason` the owner is notified."""
 
     node: str
     jid: Jid
     partition: int
+    group: str
     reason: str = ""
 
 

@@ -6,7 +6,7 @@ All steps are idempotent, so another frontend may continue them. Must not know c
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,10 +15,19 @@ from broker.model.commands import Options, RenewOwnership, Subscribe
 from broker.model.groups import DEFAULT_GROUP, share
 from broker.model.items import Notice, Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
+from broker.model.qos import Sending
 from broker.model.results import OwnershipsRenewed, Refused, Result, Subscribed
-from broker.redis_core.commands.internal import GONE, AcquirePartition, Ask, Leave, ReleasePartition, RenewPartition
+from broker.redis_core.commands.internal import (
+    GONE,
+    AcquirePartition,
+    Ask,
+    Leave,
+    Outcome,
+    ReleasePartition,
+    RenewPartition,
+)
 from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.groups.rebalancing import (
     Move,
@@ -33,6 +42,7 @@ from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.records.group_members import GroupMembers, Member, PartitionOwnership
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.admission import admit
+from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import start
@@ -100,10 +110,14 @@ class Ownership:
         if log_readers.makes_log_reader(command, record):
             # Partitions of a log are read by name and have no owners.
             return await self._ask(command)  # type: ignore[return-value]
-        whose = subid(command.jid)
-        had = {each.partition for each in await self._members.ownerships(record) if each.subid == whose}
+        mine = await self._owned_by(record, command.jid)
+        if mine and await self._shares(command.node, command.jid):
+            # A change to shared use was cut short: all of what it left ends.
+            mine = []
         return await (
-            self._acquire_named(command, record, had) if command.partitions else self._join_group(command, record, had)
+            self._acquire_named(command, record, mine)
+            if command.partitions
+            else self._join_group(command, record, mine)
         )
 
     async def renew(self, command: RenewOwnership) -> Result:
@@ -144,9 +158,13 @@ class Ownership:
         if record is None:
             return False
         removed = await self._members.remove(record, jid)
+        if member := removed.member:
+            # A frontend that had planned before may have assigned it a partition since its subscription ended or changed.
+            late = [each for each in await self._owned_by(record, jid) if each.group == member.group]
+            await self._release_all(node, jid, late)
         if removed.others:
             await self.rebalance(node)
-        return removed.was_member
+        return removed.member is not None
 
     async def handle_loss(self, notice: OwnershipLost) -> None:
         """Handle the involuntary loss of a partition."""
@@ -157,10 +175,8 @@ class Ownership:
         if member is not None and notice.reason in {"lapsed", "gone"}:
             # A member that stops renewing leaves its group: otherwise the group would keep assigning partitions to it.
             await self._members.remove(record, notice.subscriber)
-            whose = subid(notice.subscriber)
-            theirs = [each.partition for each in await self._members.ownerships(record) if each.subid == whose]
-            asked = [ReleasePartition(notice.node, notice.subscriber, number, notice.reason) for number in theirs]
-            await asyncio.gather(*map(self._ask, asked))
+            theirs = await self._owned_by(record, notice.subscriber)
+            await self._release_all(notice.node, notice.subscriber, theirs, notice.reason)
         if notice.reason != "moved":
             await self.rebalance(notice.node)
 
@@ -186,8 +202,8 @@ class Ownership:
                 # A random pause keeps concurrent frontends from undoing each other's work in step.
                 await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))  # noqa: S311  (guards nothing)
             members = await self._members.members(node)
-            # A member that left while a partition was being assigned to it may never have received it: take it back.
-            late = [move for move in planned if subid(move.member.jid) not in members]
+            # A member that left its group while a partition was being assigned to it may never have received it: take it back.
+            late = [move for move in planned if not _is_member(move.member, members)]
             await asyncio.gather(*(self._release(node, move) for move in late))
             record = await self._store.read_with_admins(node) if members else None
             if record is None:
@@ -228,26 +244,33 @@ class Ownership:
             await self._release(record.name, move)
             # A member of another group may be waiting for it.
             return True
-        outcome = await self._ask(acquisition(record.name, move))
+        wanted = acquisition(record.name, move)
+        outcome = await self._ask(wanted)
+        if _is_superseded(outcome) and not await self._shares(record.name, move.member.jid):
+            # The partition alone knows it, from a time before it became a member.
+            outcome = await self._ask(replace(wanted, alone=False))
         match outcome:
             case Owned():
                 self._notify(OwnershipGained(record.name, move.member.jid, outcome))
                 return True
             case Refused(
-                problem=Problem.FORBIDDEN
+                problem=Problem.SUPERSEDED
+                | Problem.FORBIDDEN
                 | Problem.CLOSED_NODE
                 | Problem.APPROVAL_REQUIRED
                 | Problem.TOO_MANY_SUBSCRIPTIONS
             ):
-                await self._members.remove(record, move.member.jid)
+                await self._members.remove_unchanged(record, move.member)
                 return True
         # Stale: the partition has changed hands meanwhile, so plan anew.
         return isinstance(outcome, Refused) and outcome.problem is Problem.UNAVAILABLE
 
     async def _release(self, node: str, move: Move) -> None:
-        await self._ask(ReleasePartition(node, move.member.jid, move.ownership.partition, "moved"))
+        await self._ask(ReleasePartition(node, move.member.jid, move.ownership.partition, move.member.group, "moved"))
 
-    async def _acquire_named(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
+    async def _acquire_named(
+        self, command: Subscribe, record: NodeRecord, mine: Sequence[PartitionOwnership]
+    ) -> Result:
         numbers = sorted(set(command.partitions))
         acquisitions = [
             AcquirePartition(
@@ -270,14 +293,16 @@ class Ownership:
         member = await self._members.member(command.node, command.jid)
         await self._members.remove(record, command.jid)
         # Release partitions that are no longer asked for first: their credit moves to the others.
-        await self._release_all(command, had.difference(numbers))
-        await self._end_shared(command, had)
+        await self._release_all(command.node, command.jid, [each for each in mine if each.partition not in numbers])
+        if not mine:
+            await self._end_shared(command)
         less, rest = await self._split_lowered(command, record, acquisitions)
         outcomes = [*await asyncio.gather(*map(self._ask, less)), *await asyncio.gather(*map(self._ask, rest))]
         owned = tuple(sorted((each for each in outcomes if isinstance(each, Owned)), key=lambda each: each.partition))
         refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
         if refused:
-            await self._release_all(command, {each.partition for each in owned} - had)
+            had = {each.partition for each in mine}
+            await self._release_all(command.node, command.jid, [each for each in owned if each.partition not in had])
             if member is not None:
                 await self._members.join(record, member)
         await self.rebalance(command.node)
@@ -292,20 +317,21 @@ class Ownership:
         less = [wanted for wanted in acquisitions if wanted.credit < credit.get(wanted.partition, 0)]
         return less, [wanted for wanted in acquisitions if wanted not in less]
 
-    async def _join_group(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
+    async def _join_group(self, command: Subscribe, record: NodeRecord, mine: Sequence[PartitionOwnership]) -> Result:
         credit = _credit(command)
         each = share(credit, record.config.partitions)
         member = Member(command.group, credit, each, command.sending, command.jid)
         before = await self._members.member(command.node, command.jid)
+        if before is None and await self._members.count(command.node) >= MAX_SUBSCRIBERS:
+            return _FULL
+        if not mine or before is None or before.group != member.group:
+            # Partitions acquired by name or in another group do not count for the new group. All of that ends before anything is
+            # assigned in the new group, so that the credit counts once wherever this is cut short.
+            await self._members.remove(record, command.jid)
+            await self._end_shared(command)
         if not await self._members.join(record, member):
             return _FULL
-        if before is None or before.group != member.group:
-            # Partitions acquired by name or in another group do not count for the new group, nor does their credit.
-            had = set()
-        await self._end_shared(command, had)
         await self.rebalance(command.node)
-        whose = subid(command.jid)
-        mine = [found for found in await self._members.ownerships(record) if found.subid == whose]
         # Without an epoch: a partition that the member already owns keeps its epoch and gets the new credit.
         acquisitions = [
             AcquirePartition(
@@ -318,25 +344,47 @@ class Ownership:
                 None,
                 ownership.partition,
             )
-            for ownership in mine
+            for ownership in await self._owned_by(record, command.jid)
             if ownership.group == command.group
         ]
         outcomes = await asyncio.gather(*map(self._ask, acquisitions))
         return self._result(command, tuple(outcome for outcome in outcomes if isinstance(outcome, Owned)))
 
-    async def _end_shared(self, command: Subscribe, had: set[int]) -> None:
+    async def _end_shared(self, command: Subscribe) -> None:
         """End the subscription of one that shared the node until now: a JID has one subscription, and its credit once."""
-        if not had:
-            await leave_empty(self._ask, Leave(command.node, command.jid))
+        await leave_empty(self._ask, Leave(command.node, command.jid))
 
-    async def _release_all(self, command: Subscribe, partitions: set[int]) -> None:
-        asked = [ReleasePartition(command.node, command.jid, number) for number in sorted(partitions)]
+    async def _shares(self, node: str, jid: Jid) -> bool:
+        """Return whether a JID shares the node; its coordinator decides, whatever other partitions know from before."""
+        question = AcquirePartition(
+            node, jid, jid, 1, Sending(), DEFAULT_GROUP, None, COORDINATOR, dry=True, alone=True
+        )
+        return _is_superseded(await self._ask(question))
+
+    async def _owned_by(self, record: NodeRecord, jid: Jid) -> list[PartitionOwnership]:
+        whose = subid(jid)
+        return [each for each in await self._members.ownerships(record) if each.subid == whose]
+
+    async def _release_all(
+        self, node: str, jid: Jid, owned: Iterable[PartitionOwnership | Owned], reason: str = ""
+    ) -> None:
+        asked = [ReleasePartition(node, jid, each.partition, each.group, reason) for each in owned]
         await asyncio.gather(*map(self._ask, asked))
 
     def _result(self, command: Subscribe, owned: tuple[Owned, ...]) -> Subscribed:
         group = command.group or DEFAULT_GROUP
         granted = (command.jid, subid(command.jid), _credit(command), command.qos)
         return Subscribed(*granted, group=group, owned=owned, batch=command.batch)
+
+
+def _is_superseded(outcome: Outcome) -> bool:
+    return isinstance(outcome, Refused) and outcome.problem is Problem.SUPERSEDED
+
+
+def _is_member(member: Member, members: Mapping[str, Member]) -> bool:
+    """Return whether a member is still one of its group."""
+    known = members.get(subid(member.jid))
+    return known is not None and known.group == member.group
 
 
 def _credit(command: Subscribe) -> int:

@@ -80,4 +80,5 @@ def acquisition(node: str, move: Move) -> AcquirePartition:
         ownership.partition,
         ownership.fence,
         "moved",
+        alone=True,
     )

@@ -28,6 +28,7 @@ def _row(command: AcquirePartition, _record: NodeRecord) -> Values:
         "expected": "" if command.expected is None else command.expected,
         "reason": command.reason,
         "dry": "1" if command.dry else "",
+        "alone": "1" if command.alone else "",
     }
 
 
@@ -48,7 +49,11 @@ def _read_acquired(command: AcquirePartition, reply: list[Any], _record: NodeRec
 
 
 def _detach_row(command: ReleasePartition, _record: NodeRecord) -> Values:
-    return departure(subid(command.jid), release=True) | {"kept": "", "reason": command.reason}
+    return departure(subid(command.jid), release=True) | {
+        "kept": "",
+        "reason": command.reason,
+        "group": command.group,
+    }
 
 
 def _read_renewed(command: RenewPartition, reply: list[Any], _record: NodeRecord) -> Owned | Refused:

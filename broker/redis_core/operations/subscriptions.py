@@ -150,7 +150,7 @@ def departure(whose: str, *, release: bool) -> dict[str, str]:
     """Return the columns of the end of one subscription."""
     gone = "1" if release else ""
     # A lost connection keeps its group's epoch until the ownership lease ends; an orderly leave resets it (EX11).
-    nothing = dict.fromkeys(("named", "pool", "reason", "lapsed", "born", "told"), "")
+    nothing = dict.fromkeys(("named", "pool", "reason", "lapsed", "born", "told", "group"), "")
     return {"subid": whose, "which": "this", "release": gone, "kept": gone} | nothing
 
 

@@ -47,9 +47,9 @@ class PartitionOwnership:
 
 @frozen
 class Removed:
-    """Whether the JID `was_member` a member, and how many `others` there are."""
+    """What the JID was as a `member`, None for none, and how many `others` there are."""
 
-    was_member: bool
+    member: Member | None
     others: int
 
 
@@ -85,8 +85,12 @@ class GroupMembers:
 
     async def remove(self, record: NodeRecord, jid: Jid) -> Removed:
         """Remove a member."""
-        others, was_member = await self._change(record, "left", jid, "")
-        return Removed(was_member=bool(was_member), others=others)
+        others, line = await self._change(record, "left", jid, "")
+        return Removed(Member.parse(line.decode()) if line else None, others)
+
+    async def remove_unchanged(self, record: NodeRecord, member: Member) -> None:
+        """Remove a member, unless it has been changed by others since it was this."""
+        await self._change(record, "left", member.jid, "", str(member))
 
     async def ownerships(self, record: NodeRecord) -> list[PartitionOwnership]:
         """Return the ownership of each partition."""
@@ -98,7 +102,9 @@ class GroupMembers:
             found.append(PartitionOwnership(number, int(fence or 0), whose, group))
         return found
 
-    async def _change(self, record: NodeRecord, kind: str, jid: Jid, member: str, former: str = "") -> tuple[int, int]:
+    async def _change(
+        self, record: NodeRecord, kind: str, jid: Jid, member: str, former: str = ""
+    ) -> tuple[int, bytes]:
         fixed: dict[str, Value] = {
             "incarnation": record.incarnation,
             "kind": kind,
@@ -109,4 +115,4 @@ class GroupMembers:
         }
         names = [keys.of_node(key, record.name) for key in self._server.operations["set_group_member"].keys]
         reply = await self._server.run(self._server.call("set_group_member", names, fixed))
-        return (reply[1], reply[2]) if reply[0] == b"ok" else (0, 0)
+        return (reply[1], reply[2]) if reply[0] == b"ok" else (0, b"")

@@ -131,7 +131,7 @@ SAMPLES: tuple[Any, ...] = (
     ),
     RegisterPoolPartitions("n", (Partition("n", "i", 0),), ()),
     AcquirePartition("n", ME, ME, 5, Sending(), "g", EPOCH_NEXT, 0, 7, "moved"),
-    ReleasePartition("n", ME, 0),
+    ReleasePartition("n", ME, 0, "g"),
     RenewPartition("n", ME, 0),
     Sweep("n"),
     TakeOver("n", "f"),
