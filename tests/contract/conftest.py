@@ -12,12 +12,18 @@ from typing import Any
 import pytest
 import redis.asyncio as aioredis
 
-from broker.model.commands import Command
+from broker.model.commands import Command, Stats
 from broker.model.items import Delivery, Notice
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
+from tests.contract.proxy import LossyNetwork
 from tests.operations import as_user, make_user
 from tests.waiting import PATIENCE_SECONDS
+
+_ANYBODY = Jid("alice@x/home")
 
 
 class Door:
@@ -83,6 +89,26 @@ class Asked:
         await asyncio.sleep(0.02)
         assert [len(answers) for answers in self.results] == [1] * len(self.results)
         return [answers[0] for answers in self.results]
+
+
+async def lose_reply(
+    core: RedisCore, network: LossyNetwork, node: str, command: Command, *, about: str, loss: str = "losing"
+) -> None:
+    """Ask for a command whose reply is lost once Redis has run it; `about` is text that only its call contains.
+
+    Another reply may be lost first, a heartbeat's, or the time be over before Redis has the call: then it is asked again.
+    """
+    network.about = about.encode()
+    network.answered.clear()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not network.answered.is_set():
+            # On a connection that replaces a lost one nothing would reach Redis.
+            while isinstance(await core.ask(Stats(node, _ANYBODY)), Refused):  # noqa: ASYNC110  (asked, not told)
+                await asyncio.sleep(0.02)
+            setattr(network, loss, True)
+            lost = await core.ask(command)
+            setattr(network, loss, False)
+            assert isinstance(lost, Refused) and lost.problem in {Problem.TIMED_OUT, Problem.UNAVAILABLE}
 
 
 @dataclass(frozen=True, slots=True)

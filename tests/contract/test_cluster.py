@@ -30,7 +30,7 @@ from broker.redis_core.redis_client.cluster_router import slot_of as slot_of_lin
 from broker.scripts.location import lua_directory
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
-from tests.contract.conftest import Asked, MakeCore, Store
+from tests.contract.conftest import Asked, MakeCore, Store, lose_reply
 from tests.contract.proxy import LossyNetwork
 from tests.waiting import PATIENCE_SECONDS
 
@@ -243,7 +243,7 @@ async def test_too_few_replicas(make_core: MakeCore, redis_cluster: RedisCluster
     assert isinstance(counted, Counted) and counted.waiting == 1
 
 
-@pytest.mark.parametrize("loss", ["silent", "cutting"])
+@pytest.mark.parametrize("loss", ["silent", "losing"])
 async def test_a_lost_reply(
     make_core: MakeCore, redis_cluster: RedisCluster, loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,17 +259,11 @@ async def test_a_lost_reply(
         name = await declared_at(core, redis_cluster, owner)
         await core.ask(Subscribe(name, W1, W1, 10))
         await core.ask(item(name, "first"))
-        setattr(network, loss, True)
-        published = 2
-        while isinstance(lost := await core.ask(item(name)), Published):
-            # Another reply was cut, a heartbeat's.
-            published, network.cutting = published + 1, True
-        assert isinstance(lost, Refused) and lost.problem in {Problem.TIMED_OUT, Problem.UNAVAILABLE}
-        network.silent = network.cutting = False
+        await lose_reply(core, network, name, item(name, "unanswered"), about="unanswered", loss=loss)
         assert isinstance(await core.ask(item(name, "last")), Published)
-        await door.until(lambda: len({d.item_id for d in door.deliveries}) > published)
+        await door.until(lambda: {d.item_id for d in door.deliveries} == {"first", "unanswered", "last"})
         counted = await core.ask(Stats(name, ALICE))
-        assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight) == (0, published + 1)
+        assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight) == (0, 3)
 
 
 async def declared_at(core: RedisCore, nodes: RedisCluster, owner: RedisServer) -> str:

@@ -25,7 +25,7 @@ from broker.model.results import Done, HeldLocks, Refused, Retracted, Subscribed
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.partitions import send_marks
 from frontends.tools.servers.redis import RedisServer
-from tests.contract.conftest import MakeCore
+from tests.contract.conftest import MakeCore, lose_reply
 from tests.contract.proxy import LossyNetwork
 from tests.waiting import PATIENCE_SECONDS
 
@@ -156,10 +156,7 @@ async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str) -
         await core.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
         await core.ask(item(node, "a"))
         (assured,) = door.deliveries
-        network.losing = True
-        assert isinstance(await core.ask(confirmed(assured)), Refused)
-        await network.answered.wait()
-        network.losing = False
+        await lose_reply(core, network, node, confirmed(assured), about=str(assured.token))
         await door.until(lambda: len(door.deliveries) > 1)
         assert {(d.stage, d.token) for d in door.deliveries[1:]} == {(Stage.DELIVER, assured.token)}
         assert await core.ask(confirmed(assured)) == Done()

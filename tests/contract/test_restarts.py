@@ -9,12 +9,12 @@ import pytest
 from broker.model.commands import Browse, Declare, Publish, Retract, Stats, Subscribe, Unlock
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Browsed, Published, Refused, Retracted, Unlocked
+from broker.model.results import Browsed, Published, Retracted, Unlocked
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.tools.servers.redis import RedisServer
-from tests.contract.conftest import Asked, MakeCore
+from tests.contract.conftest import Asked, MakeCore, lose_reply
 from tests.contract.proxy import LossyNetwork
 from tests.waiting import PATIENCE_SECONDS
 
@@ -103,15 +103,7 @@ async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedup
                 Unlock(node, W1, "back", tokens["back"], delay_ms=60_000, request="r2"),
             ]
             for request in requests:
-                # On a connection that replaces a lost one nothing would reach Redis.
-                while isinstance(await core.ask(Stats(node, ALICE)), Refused):  # noqa: ASYNC110  (asked, not told)
-                    await asyncio.sleep(0.02)
-                network.about = str(request.item_id).encode()
-                network.answered.clear()
-                network.losing = True
-                while not network.answered.is_set():
-                    assert isinstance(await core.ask(request), Refused)
-                network.losing = False
+                await lose_reply(core, network, node, request, about=str(request.item_id))
             if restarted:
                 server.kill()
                 server.start()
