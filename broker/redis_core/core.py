@@ -131,7 +131,7 @@ class RedisCore:
             reply(_TOO_MUCH)
             return None
         self._waiting_bytes += size
-        once = Answer(partial(self._end, command, size, time.monotonic(), reply))
+        once = Answer(partial(self._end, command, time.monotonic(), reply))
         try:
             work = self._work.get(type(command))
             if work and ((handled := ROWS[type(command)].handled) is None or handled(command)):
@@ -145,9 +145,7 @@ class RedisCore:
             once(FAILED)
         return None
 
-    def _end(  # noqa: PLR0913  (what is known of a command)
-        self, command: Command, size: int, began: float, reply: Reply, result: Result, *, final: bool = False
-    ) -> None:
+    def _end(self, command: Command, began: float, reply: Reply, result: Result, *, final: bool = False) -> None:
         """Count a command that is done, and pass on its result; without helpers, since every command comes here.
 
         A refused command that may repeat what is stored is done when its partition does not know it; a handler asks by itself.
@@ -155,10 +153,10 @@ class RedisCore:
         kind = type(command)
         row = ROWS.get(kind, UNKNOWN)
         if type(result) is Refused and row.question and not (final or (row.handled and row.handled(command))):
-            end = Answer(partial(self._end, command, size, began, reply, final=True))
+            end = Answer(partial(self._end, command, began, reply, final=True))
             self.router(getattr(command, "node", "")).answer_refused(command, result, end)
             return
-        self._waiting_bytes -= size
+        self._waiting_bytes -= COMMAND_BYTES + len(getattr(command, "envelope", b""))
         tally, now = self.metrics.tally, time.monotonic()
         tally.seconds[kind] += now - began
         tally.commands[kind][bisect_left(BUCKETS, now - began)] += 1

@@ -57,7 +57,14 @@ def capacity(asked: Asked) -> int:
 
 def collect(url: str, out: str, master: str | None, *, lossy: bool, keep: str = "") -> int:
     """Add to a history; 1 with one line when that fails."""
-    return _run(partial(_collect, url, out, master, lossy=lossy, keep=keep))
+
+    def work(talk: Console) -> None:
+        kept = timedelta(seconds=_seconds("--keep", keep)) if keep else None
+        with talk.status("starting Spark") as status, session(master) as spark:
+            found = history.collect(url, out, spark=spark, lossy=lossy, keep=kept, tell=status.update)
+        _show_collected(found, talk)
+
+    return _run(work)
 
 
 def _run(work: Callable[[Console], None]) -> int:
@@ -76,10 +83,7 @@ def _run(work: Callable[[Console], None]) -> int:
     return 0
 
 
-def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bool, keep: str) -> None:  # noqa: PLR0913  (the arguments of the command)
-    kept = timedelta(seconds=_seconds("--keep", keep)) if keep else None
-    with talk.status("starting Spark") as status, session(master) as spark:
-        collected = history.collect(url, out, spark=spark, lossy=lossy, keep=kept, tell=status.update)
+def _show_collected(collected: history.Collected, talk: Console) -> None:
     lost = "" if collected.lost == 0 else f"; lost: {'unknown' if collected.lost is None else f'{collected.lost:,}'}"
     Console(highlight=False).print(f"collected: {collected.records:,}{lost}")
     soonest = collected.soonest

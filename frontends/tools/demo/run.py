@@ -3,8 +3,9 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -25,7 +26,7 @@ _INTERRUPTED: Final = 130
 """The exit code of a shell for SIGINT."""
 
 
-def main(  # noqa: PLR0913
+def main(  # noqa: PLR0913  (the options of the command)
     items: int,
     workers: int,
     credit: int,
@@ -48,10 +49,10 @@ def main(  # noqa: PLR0913
     try:
         with ExitStack() as stack:
             with console.status(f"starting Redis, ejabberd and {frontends} frontends"):
-                place, url, running = stack.enter_context(_servers(frontends))
+                servers = stack.enter_context(_servers(frontends))
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                looked = partial(afterwards, url)
-                summary, failed = runner.run(_play(place, workload, running, console, looked, kill=kill))
+                looked = partial(afterwards, servers.redis_url)
+                summary, failed = runner.run(_play(servers, workload, console, looked, kill=kill))
     except KeyboardInterrupt:
         return _INTERRUPTED
     if as_json:
@@ -61,27 +62,31 @@ def main(  # noqa: PLR0913
     return 1 if summary.lost or summary.queued else failed
 
 
+@dataclass(frozen=True, slots=True)
+class _Servers:
+    """A service that runs: its address for clients, its Redis, and its frontends."""
+
+    address: ServiceAddress
+    redis_url: str
+    frontends: list[Frontend]
+
+
 @contextmanager
-def _servers(frontends: int) -> Iterator[tuple[ServiceAddress, str, list[Frontend]]]:
-    """Run all servers; they end in reverse order, or with this process if it is killed. Yields the URL of the Redis too."""
+def _servers(frontends: int) -> Iterator[_Servers]:
+    """Run all servers; they end in reverse order, or with this process if it is killed."""
     with ExitStack() as stack:
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
         settings = ejabberd.settings(redis.url)
         running = [stack.enter_context(Frontend(settings)) for _ in range(frontends)]
-        yield ServiceAddress(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), redis.url, running
+        address = ServiceAddress(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port)
+        yield _Servers(address, redis.url, running)
 
 
-async def _play(  # noqa: PLR0913
-    place: ServiceAddress,
-    workload: Workload,
-    running: Sequence[Frontend],
-    console: Console,
-    afterwards: Callable[[], int],
-    *,
-    kill: bool,
+async def _play(
+    servers: _Servers, workload: Workload, console: Console, afterwards: Callable[[], int], *, kill: bool
 ) -> tuple[Summary, int]:
-    alive = list(running)
+    alive = list(servers.frontends)
     failed = 0
 
     async def at_the_end() -> None:
@@ -97,13 +102,13 @@ async def _play(  # noqa: PLR0913
                 frontend.must_live()
             for bar, done in zip(bars, (tally.published, tally.acknowledged), strict=True):
                 progress.update(bar, completed=len(done))
-            if kill and len(alive) == len(running) and len(tally.acknowledged) * 2 >= workload.items:
+            if kill and len(alive) == len(servers.frontends) and len(tally.acknowledged) * 2 >= workload.items:
                 tally.note_kill(time.monotonic())
                 alive.pop().kill()
                 progress.console.print("killed one frontend")
 
         try:
-            return await Play(place, workload, step, at_the_end).run(), failed
+            return await Play(servers.address, workload, step, at_the_end).run(), failed
         except* (ServerError, Unanswered) as faults:
             fault = faults.exceptions[0]
             while isinstance(fault, BaseExceptionGroup):
