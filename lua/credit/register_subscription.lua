@@ -11,7 +11,7 @@ for i, row in ipairs(rows) do
   if tonumber(row.registration) < grants.last(row.subid) then
     results[i] = {'superseded'}
   else
-    local known = subscribing.known(row.subid)
+    local known = subscribing.find(row.subid)
     local subscriber = known or {subid = row.subid, jid = row.jid, bounces = 0, pool = row.pool ~= '' and row.pool or nil}
     grants.take(row.subid, row.registration)
     ownership_loss.end_of(row.subid, false)

@@ -10,12 +10,12 @@ local reason
 ownership.lapse()
 
 local function answer(who)
-  return {'ok', group_epochs.recorded(who.group), call.partition_fence, who.lease, subscriptions.get(who.subid).limit}
+  return {'ok', group_epochs.get(who.group), call.partition_fence, who.lease, subscriptions.get(who.subid).limit}
 end
 
 -- The owned partition keeps its owner's credit; no other partition is granted any of it.
 local function assign(row)
-  local new = not subscribing.known(row.subid)
+  local new = not subscribing.find(row.subid)
   local qos, batch = subscriptions.parse_sending(row.sending)
   subscribing.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = qos, batch = batch}, new)
   -- An owner has no selector: nobody else would get what it does not select.
@@ -31,8 +31,8 @@ local function attach(row)
   -- An owner that asks again without an epoch keeps its fence (after a lost reply, or to change its credit). With an epoch it takes the
   -- partition from itself.
   local same = who and who.subid == row.subid and who.group == row.group and row.epoch == ''
-  local epoch = same and group_epochs.recorded(row.group) or group_epochs.granted(row.group, row.epoch)
-  if not epoch then return {'partition-owned', group_epochs.recorded(row.group) or ''} end
+  local epoch = same and group_epochs.get(row.group) or group_epochs.grant(row.group, row.epoch)
+  if not epoch then return {'partition-owned', group_epochs.get(row.group) or ''} end
   local room = known or redis.call('HLEN', key.subscribers) < tonumber(arg.max_subscribers)
   if not (room and group_epochs.room(row.group)) then return {'too-many-subscriptions'} end
   if row.dry ~= '' then return {'ok'} end

@@ -6,11 +6,11 @@
 local refusal = partition.load()
 if refusal then return refusal end
 
-local function told(known)
+local function describe(known)
   return {'ok', known.epoch, known.fence, known.ends}
 end
 
-local function renewed(row)
+local function renew(row)
   local known = reader_ownership.get(row.group)
   -- An expired lease is over, even if no sweep has seen it and nobody else has taken it: its epoch is forgotten.
   if not (known and known.active and known.fence == tonumber(row.fence)) then return {'superseded'} end
@@ -18,19 +18,19 @@ local function renewed(row)
     known.ends = call.partition_deadline
     reader_ownership.put(row.group, known)
   end
-  return told(known)
+  return describe(known)
 end
 
-local function bound(row)
+local function bind(row)
   local known = reader_ownership.get(row.group)
-  local epoch = reader_ownership.granted(known, row.epoch, row.equal ~= '')
+  local epoch = reader_ownership.grant_epoch(known, row.epoch, row.equal ~= '')
   if not epoch then return {'partition-owned', known and known.epoch or ''} end
   if not reader_ownership.room(row.group) then return {'too-many-subscriptions'} end
   known = {epoch = epoch, fence = partition.next_number(), ends = call.partition_deadline, active = true}
   reader_ownership.put(row.group, known)
-  return told(known)
+  return describe(known)
 end
 
-local results = budget.each(rows, function(row) return (row.fence ~= '' and renewed or bound)(row) end)
+local results = budget.each(rows, function(row) return (row.fence ~= '' and renew or bind)(row) end)
 partition.save()
 return respond.results(results)

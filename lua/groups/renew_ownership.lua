@@ -10,7 +10,7 @@ for i, row in ipairs(rows) do
   local subscriber = who and (who.subid == a or who.subid == b) and subscriptions.get(who.subid)
   if subscriber then
     partition_owner.renew(who)
-    results[i] = {'ok', who.group, group_epochs.recorded(who.group), call.partition_fence, who.lease, subscriber.limit}
+    results[i] = {'ok', who.group, group_epochs.get(who.group), call.partition_fence, who.lease, subscriber.limit}
   else
     results[i] = {'not-subscribed'}
   end

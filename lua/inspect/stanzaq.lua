@@ -8,7 +8,7 @@
 local MOST = 1000
 
 -- Returns the hash tag that the arguments name, and the index of the next argument.
-local function asked(keys, args)
+local function parse_arguments(keys, args)
   if keys[1] then return string.match(keys[1], '^sq:{(.+)}:[%w_]+$'), 1 end
   local function escaped(char) return string.format('%%%02X', string.byte(char)) end
   local name = string.gsub(args[1] or '', '[%%{} \t\r\n]', escaped)
@@ -26,7 +26,7 @@ end
 -- Returns the tags of the requested partitions, the index of the next argument, and the node's tag if they are all of its partitions; or
 -- nil and the error.
 local function partitions_asked(keys, args)
-  local tag, next_argument = asked(keys, args)
+  local tag, next_argument = parse_arguments(keys, args)
   if not tag then return nil, 'ERR name a node, such as 0 jobs, or a key of it, such as 1 sq:{jobs}:node' end
   if is_partition(tag) then return {tag}, next_argument end
   if is_elsewhere(tag) then

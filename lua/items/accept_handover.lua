@@ -15,7 +15,7 @@ local function admit(row)
   if row.hints ~= '' then scheduling.read_request(row) end
   -- An item with the same id proves nothing: anybody may have published it.
   if dedupe_window.has(dedupe_window.HANDED, row.ticket) then return {'duplicate', row.item} end
-  if enqueue.known(row.item) or enqueue.is_future_id(row) then row.item = '' end
+  if enqueue.find(row.item) or enqueue.is_future_id(row) then row.item = '' end
   if not enqueue.room() then return {'node-full'} end
   added = added + 1
   dedupe_window.keep(dedupe_window.HANDED, row.ticket, tonumber(arg.once_ms))

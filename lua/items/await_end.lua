@@ -24,7 +24,7 @@ local results = budget.each(rows, function(row)
     if row.register == '1' then awaited.add(position, row.reference) end
     return {'awaited', arg.number, awaited.token(position)}
   end
-  local line = call.partition_before.replies and outcomes.kept(row.item)
+  local line = call.partition_before.replies and outcomes.get(row.item)
   if line then return {'ended', arg.number, line} end
   return {'unknown'}
 end)

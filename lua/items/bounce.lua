@@ -20,7 +20,7 @@ local results = budget.each(rows, function(row)
     return {'ok'}
   end
   -- A sender that forges an error message gives back at most its own locks.
-  local held = inflight.named(row, function(flight)
+  local held = inflight.find(row, function(flight)
     return jids.covers(flight.jid, row.sender) and row.stage == confirmations.of(flight.position)
   end)
   if #held == 0 then return {'lock-lost'} end

@@ -12,7 +12,7 @@ local function cancel(row, entry)
   if not flight then
     items.drop(row.position, entry)
     group_order.remove(row.position)
-    outcomes.ended(row.position, row.item, 'cancelled', '', '')
+    outcomes.note_end(row.position, row.item, 'cancelled', '', '')
     return
   end
   lock_end.cancel(flight)
@@ -25,10 +25,10 @@ local results = budget.each(rows, function(row)
   ack_rules.prepare({row})
   local entry = row.flight and log_entries.get(row.flight.log_id) or row.position and items.waiting(row.position, row.item)
   if not (entry or row.flight) then
-    if replay_cache.given(row) then return {'replayed'} end
+    if replay_cache.find(row) then return {'replayed'} end
     return {'item-not-found'}
   end
-  if row.owner ~= '1' and not jids.published(row.sender, entry) then return {'forbidden'} end
+  if row.owner ~= '1' and not jids.is_publisher(row.sender, entry) then return {'forbidden'} end
   cancel(row, entry)
   replay_cache.give(row, '')
   return {'ok'}

@@ -24,11 +24,11 @@ local function conclude(flight)
   local _, sequence = inflight.sender(flight.line)
   inflight.hand_to(flight.position, flight.line, '-', string.format('%d', sequence))
   local subscriber = subscriptions.get(flight.subid)
-  if subscriber then subscriptions.reached(subscriber) end
+  if subscriber then subscriptions.reset_bounces(subscriber) end
 end
 
 local results = budget.each(rows, function(row)
-  local held, count = inflight.named(row, function(flight) return row.sender == flight.jid end)
+  local held, count = inflight.find(row, function(flight) return row.sender == flight.jid end)
   local waiting = {}
   for _, flight in ipairs(held) do
     if row.stage ~= 'unacknowledged' and row.stage == confirmations.of(flight.position) then waiting[#waiting + 1] = flight end

@@ -10,7 +10,7 @@ if refusal then return refusal end
 enqueue.prepare(rows)
 local results = budget.each(rows, function(row)
   if not enqueue.may_publish(row) then return {'forbidden'} end
-  if enqueue.is_duplicate(row) or row.waits ~= '' and enqueue.known(row.item) then
+  if enqueue.is_duplicate(row) or row.waits ~= '' and enqueue.find(row.item) then
     return {'duplicate', row.item, dedupe.differs(row) and 1 or 0, arg.number}
   end
   return {'item-not-found', former_partition.over(call.partition_tail)}

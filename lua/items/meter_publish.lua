@@ -13,7 +13,7 @@ if #idle > 0 then redis.call('ZREM', key.publish_rates, unpack(idle)) end
 
 local function meter(by)
   local at = redis.call('ZSCORE', key.publish_rates, by)
-  local may = rate_limit.left(rate, at) > 0
+  local may = rate_limit.room(rate, at) > 0
   -- Also of one that may not: after the clock was set back, the rate goes on from the clock.
   local after = rate_limit.after(rate, at, may and 1 or 0)
   redis.call('ZADD', key.publish_rates, after, by)

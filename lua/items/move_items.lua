@@ -21,7 +21,7 @@ local function leave(row, entry)
     if call.partition_selects then skipped_items.remove(position) end
   end
   write_buffer.add('HDEL', key.history, row.position)
-  outcomes.ended(row.position, row.item, 'dead', 'moved', '')
+  outcomes.note_end(row.position, row.item, 'dead', 'moved', '')
   handovers.start(position, entry, attempts, '>' .. row.to, '')
   write_buffer.flush()
 end

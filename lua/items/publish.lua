@@ -14,7 +14,7 @@ local results = budget.each(rows, function(row)
   if not enqueue.may_publish(row) then return {'forbidden'} end
   -- The frontend of an item that waits for others goes on in this partition.
   if enqueue.is_duplicate(row) then return {'duplicate', row.item, dedupe.differs(row) and 1 or row.parents and 0, row.parents and arg.number} end
-  if not call.partition_log_only and enqueue.known(row.item) then
+  if not call.partition_log_only and enqueue.find(row.item) then
     -- A new version could not wait: the item may be locked, or have waited already.
     if row.parents then return {'duplicate', row.item, 0, arg.number} end
     enqueue.replace(row)

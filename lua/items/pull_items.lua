@@ -27,7 +27,7 @@ local function deadline(flight, entry, comes)
   return call.partition_deadline
 end
 
-local function described(flight, entry, comes)
+local function describe(flight, entry, comes)
   local attempt = tonumber(flight.attempt)
   return {flight.item, tonumber(flight.token), attempt, deadline(flight, entry, comes), entry.by, entry.body, entry.key,
     tonumber((positions.split(entry.log_id))), attempt_history.count(flight.position, attempt)}
@@ -67,7 +67,7 @@ local function note_return(subids)
   for i, line in ipairs(redis.call('HMGET', key.subscribers, unpack(subids))) do
     local subscriber = line and subscriptions.read(subids[i], line)
     if subscriber and subscriptions.absent(subscriber) then
-      subscriptions.reached(subscriber)
+      subscriptions.reset_bounces(subscriber)
       credit.update_turn(subids[i])
       any, more_at_once = 1, 1
       back[#back + 1] = {subids[i], credit.lock_count(subids[i]), grants.last(subids[i]), subscriber.pool or '', 0}
@@ -88,7 +88,7 @@ local results = budget.each(rows, function(row)
       break
     end
     bytes = bytes + #entry.body
-    found[#found + 1] = described(flight, entry, comes)
+    found[#found + 1] = describe(flight, entry, comes)
   end
   return {'ok', subscription_expiry.of(row.subid), found, more, call.partition_token, comes and note_return(subids) or 0}
 end)

@@ -34,7 +34,7 @@ end
 for _, entry in ipairs(dropped) do
   items.drop(entry.position, entry)
   group_order.remove(entry.position)
-  outcomes.ended(entry.position, items.name(entry.position, entry), 'cancelled', 'purged', '')
+  outcomes.note_end(entry.position, items.name(entry.position, entry), 'cancelled', 'purged', '')
 end
 write_buffer.flush()
 partition.save()

@@ -22,7 +22,7 @@ local results = decide(rows, function(row, verdict)
   elseif verdict == 'waiting' then
     items.drop(row.position, row.entry)
     group_order.remove(row.position)
-    outcomes.ended(row.position, row.item, 'cancelled', 'deleted', '')
+    outcomes.note_end(row.position, row.item, 'cancelled', 'deleted', '')
     return answer(row, '')
   elseif verdict == 'replayed' then
     return {'replayed', row.answered}

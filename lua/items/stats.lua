@@ -30,7 +30,7 @@ if call.partition_hinted then
   indexed = indexed + redis.call('ZCOUNT', key.by_priority, 0, scheduling.LAST)
   for rank = 0, scheduling.LAST do
     local padded = redis.call('ZRANGEBYSCORE', key.by_priority, rank, rank, 'LIMIT', 0, 1)[1]
-    meet(padded and scheduling.unpadded(padded))
+    meet(padded and scheduling.unpad(padded))
   end
 end
 
@@ -60,17 +60,17 @@ meet(first_in_log())
 local age = oldest and math.max(0, call.partition_now - positions.split(oldest)) or 0
 
 -- Redis counts all entries ever added, so that no publish and no acknowledgement has to.
-local function added(name)
+local function count_added(name)
   if redis.call('EXISTS', name) == 0 then return 0 end
   local info = redis.call('XINFO', 'STREAM', name)
   for i = 1, #info, 2 do
     if info[i] == 'entries-added' then return info[i + 1] end
   end
 end
-local published = added(key.log)
+local published = count_added(key.log)
 local finished = published - redis.call('XLEN', key.log) + call.partition_kept
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.free(500)
 return respond.results({waiting, eligible, delayed, in_flight, dying, age, redis.call('HLEN', key.subscribers), room, call.partition_kept,
-  call.partition_kept_bytes, published, finished, added(key.journal), waits})
+  call.partition_kept_bytes, published, finished, count_added(key.journal), waits})

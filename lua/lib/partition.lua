@@ -3,7 +3,7 @@
 local partition = {}
 
 -- HGETALL: few of the fields exist, so HMGET would look for most in vain.
-local function stored()
+local function read_meta()
   local found, meta = redis.call('HGETALL', key.meta), {}
   for i = 1, #found, 2 do meta[found[i]] = found[i + 1] end
   return meta
@@ -23,7 +23,7 @@ end
 -- such lost calls changed, so nothing may run late.
 function partition.load()
   call.partition_session = session()
-  local meta = stored()
+  local meta = read_meta()
   if meta.state == 'deleted' then return {'deleted'} end
   if not meta.revision then return {'gone'} end
   if arg.revision ~= '' and arg.revision ~= meta.revision then return {'stale', meta.revision} end

@@ -36,7 +36,7 @@ local function refusal(each, bytes)
       return {'quota-exceeded', each.subject, over, string.format('%.0f', over == 'items' and count or size)}
     end
   end
-  if each.rate and rate_limit.left(each.rate, use.rate_at) < 1 then
+  if each.rate and rate_limit.room(each.rate, use.rate_at) < 1 then
     -- After the clock was set back, the rate goes on from the clock.
     use.rate_at = rate_limit.after(each.rate, use.rate_at, 0)
     return {'too-fast', each.subject, rate_limit.next_ms(each.rate, use.rate_at) - now}

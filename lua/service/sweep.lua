@@ -16,7 +16,7 @@ for i, position in ipairs(late) do
   if flight and inflight.is_unfetched(flight) then
     lock_end.release(flight, 'expired', {})
     -- The subscriber does not fetch. Until it does, others get the items.
-    subscriptions.missed(flight.subid)
+    subscriptions.mark_absent(flight.subid)
   elseif flight then
     notices.tell({'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
     lock_end.release(flight, 'expired', {})
@@ -35,7 +35,7 @@ journal.trim()
 local more_names = dedupe_window.tidy(dedupe_window.SOME)
 if call.partition_before.replies then outcomes.forget(outcomes.FORGET) end
 -- Asked here: most partitions keep no finished items and need no trim.
-local more_aged = call.partition_kept > 0 and trim.aged() or 0
+local more_aged = call.partition_kept > 0 and trim.by_age() or 0
 if credit.coordinates() then coordinator.resume() end
 local reply = respond.make({}, dispatch.LIMIT)
 local deliveries = reply[respond.DELIVERIES] or {}

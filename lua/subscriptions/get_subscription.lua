@@ -10,9 +10,9 @@ for i, row in ipairs(rows) do
   results[i] = refused
   if subid then
     local subscriber = subscriptions.get(subid)
-    local scope, said = usage.read(subid).scope, selectors.said(subid)
+    local scope, line = usage.read(subid).scope, selectors.line(subid)
     results[i] = {'ok', subscriber.limit, subscriptions.sending(subscriber), subscription_expiry.of(subid), subid,
-      (scope ~= '' or said) and scope or nil, said}
+      (scope ~= '' or line) and scope or nil, line}
   end
 end
 return respond.results(results)

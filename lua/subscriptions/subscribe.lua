@@ -23,7 +23,7 @@ end
 
 local function read_on(row, subscriber)
   if row.qos ~= '' and row.qos ~= 'unacknowledged' then return {'options-invalid'} end
-  if selectors.requested(row) then return {'options-invalid', 'selector'} end
+  if selectors.is_requested(row) then return {'options-invalid', 'selector'} end
   subscriber.limit = tonumber(row.credit) or subscriber.limit
   subscriptions.put(subscriber)
   local reader = log_readers.get(row.subid)
@@ -37,7 +37,7 @@ end
 local function register(row, before, subscriber, owned)
   local known = usage.read(row.subid)
   if row.scope ~= '' then known.scope = row.scope end
-  local chooses = row.selector ~= '=' and (selectors.said(row.subid) or '') ~= row.selector
+  local chooses = row.selector ~= '=' and (selectors.line(row.subid) or '') ~= row.selector
   local new = not before.jid or owned or known.registering ~= '0'
   local told = new or chooses or row.credit == '' or row.scope ~= '' or subscriber.qos ~= before.qos
     or subscriber.batch ~= before.batch or subscriber.limit < before.limit
@@ -63,9 +63,9 @@ local function work(row, subscriber, owned)
   subscribing.put(subscriber, not before.jid)
   if row.selector ~= '=' then skipped_items.set_selector(row.subid, row.selector) end
   lock_end.touch(row.subid)
-  local said = selectors.said(row.subid)
+  local line = selectors.line(row.subid)
   return {'ok', subscriber.limit, subscriptions.sending(subscriber), registration, subscriber.jid, subscription_expiry.put(row.subid, row.lease), row.subid,
-    scope or said and '', said}
+    scope or line and '', line}
 end
 
 local results = {}
@@ -80,9 +80,9 @@ for i, row in ipairs(rows) do
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}
-  elseif selectors.requested(row) and owns and row.must == '1' then
+  elseif selectors.is_requested(row) and owns and row.must == '1' then
     results[i] = {'options-invalid', 'selector'}
-  elseif selectors.requested(row) and not selectors.room(row.subid) then
+  elseif selectors.is_requested(row) and not selectors.room(row.subid) then
     results[i] = {'too-many-subscriptions', 'selector'}
   elseif subscription_expiry.would_be_over(row.lease) then
     results[i] = {'lease-over'}
@@ -90,7 +90,7 @@ for i, row in ipairs(rows) do
     results[i] = read_on(row, known)
   else
     if owns and row.must == '1' then partition_owner.renew_when_seen(row.subid .. ' ' .. row.subid) else ownership_loss.end_of(row.subid, false) end
-    results[i] = work(row, subscribing.known(row.subid), owns)
+    results[i] = work(row, subscribing.find(row.subid), owns)
   end
 end
 local reply = respond.make(results, dispatch.LIMIT)

@@ -29,7 +29,7 @@ local function others(row, those)
   return 0
 end
 
-local function superseded(row)
+local function is_superseded(row)
   if row.lapsed == '1' and subscriptions.get(row.subid) and not subscription_expiry.has_ended(row.subid) then return true end
   if row.group ~= '' and not (partition_owner.is(row.subid) and partition_owner.get().group == row.group) then return true end
   if row.born == '' then return false end
@@ -55,7 +55,7 @@ end
 
 local results = budget.each(rows, function(row)
   local those, refused = meant(row)
-  return refused or superseded(row) and {'superseded'} or end_subscriptions(row, those)
+  return refused or is_superseded(row) and {'superseded'} or end_subscriptions(row, those)
 end)
 local reply = respond.make(results, math.max(call.lock_end_freed, 1))
 if call.unsubscribing_more then reply[respond.MORE] = 1 end

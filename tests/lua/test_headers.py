@@ -264,7 +264,7 @@ def test_journal() -> None:
     calls = re.findall(r"'\*',(.*?reason\))", text, re.DOTALL)
     assert [tuple(re.findall(r"'(\w+)',", call)) for call in calls] == [STORED] * text.count("'XADD'")
     closings = "".join(code(path.read_text("utf-8")) for path in FOLDER.rglob("*.lua"))
-    kinds = set(re.findall(r"journal\.closed\('([a-z-]+)'", closings))
+    kinds = set(re.findall(r"journal\.add\('([a-z-]+)'", closings))
     kinds |= set(re.findall(r"lock_end\.release\([\w.]+, '([a-z-]+)'", closings))
     kinds |= set(re.findall(r"unsubscribing\.release\([\w.]+, '([a-z-]+)'", closings))
     kinds |= set(re.findall(r"kind, reason = '([a-z-]+)'", closings))

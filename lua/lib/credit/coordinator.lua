@@ -7,17 +7,17 @@
 -- because the next subscriber in turn is sent its items. `stopped`: not all subscribers were looked at.
 local coordinator = {LIMIT = 200, PAGE = 200, MOST = 1000, AGAIN_MS = 2000, PAUSE_MS = 100}
 
--- Records that a partition wants credit for `wanted` items; 0 for no longer. `said` is `A` and the last holder of each of its first items
+-- Records that a partition wants credit for `wanted` items; 0 for no longer. `whom` is `A` and the last holder of each of its first items
 -- (`-`: none), so that no item goes back to the subscriber that gave it back; or `W` and the subids whose credit is of use, `*` for all
 -- without a selector.
-function coordinator.want(number, version, wanted, said)
+function coordinator.want(number, version, wanted, whom)
   local known = string.match(redis.call('HGET', key.wanted, number) or '', '^(%d+) ')
   if known and tonumber(known) >= version or not known and wanted == 0 then return end
   if wanted == 0 then
     redis.call('HDEL', key.wanted, number)
     redis.call('ZREM', key.demand, number)
   else
-    redis.call('HSET', key.wanted, number, string.format('%d %d %s', version, wanted, said))
+    redis.call('HSET', key.wanted, number, string.format('%d %d %s', version, wanted, whom))
     redis.call('ZADD', key.demand, 'NX', string.format('%d', partition.next_number()), number)
   end
 end
@@ -43,7 +43,7 @@ local function demands()
 end
 
 -- Returns whether no grant may go there: one is on its way already, or the partition does not know the subscriber.
-local function closed(one, subid)
+local function is_closed(one, subid)
   if one.closed[subid] == nil then
     local entry = ledger.get(subid, one.number)
     call.budget_spent = call.budget_spent + 0.4
@@ -57,8 +57,8 @@ local function choose(queue, one)
   local avoided, only = one.kind == 'A' and one.names[one.next], nil
   for i, subscriber in ipairs(queue) do
     local subid = subscriber.subid
-    local serves = one.kind == 'A' or one.named[subid] or (one.named['*'] and not selectors.said(subid))
-    if serves and not closed(one, subid) then
+    local serves = one.kind == 'A' or one.named[subid] or (one.named['*'] and not selectors.line(subid))
+    if serves and not is_closed(one, subid) then
       if subid ~= avoided then return i end
       only = i
     end
@@ -161,7 +161,7 @@ end
 function coordinator.run()
   if redis.call('EXISTS', key.demand) == 0 or redis.call('EXISTS', key.ready_subscribers) == 0 then return end
   local limited = call.partition_before.limits
-  local limit = limited and hand_out_limits.left(ledger.in_use()) or coordinator.LIMIT
+  local limit = limited and hand_out_limits.room(ledger.in_use()) or coordinator.LIMIT
   if limit == 0 then return end
   local asked, served, given, first = demands(), {}, 0, 0
   -- One more than are wanted, so that the last holder of an item can be avoided. Look at more subscribers only if those were of no use.

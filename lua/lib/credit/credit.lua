@@ -29,7 +29,7 @@ end
 function credit.update_turn(subid, reached)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return nil end
-  if reached and not subscriptions.pulls(subscriber) then subscriptions.reached(subscriber) end
+  if reached and not subscriptions.pulls(subscriber) then subscriptions.reset_bounces(subscriber) end
   local idle = redis.call('ZSCORE', key.idle_subscribers, subid)
   -- An acknowledgement takes no credit, so a ready subscriber stays ready.
   if reached and not idle then return subscriber end
@@ -51,7 +51,7 @@ local function in_turn(next_of, count, first)
 end
 
 -- Returns also those that have no line, nil for none.
-local function examined(subids)
+local function examine(subids)
   if #subids == 0 then return {}, 0 end
   -- Credit of a grant is counted apart.
   local known, lacking, found, room, gone = #call.dispatch_granted == 0 and call.credit_known or {}, {}, {}, 0, nil
@@ -80,14 +80,14 @@ end
 
 -- Returns up to `count` subscribers with free credit, the least recently served first, and how many items they can take together.
 function credit.free(count)
-  return examined(in_turn(ready_subscribers.all, count, 0))
+  return examine(in_turn(ready_subscribers.all, count, 0))
 end
 
 -- Returns subscribers that may get items here without a grant, `count` in turn after the `first` ones. An owner needs none, except where
 -- the coordinator limits what the node hands out.
 function credit.candidates(count, first)
   if call.partition_several and (call.partition_before.limits or not partition_owner.get()) then return {}, 0 end
-  local found, room, gone = examined(in_turn(ready_subscribers.for_waiting, count, first or 0))
+  local found, room, gone = examine(in_turn(ready_subscribers.for_waiting, count, first or 0))
   if gone then
     ready_subscribers.forget(gone)
     -- Others have moved up.

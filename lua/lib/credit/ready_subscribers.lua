@@ -35,7 +35,7 @@ end
 
 -- Whether any of them has free credit here.
 function ready_subscribers.any_unselective_here()
-  local named = selectors.named()
+  local named = selectors.subids()
   for _, subid in ipairs(ready_subscribers.all(selectors.count() + 1, 0)) do
     if not named[subid] then return true end
   end
@@ -47,7 +47,7 @@ function ready_subscribers.for_waiting(count, first)
   if not call.partition_selects then return ready_subscribers.all(count, first) end
   local some, found = selection_progress.all(), {}
   if ready_subscribers.any_unselective() or #some > ready_subscribers.FEW then
-    local named = selectors.named()
+    local named = selectors.subids()
     for _, subid in ipairs(ready_subscribers.all(first + count + selectors.count(), 0)) do
       if not named[subid] or selection_progress.mark(subid) then found[#found + 1] = subid end
     end

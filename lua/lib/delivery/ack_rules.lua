@@ -34,12 +34,12 @@ function ack_rules.verdict(row)
   -- A lock from before the owner's attach is void, whichever frontend or JID names it (EX11).
   local live = mine and not partition_owner.is_fenced(flight)
   if live and row.token == flight.token then return 'held' end
-  row.answered = replay_cache.given(row)
+  row.answered = replay_cache.find(row)
   if row.answered then return 'replayed' end
   if not row.position then return 'item-not-found' end
   if mine then return live and row.token == '' and 'held' or 'lock-lost' end
   if flight then
-    if row.owner == '1' or was_holder(row) or jids.published(row.sender, log_entries.get(flight.log_id)) then
+    if row.owner == '1' or was_holder(row) or jids.is_publisher(row.sender, log_entries.get(flight.log_id)) then
       return 'locked-by-another'
     end
     return 'forbidden'
@@ -47,7 +47,7 @@ function ack_rules.verdict(row)
   row.entry = items.waiting(row.position, row.item)
   if not row.entry then return 'item-not-found' end
   if was_holder(row) then return 'lock-lost' end
-  if row.owner ~= '1' and not jids.published(row.sender, row.entry) then return 'forbidden' end
+  if row.owner ~= '1' and not jids.is_publisher(row.sender, row.entry) then return 'forbidden' end
   -- A token refers to a lock and gives no other right; else a late worker would delete an item that it has lost (RX6).
   if row.token ~= '' then return 'lock-lost' end
   return 'waiting'

@@ -119,7 +119,7 @@ local function tell(token)
 end
 
 -- An item has left the queue.
-function awaited.ended(position, item, state, reason, result)
+function awaited.note_end(position, item, state, reason, result)
   local token = redis.call('HGET', key.replies, awaited.MARK .. position)
   if not token then return end
   redis.call('HDEL', key.replies, awaited.MARK .. position)

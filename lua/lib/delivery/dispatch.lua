@@ -126,7 +126,7 @@ function dispatch.run(hint)
   local limited = call.partition_before.limits and not call.partition_several
   while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
     local want = math.min(math.max(hint, 1), most(made, bytes))
-    if limited then want = math.min(want, hand_out_limits.left(0)) end
+    if limited then want = math.min(want, hand_out_limits.room(0)) end
     if want == 0 or is_empty() then return deliveries, 0 end
     local items, queue, room = take(want)
     if not items then return deliveries, 0 end

@@ -5,15 +5,15 @@ local hand_out_limits = {MOST = 200}
 
 -- Returns how many items may go out now, while so many are in flight in other partitions. After the clock was set back the rate goes on
 -- from the clock.
-function hand_out_limits.left(elsewhere)
+function hand_out_limits.room(elsewhere)
   local most, rate = rate_limit.bounds(call.partition_before.limits)
   local left = hand_out_limits.MOST
   if most then left = math.min(left, math.max(0, most - redis.call('HLEN', key.inflight) - elsewhere)) end
   if not rate then return left end
   local meta = call.partition_before
-  local at = rate_limit.bounded(rate, meta.rate_at)
+  local at = rate_limit.clamp(rate, meta.rate_at)
   if tonumber(meta.rate_at or 0) > at then hand_out_limits.use(0) end
-  return math.min(left, rate_limit.left(rate, at))
+  return math.min(left, rate_limit.room(rate, at))
 end
 
 -- Counts items that go out, or with a negative count some that did not.
@@ -37,7 +37,7 @@ end
 function hand_out_limits.next(due)
   local _, rate = rate_limit.bounds(call.partition_before.limits)
   local at = call.partition_before.rate_at
-  if not rate or rate_limit.left(rate, at) > 0 then return due end
+  if not rate or rate_limit.room(rate, at) > 0 then return due end
   local next_ms = rate_limit.next_ms(rate, at)
   return due > 0 and math.min(due, next_ms) or next_ms
 end

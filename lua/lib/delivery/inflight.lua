@@ -65,7 +65,7 @@ end
 
 -- Returns the present locks of those that an answer to a delivery names, if they are as `admits` says, and how many it names. The first is
 -- in `position` and `token`, the others follow in `others`. A forged answer may name a lock twice, which is returned once.
-function inflight.named(row, admits)
+function inflight.find(row, admits)
   local places, tokens, held, seen = {row.position}, {row.token}, {}, {}
   for position, token in string.gmatch(row.others, '(%S+) (%S+)') do
     places[#places + 1], tokens[#tokens + 1] = position, token

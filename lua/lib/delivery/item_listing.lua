@@ -50,7 +50,7 @@ local function elsewhere(count)
   local dying = redis.call('HSCAN', key.handovers, 0, 'COUNT', item_listing.MOST)[2]
   for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
   local ranked = call.partition_hinted and redis.call('ZRANGE', key.by_priority, 0, item_listing.MOST - 1) or {}
-  for i, padded in ipairs(ranked) do ranked[i] = scheduling.unpadded(padded) end
+  for i, padded in ipairs(ranked) do ranked[i] = scheduling.unpad(padded) end
   found[#found + 1] = ranked
   if call.partition_before.fair_at then found[#found + 1] = ready(count, fair_order.HERE) end
   return found

@@ -22,7 +22,7 @@ local function unlock(flight)
   call.lock_end_freed = call.lock_end_freed + 1
 end
 
-local function parked(flight)
+local function find_successor(flight)
   return seldom.any() and redis.call('HGET', key.successors, flight.position) or nil
 end
 
@@ -51,23 +51,23 @@ end
 function lock_end.acknowledge(flight, result)
   unlock(flight)
   call.lock_end_arrived[flight.subid] = true
-  finish(flight, parked(flight), true)
-  if call.partition_before.replies then outcomes.ended(flight.position, flight.item, 'acknowledged', '', result or '') end
-  journal.closed('acknowledged', flight, '')
+  finish(flight, find_successor(flight), true)
+  if call.partition_before.replies then outcomes.note_end(flight.position, flight.item, 'acknowledged', '', result or '') end
+  journal.add('acknowledged', flight, '')
 end
 
 -- The item goes without being acknowledged, with a later version that waits for its lock.
 function lock_end.cancel(flight)
   unlock(flight)
-  local successor = parked(flight)
+  local successor = find_successor(flight)
   if successor then
     write_buffer.add('XDEL', key.log, successor)
     write_buffer.add('HDEL', key.successors, flight.position)
-    outcomes.ended(successor, flight.item, 'cancelled', '', '')
+    outcomes.note_end(successor, flight.item, 'cancelled', '', '')
   end
   finish(flight, nil, false)
-  outcomes.ended(flight.position, flight.item, 'cancelled', '', '')
-  if not inflight.is_unfetched(flight) then journal.closed('cancelled', flight, '') end
+  outcomes.note_end(flight.position, flight.item, 'cancelled', '', '')
+  if not inflight.is_unfetched(flight) then journal.add('cancelled', flight, '') end
 end
 
 -- `kind` is released, expired or bounced; `request` may have delay_ms, reason, dead_letter, and untried (the attempt does not count). An
@@ -76,7 +76,7 @@ end
 -- is read; else `ready_queue` passes over it.
 function lock_end.release(flight, kind, request)
   unlock(flight)
-  local successor, unfetched = parked(flight), inflight.is_unfetched(flight)
+  local successor, unfetched = find_successor(flight), inflight.is_unfetched(flight)
   local attempt = tonumber(flight.attempt) - (unfetched and 1 or 0)
   local counts = not (request.untried or unfetched)
   local tried = counts and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
@@ -88,12 +88,12 @@ function lock_end.release(flight, kind, request)
   elseif entry == nil then
     kind, reason = 'cancelled', 'removed'
     finish(flight, nil, false)
-    outcomes.ended(flight.position, flight.item, 'cancelled', reason, '')
+    outcomes.note_end(flight.position, flight.item, 'cancelled', reason, '')
   elseif dead then
     if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handovers.start(flight.position, entry, attempt, flight.jid, reason)
-    outcomes.ended(flight.position, flight.item, 'dead', reason, '')
+    outcomes.note_end(flight.position, flight.item, 'dead', reason, '')
   else
     if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
     local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, entry, attempt)
@@ -105,7 +105,7 @@ function lock_end.release(flight, kind, request)
       write_buffer.add('ZADD', scheduling.place(flight.position))
     end
   end
-  if kind == 'dead-lettered' or not unfetched then journal.closed(kind, flight, reason) end
+  if kind == 'dead-lettered' or not unfetched then journal.add(kind, flight, reason) end
 end
 
 -- Updates the turns of all touched subscribers.

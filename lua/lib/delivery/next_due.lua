@@ -3,7 +3,7 @@
 local next_due = {RETRY_MS = 5000, GRAIN_MS = 60000}
 
 -- Returns when the oldest kept entry gets too old. Coarsely: a sweep for each entry would be a busy loop.
-local function aged()
+local function trim_time()
   local first = redis.call('XRANGE', key.log, '(' .. call.partition_trim, call.partition_cursor, 'COUNT', 1)[1]
   local ends = call.partition_keep_ms + (first and positions.split(first[1]) or call.partition_now)
   return math.max(ends, call.partition_now + math.min(next_due.GRAIN_MS, math.ceil(call.partition_keep_ms / 16)))
@@ -22,7 +22,7 @@ function next_due.time()
   local retry = untold and untold + next_due.RETRY_MS
   if retry and (soonest == 0 or retry < soonest) then soonest = retry end
   if call.partition_keep_ms > 0 and call.partition_kept > 0 then
-    local old = aged()
+    local old = trim_time()
     if soonest == 0 or old < soonest then soonest = old end
   end
   local who = partition_owner.get()

@@ -66,15 +66,15 @@ local function store(item, line, keep_ms)
 end
 
 -- Returns the end of an item that the node keeps, or nil.
-function outcomes.kept(item)
+function outcomes.get(item)
   local line = redis.call('HGET', key.results, item)
   local valid = line and tonumber(redis.call('ZSCORE', key.result_expiry, item) or 0) > call.partition_now
   return valid and line or nil
 end
 
 -- An item has left the queue: acknowledged (with the worker's result or ''), dead, cancelled or expired.
-function outcomes.ended(position, item, state, reason, result)
-  if call.partition_before.awaited then awaited.ended(position, item, state, reason, result) end
+function outcomes.note_end(position, item, state, reason, result)
+  if call.partition_before.awaited then awaited.note_end(position, item, state, reason, result) end
   local jid = call.partition_before.replies and redis.call('HGET', key.replies, position)
   if not jid then return end
   redis.call('HDEL', key.replies, position)

@@ -45,7 +45,7 @@ local function die(position, entry, reason)
     items.drop(position, entry)
     group_order.remove(position)
   end
-  outcomes.ended(position, item, 'dead', reason, '')
+  outcomes.note_end(position, item, 'dead', reason, '')
 end
 
 -- Returns why the item dies ('' if it does not), and how many of its parents are not known yet and have not ended.

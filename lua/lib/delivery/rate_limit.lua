@@ -17,23 +17,23 @@ end
 
 -- Returns the number between the clock and a burst ahead of it: further ahead it is only after the clock was set back, and then the burst
 -- is used up as of now.
-function rate_limit.bounded(rate, at)
+function rate_limit.clamp(rate, at)
   local now = call.partition_micros
   return math.max(now, math.min(tonumber(at or 0), now + rate.burst * rate.interval))
 end
 
 -- Returns how many may pass now; a microsecond is for rounding.
-function rate_limit.left(rate, at)
-  local ahead = rate_limit.bounded(rate, at) - call.partition_micros
+function rate_limit.room(rate, at)
+  local ahead = rate_limit.clamp(rate, at) - call.partition_micros
   return math.max(0, math.floor(math.min(rate.burst, rate.burst - (ahead - 1) / rate.interval)))
 end
 
 -- Returns the number after `count` more have passed, as a text that loses nothing; a negative count gives back.
 function rate_limit.after(rate, at, count)
-  return string.format('%.17g', rate_limit.bounded(rate, at) + count * rate.interval)
+  return string.format('%.17g', rate_limit.clamp(rate, at) + count * rate.interval)
 end
 
 -- Returns when the next may pass, in ms, with the same rounding.
 function rate_limit.next_ms(rate, at)
-  return math.ceil((rate_limit.bounded(rate, at) + (1 - rate.burst) * rate.interval - 1) / 1000)
+  return math.ceil((rate_limit.clamp(rate, at) + (1 - rate.burst) * rate.interval - 1) / 1000)
 end

@@ -16,7 +16,7 @@ function replay_cache.rotate()
 end
 
 -- Asked only when the request does not succeed by itself: replays are rare.
-function replay_cache.given(row)
+function replay_cache.find(row)
   if not row.request or row.request == '' then return nil end
   local asked = name(row)
   return redis.call('HGET', key.replays, asked) or redis.call('HGET', key.replays_old, asked) or nil

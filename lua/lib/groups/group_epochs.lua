@@ -3,7 +3,7 @@
 local group_epochs = {}
 
 -- Returns the epoch that an attach must exceed; nil for none.
-function group_epochs.recorded(group)
+function group_epochs.get(group)
   local line = redis.call('HGET', key.group_epochs, group)
   if not line then return nil end
   local epoch, kept = string.match(line, '^(%d+) (%d+)$')
@@ -14,8 +14,8 @@ end
 
 -- Returns the epoch that an attach of `group` gets when it requests one, none (empty) or the next (`+`); nil when it is refused (E28,
 -- EX13, EX14).
-function group_epochs.granted(group, asked)
-  local who, recorded = partition_owner.get(), group_epochs.recorded(group)
+function group_epochs.grant(group, asked)
+  local who, recorded = partition_owner.get(), group_epochs.get(group)
   if who and (who.group ~= group or asked == '') then return nil end
   if asked == '' or asked == '+' then return int64.following(recorded or '0') end
   if recorded and not int64.after(asked, recorded) then return nil end
@@ -23,7 +23,7 @@ function group_epochs.granted(group, asked)
 end
 
 function group_epochs.room(group)
-  return group_room.has(key.group_epochs, group, group_epochs.recorded)
+  return group_room.has(key.group_epochs, group, group_epochs.get)
 end
 
 function group_epochs.put(group, epoch, kept)

@@ -6,7 +6,7 @@ local ownership_loss = {}
 function ownership_loss.end_of(subid, kept, reason)
   local who = partition_owner.get()
   if not who or who.subid ~= subid then return end
-  local epoch = group_epochs.recorded(who.group)
+  local epoch = group_epochs.get(who.group)
   local subscriber = reason and subscriptions.get(subid)
   -- Without one, somebody has removed it with redis-cli.
   if subscriber then notices.tell({'lost', subscriber.jid, who.group, epoch, call.partition_fence, reason}) end

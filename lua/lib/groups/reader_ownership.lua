@@ -12,7 +12,7 @@ end
 
 -- Returns the epoch that a link gets when it requests one, or none (empty); nil when it is refused (E28, EX13 to EX15). An equal epoch is
 -- accepted only from Event Hubs clients.
-function reader_ownership.granted(known, asked, equal)
+function reader_ownership.grant_epoch(known, asked, equal)
   if asked == '' then return not (known and known.active) and int64.following(known and known.epoch or '0') or nil end
   if known and not (int64.after(asked, known.epoch) or (equal and asked == known.epoch)) then return nil end
   return asked

@@ -3,7 +3,7 @@
 local blocked_items = {}
 
 function blocked_items.member(group, position)
-  local padded = positions.padded(position)
+  local padded = positions.pad(position)
   return group .. '\0' .. string.sub(padded, 1, 20) .. '-' .. string.sub(padded, 21)
 end
 

@@ -19,7 +19,7 @@ function dedupe.by_item_id(row)
   return row.item ~= '' and arg.dedupe == 'ignore'
 end
 
-function dedupe.seen(row)
+function dedupe.has_seen(row)
   return row.once ~= '' and dedupe_window.has(dedupe_window.TICKET, ticket(row))
     or dedupe.by_item_id(row) and dedupe_window.has(dedupe_window.ITEM, row.item)
 end

@@ -26,7 +26,7 @@ function enqueue.prepare(rows)
 end
 
 -- Returns the present item with an id. Read only when its row is reached: whether an item waits is read with its payload.
-function enqueue.known(id)
+function enqueue.find(id)
   local known = call.enqueue_known[id]
   if known and known.asked then
     known.asked = nil
@@ -47,7 +47,7 @@ function enqueue.may_publish(row)
 end
 
 function enqueue.is_duplicate(row)
-  return dedupe.seen(row) or (dedupe.by_item_id(row) and enqueue.known(row.item) ~= nil)
+  return dedupe.has_seen(row) or (dedupe.by_item_id(row) and enqueue.find(row.item) ~= nil)
 end
 
 -- The service may give this id to a later item, and two items of one name could not be told apart (P33).
@@ -73,7 +73,7 @@ function enqueue.room()
     items.drop(oldest.position, oldest)
     group_order.remove(oldest.position)
   end
-  outcomes.ended(oldest.position, items.name(oldest.position, oldest), 'dead', 'node-full', '')
+  outcomes.note_end(oldest.position, items.name(oldest.position, oldest), 'dead', 'node-full', '')
   write_buffer.flush()
   return true
 end

@@ -8,10 +8,10 @@ local expiry = {LIMIT = 200, BYTES = 1048576}
 local function expire(position, entry, attempts)
   local line = inflight.line(inflight.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, call.partition_stamp,
     #entry.body, inflight.holder(''), items.name(position, entry))
-  journal.closed('perished', {line = line}, '')
+  journal.add('perished', {line = line}, '')
   items.drop(position, entry)
   group_order.remove(position)
-  outcomes.ended(position, items.name(position, entry), 'expired', '', '')
+  outcomes.note_end(position, items.name(position, entry), 'expired', '', '')
   call.expiry_perished = call.expiry_perished + 1
 end
 

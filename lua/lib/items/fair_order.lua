@@ -13,7 +13,7 @@ local function range(tenant, count)
 end
 
 local function member(tenant, position, entry)
-  return tenant .. '\0' .. (scheduling.of(entry).rank or scheduling.USUAL) .. positions.padded(position)
+  return tenant .. '\0' .. (scheduling.of(entry).rank or scheduling.USUAL) .. positions.pad(position)
 end
 
 -- Returns the score of a tenant's next turn.
@@ -50,7 +50,7 @@ function fair_order.take(count)
       redis.call('ZREM', key.fair_tenants, tenant)
       if call.fair_order_joined then call.fair_order_joined[tenant] = nil end
     end
-    local position = found[1] and scheduling.unpadded(found[1])
+    local position = found[1] and scheduling.unpad(found[1])
     if position and redis.call('ZREM', key.ready, position) == 1 then out[#out + 1] = position end
     call.budget_spent = call.budget_spent + fair_order.COST
   end
@@ -83,7 +83,7 @@ function fair_order.first(count)
   local out = {}
   for i, tenant in ipairs(redis.call('ZRANGE', key.fair_tenants, 0, count - 1)) do
     local found = range(tenant, 1)[1]
-    out[i] = found and scheduling.unpadded(found) or ''
+    out[i] = found and scheduling.unpad(found) or ''
   end
   return out
 end

@@ -24,7 +24,7 @@ end
 function items.waiting(position, item)
   if redis.call('HEXISTS', key.handovers, position) == 1 then return nil end
   local entry = log_entries.current(position)
-  if call.partition_kept > 0 and not call.partition_log_only and retention.done({position}, {''})[1] then return nil end
+  if call.partition_kept > 0 and not call.partition_log_only and retention.find_finished({position}, {''})[1] then return nil end
   -- An item with another priority is in `by_priority` while it exists.
   local rank = entry and entry.hints ~= '' and scheduling.of(entry).rank
   if rank and not scheduling.rank(position) then return nil end
@@ -42,7 +42,7 @@ end
 
 local function forget(position, log_id, item)
   if log_id ~= position then write_buffer.add('HDEL', key.replaced, position) end
-  if item ~= '' and not positions.made(item, position) then write_buffer.add('HDEL', key.index, item) end
+  if item ~= '' and not positions.is_made_id(item, position) then write_buffer.add('HDEL', key.index, item) end
 end
 
 -- Erases an item whose payload is at `log_id`; `item` is the publisher's id or empty.

@@ -4,7 +4,7 @@
 local journal = {AGE_MS = 7 * 24 * 3600 * 1000}
 
 -- The lock's line as it is: parsing it here would cost more than the rest of the call.
-function journal.closed(kind, flight, reason)
+function journal.add(kind, flight, reason)
   if call.journal_bounded then
     redis.call('XADD', key.journal, '*', 'type', kind, 'closed', call.partition_stamp, 'lock', flight.line, 'reason', reason)
   else

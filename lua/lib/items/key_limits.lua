@@ -20,7 +20,7 @@ local function state(group)
   found.locks = most and redis.call('ZLEXCOUNT', key.key_locks, '[' .. group .. '\0', '(' .. group .. '\1') or 0
   if rate then
     local at = redis.call('ZSCORE', key.key_rates, group) or 0
-    found.at = rate_limit.bounded(rate, at)
+    found.at = rate_limit.clamp(rate, at)
     -- After the clock was set back, the rate goes on from the clock.
     if tonumber(at) > found.at then redis.call('ZADD', key.key_rates, rate_limit.after(rate, at, 0), group) end
   end
@@ -30,7 +30,7 @@ end
 
 -- Returns how many more items of a key may go out.
 local function room(known)
-  local left = known.rate and rate_limit.left(known.rate, known.at) or key_limits.SOME
+  local left = known.rate and rate_limit.room(known.rate, known.at) or key_limits.SOME
   return known.most and math.min(left, known.most - known.locks) or left
 end
 
@@ -94,7 +94,7 @@ function key_limits.admits(entry)
   local known = state(group)
   if room(known) > 0 then
     entry.group, known.locks = group, known.locks + 1
-    if known.rate then known.at = rate_limit.bounded(known.rate, known.at) + known.rate.interval end
+    if known.rate then known.at = rate_limit.clamp(known.rate, known.at) + known.rate.interval end
     return true
   end
   blocked_items.add(group, position)

@@ -7,7 +7,7 @@ function positions.split(position)
 end
 
 -- Returns a text that sorts as the log does.
-function positions.padded(position)
+function positions.pad(position)
   local ms, seq = string.match(position, '^(%d+)-(%d+)$')
   return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
 end
@@ -40,7 +40,7 @@ function positions.item_id(position)
 end
 
 -- Whether the service made this id for the item at this position.
-function positions.made(item, position)
+function positions.is_made_id(item, position)
   return item == positions.item_id(position)
 end
 

@@ -10,7 +10,7 @@ end
 -- Whether each entry belongs to a finished item. This is derived, never stored: such an entry is before the cursor and in no index of
 -- items, and it is not the current version (an entry with `ats`) of another item. Asks for several entries at once, since each index is
 -- asked for all of them.
-function retention.done(places, ats)
+function retention.find_finished(places, ats)
   local done = {}
   for i, position in ipairs(places) do
     done[i] = not positions.after(position, call.partition_cursor)
@@ -29,7 +29,7 @@ function retention.done(places, ats)
   end
   if call.partition_hinted then
     local members = {}
-    for i, position in ipairs(places) do members[i] = positions.padded(position) end
+    for i, position in ipairs(places) do members[i] = positions.pad(position) end
     keep_out(done, members, 'ZMSCORE', key.by_priority)
   end
   if call.partition_before.dependents then keep_out(done, places, 'HMGET', key.dependents) end

@@ -38,14 +38,14 @@ end
 
 -- Returns nil for an item of the default priority.
 function scheduling.rank(position)
-  local score = redis.call('ZSCORE', key.by_priority, positions.padded(position))
+  local score = redis.call('ZSCORE', key.by_priority, positions.pad(position))
   return score and score % scheduling.AWAY or nil
 end
 
 -- Returns the index of an item that may go out and that the cursor will not reach, as arguments of ZADD.
 function scheduling.place(position)
   local rank = call.partition_hinted and scheduling.rank(position)
-  if rank then return key.by_priority, rank, positions.padded(position) end
+  if rank then return key.by_priority, rank, positions.pad(position) end
   return key.ready, positions.place(position), position
 end
 
@@ -55,7 +55,7 @@ function scheduling.has_ranks(first, last)
 end
 
 -- Returns the position at the end of a padded text.
-function scheduling.unpadded(text)
+function scheduling.unpad(text)
   local ms, seq = string.sub(text, -40, -21), string.sub(text, -20)
   return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
 end
@@ -66,7 +66,7 @@ function scheduling.take(count, first, last)
   local out = {}
   for i = 1, #found, 2 do
     redis.call('ZADD', key.by_priority, found[i + 1] + scheduling.AWAY, found[i])
-    out[#out + 1] = scheduling.unpadded(found[i])
+    out[#out + 1] = scheduling.unpad(found[i])
   end
   return out
 end
@@ -77,7 +77,7 @@ function scheduling.add(position, entry)
   local rests = asks.waits or scheduling.is_delayed(entry)
   scheduling.start_expiry(position, entry)
   if asks.rank then
-    write_buffer.add('ZADD', key.by_priority, asks.rank + (rests and scheduling.AWAY or 0), positions.padded(position))
+    write_buffer.add('ZADD', key.by_priority, asks.rank + (rests and scheduling.AWAY or 0), positions.pad(position))
   end
   if rests and not asks.waits then
     call.seldom_any = true
@@ -97,6 +97,6 @@ end
 
 -- Removes the index entries of an item that has left the queue.
 function scheduling.remove(position)
-  write_buffer.add('ZREM', key.by_priority, positions.padded(position))
+  write_buffer.add('ZREM', key.by_priority, positions.pad(position))
   write_buffer.add('ZREM', key.expirations, position)
 end

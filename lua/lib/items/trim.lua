@@ -17,7 +17,7 @@ local function pass_some(oldest)
   local found, ended = log_entries.range('(' .. call.partition_trim, call.partition_cursor, most)
   local places, ats = {}, {}
   for i = 1, #found do places[i], ats[i] = found[i].log_id, found[i].at or '' end
-  local done = #found > 0 and retention.done(places, ats)
+  local done = #found > 0 and retention.find_finished(places, ats)
   for i = 1, #found do
     if not retention.over() and positions.split(places[i]) >= oldest then return false end
     call.partition_trim, call.trim_passed = places[i], call.trim_passed + 1
@@ -36,7 +36,7 @@ function trim.run(oldest)
 end
 
 -- Trims by age.
-function trim.aged()
+function trim.by_age()
   return trim.run(call.partition_keep_ms > 0 and call.partition_now - call.partition_keep_ms or 0)
 end
 

@@ -4,7 +4,7 @@
 local reader_window = {GONE = 20}
 
 local function member(subid, position)
-  return subid .. ' ' .. positions.padded(position)
+  return subid .. ' ' .. positions.pad(position)
 end
 
 local function whole(subid)

@@ -7,7 +7,7 @@ local function whole(digits)
   return string.find(digits, '^%d+%.?%d*$') or string.find(digits, '^%.%d+$')
 end
 
-local function parsed(value)
+local function parse(value)
   if type(value) ~= 'string' or #value > compare.MOST_DIGITS then return nil end
   local digits, power = string.match(value, '^[+-]?([%d.]+)(.*)$')
   if not (digits and whole(digits)) or (power ~= '' and not string.find(power, '^[eE][+-]?%d+$')) then return nil end
@@ -21,7 +21,7 @@ function compare.number(value)
   call.compare_numbers = call.compare_numbers or {}
   local known = call.compare_numbers[value]
   if known == nil then
-    known = parsed(value) or false
+    known = parse(value) or false
     call.compare_numbers[value] = known
   end
   return known or nil
@@ -48,7 +48,7 @@ local function below(a, b)
   return #a < #b
 end
 
-local function ordered(a, b, order)
+local function in_order(a, b, order)
   if type(a) == 'number' then
     if order == '<' then return a < b elseif order == '>' then return a > b elseif order == '{' then return a <= b end
     return a >= b
@@ -70,5 +70,5 @@ function compare.values(a, b, order)
   end
   if a == nil or b == nil then return nil end
   if equality then return (a == b) == (order == '=') end
-  return ordered(a, b, order)
+  return in_order(a, b, order)
 end

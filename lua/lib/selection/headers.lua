@@ -3,7 +3,7 @@
 local headers = {}
 
 -- Returns the length of the text or bytes at `at`, or the number of pairs of the map, and where they begin.
-local function sized(packed, at)
+local function read_size(packed, at)
   local mark = string.byte(packed, at) or 0
   -- A number: the most frequent type is written as one.
   if mark < 0x80 then return 0, at + 1 end
@@ -26,10 +26,10 @@ end
 function headers.add(packed, name, text)
   local parts = string.byte(packed, 1)
   if parts ~= 0x93 and parts ~= 0x94 then return packed end
-  local length, at = sized(packed, 3)
-  length, at = sized(packed, at + length)
+  local length, at = read_size(packed, 3)
+  length, at = read_size(packed, at + length)
   local ends, count, from = at + length, 0, at + length
-  if parts == 0x94 then count, from = sized(packed, ends) end
+  if parts == 0x94 then count, from = read_size(packed, ends) end
   count = count + 1
   return string.char(0x94) .. string.sub(packed, 2, ends - 1) .. string.char(0xde, math.floor(count / 256), count % 256)
     .. string.sub(packed, from) .. packed_text(name) .. packed_text(text)
@@ -39,16 +39,16 @@ end
 function headers.read(packed)
   local found, kind, parts = {}, 'application/xml', string.byte(packed, 1)
   if parts ~= 0x93 and parts ~= 0x94 then return found, nil end
-  local length, at = sized(packed, 3)
+  local length, at = read_size(packed, 3)
   if length > 0 then kind = string.gsub(string.sub(packed, at, at + length - 1), '^application/xml;$', kind) end
-  length, at = sized(packed, at + length)
+  length, at = read_size(packed, at + length)
   if parts == 0x93 then return found, kind end
   local pairs_left, name = nil, nil
-  pairs_left, at = sized(packed, at + length)
+  pairs_left, at = read_size(packed, at + length)
   while pairs_left > 0 and at <= #packed do
-    length, at = sized(packed, at)
+    length, at = read_size(packed, at)
     name, at = string.sub(packed, at, at + length - 1), at + length
-    length, at = sized(packed, at)
+    length, at = read_size(packed, at)
     found[name], at = string.sub(packed, at, at + length - 1), at + length
     pairs_left = pairs_left - 1
   end

@@ -4,7 +4,7 @@
 -- Bounded by instructions run; reading an item counts as some, and so do its bytes.
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}
 
-local function worked()
+local function check_work()
   call.selection_more = call.selection_more or call.compare_work >= selection.WORK or call.group_order_skipped >= group_order.MOST
   return call.selection_more
 end
@@ -31,7 +31,7 @@ end
 function selection.pass()
   -- An item that came back may be examined for every selector before the work is counted again; a new one has been examined for none.
   local back = call.partition_hinted or redis.call('EXISTS', key.ready) == 1
-  local items = worked() and {} or ready_queue.next(back and selectors.count() > selection.CHUNK and 1 or selection.CHUNK)
+  local items = check_work() and {} or ready_queue.next(back and selectors.count() > selection.CHUNK and 1 or selection.CHUNK)
   for _, entry in ipairs(items) do
     note_seen(entry)
     skipped_items.put(entry)
@@ -48,7 +48,7 @@ local function search(subid)
   local mark, found, places = selection_progress.mark(subid), nil, nil
   if not mark then return nil end
   repeat
-    places = worked() and {} or skipped_items.after('', mark, selection.CHUNK)
+    places = check_work() and {} or skipped_items.after('', mark, selection.CHUNK)
     for _, place in ipairs(places) do
       local entry = entry_at(place)
       if entry and selects(subid, entry) then
@@ -56,10 +56,10 @@ local function search(subid)
         break
       end
       mark = skipped_items.place(place)
-      if worked() then break end
+      if check_work() then break end
     end
   until found or #places < selection.CHUNK
-  selection_progress.set(subid, (found or worked()) and mark or nil)
+  selection_progress.set(subid, (found or check_work()) and mark or nil)
   return found
 end
 

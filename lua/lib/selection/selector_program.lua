@@ -18,9 +18,9 @@ local function read(text)
   local made, at = {}, 1
   while at <= #text do
     local letter, length, from = string.match(text, '^(.)(%d+):()', at)
-    local said = string.sub(text, from, from + length - 1)
-    local value = letter == 'n' and tonumber(said) or letter == 'i' and read(said) or said
-    if letter == 't' then value = said == 'true' end
+    local operand = string.sub(text, from, from + length - 1)
+    local value = letter == 'n' and tonumber(operand) or letter == 'i' and read(operand) or operand
+    if letter == 't' then value = operand == 'true' end
     made[#made + 1] = {letter, value}
     at = from + length
   end
@@ -51,11 +51,11 @@ local function both(a, b)
 end
 
 -- Returns the result for the topmost value `b` and the one below it, `a`.
-local function result(letter, said, a, b)
+local function result(letter, operand, a, b)
   if letter == '~' then return negation(compare.truth(b)) end
   if letter == '0' then return b == nil end
-  if letter == 'l' then return like_pattern.matches(b, said) end
-  if letter == 'i' then return among(b, said) end
+  if letter == 'l' then return like_pattern.matches(b, operand) end
+  if letter == 'i' then return among(b, operand) end
   if letter == '&' then return both(compare.truth(a), compare.truth(b)) end
   if letter == '|' then return negation(both(negation(compare.truth(a)), negation(compare.truth(b)))) end
   return compare.values(a, b, letter)
@@ -69,12 +69,12 @@ function selector_program.selects(text, value)
   local stack, top = {}, 0
   call.compare_work = call.compare_work + #code
   for _, step in ipairs(code) do
-    local letter, said = step[1], step[2]
+    local letter, operand = step[1], step[2]
     if puts(letter) then
       top = top + 1
-      if letter == 'f' then stack[top] = value(said) else stack[top] = said end
+      if letter == 'f' then stack[top] = value(operand) else stack[top] = operand end
     else
-      local made = result(letter, said, stack[top - 1], stack[top])
+      local made = result(letter, operand, stack[top - 1], stack[top])
       if pairs_up(letter) then top = top - 1 end
       stack[top] = made
     end

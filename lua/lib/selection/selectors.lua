@@ -10,7 +10,7 @@ function selectors.get(subid)
   if known == nil then
     local line = redis.call('HGET', key.selectors, subid)
     local length, from = string.match(line or '', '^(%d+) ()')
-    known = line and {said = line}
+    known = line and {line = line}
     if line then
       local compiled, begin = string.sub(line, from + length), nil
       known.groups, begin = conditions.read(compiled)
@@ -22,13 +22,13 @@ function selectors.get(subid)
 end
 
 -- Returns the selector in the form that subscriptions and partitions exchange; nil without one.
-function selectors.said(subid)
+function selectors.line(subid)
   local selector = call.partition_selects and selectors.get(subid)
-  return selector and selector.said or nil
+  return selector and selector.line or nil
 end
 
 -- Whether a row requests a selector; `=` keeps the present one.
-function selectors.requested(row)
+function selectors.is_requested(row)
   return row.selector ~= '' and row.selector ~= '='
 end
 
@@ -38,7 +38,7 @@ function selectors.room(subid)
 end
 
 -- Returns the set of subids with a selector.
-function selectors.named()
+function selectors.subids()
   if not call.selectors_named then
     call.selectors_named = {}
     for _, subid in ipairs(redis.call('HKEYS', key.selectors)) do call.selectors_named[subid] = true end
@@ -52,15 +52,15 @@ function selectors.count()
 end
 
 -- Sets or, if empty, removes the selector. A new one has examined nothing.
-function selectors.put(subid, said)
+function selectors.put(subid, line)
   local earlier = selectors.get(subid)
   if earlier then conditions.remove(subid, earlier.groups) end
   call.selectors_of[subid], call.selectors_named, call.selectors_count = nil, nil, nil
-  selection_progress.reset(subid, said ~= '')
-  if said == '' then
+  selection_progress.reset(subid, line ~= '')
+  if line == '' then
     redis.call('HDEL', key.selectors, subid)
   else
-    redis.call('HSET', key.selectors, subid, said)
+    redis.call('HSET', key.selectors, subid, line)
     conditions.put(subid, selectors.get(subid).groups)
     call.partition_selects = call.partition_selects or partition.turn_on('selects')
   end
@@ -96,7 +96,7 @@ function selectors.met(entry)
   open(entry)
   local found, known = conditions.met(entry)
   if found then return found, known end
-  found, known = {}, selectors.named()
+  found, known = {}, selectors.subids()
   for subid in pairs(known) do found[#found + 1] = subid end
   return found, known
 end

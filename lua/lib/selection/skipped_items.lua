@@ -11,10 +11,10 @@ function skipped_items.place(position)
   if not call.partition_hinted then
     -- Cached: many subscribers search the same items.
     call.skipped_items_places = call.skipped_items_places or {}
-    call.skipped_items_places[position] = call.skipped_items_places[position] or positions.padded(position)
+    call.skipped_items_places[position] = call.skipped_items_places[position] or positions.pad(position)
     return call.skipped_items_places[position]
   end
-  local rank, padded = scheduling.rank(position), positions.padded(position)
+  local rank, padded = scheduling.rank(position), positions.pad(position)
   if not rank then return padded end
   return (rank < scheduling.USUAL and '00000000' or '') .. rank .. padded
 end
@@ -24,7 +24,7 @@ function skipped_items.member(subid, position)
 end
 
 -- Whether an item is noted for any subscriber; such a subscriber has a mark.
-local function noted()
+local function any_named()
   if call.skipped_items_named == nil then call.skipped_items_named = redis.call('ZLEXCOUNT', key.skipped, '(!', '+') > 0 end
   return call.skipped_items_named
 end
@@ -33,11 +33,11 @@ end
 function skipped_items.after(subid, mark, count)
   local name = subid .. ' ' .. mark
   local page = name .. ' ' .. count
-  if subid ~= '' and not noted() then return {} end
+  if subid ~= '' and not any_named() then return {} end
   call.skipped_items_pages = call.skipped_items_pages or {}
   if not call.skipped_items_pages[page] then
     local found = redis.call('ZRANGEBYLEX', key.skipped, '(' .. name, '(' .. subid .. '!', 'LIMIT', 0, count)
-    for i, member in ipairs(found) do found[i] = scheduling.unpadded(member) end
+    for i, member in ipairs(found) do found[i] = scheduling.unpad(member) end
     call.skipped_items_pages[page] = found
   end
   return call.skipped_items_pages[page]
@@ -105,7 +105,7 @@ function skipped_items.remove(position)
   call.skipped_items_pages = {}
   selection_progress.remove_item(position)
   local members = {skipped_items.member('', position)}
-  if noted() then
+  if any_named() then
     for i, subid in ipairs(selection_progress.all()) do members[i + 1] = skipped_items.member(subid, position) end
   end
   redis.call('ZREM', key.skipped, unpack(members))
@@ -121,10 +121,10 @@ function skipped_items.contains(position)
 end
 
 -- Changes the selector of a subscription, or removes it.
-function skipped_items.set_selector(subid, said)
-  if (selectors.said(subid) or '') == said then return end
+function skipped_items.set_selector(subid, line)
+  if (selectors.line(subid) or '') == line then return end
   forget(subid)
-  selectors.put(subid, said)
+  selectors.put(subid, line)
 end
 
 -- Turns selection off when no selector and no skipped item is left; returns whether it did.

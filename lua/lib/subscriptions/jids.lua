@@ -11,7 +11,7 @@ function jids.covers(jid, sender)
 end
 
 -- Whether the sender published an entry of the log, if there is one.
-function jids.published(sender, entry)
+function jids.is_publisher(sender, entry)
   return entry and entry.by == jids.bare(sender)
 end
 

@@ -2,7 +2,7 @@
 local subscribing = {}
 
 -- Returns nil for a log reader's subscription, which ends when the consumer's begins.
-function subscribing.known(subid)
+function subscribing.find(subid)
   local subscriber = subscriptions.get(subid)
   return subscriber and not subscriptions.reads(subscriber) and subscriber or nil
 end

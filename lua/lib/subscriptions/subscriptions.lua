@@ -48,14 +48,14 @@ function subscriptions.get(subid)
 end
 
 -- Resets the bounces of a subscriber that a delivery has reached, or that has fetched.
-function subscriptions.reached(subscriber)
+function subscriptions.reset_bounces(subscriber)
   if subscriber.bounces == 0 then return end
   subscriber.bounces = 0
   subscriptions.put(subscriber)
 end
 
 -- Marks a pull subscriber absent: it did not fetch a reserved item.
-function subscriptions.missed(subid)
+function subscriptions.mark_absent(subid)
   local subscriber = subscriptions.get(subid)
   if not subscriber or subscriber.bounces > 0 then return end
   subscriber.bounces = 1
