@@ -88,7 +88,7 @@ def _bounds(option: Option) -> list[str]:
 
 
 def test_figures_agree() -> None:
-    """README has performance.md's jobs per second, and its figure for two frontends."""
+    """README has performance.md's jobs per second, its figure for two frontends, and its figures of other queues."""
     page, readme = (DOCS / "performance.md").read_text(), (ROOT / "README.md").read_text()
     jobs, ratio = (
         re.search(r"\| `jobs` \| ([\d,]+) .*\| ([\d.]+) \|", page),
@@ -99,6 +99,9 @@ def test_figures_agree() -> None:
     assert (
         f"{jobs[2]} times what ejabberd's own pubsub" in readme and f"two frontends carry {ratio[1]} of that" in readme
     )
+    rows = re.findall(r"^\| (\S.*?)(?:, in the worker's process|, one partition)? \| ([\d,]+) \|", readme, re.MULTILINE)
+    measured = re.findall(r"^\| (\S.*?)(?:, one partition)? \| ([\d,]+) \|", page, re.MULTILINE)
+    assert len(rows) > 5 and not set(rows) - set(measured)
 
 
 def test_scaling_agrees_with_the_model() -> None:
