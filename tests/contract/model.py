@@ -7,6 +7,7 @@ the bounds.
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -47,6 +48,10 @@ class Version:
 
 Named = list[tuple[str, int]]
 """The positions and tokens of the locks that an answer to a delivery names."""
+
+
+Asked = tuple[str, str, str, str]
+"""A row about an item: who asks, the item's name, a token or none, and the id of the request or none."""
 
 
 @dataclass(slots=True)
@@ -292,10 +297,18 @@ class Model:
                 self._release(item, "released", reason="unavailable")
         return self._end(frontend)
 
-    def retract(self, frontend: str, asker: str, name: str, token: str, request: str, *, owner: bool) -> Outcome:
-        """Acknowledge, or delete as owner or publisher."""
+    def retract(self, frontend: str, rows: Sequence[Asked], *, owner: bool, together: bool = False) -> Outcome:
+        """Acknowledge, or delete as owner or publisher; `together`: all rows or, with the first refusal as the answer, none."""
         self._begin()
         self._rotate()
+        verdicts = (self._verdict(*row, owner=owner) for row in rows)
+        refused = (
+            next((each for each in verdicts if each not in {"held", "waiting", "replayed"}), "") if together else ""
+        )
+        self._outcome.words += [refused] if refused else [self._retract(*row, owner=owner) for row in rows]
+        return self._end(frontend)
+
+    def _retract(self, asker: str, name: str, token: str, request: str, *, owner: bool) -> str:
         verdict = self._verdict(asker, name, token, request, owner=owner)
         item = self.items.get(name)
         if verdict == "held":
@@ -312,8 +325,7 @@ class Model:
             assert item
             self._ended(item, "cancelled", "deleted")
             self._gone(item)
-        self._outcome.words.append("ok" if verdict in {"held", "waiting"} else verdict)
-        return self._end(frontend)
+        return "ok" if verdict in {"held", "waiting"} else verdict
 
     def cancel(self, frontend: str, asker: str, name: str, request: str, *, owner: bool) -> Outcome:
         """Remove an item as owner or publisher, with the lock on it and the version that waits for the lock's end."""
@@ -338,27 +350,19 @@ class Model:
         return self._end(frontend)
 
     def unlock(
-        self,
-        frontend: str,
-        asker: str,
-        name: str,
-        token: str,
-        request: str,
-        *,
-        delay_ms: int | None,
-        dead_letter: bool,
-        untried: bool,
+        self, frontend: str, rows: Sequence[Asked], *, delay_ms: int | None, dead_letter: bool, untried: bool
     ) -> Outcome:
-        """Release an item; `untried`: it does not count as a try."""
+        """Release items; `untried`: that does not count as a try."""
         self._begin()
         self._rotate()
-        verdict = self._verdict(asker, name, token, request, owner=False)
-        item = self.items.get(name)
-        if verdict == "held":
-            assert item and item.lock
-            self._answered(asker, request, name, item.lock.jid)
-            self._release(item, "released", delay_ms=delay_ms, dead_letter=dead_letter, untried=untried)
-        self._outcome.words.append({"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict))
+        for asker, name, token, request in rows:
+            verdict = self._verdict(asker, name, token, request, owner=False)
+            item = self.items.get(name)
+            if verdict == "held":
+                assert item and item.lock
+                self._answered(asker, request, name, item.lock.jid)
+                self._release(item, "released", delay_ms=delay_ms, dead_letter=dead_letter, untried=untried)
+            self._outcome.words.append({"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict))
         return self._end(frontend)
 
     def renew(self, asker: str, name: str, token: str, progress: str) -> Outcome:

@@ -26,7 +26,7 @@ from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid, subids
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
-from tests.contract.model import WEIGHTS, Model, Options, Outcome, Rate, Retry, written
+from tests.contract.model import WEIGHTS, Asked, Model, Options, Outcome, Rate, Retry, written
 from tests.contract.structure import Snapshots, compared, expected
 from tests.lua.driver import T0, Answer, Queue, Runner
 
@@ -64,6 +64,8 @@ sendings = st.sampled_from(
 together = st.sampled_from(((), (), (1,), (1, 2), (0,)))
 """Which further locks an answer names, as steps from the first one; 0 is the first one again."""
 requests = st.sampled_from(("", "r1", "r2"))
+several = st.lists(st.tuples(st.integers(0, 20), tokens, requests), min_size=1, max_size=4)
+"""The rows of one call: which item each is about, and with which token and id of the request."""
 names = st.sampled_from(("", "", *NAMES, "of the service"))
 
 
@@ -190,7 +192,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 20), owner=st.booleans(), frontend=frontends)
     def delete(self, *, which: int, owner: bool, frontend: int) -> None:
         """Delete an item as an owner or a publisher, which they may only while nobody holds it."""
-        self.retract(("alice@x/home", "alice@x"), which, "", "", frontend=frontend, lost=False, owner=owner)
+        self.retract(("alice@x/home", "alice@x"), [(which, "", "")], frontend=frontend, lost=False, owner=owner)
 
     @rule(which=st.integers(0, 20), by=st.sampled_from(PUBLISHERS), owner=st.booleans(), frontend=frontends, lost=lost)
     def cancel(self, *, which: int, by: str, owner: bool, frontend: int, lost: bool) -> None:
@@ -230,18 +232,16 @@ class QueueMachine(RuleBasedStateMachine):
             frontend, answer, self.model.unsubscribe(self.frontends[frontend], worker[1], release=release), lost=lost
         )
 
-    @rule(worker=workers, which=st.integers(0, 20), token=tokens, request=requests, frontend=frontends, lost=lost)
+    @rule(worker=workers, rows=several, together=st.booleans(), frontend=frontends, lost=lost)
     def acknowledge(
-        self, *, worker: tuple[str, str], which: int, token: str, request: str, frontend: int, lost: bool
+        self, *, worker: tuple[str, str], rows: list[tuple[int, str, str]], together: bool, frontend: int, lost: bool
     ) -> None:
-        """Retract as a worker: the holder, one who was, or one who never was."""
-        self.retract(worker, which, token, request, frontend=frontend, lost=lost, owner=False)
+        """Retract one or several items as a worker: the holder, one who was, or one who never was."""
+        self.retract(worker, rows, frontend=frontend, lost=lost, owner=False, together=together)
 
     @rule(
         worker=workers,
-        which=st.integers(0, 20),
-        token=tokens,
-        request=requests,
+        rows=several,
         delay=st.sampled_from((None, None, 0, 20_000)),
         dead_letter=st.sampled_from((False, False, True)),
         untried=st.booleans(),
@@ -252,37 +252,31 @@ class QueueMachine(RuleBasedStateMachine):
         self,
         *,
         worker: tuple[str, str],
-        which: int,
-        token: str,
-        request: str,
+        rows: list[tuple[int, str, str]],
         delay: int | None,
         dead_letter: bool,
         untried: bool,
         frontend: int,
         lost: bool,
     ) -> None:
-        """Give back, with hints or without."""
-        name, jid = self.pick(worker, which)
-        given = self.token(name, token)
+        """Give back one or several items, with hints or without."""
+        asked = self.asked(worker, rows)
         hints = {"dead_letter": "1" if dead_letter else "", "untried": "1" if untried else ""}
         hints["delay_ms"] = "" if delay is None else str(delay)
-        answer = self.call(frontend, "unlock", [self.queue.given_back(jid, name, given, request=request, **hints)])
+        given = [self.queue.given_back(*row[:3], request=row[3], **hints) for row in asked]
+        answer = self.call(frontend, "unlock", given)
         outcome = self.model.unlock(
-            self.frontends[frontend],
-            *(jid, name, given, request),
-            delay_ms=delay,
-            dead_letter=dead_letter,
-            untried=untried,
+            self.frontends[frontend], asked, delay_ms=delay, dead_letter=dead_letter, untried=untried
         )
         self.judge(frontend, answer, outcome, lost=lost)
 
-    @rule(worker=workers, which=st.integers(0, 20), token=tokens, progress=st.sampled_from(("", "", "0.5 half", "- n")))
-    def renew(self, *, worker: tuple[str, str], which: int, token: str, progress: str) -> None:
-        """Renew a lock, and tell how far its holder is or not."""
-        name, jid = self.pick(worker, which)
-        given = self.token(name, token)
-        answer = self.queue.renew(jid, name, given, progress=progress)
-        assert answer.words == self.model.renew(jid, name, given, progress).words
+    @rule(worker=workers, rows=several, progress=st.sampled_from(("", "", "0.5 half", "- n")))
+    def renew(self, *, worker: tuple[str, str], rows: list[tuple[int, str, str]], progress: str) -> None:
+        """Renew one or several locks, and tell how far their holder is or not."""
+        asked = self.asked(worker, rows)
+        hints = {"lock_ms": "", "progress": progress}
+        answer = self.queue.run("renew", *({**self.queue.holder(*row[:3]), **hints} for row in asked))
+        assert answer.words == [word for row in asked for word in self.model.renew(*row[:3], progress).words]
 
     @precondition(lambda self: any(item.lock for item in self.model.items.values()))
     @rule(
@@ -451,15 +445,31 @@ class QueueMachine(RuleBasedStateMachine):
         return row, (asker, named, stage)
 
     def retract(
-        self, worker: tuple[str, str], which: int, token: str, request: str, *, frontend: int, lost: bool, owner: bool
+        self,
+        worker: tuple[str, str],
+        rows: list[tuple[int, str, str]],
+        *,
+        frontend: int,
+        lost: bool,
+        owner: bool,
+        together: bool = False,
     ) -> None:
-        """Retract on the queue and in the model."""
-        name, jid = self.pick(worker, which)
-        given = self.token(name, token)
-        row = self.queue.asked(jid, name, given, owner="1" if owner else "", request=request)
-        answer = self.call(frontend, "retract", [row])
-        outcome = self.model.retract(self.frontends[frontend], jid, name, given, request, owner=owner)
+        """Retract on the queue and in the model; rows that take effect together are about different items."""
+        asked = self.asked(worker, rows)
+        if together:
+            asked = list({name: (jid, name, token, request) for jid, name, token, request in asked}.values())
+        given = [self.queue.asked(*row[:3], owner="1" if owner else "", request=row[3]) for row in asked]
+        answer = self.call(frontend, "retract", given, {"together": "1" if together else ""})
+        outcome = self.model.retract(self.frontends[frontend], asked, owner=owner, together=together)
         self.judge(frontend, answer, outcome, lost=lost)
+
+    def asked(self, worker: tuple[str, str], rows: list[tuple[int, str, str]]) -> list[Asked]:
+        """Choose the items and tokens that rows are about."""
+        found = []
+        for which, token, request in rows:
+            name, jid = self.pick(worker, which)
+            found.append((jid, name, self.token(name, token), request))
+        return found
 
     def pick(self, worker: tuple[str, str], which: int) -> tuple[str, str]:
         """Choose an item: mostly one that the worker holds, else any, else an unknown one."""
