@@ -6,6 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Self
@@ -114,11 +115,14 @@ class Frontend:
         self._stream.data_received(text.encode())
 
     async def ask(self, inside: str, sender: str, until: Callable[[bytes], bool]) -> bytes:
+        """Send a request of pubsub; return what is written until that is enough."""
+        return await self.ask_service(f"<pubsub xmlns='{ns.PUBSUB}'>{inside}</pubsub>", sender, until)
+
+    async def ask_service(self, inside: str, sender: str, until: Callable[[bytes], bool]) -> bytes:
         """Send a request; return what is written until that is enough."""
         self.wire.writes.clear()
         self.trips.clear()
-        pubsub = f"<pubsub xmlns='{ns.PUBSUB}'>{inside}</pubsub>"
-        self._say(f"<iq type='set' id='r' from='{sender}' to='queue.localhost'>{pubsub}</iq>")
+        self._say(f"<iq type='set' id='r' from='{sender}' to='queue.localhost'>{inside}</iq>")
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not until(b"".join(self.wire.writes)):  # noqa: ASYNC110  (a wire tells nobody)
                 await asyncio.sleep(0.001)
@@ -161,6 +165,33 @@ async def test_ceilings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         await frontend.ask(subscribe.format(worker), worker, _answered)
         # The index of the JID is in another slot: it is written at the same time, and nobody waits for later writes.
         assert sorted(name for trip in frontend.trips[:2] for name in trip) == ["add_to_index", "subscribe"]
+    await frontend.core.stop()
+
+
+async def test_a_call_for_each_partition(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of publishes is one call for each partition that it goes to, and so is its settlement."""
+    async with store.client() as client:
+        await client.flushall()
+    frontend = Frontend(store.url, monkeypatch)
+    form = f"<field var='FORM_TYPE' type='hidden'><value>{ns.PUBSUB_NODE_CONFIG}</value></field>"
+    form += "<field var='stanzaq#partitions'><value>4</value></field>"
+    form = f"<x xmlns='{ns.FORM}' type='submit'>{form}</x>"
+    await frontend.ask(f"<create node='jobs'/><configure>{form}</configure>", "a@x/1", _answered)
+    # Each partition is opened by its first publish.
+    for _ in range(2):
+        items = "".join(f"<item id='i{number}'><x xmlns='y'/></item>" for number in range(40))
+        batch = f"<publish xmlns='{ns.STANZAQ}' node='jobs'>{items}</publish>"
+        written = await frontend.ask_service(batch, "a@x/1", _answered)
+        assert written.count(b"<item ") == 40 and b"<error" not in written
+    assert list(chain(*frontend.trips)).count("publish") == 4
+    subscribe = "<subscribe node='jobs' jid='w@x/1'/>" + _OPTIONS
+    sent = (await frontend.ask(subscribe, "w@x/1", lambda written: written.count(b"<item ") == 40)).decode()
+    locks = re.findall(r"<lock [^>]*token='(\d+)'[^>]*partition='(\d)'", sent)
+    rows = zip(re.findall(r"<item id='(\w+)'", sent), locks, strict=True)
+    acks = "".join(f"<ack id='{item}' token='{lock[0]}' partition='{lock[1]}'/>" for item, lock in rows)
+    settle = f"<settle xmlns='{ns.STANZAQ}' node='jobs'>{acks}</settle>"
+    assert b"<error" not in await frontend.ask_service(settle, "w@x/1", _answered)
+    assert list(chain(*frontend.trips)).count("retract") == 4
     await frontend.core.stop()
 
 

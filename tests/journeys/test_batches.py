@@ -235,6 +235,49 @@ async def test_delivered_together(join: Join) -> None:
     assert await publisher.browse(node) == []
 
 
+async def test_items_of_two_nodes(join: Join) -> None:
+    """A row about an item of another node is refused as a single request would be, and touches nothing there."""
+    publisher, worker = await join(), await join()
+    node, other = await publisher.queue(), await publisher.queue()
+    held = {}
+    for each in (node, other):
+        await worker.subscribe(each, 1)
+        await publisher.publish(each, f"of {each}")
+        held[each] = await worker.next(Delivery)
+    rows = [_row("ack", held[node]), _row("ack", held[other]), _row("release", held[other], f"node='{other}'")]
+    problems = _problems(await _settle(worker, node, *rows))
+    assert [(name, item) for name, item, _ in problems] == [(name, held[other].item) for name in ("ack", "release")]
+    assert problems[0][2] == "item-not-found" and "bad-request" in problems[1][2]
+    assert [item.get("id") for item in await publisher.browse(other)] == [held[other].item]
+    assert (await worker.retract(other, held[other].item, held[other].token)).error == ""
+
+
+async def test_credit_bounds_batches(join: Join) -> None:
+    """A batch of deliveries never exceeds the credit, however many items come in one publish."""
+    publisher, worker = await join(), await join()
+    node = await publisher.queue()
+    assert (await worker.subscribe(node, 3, options={"stanzaq#batch": "10"})).error == ""
+    names = [f"i{number}" for number in range(8)]
+    assert (await _publish(publisher, node, *(f"<item id='{name}'>{JOB}</item>" for name in names))).error == ""
+    held = [await worker.next(Delivery) for _ in range(3)]
+    assert [each.item for each in held] == names[:3] and len({id(each.message) for each in held}) == 1
+    assert worker.left(Delivery) == []
+    assert (await _settle(worker, node, *(_row("ack", each) for each in held[:2]))).error == ""
+    assert [(await worker.next(Delivery)).item for _ in range(2)] == names[3:5]
+    assert worker.left(Delivery) == []
+
+
+async def test_too_fast_in_a_batch(join: Join) -> None:
+    """Rows above a node's rate are refused, with when to come again; those before them are stored (stanzaq#publish_rate)."""
+    publisher = await join()
+    node = await publisher.queue({"stanzaq#publish_rate": "2/s"})
+    answer = await _publish(publisher, node, *(f"<item id='i{number}'>{JOB}</item>" for number in range(5)))
+    assert [problem for _, _, problem in _problems(answer)] == ["", "", "", *["policy-violation too-fast"] * 2]
+    waits = [float(each.get("retry-after", "")) for each in answer.element.iter(f"{{{STANZAQ}}}too-fast")]
+    assert len(waits) == 2 and all(0 < wait <= 1 for wait in waits)
+    assert [item.get("id") for item in await publisher.browse(node)] == ["i0", "i1", "i2"]
+
+
 async def test_a_worker_settles_half_and_dies(join: Join) -> None:
     """What was settled stays settled; the rest is returned when the worker is gone, and the next one gets just that."""
     publisher, worker, heir = await join(), await join(), await join()

@@ -226,7 +226,7 @@ async def test_node_full(join: Join) -> None:
 
 
 async def test_publish_rate(join: Join) -> None:
-    """stanzaq#publish_rate: who publishes too fast is told when to go on, alone and in a batch; others may publish."""
+    """stanzaq#publish_rate: who publishes too fast is told when to go on; others may publish."""
     owner, other = await join(), await join()
     node = await owner.queue({"stanzaq#publish_rate": "1/h", "pubsub#publish_model": "open"})
     assert (await owner.publish(node, "i1")).error == ""
