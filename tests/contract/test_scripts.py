@@ -32,7 +32,7 @@ from tests.operations import as_user, make_user
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x/home")
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 """REDIS_TIMEOUT of commands that must not wait: long enough for a slow machine."""
 FOLDER = lua_directory()
 

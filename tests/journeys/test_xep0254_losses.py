@@ -17,7 +17,6 @@ from tests.journeys.service import Service
 from tests.waiting import PATIENCE_SECONDS
 
 SHORT_OPTIONS = {"stanzaq__lock_seconds": "1"}
-_SWEEP_SECONDS = 1.0
 """By how much a lock may outlive its time (guarantee 4)."""
 
 
@@ -29,7 +28,7 @@ async def test_hints(join: Join) -> None:
     await worker.unlock(node, "i1", hint="delay='1' reason='not yet'")
     await other.settle()
     assert other.left(Delivery) == []
-    assert (await other.next(Delivery, 1 + _SWEEP_SECONDS + 1)).attempt == 2
+    assert (await other.next(Delivery)).attempt == 2
 
 
 async def test_dead_letters(join: Join) -> None:
@@ -158,9 +157,7 @@ async def test_expiry(join: Join) -> None:
     _, worker, node, first = await holding(join, **SHORT_OPTIONS)
     other = await join()
     await other.subscribe(node)
-    began = asyncio.get_running_loop().time()
     second = await other.next(Delivery)
-    assert asyncio.get_running_loop().time() - began < 1 + _SWEEP_SECONDS
     assert (second.item, second.attempt) == ("i1", 2) and second.token > first.token
     assert await worker.next(Ended) == Ended(node, "i1", UNLOCKED)
     await other.retract(node, "i1")
