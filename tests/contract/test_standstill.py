@@ -83,7 +83,7 @@ async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: 
     assert isinstance(held, Fetched) and len(held.items) == 1
     away = asyncio.create_task(trouble(server))
     await asyncio.sleep(0.05)
-    async with asyncio.timeout(STANDS + 5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         waiting = asyncio.create_task(fetched(core, node, jid, 1))
         asked = [asyncio.create_task(core.ask(item(node))) for _ in range(8)]
         while not away.done():

@@ -1,7 +1,8 @@
 """No test depends on a quiet machine: waits have seconds, and slowness alone is no failure."""
 
 import ast
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,22 +15,50 @@ CLOCKS: Final = ("monotonic()", ".time()", "perf_counter()")
 
 WAITS: Final = ("asyncio.timeout", "asyncio.wait_for")
 
+OPERATORS: Final = {ast.Add: operator.add, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
 EXCEPTIONS: Final = {
     "tests/doors/amqp/test_protocol_errors.py": "a peer that hears nothing for so long gives up: the protocol's own bound",
 }
 """Files whose bounds are something else."""
 
 
-def _number(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int | float) and 0 < node.value < LEAST_SECONDS
+def _constants(tree: ast.Module) -> dict[str, float]:
+    """Return the numbers that a file names."""
+    return {
+        node.targets[0].id: float(node.value.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, int | float)
+    }
 
 
-def _faults(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _value(node: ast.AST, constants: Mapping[str, float]) -> float:
+    """Return what a sum or product of numbers and constants is; 0 for anything else."""
+    match node:
+        case ast.Constant(int() | float() as value):
+            return float(value)
+        case ast.Name(name):
+            return constants.get(name, 0)
+        case ast.BinOp(left, ast.Add() | ast.Mult() | ast.Div() as sign, right):
+            first, second = _value(left, constants), _value(right, constants)
+            return OPERATORS[type(sign)](first, second) if first and second else 0
+    return 0
+
+
+def _faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    constants = _constants(tree)
+
+    def short(node: ast.AST) -> bool:
+        return 0 < _value(node, constants) < LEAST_SECONDS
+
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func, args, _) if ast.unparse(func) in WAITS and args and _number(args[-1]):
+            case ast.Call(func, args, _) if ast.unparse(func) in WAITS and args and short(args[-1]):
                 yield node.lineno, "it is waited too shortly"
-            case ast.Compare(left, [ast.Lt() | ast.LtE()], [right]) if _number(right):
+            case ast.Compare(left, [ast.Lt() | ast.LtE()], [right]) if short(right):
                 if any(clock in ast.unparse(left) for clock in CLOCKS) and isinstance(left, ast.BinOp):
                     yield node.lineno, "a busy machine takes longer"
 

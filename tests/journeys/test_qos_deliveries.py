@@ -127,10 +127,10 @@ async def test_an_error_passes_it_on(join: Join, join_worker: JoinWorker, qos: s
     owner, worker, node, asked = await entrusted(join, join_worker, qos)
     other = await join()
     await other.subscribe(node)
-    began = asyncio.get_running_loop().time()
     worker.refuse(asked, "wait", "resource-constraint")
     passed = await other.next(Delivery)
-    assert asyncio.get_running_loop().time() - began < PAUSE_SECONDS * (RETRIES + 1)
+    # Silence would have passed it on only after so many repetitions.
+    assert len(worker.asked) < RETRIES
     assert (passed.item, passed.attempt) == ("i1", 2)
     assert (await worker.options(node)).error == ""
     await owner.publish(node, "i2")
