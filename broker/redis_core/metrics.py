@@ -49,7 +49,7 @@ _GAUGES = {
     "dependent": "Items that wait until others have ended",
     "in_flight": "Items locked by subscribers",
     "dying": "Dead letters on their way to their node",
-    "oldest_seconds": "Age of the oldest item that may go out, in seconds",
+    "oldest_seconds": "Age of the oldest item that may go out, in seconds; earlier versions: stanzaq_node_oldest_ms, in ms",
     "subscribers": "Subscriptions",
     "credit_free": "Items that subscribers could take now",
     "kept": "Log entries that are kept when their work is done",

@@ -2,8 +2,9 @@
 -- List what pull subscribers hold, oldest locks first: those after the token `after`, at most `limit` each and `max_bytes` of payload in
 -- all. A `lease`, which only the first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is.
 -- Returns the end of the lease, the items, whether there are more, the last token of all (unchanged, nothing was handed out since), and 1
--- if the subscriber was absent and gets items from now on. A caller that only looks gets no items; with `comes` it does, and the lock
--- time of an item begins with its first fetch. With `one` it is given the next item alone.
+-- if the subscriber was absent and gets items from now on. With `comes` 1 the subscriber fetches: it
+-- gets items, and the lock time of an item begins with its first fetch. Without, the caller only looks. With `one` 1 it gets one item at
+-- most, the next.
 -- ARGV: now revision number limit max_bytes | subid lease after comes one
 -- RETURNS: ok stale gone deleted | ok lease-over
 local refusal = partition.load()

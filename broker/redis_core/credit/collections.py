@@ -402,7 +402,10 @@ class CreditReports:
             self._unreported.add(number)
 
     def _ask(self, partition: Partition, report: CreditReport, known: set[str], coordinators: Sequence[str]) -> None:
-        """Ask those who do not know the demand for credit one by one until there is enough; the first one rotates."""
+        """Tell the demand to the coordinators that do not know it, one after another until enough credit is granted.
+
+        It begins with another one each time.
+        """
         if self._ask_next(partition.number, partial(self._ask, partition, report, known, coordinators)):
             return
         found = [(pool, demand_of(partition.number, report, pool)) for pool in coordinators if pool not in known]

@@ -61,7 +61,7 @@ def outgrown(members: Mapping[str, Member], partitions: int) -> dict[str, Member
 
 
 def find_changed(planned: Sequence[Move], members: Mapping[str, Member]) -> dict[str, Member]:
-    """Return the members that are not any more what they were when acquisitions of theirs were planned."""
+    """Return the members whose membership has changed since acquisitions of theirs were planned."""
     moved = {subid(move.member.jid): move.member for move in planned if move.acquires}
     return {name: members[name] for name, member in moved.items() if members.get(name, member) != member}
 

@@ -57,7 +57,7 @@ class Tree:
         return tuple(dict.fromkeys((*await self.find_above(record), *map(collection, told.split()[::2]))))
 
     async def _walk_up(self, record: NodeRecord) -> AsyncIterator[str]:
-        """Yield the names of the collections above a node; what is not about the tree need not be readable."""
+        """Yield the names of the collections above a node. Other fields of their records may be corrupt."""
         name, life = record.parent, record.parent_life
         while name:
             head = "HMGET", keys.of_node("node", name), "incarnation", "parent", "parent_life"

@@ -211,7 +211,7 @@ def _read(line: Line, reply: Any) -> Any:
 
 
 def _fault_of(line: Line, reply: Exception) -> Exception:
-    """Name the fault of one command; what is wrong with the command or its key is said with both."""
+    """Name the fault of one command. If its arguments or its key are wrong, the text has its name and key."""
     named = fault(reply)
     return ScriptDefect(f"{named} ({' '.join(map(str, line[:2]))})") if isinstance(named, ScriptDefect) else named
 

@@ -86,7 +86,7 @@ _KNOWN: Final = ("unknown", "ended", "unfinished", "awaited")
 
 
 def awaited(_command: object, outcomes: Sequence[Awaited]) -> Awaited:
-    """Return what some partition knows of an item: rather that it is there than that one of its id has ended."""
+    """Return what is known of an item. That it is there counts more than that an earlier item of its id has ended."""
     return max(outcomes, key=lambda outcome: _KNOWN.index(outcome.state))
 
 

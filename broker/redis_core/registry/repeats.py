@@ -23,7 +23,10 @@ _FOR_NOW: Final = frozenset(
         Problem.UNSUPPORTED,
     }
 )
-"""What may refuse a publish today that was accepted yesterday. Who may not publish learns nothing of what is stored."""
+"""Problems for which a publish may be refused though the same one was accepted before and is stored.
+
+Not among them: that somebody may not publish. Such a sender learns nothing of what is stored.
+"""
 
 
 def may_be_stored(problem: Problem) -> bool:

@@ -25,7 +25,7 @@ from broker.tasks import FAILED, Answer, Reply, Tasks
 log = structlog.get_logger()
 
 IDLE_SECONDS: Final = 86_400
-"""How long the use of a domain is kept that nobody publishes to."""
+"""How long the use of a domain is kept after the last publish to its nodes."""
 
 PAUSE_MS: Final = 250
 """The least time between two measurements of a subject; it is ten times as long as the last one took, if that is more."""

@@ -79,7 +79,7 @@ class FiringSchedules:
             self._again.discard(name)
 
     async def _fire_due(self, node: NodeRecord) -> None:
-        """Publish as long as anything comes forward; what does not is due again at a later sweep."""
+        """Publish for all schedules that are due, until none makes progress; a later sweep tries the others again."""
         stuck = 0
         while True:
             page = await self._storage.due(node, stuck, AT_ONCE)

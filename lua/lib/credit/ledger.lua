@@ -82,8 +82,8 @@ local function unused_of(before, told)
 end
 
 -- Books a partition's report: what a subscriber holds there, and the last grant that it has taken. An older report than the last changes
--- nothing. Without an entry only a report that was asked for (`full`) counts: the locks were reported as ended before, or the subscriber
--- as back. An absent one is reported again when it is granted something.
+-- nothing. Without an entry only a report that the coordinator has asked for (`full`) counts. Any other tells of locks that were reported
+-- as ended before, or of a subscriber that has returned; an absent one is reported again when it is granted something.
 function ledger.report(number, subid, told)
   local before = ledger.get(subid, number)
   if not before and not told.full then return end

@@ -58,7 +58,7 @@ local function in_order(a, b, order)
   return not below(a, b)
 end
 
--- `order` is the letter of broker/selectors/selector_program.py.
+-- `order` is the letter of broker/selectors/program.py.
 function compare.values(a, b, order)
   local equality = order == '=' or order == '!'
   if a == nil or b == nil then return nil end

@@ -1,4 +1,4 @@
--- Runs a compiled selector on a stack (broker/selectors/selector_program.py). An instruction is a letter, the length of its operand in
+-- Runs a compiled selector on a stack (broker/selectors/program.py). An instruction is a letter, the length of its operand in
 -- bytes, and the operand. The logic is SQL's three-valued one, where nil is UNKNOWN.
 -- CALL: codes
 -- Programs are parsed when needed, since few subscriptions have new items to examine, and once, since many may have the same program.
