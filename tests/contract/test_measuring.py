@@ -70,7 +70,7 @@ async def test_idle_nodes_cost_nothing(make_core: MakeCore, store: Store, node: 
     await measured(core, f"{node}/0", "waiting", 1)
     for task in core._running:
         task.cancel()
-    await asyncio.sleep(0.1)
+    await asyncio.gather(*core._running, return_exceptions=True)
     await core.measure()
     async with store.client() as client:
         await client.config_resetstat()

@@ -130,7 +130,7 @@ async def test_redis_away(frontend: Frontend, client: Client, server: RedisServe
     try:
         answer = await client.pubsub(f"<publish node='any'><item>{PAYLOAD}</item></publish>")
         assert answer.error == "wait remote-server-timeout"
-        await asyncio.sleep(2.0)
+        await eventually(lambda: len(lines(frontend, event="heartbeat failed")) > failed, "no heartbeat has failed")
     finally:
         server.process.resume()
     (line, *_more) = lines(frontend, problem="timed-out")

@@ -76,8 +76,8 @@ def test_goes_in_order(redis: RedisServer, forks: Forks) -> None:
     with forks.suspended(), RestFrontend(redis.url) as frontend:
         line = Line(frontend)
         head = f"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nAuthorization: {basic_words()}\r\n"
-        line.say(f"{head}Content-Type: application/json\r\n\r\n".encode())
-        time.sleep(0.3)
+        line.say(f"{head}Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n".encode())
+        assert line.first() == 100
         os.kill(frontend.process.pid, signal.SIGTERM)
         deadline = time.monotonic() + 20
         while _takes(frontend):
