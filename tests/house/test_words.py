@@ -1,6 +1,7 @@
 """Retired words stay retired; docs/glossary.md has those that are the project's own."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -106,9 +107,15 @@ def _said(text: str) -> set[str]:
     return {_WORDS[word] for word in re.findall(r"[a-z]+", parted.lower()) if word in _WORDS}
 
 
+def _found(files: Iterable[Path]) -> set[tuple[str, str]]:
+    """Return the retired words in files and in their names."""
+    names = {path.relative_to(ROOT).as_posix(): path for path in files}
+    return {(name, word) for name, path in names.items() for word in _said(f"{name} {path.read_text()}")}
+
+
 def test_retired_words() -> None:
     """No code, comment, document, metric or log event has a retired word, except in another meaning."""
-    found = {(path.relative_to(ROOT).as_posix(), word) for path in _files() for word in _said(path.read_text())}
+    found = _found(_files())
     assert sorted(f"{path}: {word} (say {RETIRED[word]})" for path, word in found - ALLOWED.keys()) == []
     assert sorted(ALLOWED.keys() - found) == [], "no more exceptions than there are"
 
@@ -116,7 +123,7 @@ def test_retired_words() -> None:
 def test_retired_words_in_tests() -> None:
     """No test, example or comparison with others has a retired word, except those that it has in a plain meaning."""
     files = set(_in("tests", "examples", "bench", kinds={".py", ".md", ".sh"})) - {Path(__file__).resolve()}
-    found = {(path.relative_to(ROOT).as_posix(), word) for path in files for word in _said(path.read_text())}
+    found = _found(files)
     assert sorted(f"{path}: {word} (say {RETIRED[word]})" for path, word in found if word not in EVERYDAY) == []
 
 
