@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from tests.doors.amqp import hubs
+from tests.doors.amqp import event_hubs
 from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import HASH, PASSWORD
 from tests.journeys.conftest import Join
@@ -109,18 +109,18 @@ async def test_event_hubs(service: Service, join: Join) -> None:
     """E2, E14, E16, E19, E22, E27, E28: npm's @azure/event-hubs does all that it can; Python's SDK beside it sees the same."""
     owner = await join()
     hub = await owner.queue({QUEUEING_ENABLED: "0", "stanzaq#partitions": "3"})
-    keys = f"sensors {owner.bare} {hubs.KEY}\n"
+    keys = f"sensors {owner.bare} {event_hubs.KEY}\n"
     with AmqpFrontend(service.redis.url, AMQP_EVENT_HUBS_KEYS=keys, AMQP_PASSWORDS="") as frontend:
-        place = hubs.address(frontend, hub, "sensors")
+        place = event_hubs.address(frontend, hub, "sensors")
 
         def sent() -> None:
-            with hubs.sending(place) as client:
-                hubs.send(client, "from", "Python", partition_id="2")
+            with event_hubs.sending(place) as client:
+                event_hubs.send(client, "from", "Python", partition_id="2")
 
         def found(count: int) -> list[tuple[str, str]]:
-            with hubs.reading(place) as reader:
+            with event_hubs.reading(place) as reader:
                 reader.until(lambda it: len(it.events) == count)
-                return [(number, hubs.body(event)) for number, event in reader.events]
+                return [(number, event_hubs.body(event)) for number, event in reader.events]
 
         await asyncio.to_thread(sent)
         did = await told("node", OUTSIDERS / "with_event_hubs.mjs", TOOLS / "node_modules", place, "2")

@@ -31,7 +31,7 @@ from frontends.amqp.protocol.links import Outgoing
 from frontends.amqp.server import AmqpServer
 from frontends.passwords import Passwords
 from frontends.tools.servers.redis import RedisServer
-from tests.doors.amqp.hubs import KEYS, signed
+from tests.doors.amqp.event_hubs import KEYS, signed
 from tests.doors.amqp.raw import (
     BEGIN,
     NULL,

@@ -22,7 +22,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, ConnectionClosed,
 
 from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
-from tests.doors.amqp.hubs import BOBS_KEY, KEYS, Reader, address, body, reading, send, sending, signed
+from tests.doors.amqp.event_hubs import BOBS_KEY, KEYS, Reader, address, body, reading, send, sending, signed
 from tests.doors.amqp.served import AmqpFrontend, annotations, connected, consumer, marks, one, producer, text
 
 
