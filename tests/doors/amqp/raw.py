@@ -6,7 +6,6 @@ import struct
 from frontends.amqp.protocol import sasl, types
 from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import ALICE, PASSWORD
-from tests.waiting import PATIENCE_SECONDS
 
 NULL, TRUE, FALSE, ZERO = b"\x40", b"\x41", b"\x42", b"\x43"
 
@@ -89,16 +88,6 @@ def attach(name: str, handle: int, node: str) -> bytes:
     """Write the attach of a sender, which settles nothing by itself."""
     ends = [source(), target(types.string(node))]
     return frame(0x12, types.string(name), uint(handle), FALSE, b"\x50\x00", NULL, *ends, NULL, NULL, ZERO)
-
-
-def await_credit(line: socket.socket, links: int) -> None:
-    """Read until so many senders that attached have credit: each gets one flow."""
-    line.settimeout(PATIENCE_SECONDS)
-    found = b""
-    while found.count(b"\x00\x53\x13") < links:
-        piece = line.recv(65_536)
-        assert piece, "the connection was closed"
-        found += piece
 
 
 def receiver(name: str, handle: int, node: str) -> bytes:
