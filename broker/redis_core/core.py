@@ -156,6 +156,7 @@ class RedisCore:
             end = Answer(partial(self._end, command, began, reply, final=True))
             self.router(getattr(command, "node", "")).answer_refused(command, result, end)
             return
+        # What `submit` has added.
         self._waiting_bytes -= COMMAND_BYTES + len(getattr(command, "envelope", b""))
         tally, now = self.metrics.tally, time.monotonic()
         tally.seconds[kind] += now - began

@@ -23,7 +23,8 @@ from tests.contract.proxy import LossyNetwork
 from tests.operations import as_user, make_user
 from tests.waiting import PATIENCE_SECONDS
 
-_ANYBODY = Jid("alice@x/home")
+_OWNER = Jid("alice@x/home")
+"""Who creates the nodes in these tests, and so may count their items."""
 
 
 class Door:
@@ -103,7 +104,7 @@ async def lose_reply(
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not network.answered.is_set():
             # On a connection that replaces a lost one nothing would reach Redis.
-            while isinstance(await core.ask(Stats(node, _ANYBODY)), Refused):  # noqa: ASYNC110  (asked, not told)
+            while isinstance(await core.ask(Stats(node, _OWNER)), Refused):  # noqa: ASYNC110  (asked, not told)
                 await asyncio.sleep(0.02)
             setattr(network, loss, True)
             lost = await core.ask(command)

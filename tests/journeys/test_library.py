@@ -1211,13 +1211,12 @@ async def test_from_the_shell(join: Join, door: RestFrontend, tmp_path: Path) ->
     try:
         assert await asyncio.wait_for(output.readline(), PATIENCE_SECONDS) == b"first begins\n"
         async with asyncio.timeout(PATIENCE_SECONDS):
-            reading = asyncio.create_task(output.readline())
-            while not (reading.done() and reading.result() == b"second begins\n"):
+            second = asyncio.create_task(output.readuntil(b"second begins\n"))
+            while not second.done():
                 # A change before the file is watched goes unnoticed.
                 tasks.write_text(_TASKS.format(**user, node=node, word="second"))
-                await asyncio.wait([reading], timeout=_AGAIN_SECONDS)
-                if reading.done() and reading.result() != b"second begins\n":
-                    reading = asyncio.create_task(output.readline())
+                await asyncio.wait([second], timeout=_AGAIN_SECONDS)
+            await second
         publisher = await start("publish", node, "--json", '{"a": 1}', "--count", "2")
         ids, _ = await asyncio.wait_for(publisher.communicate(), PATIENCE_SECONDS)
         assert publisher.returncode == 0 and len(set(ids.split())) == 2

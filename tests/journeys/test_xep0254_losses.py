@@ -17,7 +17,6 @@ from tests.journeys.service import Service
 from tests.waiting import PATIENCE_SECONDS
 
 SHORT_OPTIONS = {"stanzaq__lock_seconds": "1"}
-"""By how much a lock may outlive its time (guarantee 4)."""
 
 
 async def test_hints(join: Join) -> None:
