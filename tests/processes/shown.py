@@ -11,12 +11,14 @@ import resource
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from frontends.tools.servers.process import Process
 
 _PR_GET_PDEATHSIG = 2
+_POLL_SECONDS = 0.05
 
 
 def _dying() -> int:
@@ -66,7 +68,9 @@ if __name__ == "__main__":
             case "complain":
                 print("complaint", file=sys.stderr)
             case "wait":
-                signal.pause()
+                # `signal.pause` would miss a signal that comes just before it, and wait for ever.
+                while True:
+                    time.sleep(_POLL_SECONDS)
             case "start":
                 command = [sys.executable, "-m", "tests.processes.shown", "wait"]
                 print(Process(command, directory=Path.cwd(), log=Path(os.devnull)).pid, flush=True)
