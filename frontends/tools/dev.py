@@ -6,12 +6,12 @@ Redis is the embedded one. Without ejabberd on this machine there is no XMPP, an
 import json
 import signal
 import sys
-import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from shlex import quote
 from socket import socket
 from typing import Any, ClassVar, Final
@@ -76,17 +76,20 @@ class Service:
 
 def main(data: Path | None) -> int:
     """Run the service until SIGINT or SIGTERM, with its data in a directory (None: a temporary one). Raises ServerError."""
-    console, stop = Console(highlight=False, soft_wrap=True), threading.Event()
+    console, stop = Console(highlight=False, soft_wrap=True), SimpleQueue[None]()
     for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: stop.set())
+        # A handler runs between any two lines of this thread; unlike `threading.Event`, this queue has no lock that it may hold.
+        signal.signal(name, lambda *_: stop.put(None))
     with ExitStack() as stack:
         with Console(stderr=True).status("starting Redis, ejabberd and a frontend of each door"):
             service = start(stack, data, [_port(usual) for usual in USUAL_PORTS])
         console.print("\n".join([*_lines(service), "", "Ctrl-C ends it."]), markup=False)
-        while not stop.wait(_LOOKED_SECONDS):
+        while True:
+            with suppress(Empty):
+                stop.get(timeout=_LOOKED_SECONDS)
+                return 0
             for frontend in service.frontends:
                 frontend.must_live()
-    return 0
 
 
 def start(stack: ExitStack, data: Path | None, ports: Sequence[int], redis_port: int | None = None) -> Service:
