@@ -16,9 +16,11 @@ from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
 from frontends.tools.servers.sentinels import RedisSentinels
-from tests.failure_report import FailureReport
+from tests import shared
+from tests.failure_report import REPORT, FailureReport
 from tests.forks import Forks
 from tests.redis_latency import SEED, late
+from tests.shared import SharedServer
 
 # To collect the tests makes millions of objects and hardly any garbage.
 collect_rarely()
@@ -37,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # So a shell starts what it runs in the background, and programs inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    report = FailureReport()
-    config.pluginmanager.register(report, "stanzaq-failure-report")
+    config.pluginmanager.register(FailureReport(), REPORT)
+    config.pluginmanager.register(SharedServer())
 
 
 def pytest_collection_finish() -> None:
@@ -97,7 +99,10 @@ def redis_sentinels() -> Iterator[RedisSentinels]:
 
 
 @pytest.fixture(scope="session")
-def ejabberd() -> Iterator[Ejabberd]:
-    """Provide an XMPP server."""
-    with Ejabberd() as server:
+def ejabberd(pytestconfig: pytest.Config) -> Iterator[Ejabberd]:
+    """Provide an XMPP server, the same to all workers: names of domains and accounts there are each module's own."""
+    with shared.ejabberd(pytestconfig) as server:
+        report = pytestconfig.pluginmanager.get_plugin(REPORT)
+        assert isinstance(report, FailureReport)
+        report.watch(server.directory)
         yield server

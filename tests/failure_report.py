@@ -15,6 +15,9 @@ import pytest
 from frontends.tools.servers.process import Process, Server
 from tests import redis_latency
 
+REPORT: Final = "stanzaq-failure-report"
+"""The plugin's name."""
+
 LINES: Final = 40
 STANZAS: Final = 30
 CHARACTERS: Final = 1_000
@@ -34,13 +37,17 @@ class FailureReport:
         self._stanzas: deque[tuple[str, Any]] = deque(maxlen=STANZAS)
         self._patch = pytest.MonkeyPatch()
 
+    def watch(self, place: Path) -> None:
+        """Report the logs in a directory from now on."""
+        self._places.add(place)
+
     def pytest_configure(self) -> None:
         """Register for servers that start, and for slixmpp's records."""
         begin, end = Process.__init__, Server.__exit__
 
         @wraps(begin)
         def begun(process: Process, command: Sequence[str], *, log: Path, **how: object) -> None:
-            self._places.add(log.parent)
+            self.watch(log.parent)
             begin(process, command, log=log, **how)  # type: ignore[arg-type]
 
         @wraps(end)

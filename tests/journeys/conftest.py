@@ -10,7 +10,7 @@ import pytest
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import Client, Delivery
-from tests.journeys.service import DOMAIN, Frontend, Service
+from tests.journeys.service import Frontend, Service
 from tests.operations import as_user, make_user
 
 Join = Callable[..., Awaitable[Client]]
@@ -33,7 +33,7 @@ async def join(service: Service) -> AsyncIterator[Join]:
     clients: list[Client] = []
 
     async def make(jid: str = "", password: str = "") -> Client:
-        client = Client(service.ejabberd.c2s_port, DOMAIN, jid or service.ejabberd.anonymous, password)
+        client = Client(service.ejabberd.c2s_port, service.domain, jid or service.ejabberd.anonymous, password)
         clients.append(client)
         await client.open()
         return client

@@ -9,12 +9,13 @@ from typing import Final, Self, cast
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
+from tests.journeys.service import DOMAIN
 from tests.waiting import PATIENCE_SECONDS
 
 _SECRET: Final = "fake"
 _PLAIN: Final = (
     "<?xml version='1.0'?><stream:stream xmlns='jabber:component:accept'"
-    " xmlns:stream='http://etherx.jabber.org/streams' from='journeys.localhost' id='s1'>"
+    f" xmlns:stream='http://etherx.jabber.org/streams' from='{DOMAIN}' id='s1'>"
 )
 
 
@@ -60,7 +61,7 @@ class FakeServer:
     def ask(self, payload: str, sender: str, request: str, kind: str = "set") -> list[Element]:
         """Route an IQ; return all that was received up to its answer, which is last."""
         before = len(self.heard)
-        self.send(f"<iq type='{kind}' id='{request}' from='{sender}' to='journeys.localhost'>{payload}</iq>")
+        self.send(f"<iq type='{kind}' id='{request}' from='{sender}' to='{DOMAIN}'>{payload}</iq>")
         return self.until_answer(request, before)
 
     def until_answer(self, request: str, before: int = 0) -> list[Element]:

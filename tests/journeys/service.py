@@ -6,7 +6,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,11 @@ from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.redis_latency import FRONTEND
 from tests.waiting import PATIENCE_SECONDS
 
-DOMAIN: Final = "journeys.localhost"
+DOMAIN: Final = f"journeys-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}.localhost"
+"""The domain of the service that most journeys share in a worker of pytest; a module with a service of its own has another."""
+
+DURABLE: Final = {"appendonly": "yes", "appendfsync": "always"}
+"""Options of a Redis that writes each change to disk at once."""
 
 
 class Frontend(Server):
@@ -39,6 +43,11 @@ class Frontend(Server):
             "LOG_FORMAT": "json",
             **settings,
         }
+
+    @property
+    def domain(self) -> str:
+        """The domain that it serves."""
+        return self._settings["XMPP_DOMAIN"]
 
     @property
     def log(self) -> str:
@@ -100,6 +109,11 @@ class Service:
     redis: RedisServer
     frontends: tuple[Frontend, ...]
 
+    @property
+    def domain(self) -> str:
+        """Its domain."""
+        return self.frontends[0].domain
+
     def faults(self) -> list[str]:
         """Return what is wrong with the frontends; nothing while each is the process that was started, alive and ready."""
         return [
@@ -117,16 +131,18 @@ class Service:
 
 
 @contextmanager
-def durable(**settings: str) -> Iterator[Service]:
-    """Run servers of one module's own: a Redis that writes each change to disk at once, ejabberd, and two frontends."""
+def serving(
+    ejabberd: Ejabberd, domain: str, options: Mapping[str, str] | None = None, /, **settings: str
+) -> Iterator[Service]:
+    """Run a service of one module's own: two frontends of a domain, and a Redis with these options."""
     with ExitStack() as stack:
-        options = {"appendonly": "yes", "appendfsync": "always"}
         redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
-        server = stack.enter_context(Ejabberd())
+        given = {"XMPP_DOMAIN": domain, **settings}
         pair = [
-            stack.enter_context(Frontend(redis.url, server.component_port, server.secret, **settings)) for _ in range(2)
+            stack.enter_context(Frontend(redis.url, ejabberd.component_port, ejabberd.secret, **given))
+            for _ in range(2)
         ]
-        yield Service(server, redis, tuple(pair))
+        yield Service(ejabberd, redis, tuple(pair))
 
 
 async def eventually(holds: Callable[[], bool], what: str) -> None:

@@ -1,7 +1,6 @@
 """Ad-hoc commands of administrators and owners through a whole service, by any of its frontends."""
 
 import asyncio
-import contextlib
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -11,10 +10,9 @@ from typing import Final
 import pytest
 
 from frontends.tools.servers.ejabberd import Ejabberd
-from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import COMMANDS, DISCO_ITEMS, FORM, STANZAQ, Answer, Client, Delivery, submitted
 from tests.journeys.conftest import Join
-from tests.journeys.service import Frontend, Service
+from tests.journeys.service import Frontend, Service, serving
 from tests.waiting import PATIENCE_SECONDS
 
 _ITEMS: Final = 90
@@ -23,16 +21,10 @@ ADMIN = f"admin-{secrets.token_hex(4)}"
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def service(ejabberd: Ejabberd) -> Iterator[Service]:
     """Provide a service of this module's own, which has an administrator."""
-    with contextlib.ExitStack() as stack:
-        redis = stack.enter_context(RedisServer(binary=redis_binary()))
-        server = stack.enter_context(Ejabberd())
-        settings = {"ADMINS": server.register(ADMIN, "secret")}
-        pair = [
-            stack.enter_context(Frontend(redis.url, server.component_port, server.secret, **settings)) for _ in range(2)
-        ]
-        yield Service(server, redis, tuple(pair))
+    with serving(ejabberd, "adhoc.localhost", ADMINS=ejabberd.register(ADMIN, "secret")) as service:
+        yield service
 
 
 @pytest.fixture
@@ -121,7 +113,7 @@ async def test_disconnect(admin: Client, join: Join, service: Service) -> None:
     node = await owner.queue({"stanzaq#dedupe": "ignore"})
     assert (await worker.subscribe(node, 5)).error == ""
     known = _choices(await run(admin, "disconnect"))
-    settings = {"ADMINS": f"{ADMIN}@{service.ejabberd.accounts}"}
+    settings = {"XMPP_DOMAIN": service.domain, "ADMINS": f"{ADMIN}@{service.ejabberd.accounts}"}
     server = service.ejabberd
     with Frontend(service.redis.url, server.component_port, server.secret, **settings) as doomed:
         (name,) = _choices(await run(admin, "disconnect")) - known

@@ -531,8 +531,8 @@ def test_monsters(fake: tuple[FakeServer, Frontend], payload: str, error: str) -
 
 
 STRAYS = {
-    "IQ without id": "<iq type='get' from='m@x/y' to='journeys.localhost'><query xmlns='urn:x'/></iq>",
-    "IQ without sender": "<iq type='get' id='1' to='journeys.localhost'><query xmlns='urn:x'/></iq>",
+    "IQ without id": f"<iq type='get' from='m@x/y' to='{DOMAIN}'><query xmlns='urn:x'/></iq>",
+    "IQ without sender": f"<iq type='get' id='1' to='{DOMAIN}'><query xmlns='urn:x'/></iq>",
     "IQ without anything": "<iq/>",
     "stanza of no kind": "<frobnicate from='m@x/y'/><stream:frobnicate/>",
     "message without anything": "<message/>",
@@ -562,7 +562,7 @@ _LAUGHS = "<!ENTITY a 'ha'>" + "".join(
 )
 _STREAM = (
     "<stream:stream xmlns='jabber:component:accept' xmlns:stream='http://etherx.jabber.org/streams'"
-    " from='journeys.localhost' id='ID'>"
+    f" from='{DOMAIN}' id='ID'>"
 )
 
 

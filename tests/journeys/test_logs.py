@@ -12,9 +12,10 @@ import redis
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import Client, Delivery
-from tests.journeys.service import DOMAIN, Frontend, eventually
+from tests.journeys.service import Frontend, eventually
 from tests.operations import PASSWORD, as_user, make_user
 
+DOMAIN: Final = "logs.localhost"
 PAYLOAD: Final = "<job xmlns='urn:x'>THE-PAYLOAD</job>"
 _NO_WAKE_UPS: Final = "wake-ups cannot be received"
 
@@ -30,17 +31,10 @@ def server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="module")
-def ejabberd() -> Iterator[Ejabberd]:
-    """Provide an XMPP server of this module's own."""
-    with Ejabberd() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def frontend(server: RedisServer, ejabberd: Ejabberd) -> Iterator[Frontend]:
     """Provide a frontend with secrets in its settings."""
     url = as_user(server.url, "stanzaq").replace(PASSWORD, "open-sesame")
-    with Frontend(url, ejabberd.component_port, ejabberd.secret, REDIS_TIMEOUT="0.5") as found:
+    with Frontend(url, ejabberd.component_port, ejabberd.secret, XMPP_DOMAIN=DOMAIN, REDIS_TIMEOUT="0.5") as found:
         yield found
 
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer
 from stanzaq import Job, Publisher, Retry, Worker
 from tests.journeys.client import PUBSUB, STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer
-from tests.journeys.service import DOMAIN, Frontend, Service, durable, eventually
+from tests.journeys.service import DOMAIN, DURABLE, Frontend, Service, eventually, serving
 from tests.waiting import PATIENCE_SECONDS
 
 REDIS_TIMEOUT = 2.0
@@ -41,13 +42,13 @@ def starter() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(scope="module")
 def service(starter: ThreadPoolExecutor) -> Iterator[Service]:
-    """Provide a service of this module's own, with a Redis that writes every change to disk at once."""
+    """Provide servers of this module's own, which may be stopped, with a Redis that writes every change to disk at once."""
     settings = {
         "REDIS_TIMEOUT": str(REDIS_TIMEOUT),
         "WATCHDOG_SECONDS": str(WATCHDOG_SECONDS),
         "DRAIN_SECONDS": str(DRAIN_SECONDS),
     }
-    with durable(**settings) as service:
+    with Ejabberd() as ejabberd, serving(ejabberd, DOMAIN, DURABLE, **settings) as service:
         yield service
 
 

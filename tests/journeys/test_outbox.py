@@ -6,26 +6,29 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from frontends.tools.servers.ejabberd import Ejabberd
 from stanzaq import Publisher, StanzaqError
 from stanzaq.outbox import Outbox
 from stanzaq.transport import Outgoing
 from stanzaq.xmpp import connection
 from tests.journeys.client import Client
 from tests.journeys.conftest import Join
-from tests.journeys.service import DOMAIN, Service, durable
+from tests.journeys.service import DURABLE, Service, serving
 from tests.waiting import PATIENCE_SECONDS
+
+DOMAIN: Final = "outbox.localhost"
 
 Between = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def service(ejabberd: Ejabberd) -> Iterator[Service]:
     """Provide a service of this module's own, whose frontends may be killed."""
-    with durable() as service:
+    with serving(ejabberd, DOMAIN, DURABLE) as service:
         yield service
 
 

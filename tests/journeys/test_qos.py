@@ -11,17 +11,18 @@ import pytest
 from frontends.tools.servers.ejabberd import Ejabberd
 from tests.journeys.client import CLIENT, PUBSUB, Answer, Client, Delivery
 from tests.journeys.conftest import Join
-from tests.journeys.service import DOMAIN, Service, durable, eventually
+from tests.journeys.service import DURABLE, Service, eventually, serving
 from tests.waiting import PATIENCE_SECONDS
 
+DOMAIN: Final = "qos.localhost"
 QOS = "urn:xmpp:qos"
 JOB = "<job xmlns='urn:x'/>"
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def service(ejabberd: Ejabberd) -> Iterator[Service]:
     """Provide a service of this module's own, whose messages outlive its Redis."""
-    with durable(EVENT_LOG=f"watch@{Ejabberd.accounts}") as service:
+    with serving(ejabberd, DOMAIN, DURABLE, EVENT_LOG=f"watch@{Ejabberd.accounts}") as service:
         yield service
 
 

@@ -1,19 +1,19 @@
 """Deliveries that need confirmation (urn:xmpp:qos), through ejabberd and two frontends with short pauses."""
 
 import asyncio
-import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Final
 
 import pytest
 
 from frontends.tools.servers.ejabberd import Ejabberd
-from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import EVENT, PUBSUB, STANZAQ, Client, Delivery, form_values
 from tests.journeys.conftest import Join
 from tests.journeys.qos_worker import Asked, Worker
-from tests.journeys.service import DOMAIN, Frontend, Service, eventually
+from tests.journeys.service import Service, eventually, serving
 
+DOMAIN: Final = "deliveries.localhost"
 RETRIES = 3
 PAUSE_SECONDS = 1.0
 
@@ -22,16 +22,11 @@ each_quality = pytest.mark.parametrize("qos", ["acknowledged", "assured"])
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def service(ejabberd: Ejabberd) -> Iterator[Service]:
     """Provide a service of this module's own, which tries again each second and gives up after four."""
-    with contextlib.ExitStack() as stack:
-        redis = stack.enter_context(RedisServer(binary=redis_binary()))
-        server = stack.enter_context(Ejabberd())
-        settings = {"QOS_RETRY_SECONDS": str(PAUSE_SECONDS), "QOS_RETRY_MOST_SECONDS": "1", "QOS_RETRIES": str(RETRIES)}
-        pair = [
-            stack.enter_context(Frontend(redis.url, server.component_port, server.secret, **settings)) for _ in range(2)
-        ]
-        yield Service(server, redis, tuple(pair))
+    settings = {"QOS_RETRY_SECONDS": str(PAUSE_SECONDS), "QOS_RETRY_MOST_SECONDS": "1", "QOS_RETRIES": str(RETRIES)}
+    with serving(ejabberd, DOMAIN, **settings) as service:
+        yield service
 
 
 @pytest.fixture

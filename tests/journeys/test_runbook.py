@@ -20,21 +20,13 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from frontends.tools.servers.sentinels import SERVICE, RedisSentinels
 from tests.journeys.client import Client, Delivery
-from tests.journeys.service import DOMAIN, Frontend, eventually
+from tests.journeys.service import Frontend, eventually
 from tests.operations import PAGE, PASSWORD, make_user, runbook, told
 from tests.waiting import PATIENCE_SECONDS
 
+DOMAIN: Final = "runbook.localhost"
 ROOT: Final = Path(__file__).parents[2]
 INCARNATIONS: Final = {"8e71964d": "jobs", "5b1c2f60": "jobs/dead"}
-
-
-@pytest.fixture(scope="module")
-def ejabberd() -> Iterator[Ejabberd]:
-    """Provide an XMPP server of this module's own, with the workers of the page."""
-    with Ejabberd() as server:
-        for name in ("slow", "quick"):
-            server.register(name, "secret")
-        yield server
 
 
 @dataclass
@@ -116,7 +108,7 @@ class House:
 def _frontends(ejabberd: Ejabberd, url: str, count: int, **settings: str) -> Iterator[list[Frontend]]:
     with contextlib.ExitStack() as stack:
         yield [
-            stack.enter_context(Frontend(url, ejabberd.component_port, ejabberd.secret, **settings))
+            stack.enter_context(Frontend(url, ejabberd.component_port, ejabberd.secret, XMPP_DOMAIN=DOMAIN, **settings))
             for _ in range(count)
         ]
 
@@ -124,10 +116,11 @@ def _frontends(ejabberd: Ejabberd, url: str, count: int, **settings: str) -> Ite
 @contextlib.asynccontextmanager
 async def people(ejabberd: Ejabberd) -> AsyncIterator[tuple[Client, Client, Client]]:
     """Connect and disconnect an owner and both workers of the page."""
+    slow, quick = (ejabberd.register(user, "secret", known=True) for user in ("slow", "quick"))
     clients = (
         Client(ejabberd.c2s_port, DOMAIN, ejabberd.anonymous),
-        Client(ejabberd.c2s_port, DOMAIN, "slow@localhost", "secret"),
-        Client(ejabberd.c2s_port, DOMAIN, "quick@localhost", "secret"),
+        Client(ejabberd.c2s_port, DOMAIN, slow, "secret"),
+        Client(ejabberd.c2s_port, DOMAIN, quick, "secret"),
     )
     for client in clients:
         await client.open()

@@ -4,25 +4,29 @@ import asyncio
 import dataclasses
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Final
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
 import pytest
 
+from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.xep_qos import MemoryOutbox, Outbox, Outstanding, Refused, Step
 from tests.journeys.client import Client
 from tests.journeys.conftest import Join
 from tests.journeys.sender import Sender
-from tests.journeys.service import DOMAIN, Service, durable
+from tests.journeys.service import DURABLE, Service, serving
 from tests.waiting import PATIENCE_SECONDS
+
+DOMAIN: Final = "sender.localhost"
 
 Enter = Callable[..., Awaitable[Sender]]
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def service(ejabberd: Ejabberd) -> Iterator[Service]:
     """Give a service of this module's own, whose frontends may be killed."""
-    with durable() as service:
+    with serving(ejabberd, DOMAIN, DURABLE) as service:
         yield service
 
 
