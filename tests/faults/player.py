@@ -25,8 +25,8 @@ CREDIT: Final = 10
 RATE: Final = 20
 """Items a second of one publisher."""
 
-ANSWER_SECONDS: Final = 1.5
-"""After so long a request is sent again, with its id: the frontend that had it may be dead."""
+TRY_SECONDS: Final = 1.5
+"""After so long a request is sent again, with its id: the frontend that had it may be dead. So it is with a connection."""
 
 FORGETFUL_BELOW_SECONDS: Final = 10
 """With longer locks nobody lets one expire: such a test checks that nothing waits for an expiry."""
@@ -38,7 +38,6 @@ ALL_BELOW: Final = {"pubsub#subscription_type": "items", "pubsub#subscription_de
 """How a worker subscribes to a collection."""
 
 _TEXT: Final = f".//{{{STANZAS}}}text"
-_ENTER_SECONDS: Final = 1.5
 _LOOK_SECONDS: Final = 0.05
 _PAUSE_SECONDS: Final = 0.3
 _UNANSWERED_MOST: Final = 200
@@ -67,7 +66,7 @@ class Player:
         while True:
             client = self._make()
             try:
-                async with asyncio.timeout(_ENTER_SECONDS):
+                async with asyncio.timeout(TRY_SECONDS):
                     await client.open()
                     client.present()
                     # Its own reconnect must not be mistaken for the same connection.
@@ -82,7 +81,7 @@ class Player:
         name = f"r{next(self._numbers)}"
         while client.up:
             with contextlib.suppress(TimeoutError, NotConnectedError):
-                answer = await client.ask(payload, request=name, seconds=ANSWER_SECONDS)
+                answer = await client.ask(payload, request=name, seconds=TRY_SECONDS)
                 if not any(map(passing, [answer, *rows(answer)])):
                     return answer
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -161,7 +160,7 @@ class Worker(Player):
         options = {**self._options, "stanzaq#batch": str(self._random.choice(_SIZES))}
         while client.up:
             with contextlib.suppress(TimeoutError, NotConnectedError):
-                async with asyncio.timeout(ANSWER_SECONDS):
+                async with asyncio.timeout(TRY_SECONDS):
                     answer = await client.subscribe(self._node, CREDIT, options=options)
                 if answer.error == "":
                     return
@@ -264,7 +263,7 @@ async def _forget(client: Client) -> None:
 
 async def _closed(client: Client) -> None:
     with contextlib.suppress(TimeoutError, NotConnectedError):
-        await asyncio.wait_for(client.close(), _ENTER_SECONDS)
+        await asyncio.wait_for(client.close(), TRY_SECONDS)
 
 
 def _expires_ms(lock: Element) -> int:

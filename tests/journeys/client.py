@@ -35,7 +35,7 @@ COMMANDS: Final = "http://jabber.org/protocol/commands"
 
 # Several times the number that reaches each of two frontends at least once.
 _SETTLING: Final = 20
-_ROUND_SECONDS: Final = 3.0
+_TRY_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Client:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_ROUND_SECONDS):
+                    async with asyncio.timeout(_TRY_SECONDS):
                         return await self.settle()
 
     async def next(self, kind: type[E], seconds: float = PATIENCE_SECONDS) -> E:
