@@ -178,7 +178,7 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
         header_bytes=settings.http_header_bytes,
         body_bytes=settings.http_body_bytes,
         slow_seconds=settings.http_slow_seconds,
-        leases=settings.http_leases,
+        subscriptions=settings.http_leases,
     )
     try:
         server = HttpServer(

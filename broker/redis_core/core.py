@@ -18,10 +18,10 @@ import structlog
 from broker.model.commands import Command, Retract, RetractBatch
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
-from broker.model.leases import is_lease
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
+from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.qos import Stage
 from broker.model.results import Refused, Result, RetractedBatch
 from broker.model.subscriptions import State, Subscription
@@ -409,7 +409,7 @@ class RedisCore:
     def tell(self, notice: Notice) -> None:
         """Hand a notice to the door, unless it is for a pull subscription."""
         # A pull subscription receives no notices.
-        if not is_lease(_recipient(notice)):
+        if not is_pull_subscription(_recipient(notice)):
             self._outlet.notify(notice)
 
     def begin(self, command: PartitionCommand) -> asyncio.Future[Any]:

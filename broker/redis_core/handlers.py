@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from broker.model.commands import Browse, Delete, Options, Subscribe, Unsubscribe
-from broker.model.leases import is_own_collection
 from broker.model.names import Jid, bare_jid
 from broker.model.nodes import NodeRecord
+from broker.model.pull_subscriptions import is_own_collection
 from broker.model.qos import Qos
 from broker.model.results import Browsed, Refused, Result
 from broker.model.subscriptions import Subscription

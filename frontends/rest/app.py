@@ -62,7 +62,14 @@ class Door:
     """The application."""
 
     def __init__(  # noqa: PLR0913  (settings, each named where it is given)
-        self, identity: Identity, *, rate: float, header_bytes: int, body_bytes: int, slow_seconds: float, leases: int
+        self,
+        identity: Identity,
+        *,
+        rate: float,
+        header_bytes: int,
+        body_bytes: int,
+        slow_seconds: float,
+        subscriptions: int,
     ) -> None:
         """Prepare the door; `open` accepts requests."""
         self._identity = identity
@@ -70,7 +77,7 @@ class Door:
         self._header_bytes = header_bytes
         self._body_bytes = body_bytes
         self._slow_seconds = slow_seconds
-        self._leases = leases
+        self._subscriptions = subscriptions
         self._core: Core
 
     def open(self, core: Core) -> None:
@@ -160,7 +167,7 @@ class Door:
             body,
             wants,
             looks=http_request.method == "HEAD",
-            most_leases=self._leases,
+            most_subscriptions=self._subscriptions,
             ends=ends,
         )
         if http_request.method in {"GET", "HEAD"}:

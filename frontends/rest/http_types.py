@@ -26,7 +26,7 @@ class Request:
     body: bytes = b""
     wants: str = ""
     looks: bool = False
-    most_leases: int = 1
+    most_subscriptions: int = 1
     ends: float = math.inf
 
 

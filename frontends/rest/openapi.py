@@ -120,7 +120,7 @@ _SEEN: Final = _object(
         dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT), history=_ATTEMPTS
     ),
 )
-_LEASE: Final = _object(
+_SUBSCRIPTION: Final = _object(
     {
         "id": _TEXT,
         "href": _TEXT,
@@ -172,8 +172,8 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.QUEUE: _object({"name": _TEXT, "href": _TEXT}),
     Shown.SENT: _SENT,
     Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}, retry_after=_WHOLE))}),
-    Shown.LEASE: _LEASE,
-    Shown.LEASES: _object({"subscriptions": _array(_LEASE), "total": _WHOLE}, next=_TEXT),
+    Shown.SUBSCRIPTION: _SUBSCRIPTION,
+    Shown.SUBSCRIPTIONS: _object({"subscriptions": _array(_SUBSCRIPTION), "total": _WHOLE}, next=_TEXT),
     Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS}),
     Shown.LOCK: _object({"expires": _TIME}),
     Shown.NOTHING: {"type": "object"},
@@ -411,7 +411,7 @@ _CHOSEN: Final = {
     "additionalProperties": {**_TEXT, "maxLength": admin_requests.REASON_MOST},
 }
 _BODIES: Final[dict[Body, dict[str, Any]]] = {
-    Body.LEASE: {
+    Body.SUBSCRIPTION: {
         "required": True,
         **_form(
             ("destinations",),

@@ -76,7 +76,7 @@ class ResourcePath:
     pattern: str
     node: str = ""
     item: str = ""
-    lease: str = ""
+    subscription: str = ""
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +88,7 @@ def read(raw: bytes) -> ResourcePath | None:
     if not segments:
         return None
     if root == b"subscriptions":
-        return _read_lease_path([_decode(segment) for segment in segments])
+        return _read_subscription_path([_decode(segment) for segment in segments])
     if root in _OF_QUEUES:
         return ResourcePath(_OF_QUEUES[root], node([_decode(segment) for segment in segments]))
     if root in _OF_MESSAGES and len(segments) > 1:
@@ -98,16 +98,16 @@ def read(raw: bytes) -> ResourcePath | None:
     return ResourcePath(_OF_NOTHING[root], item=_decode(segments[0])) if single else None
 
 
-def _read_lease_path(names: list[str]) -> ResourcePath | None:
+def _read_subscription_path(names: list[str]) -> ResourcePath | None:
     match names:
-        case [lease]:
-            return ResourcePath(SUBSCRIPTION, lease=lease)
-        case [lease, "acknowledgements"]:
-            return ResourcePath(ACKNOWLEDGEMENTS, lease=lease)
-        case [lease, "messages", item]:
-            return ResourcePath(HELD, item=item_id(item, "the path"), lease=lease)
-        case [lease, "messages", item, action] if action in _ACTIONS:
-            return ResourcePath(_ACTIONS[action], item=item_id(item, "the path"), lease=lease)
+        case [subscription]:
+            return ResourcePath(SUBSCRIPTION, subscription=subscription)
+        case [subscription, "acknowledgements"]:
+            return ResourcePath(ACKNOWLEDGEMENTS, subscription=subscription)
+        case [subscription, "messages", item]:
+            return ResourcePath(HELD, item=item_id(item, "the path"), subscription=subscription)
+        case [subscription, "messages", item, action] if action in _ACTIONS:
+            return ResourcePath(_ACTIONS[action], item=item_id(item, "the path"), subscription=subscription)
     return None
 
 
@@ -135,9 +135,9 @@ def content(node: str, item: str) -> str:
     return f"/contents/{_encode(node)}/{_segment(item)}"
 
 
-def held_message(lease: str, item: str) -> str:
+def held_message(subscription: str, item: str) -> str:
     """Return the path of a message that a subscription holds."""
-    return f"{SUBSCRIPTIONS}/{lease}/messages/{_segment(item)}"
+    return f"{SUBSCRIPTIONS}/{subscription}/messages/{_segment(item)}"
 
 
 def schedules(node: str) -> str:

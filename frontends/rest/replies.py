@@ -76,7 +76,7 @@ def answer_result(node: str, result: Published) -> dict[str, str | bool]:
     return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
 
 
-def lease(shown: HeldMessages, kind: str) -> Response:
+def held_messages(shown: HeldMessages, kind: str) -> Response:
     """Answer with the messages that a subscription holds."""
     body = atom.write_held(shown) if kind == negotiation.ATOM else documents.write_held(shown)
     # Each read extends the expiry, which alone must not change the tag.

@@ -25,7 +25,7 @@ class Body(Enum):
     SCHEDULE = "schedule"
     PAUSE = "pause"
     QUOTA = "quota"
-    LEASE = "lease"
+    SUBSCRIPTION = "subscription"
     GIVE_BACK = "give back"
     RENEW = "renew"
     ADDRESSES = "addresses"
@@ -42,8 +42,8 @@ class Shown(Enum):
     QUEUE = "queue"
     SENT = "sent"
     RESULTS = "results"
-    LEASE = "lease"
-    LEASES = "leases"
+    SUBSCRIPTION = "subscription"
+    SUBSCRIPTIONS = "subscriptions"
     HELD = "held"
     LOCK = "lock"
     NOTHING = "nothing"
@@ -236,9 +236,11 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.SUBSCRIPTIONS: {
         "GET": Operation(
-            "list_subscriptions", "List your own subscriptions", {_OK: Shown.LEASES}, query=("first", "limit")
+            "list_subscriptions", "List your own subscriptions", {_OK: Shown.SUBSCRIPTIONS}, query=("first", "limit")
         ),
-        "POST": Operation("create_subscription", "Begin a lease on messages", {_CREATED: Shown.LEASE}, Body.LEASE),
+        "POST": Operation(
+            "create_subscription", "Begin a lease on messages", {_CREATED: Shown.SUBSCRIPTION}, Body.SUBSCRIPTION
+        ),
     },
     paths.SUBSCRIPTION: {
         "GET": Operation(

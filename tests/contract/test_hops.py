@@ -207,7 +207,7 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
     # As in service: a core without a heartbeat would leave a notice for frontends with each publish.
     await core.start()
     identity = Identity(Passwords(""), Tokens("", "", "", "sub"), Jid("a@x"))
-    door = Door(identity, rate=1e6, header_bytes=8_192, body_bytes=65_536, slow_seconds=10, leases=1)
+    door = Door(identity, rate=1e6, header_bytes=8_192, body_bytes=65_536, slow_seconds=10, subscriptions=1)
     door.open(core)
     publishes = []
     async with httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url="http://x") as http:

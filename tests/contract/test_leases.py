@@ -9,9 +9,9 @@ import pytest
 from broker import codec
 from broker.model.commands import Declare, Delete, Options, Publish, SetSubscriptionOptions, Stats, Subscribe
 from broker.model.items import Envelope, SubscriptionChanged
-from broker.model.leases import lease_jid
 from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
+from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
 from broker.model.results import Counted, Declared, Done, Published, Refused, Result, Subscribed
 from broker.model.subscriptions import State, Subscription
@@ -89,7 +89,7 @@ async def test_a_view_without_its_subscription(make_core: MakeCore, node: str, m
         (plain, {}),
     ):
         assert await core.ask(Declare(name, ALICE, kind | more)) == Declared(name)
-    jid, scope = lease_jid(bare_jid(ALICE), used.removeprefix("lease-")), Scope(SubscriptionType.ITEMS, None)
+    jid, scope = pull_jid(bare_jid(ALICE), used.removeprefix("lease-")), Scope(SubscriptionType.ITEMS, None)
     asked = Subscribe(used, ALICE, jid, 1, Qos.PULLED, scope=scope, lease_ms=HOUR)
     assert isinstance(await core.ask(asked), Subscribed)
 

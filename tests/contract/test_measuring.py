@@ -22,8 +22,8 @@ from broker.model.commands import (
 )
 from broker.model.hints import Hints
 from broker.model.items import Envelope
-from broker.model.leases import lease_jid
 from broker.model.names import Jid
+from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
 from broker.model.results import Declared, Done, Fetched, Published, Refused, Retracted, RetractedBatch
 from broker.redis_core.core import RedisCore
@@ -196,7 +196,7 @@ async def test_pulled_items_wait_until_they_are_fetched(make_core: MakeCore, nod
     """Issue 26, A6: the wait of an item that is reserved for a pull subscription ends when it is fetched."""
     core, _ = await make_core()
     await declared(core, node)
-    lease = lease_jid(ALICE, "l")
+    lease = pull_jid(ALICE, "l")
     await core.ask(Subscribe(node, ALICE, lease, 9, Qos.PULLED, lease_ms=60_000))
     await published(core, node)
     assert counted(core, node, "wait_seconds_count") == 0

@@ -11,9 +11,9 @@ import pytest
 from broker import codec, keys
 from broker.model.commands import Declare, Describe, Fetch, Publish, Retract, Stats, Subscribe, Unlock, Unsubscribe
 from broker.model.items import Delivery, Envelope, SubscriptionChanged
-from broker.model.leases import lease_jid
 from broker.model.names import Jid
 from broker.model.problems import Problem
+from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
 from broker.model.results import (
     Counted,
@@ -74,7 +74,7 @@ async def published(core: RedisCore, node: str, count: int) -> None:
 
 async def leased(core: RedisCore, node: str, credit: int, *, lease_ms: int = 60_000, scope: Scope | None = None) -> Jid:
     """Begin a lease of Alice's; return its JID."""
-    jid = lease_jid(ALICE, secrets.token_hex(8))
+    jid = pull_jid(ALICE, secrets.token_hex(8))
     command = Subscribe(node, ALICE, jid, credit, Qos.PULLED, scope=scope, lease_ms=lease_ms)
     assert isinstance(await core.ask(command), Subscribed)
     return jid
@@ -344,7 +344,7 @@ async def test_whose(make_nameless: MakeNameless, node: str) -> None:
     core = await make_nameless()
     await declared(core, node)
     bob, eve = Jid("bob@x"), Jid("eve@x")
-    theirs = lease_jid(bob, "0" * 16)
+    theirs = pull_jid(bob, "0" * 16)
     assert isinstance(await core.ask(Subscribe(node, bob, theirs, 1, Qos.PULLED, lease_ms=60_000)), Subscribed)
     assert isinstance(await core.ask(Fetch(node, bob, theirs)), Fetched)
     assert isinstance(await core.ask(Fetch(node, ALICE, theirs)), Fetched)
@@ -436,7 +436,7 @@ async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
     for leaf in ("a/x", "b/x", "b/y", "c"):
         await declared(one, f"{node}/{leaf}")
     name = secrets.token_hex(8)
-    jid, view = lease_jid(ALICE, name), f"lease-{name}"
+    jid, view = pull_jid(ALICE, name), f"lease-{name}"
     wanted = (f"{node}/*/x", f"{node}/c")
     fields = {"pubsub#node_type": ("collection",), "stanzaq#destinations": wanted}
     assert isinstance(await one.ask(Declare(view, ALICE, fields)), Declared)

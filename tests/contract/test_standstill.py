@@ -15,8 +15,8 @@ from broker import codec
 from broker.model.commands import Declare, Fetch, Publish, Retract, Subscribe, Unsubscribe
 from broker.model.core import WAITING_BYTES, Core
 from broker.model.items import Envelope
-from broker.model.leases import lease_jid
 from broker.model.names import Jid
+from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
 from broker.model.results import Declared, Fetched, Published, Refused, Result, Retracted, Subscribed
 from broker.redis_core.core import RedisCore
@@ -76,7 +76,7 @@ async def dies(server: RedisServer) -> None:
 async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: str, trouble) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     """Guarantee 8: a lease holds an item and Redis is away; commands under way and later ones are answered in time."""
     assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
-    jid = lease_jid(ALICE, secrets.token_hex(8))
+    jid = pull_jid(ALICE, secrets.token_hex(8))
     assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)
     assert isinstance(await core.ask(item(node)), Published)
     held = await fetched(core, node, jid)
@@ -113,7 +113,7 @@ async def test_bounded_by_bytes(server: RedisServer, core: RedisCore, node: str)
     Further ones are refused at once, to be repeated.
     """
     assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
-    jid = lease_jid(ALICE, secrets.token_hex(8))
+    jid = pull_jid(ALICE, secrets.token_hex(8))
     assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)
     envelope = codec.pack(Envelope(b"<x>" + b"." * 100_000 + b"</x>"))
     server.process.pause()
@@ -191,7 +191,7 @@ async def test_no_payload_is_kept(
 async def test_stopped_while_asked(core: RedisCore, server: RedisServer, node: str) -> None:
     """Guarantee 8: commands that wait when a core stops are told so, and later ones too."""
     assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
-    jid = lease_jid(ALICE, secrets.token_hex(8))
+    jid = pull_jid(ALICE, secrets.token_hex(8))
     assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)
     waiting = asyncio.create_task(fetched(core, node, jid, 60))
     await asyncio.sleep(0.1)

@@ -1,10 +1,10 @@
-"""The tree of nodes: requests about it, the scope of a subscription, and a lease's own collection."""
+"""The tree of nodes: requests about it, the scope of a subscription, and a pull's own collection."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model import leases
+from broker.model import pull_subscriptions
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import Scope, SubscriptionType, TreeRequest, tree_request
@@ -46,11 +46,13 @@ def test_two_parents() -> None:
     assert refused.value.problem is Problem.NOT_ACCEPTABLE and "pubsub#collection" in refused.value.detail
 
 
-def test_leases() -> None:
-    """R11: a lease is recognised by its JID alone, and so is the collection that ends with it."""
+def test_pull_subscriptions() -> None:
+    """R11: a pull subscription is recognised by its JID alone, and so is the collection that ends with it."""
     name = "0123456789abcdef"
-    lease = leases.lease_jid(Jid("a@x"), name)
+    jid = pull_subscriptions.pull_jid(Jid("a@x"), name)
     others = ("a@x", f"a@x/lease-{name}0", f"a@x/lease-{name[:-1]}", f"a@x/lease-{name.upper()}", f"lease-{name}@x")
-    assert lease == f"a@x/lease-{name}" and leases.is_lease(lease) and not any(map(leases.is_lease, others))
-    assert leases.is_own_collection(f"lease-{name}", lease)
-    assert not leases.is_own_collection("jobs", lease) and not leases.is_own_collection("desk", Jid("a@x/desk"))
+    assert jid == f"a@x/lease-{name}" and pull_subscriptions.is_pull_subscription(jid)
+    assert not any(map(pull_subscriptions.is_pull_subscription, others))
+    assert pull_subscriptions.is_own_collection(f"lease-{name}", jid)
+    assert not pull_subscriptions.is_own_collection("jobs", jid)
+    assert not pull_subscriptions.is_own_collection("desk", Jid("a@x/desk"))

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release
 from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
-from broker.model.leases import is_view
 from broker.model.names import Jid, bare_jid, domain, is_jid, resource
 from broker.model.nodes import NodeRecord, change_config
 from broker.model.options import AccessModel, NodeConfig, NodeState
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.pull_subscriptions import is_view
 from broker.model.quotas import MOST, find_quotas
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription

@@ -80,7 +80,7 @@ class SubscriptionOver:
 
 
 @frozen
-class LeaseFilled:
+class PullFilled:
     """Items were locked for a pull subscription."""
 
     jid: Jid
@@ -114,7 +114,7 @@ ScriptNotice = (
     | DependencyDue
     | LeaseOver
     | SubscriptionOver
-    | LeaseFilled
+    | PullFilled
     | ToCount
     | SchedulesDue
 )
@@ -241,7 +241,7 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: C901
         case b"dependency", (mark,):
             return DependencyDue(mark.decode())
         case b"filled", (jid,):
-            return LeaseFilled(Jid(jid.decode()))
+            return PullFilled(Jid(jid.decode()))
         case b"unlocked" | b"ended" | b"cancelled", (jid, item, token, *told):
             through, whose = subscription(*told)
             cancelled = kind == b"cancelled"

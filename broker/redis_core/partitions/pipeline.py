@@ -37,9 +37,9 @@ from broker.redis_core.commands.internal import (
 )
 from broker.redis_core.operations.operation import (
     DependencyDue,
-    LeaseFilled,
     LeaseOver,
     LockOver,
+    PullFilled,
     SchedulesDue,
     ScriptNotice,
     ScriptReply,
@@ -450,7 +450,7 @@ class PartitionPipeline:
                 self._core.lease_expired(self.node, jid, whose)
             case SubscriptionOver(jid, collection):
                 self._core.subscription_ended(collection or self.node, jid)
-            case LeaseFilled(jid):
+            case PullFilled(jid):
                 self._core.wake_polls(jid)
             case ToCount(counter, amount, waits_ms):
                 self._core.count(counter, amount, self.node, waits_ms)

@@ -7,9 +7,9 @@ from zlib import crc32
 
 from broker.model import offsets
 from broker.model.commands import Bind, Command, Describe, Read, Subscribe, Unbind, Unsubscribe
-from broker.model.leases import lease_jid, lease_name
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.pull_subscriptions import new_pull_name, pull_jid
 from broker.model.qos import Qos
 from broker.model.results import Bound, Described, Refused, Replay, Result, Subscribed
 from broker.model.tree import Scope, SubscriptionType
@@ -20,7 +20,7 @@ from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.lock_keeper import LEASE_MS
 from frontends.amqp.links.log_consumer import LogConsumer, LogRead
 from frontends.amqp.links.producer import MESSAGE_BYTES, Producer
-from frontends.amqp.links.queue_consumer import LinkLease, QueueConsumer
+from frontends.amqp.links.queue_consumer import LinkSubscription, QueueConsumer
 from frontends.amqp.links.replies import Replies
 from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProducer, RequestReceiver, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink, symbol
@@ -141,22 +141,22 @@ class LinkAttacher:
                     Problem.UNSUPPORTED, "a queue's consumer receives from all partitions, without a group"
                 )
             )
-        jid, collects = lease_jid(self.context.sender, lease_name()), record.config.collects
+        jid, collects = pull_jid(self.context.sender, new_pull_name()), record.config.collects
         scope = Scope(SubscriptionType.ITEMS, None) if collects else None
         command = Subscribe(
             record.name, self.context.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
         )
         subscribed = await self._ask(command, Subscribed)
-        lease = LinkLease(
+        subscription = LinkSubscription(
             record.name, collects or record.config.partitions > 1, self.context.sender, jid, subscribed.subid
         )
         if not link.alive:
             self.context.core.submit(
-                Unsubscribe(lease.node, self.context.sender, jid, "", release=True), lambda _result: None
+                Unsubscribe(subscription.node, self.context.sender, jid, "", release=True), lambda _result: None
             )
             return None
         link.accept({}, moves=True)
-        return QueueConsumer(link, self.context, lease)
+        return QueueConsumer(link, self.context, subscription)
 
     async def _bind_first(
         self, node: str, wanted: attach_options.LinkOptions, numbers: list[int], begin: str

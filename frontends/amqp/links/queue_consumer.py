@@ -54,7 +54,7 @@ _log = structlog.get_logger("stanzaq.amqp")
 
 
 @frozen
-class LinkLease:
+class LinkSubscription:
     """The pull subscription of a link: its node (`several`: with several partitions), its owner, and the JID generated for it."""
 
     node: str
@@ -67,10 +67,10 @@ class LinkLease:
 class QueueConsumer:
     """One consumer's link."""
 
-    def __init__(self, link: Outgoing, context: LinkContext, lease: LinkLease) -> None:
+    def __init__(self, link: Outgoing, context: LinkContext, subscription: LinkSubscription) -> None:
         """Start without credit; nothing runs before `start`."""
         self.link = link
-        self._lease = lease
+        self._subscription = subscription
         self._core = context.core
         self._flush = context.connection.flush
         self._credit = 0
@@ -110,8 +110,10 @@ class QueueConsumer:
         self._endings.clear()
         self._holding.clear()
         self.link.forget()
-        lease = self._lease
-        self._core.submit(Unsubscribe(lease.node, lease.owner, lease.jid, "", release=True), _ignore_result)
+        subscription = self._subscription
+        self._core.submit(
+            Unsubscribe(subscription.node, subscription.owner, subscription.jid, "", release=True), _ignore_result
+        )
 
     def wake(self) -> None:
         """Look again: there may be credit or an outcome."""
@@ -126,7 +128,7 @@ class QueueConsumer:
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, Fault):
-            _log.error("a worker's link failed", node=self._lease.node, exc_info=error)
+            _log.error("a worker's link failed", node=self._subscription.node, exc_info=error)
         self.stop()
         self.link.end(error if isinstance(error, Fault) else Fault(INTERNAL))
         self._flush()
@@ -147,11 +149,13 @@ class QueueConsumer:
                 self._take(await self._fetch(0))
 
     async def _fetch(self, wait: float) -> Fetched:
-        lease = self._lease
+        subscription = self._subscription
         while True:
             # A peer that does not read gets no new items.
             after = dict.fromkeys(self._seen, NO_TOKEN) if self._output_full else dict(self._seen)
-            found = await self._core.ask(Fetch(lease.node, lease.owner, lease.jid, LEASE_MS, wait, after))
+            found = await self._core.ask(
+                Fetch(subscription.node, subscription.owner, subscription.jid, LEASE_MS, wait, after)
+            )
             if isinstance(found, Fetched):
                 self._looked_at = time.monotonic()
                 self._holding.set_redis_time(found.until_ms - LEASE_MS)
@@ -173,7 +177,7 @@ class QueueConsumer:
                 # Another fetch has returned it already.
                 continue
             self._seen[item.partition] = item.token
-            lock_ref = LockRef.of(self._lease.jid, item)
+            lock_ref = LockRef.of(self._subscription.jid, item)
             if (item.partition, item.item_id) in self._excluded:
                 self._end(lock_ref.give_back(untried=True, delay_ms=_ELSEWHERE_MS))
             elif self._room() <= 0:
@@ -187,7 +191,7 @@ class QueueConsumer:
             message = deliveries.message(item)
         except CorruptRecord as wrong:
             # Its lock expires like any other; after its last attempt it becomes a dead letter.
-            _log.error("an item cannot be read", node=self._lease.node, item=item.item_id, error=str(wrong))
+            _log.error("an item cannot be read", node=self._subscription.node, item=item.item_id, error=str(wrong))
             return
         if len(message) > self.link.most_bytes:
             # Part 2 §2.7.3: too long for this consumer; others may take it.
@@ -274,8 +278,10 @@ class QueueConsumer:
         wanted = self._count_wanted()
         if wanted == self._credit:
             return
-        lease = self._lease
-        found = await self._core.ask(SetSubscriptionOptions(lease.node, lease.owner, lease.jid, lease.subid, wanted))
+        subscription = self._subscription
+        found = await self._core.ask(
+            SetSubscriptionOptions(subscription.node, subscription.owner, subscription.jid, subscription.subid, wanted)
+        )
         if not isinstance(found, Refused):
             self._credit = wanted
         elif found.problem in _OVER:
@@ -300,10 +306,10 @@ class QueueConsumer:
 
     async def _send_available(self) -> bool:
         """Send what this consumer can get; returns whether it was anything. Other items may go out to other consumers alone."""
-        lease = self._lease
-        counted = await self._core.ask(Stats(lease.node, lease.owner))
+        subscription = self._subscription
+        counted = await self._core.ask(Stats(subscription.node, subscription.owner))
         nothing = isinstance(counted, Counted) and not counted.eligible
-        for _look in range(1 if nothing else _LOOKS[lease.several]):
+        for _look in range(1 if nothing else _LOOKS[subscription.several]):
             if self._output_full:
                 # Nothing is fetched until the peer has made room.
                 return True

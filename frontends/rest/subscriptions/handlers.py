@@ -25,9 +25,9 @@ from broker.model.commands import (
 )
 from broker.model.core import Core
 from broker.model.destinations import is_wildcard, matches
-from broker.model.leases import lease_name
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
+from broker.model.pull_subscriptions import new_pull_name
 from broker.model.qos import Qos
 from broker.model.results import (
     Declared,
@@ -55,7 +55,7 @@ from frontends.rest.formats import documents
 from frontends.rest.formats.views import Message
 from frontends.rest.http_types import Request, Response
 from frontends.rest.subscriptions import requests, views
-from frontends.rest.subscriptions.requests import Lease, LockRef
+from frontends.rest.subscriptions.requests import LockRef, PullSubscription
 
 SILENT_SECONDS: Final = 5.0
 """The longest silence of an event stream: it lets both ends notice that the other is gone."""
@@ -68,35 +68,35 @@ _log = structlog.get_logger("stanzaq.rest")
 
 async def create_subscription(core: Core, request: Request) -> Response:
     """Subscribe to a queue, to all queues below a collection, or to several destinations (R12, R13)."""
-    lease_request = requests.lease_request(request)
-    name = lease_name(lease_request.seconds)
-    collects = [await _collects(core, request, each) for each in lease_request.destinations]
+    subscription_request = requests.subscription_request(request)
+    name = new_pull_name(subscription_request.seconds)
+    collects = [await _collects(core, request, each) for each in subscription_request.destinations]
     node = (
-        await _view(core, request, lease_request, name)
+        await _view(core, request, subscription_request, name)
         if None in collects or len(collects) > 1
-        else lease_request.destinations[0]
+        else subscription_request.destinations[0]
     )
-    lease = Lease(request.sender, node, name, lease_request.seconds)
-    if not lease.has_view:
+    subscription = PullSubscription(request.sender, node, name, subscription_request.seconds)
+    if not subscription.has_view:
         await _room(core, request, node)
     scope = None if collects == [False] else Scope(SubscriptionType.ITEMS, None)
     command = Subscribe(
         node,
         request.sender,
-        lease.jid,
-        lease_request.prefetch,
+        subscription.jid,
+        subscription_request.prefetch,
         Qos.PULLED,
         scope=scope,
-        selector=lease_request.selector,
-        lease_ms=lease_request.seconds * 1000,
+        selector=subscription_request.selector,
+        lease_ms=subscription_request.seconds * 1000,
     )
     outcome = await core.ask(command)
     if isinstance(outcome, Refused):
-        if lease.has_view:
+        if subscription.has_view:
             await core.ask(Delete(node, request.sender))
         raise fault(outcome)
     assert isinstance(outcome, Subscribed)
-    return views.answer_subscribed(views.ShownLease(lease, lease_request.destinations, outcome))
+    return views.answer_subscribed(views.ShownSubscription(subscription, subscription_request.destinations, outcome))
 
 
 async def list_subscriptions(core: Core, request: Request) -> Response:
@@ -106,39 +106,41 @@ async def list_subscriptions(core: Core, request: Request) -> Response:
     mine = requests.keep_known(request.sender, found)
     shown = await asyncio.gather(*(_read_subscription(core, request, each) for each in mine[first : first + limit]))
     # A subscription that ends meanwhile is not shown.
-    return views.leases([each for each in shown if each], first, limit, len(mine))
+    return views.answer_subscriptions([each for each in shown if each], first, limit, len(mine))
 
 
 async def show_subscription(core: Core, request: Request) -> Response:
     """Show the messages of a subscription and extend its lease, or stream them (R15, RX5)."""
-    lease = requests.of(request)
+    subscription = requests.of(request)
     wait = requests.wait(request)
-    fetch = _fetch(lease, request)
+    fetch = _fetch(subscription, request)
     if request.wants == negotiation.EVENTS:
-        found = await _fetch_items(core, lease, fetch)
-        events = _events(core, lease, fetch, found, request.ends)
+        found = await _fetch_items(core, subscription, fetch)
+        events = _events(core, subscription, fetch, found, request.ends)
         return Response(HTTPStatus.OK, media=negotiation.EVENTS, events=events)
-    found = await _fetch_items(core, lease, replace(fetch, wait_seconds=float(wait)))
-    return replies.lease(views.lease(lease, found, _readable(lease, found.items)), request.wants)
+    found = await _fetch_items(core, subscription, replace(fetch, wait_seconds=float(wait)))
+    return replies.held_messages(
+        views.view_subscription(subscription, found, _readable(subscription, found.items)), request.wants
+    )
 
 
 async def delete_subscription(core: Core, request: Request) -> Response:
     """End a subscription, and return its messages (R14) unless they are to stay under their locks."""
-    lease, keep = requests.of(request), requests.read_keep(request)
+    subscription, keep = requests.of(request), requests.read_keep(request)
     return _answer_done(
-        _report_expired_lease(lease, await _end(core, lease, request.sender, keep=keep)), Done, Unsubscribed
+        _report_expiry(subscription, await _end(core, subscription, request.sender, keep=keep)), Done, Unsubscribed
     )
 
 
 async def show_held_message(core: Core, request: Request) -> Response:
     """Show a message that a subscription holds under this lock."""
     lock_ref = requests.lock_ref(request)
-    lease = lock_ref.lease
+    subscription = lock_ref.subscription
     only = lock_ref.node, lock_ref.partition, lock_ref.token
-    found = await _fetch_items(core, lease, replace(_fetch(lease, request), only=only))
+    found = await _fetch_items(core, subscription, replace(_fetch(subscription, request), only=only))
     for item in found.items:
         if (item.partition.node, item.partition.number, item.token) == only:
-            return replies.message(views.view_held(lease, item), request.wants)
+            return replies.message(views.view_held(subscription, item), request.wants)
     raise _not_held_fault(lock_ref)
 
 
@@ -181,36 +183,38 @@ async def bury_message(core: Core, request: Request) -> Response:
     return await _give_back(core, request, dead_letter=True)
 
 
-def _fetch(lease: Lease, request: Request) -> Fetch:
+def _fetch(subscription: PullSubscription, request: Request) -> Fetch:
     """Return the fetch of a subscription; only its owner's, and not with HEAD, extends the lease (RFC 9110 §9.2.1)."""
-    comes = lease.owner == request.sender and not request.looks
-    return Fetch(lease.node, request.sender, lease.jid, lease.seconds * 1000 if comes else None, comes=comes)
+    comes = subscription.owner == request.sender and not request.looks
+    return Fetch(
+        subscription.node, request.sender, subscription.jid, subscription.seconds * 1000 if comes else None, comes=comes
+    )
 
 
-async def _fetch_items(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
-    found = _report_expired_lease(lease, await core.ask(fetch))
+async def _fetch_items(core: Core, subscription: PullSubscription, fetch: Fetch) -> Fetched:
+    found = _report_expiry(subscription, await core.ask(fetch))
     if isinstance(found, Refused):
         raise fault(found)
     assert isinstance(found, Fetched)
     return found
 
 
-def _readable(lease: Lease, items: Iterable[HeldItem]) -> Iterator[Message]:
+def _readable(subscription: PullSubscription, items: Iterable[HeldItem]) -> Iterator[Message]:
     """Return the views of held messages, without those that cannot be read."""
     for item in items:
         try:
-            message = views.view_held(lease, item)
+            message = views.view_held(subscription, item)
         except CorruptRecord as wrong:
             # Its lock expires like any other; after its last attempt it becomes a dead letter.
             where = {"node": item.partition.node, "partition": item.partition.number, "item": item.item_id}
-            _log.error("an item cannot be read", **where, subscriber=lease.owner, error=str(wrong))
+            _log.error("an item cannot be read", **where, subscriber=subscription.owner, error=str(wrong))
         else:
             yield message
 
 
-def _report_expired_lease(lease: Lease, outcome: Result) -> Result:
+def _report_expiry(subscription: PullSubscription, outcome: Result) -> Result:
     """Report a missing subscription as expired: only one that existed has an id."""
-    gone = {Problem.NOT_SUBSCRIBED, *({Problem.NODE_NOT_FOUND} if lease.has_view else ())}
+    gone = {Problem.NOT_SUBSCRIBED, *({Problem.NODE_NOT_FOUND} if subscription.has_view else ())}
     over = isinstance(outcome, Refused) and outcome.problem in gone
     return Refused(Problem.LEASE_OVER, "the subscription has expired") if over else outcome
 
@@ -218,22 +222,24 @@ def _report_expired_lease(lease: Lease, outcome: Result) -> Result:
 async def _room(core: Core, request: Request, node: str) -> None:
     """Refuse a subscription beyond the owner's limit; two concurrent requests may exceed it by one."""
     found = (await result(core, Subscriptions(request.sender, node), SubscriptionList)).subscriptions
-    if len(requests.keep_known(request.sender, found)) >= request.most_leases:
-        detail = f"you have {request.most_leases} subscriptions to it already, the maximum: end some"
+    if len(requests.keep_known(request.sender, found)) >= request.most_subscriptions:
+        detail = f"you have {request.most_subscriptions} subscriptions to it already, the maximum: end some"
         raise fault(MalformedRequest(Problem.TOO_MANY_SUBSCRIPTIONS, detail))
 
 
-async def _read_subscription(core: Core, request: Request, lease: Lease) -> views.ShownLease | None:
+async def _read_subscription(
+    core: Core, request: Request, subscription: PullSubscription
+) -> views.ShownSubscription | None:
     """Read a subscription; None when it has ended."""
-    options = await core.ask(Options(lease.node, request.sender, lease.jid, ""))
+    options = await core.ask(Options(subscription.node, request.sender, subscription.jid, ""))
     if not isinstance(options, Subscribed):
         return None
-    if not lease.has_view:
-        return views.ShownLease(lease, (lease.node,), options)
-    view = await core.ask(Describe(lease.node, request.sender, as_owner=True))
+    if not subscription.has_view:
+        return views.ShownSubscription(subscription, (subscription.node,), options)
+    view = await core.ask(Describe(subscription.node, request.sender, as_owner=True))
     if not isinstance(view, Described):
         return None
-    return views.ShownLease(lease, tuple(view.record.config.destinations.splitlines()), options)
+    return views.ShownSubscription(subscription, tuple(view.record.config.destinations.splitlines()), options)
 
 
 async def _collects(core: Core, request: Request, destination: str) -> bool | None:
@@ -253,12 +259,12 @@ async def _collects(core: Core, request: Request, destination: str) -> bool | No
     return None
 
 
-async def _view(core: Core, request: Request, lease_request: requests.LeaseRequest, name: str) -> str:
+async def _view(core: Core, request: Request, subscription_request: requests.SubscriptionRequest, name: str) -> str:
     """Create a collection of the destinations for this subscription alone, so that they share one prefetch."""
     options = {
         "pubsub#node_type": ("collection",),
         "pubsub#access_model": ("whitelist",),
-        "stanzaq#destinations": lease_request.destinations,
+        "stanzaq#destinations": subscription_request.destinations,
     }
     return (await result(core, Declare(f"lease-{name}", request.sender, options), Declared)).node
 
@@ -290,12 +296,12 @@ def _not_held_fault(lock_ref: LockRef) -> Fault:
     return fault(MalformedRequest(problem, "the subscription does not hold this message under this lock"))
 
 
-async def _end(core: Core, lease: Lease, sender: Jid, *, keep: bool = False) -> Result:
-    if lease.has_view and not keep:
-        return await core.ask(Delete(lease.node, sender))
-    outcome = await core.ask(Unsubscribe(lease.node, sender, lease.jid, "", release=not keep))
-    if lease.has_view and isinstance(outcome, Unsubscribed):
-        return await core.ask(Delete(lease.node, sender))
+async def _end(core: Core, subscription: PullSubscription, sender: Jid, *, keep: bool = False) -> Result:
+    if subscription.has_view and not keep:
+        return await core.ask(Delete(subscription.node, sender))
+    outcome = await core.ask(Unsubscribe(subscription.node, sender, subscription.jid, "", release=not keep))
+    if subscription.has_view and isinstance(outcome, Unsubscribed):
+        return await core.ask(Delete(subscription.node, sender))
     return outcome
 
 
@@ -307,7 +313,7 @@ def _answer_done(outcome: Result, *kinds: type[Result]) -> Response:
 
 
 async def _events(
-    core: Core, lease: Lease, fetch: Fetch, found: Result | Fault, ends: float
+    core: Core, subscription: PullSubscription, fetch: Fetch, found: Result | Fault, ends: float
 ) -> AsyncGenerator[bytes, None]:
     """Stream each message once as Server-Sent Events, until the lease, the credentials or this process ends.
 
@@ -318,7 +324,7 @@ async def _events(
         while isinstance(found, Fetched):
             items = sorted(found.items, key=lambda item: item.token)
             seen |= {item.partition: item.token for item in items}
-            for message in _readable(lease, items):
+            for message in _readable(subscription, items):
                 yield b"event: message\ndata: %b\n\n" % documents.message(message)
             if not found.items:
                 # A comment, which keeps the stream alive.
@@ -331,4 +337,4 @@ async def _events(
     finally:
         if fetch.comes and isinstance(found, Fetched):
             # Nothing can be awaited here any more.
-            start(_end(core, lease, fetch.sender))
+            start(_end(core, subscription, fetch.sender))

@@ -19,11 +19,11 @@ from broker.model.commands import Complete, Retract, Unlock
 from broker.model.commands import Renew as RenewLock
 from broker.model.destinations import MOST
 from broker.model.frozen import frozen
-from broker.model.leases import is_own_collection, lease_jid, lease_seconds
 from broker.model.names import Jid, bare_jid, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.progress import Progress
+from broker.model.pull_subscriptions import is_own_collection, lease_seconds, pull_jid
 from broker.model.results import HeldItem
 from broker.model.subscriptions import Subscription
 from frontends.rest import fields, negotiation, paths
@@ -48,7 +48,7 @@ _LOCK: Final = re.compile(r"(([0-9]{1,4})-([0-9]{1,16}))(?:-([0-9a-f]{8}))?", re
 
 
 @frozen
-class Lease:
+class PullSubscription:
     """A pull subscription: its owner, its node, its generated name, and the seconds that each fetch extends it by."""
 
     owner: Jid
@@ -59,7 +59,7 @@ class Lease:
     @property
     def jid(self) -> Jid:
         """The JID that is subscribed on the owner's behalf."""
-        return lease_jid(self.owner, self.name)
+        return pull_jid(self.owner, self.name)
 
     @property
     def has_view(self) -> bool:
@@ -91,7 +91,7 @@ class Lease:
 
 
 @frozen
-class LeaseRequest:
+class SubscriptionRequest:
     """The options of a new subscription."""
 
     destinations: tuple[str, ...]
@@ -104,7 +104,7 @@ class LeaseRequest:
 class LockRef:
     """The lock in a message's path; an invented address may contain anything."""
 
-    lease: Lease
+    subscription: PullSubscription
     node: str
     item: str
     partition: int
@@ -114,7 +114,9 @@ class LockRef:
 
     def acknowledge(self) -> Retract:
         """Acknowledge the message; a repeat gets the first answer."""
-        return Retract(self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition)
+        return Retract(
+            self.node, self.subscription.jid, self.item, self.token, f"acknowledge {self.text}", self.partition
+        )
 
     def complete(self, request: Request) -> Complete:
         """Acknowledge the message with the body of the request as its result; a repeat gets the first answer."""
@@ -123,7 +125,7 @@ class LockRef:
             detail = "Content-Type is not TYPE/SUBTYPE with parameters"
             raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-invalid", detail)
         envelope, size = codec.pack(payloads.make_envelope(request.body, kind, {})), len(request.body)
-        about = self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition
+        about = self.node, self.subscription.jid, self.item, self.token, f"acknowledge {self.text}", self.partition
         return Complete(*about, envelope=envelope, body_bytes=size)
 
     def renew(self, request: Request) -> RenewLock:
@@ -131,7 +133,7 @@ class LockRef:
         said = _fields(request, {"seconds", "progress", "note"})
         lock_ms = _read_whole(said, "seconds", 1, MAX_LOCK_SECONDS, 0) * 1000 if "seconds" in said else None
         progress = _progress(said)
-        return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition, lock_ms, progress)
+        return RenewLock(self.node, self.subscription.jid, self.item, self.token, self.partition, lock_ms, progress)
 
     def give_back(self, request: Request, *, dead_letter: bool) -> Unlock:
         """Return the message to its queue, or send it to the dead letters; a repeat gets the first answer."""
@@ -142,7 +144,15 @@ class LockRef:
         repeat_key = f"{'dead-letter' if dead_letter else 'release'} {self.text}"
         delay = _read_whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000 if "delay" in said else None
         return Unlock(
-            self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, repeat_key, self.partition
+            self.node,
+            self.subscription.jid,
+            self.item,
+            self.token,
+            delay,
+            reason,
+            dead_letter,
+            repeat_key,
+            self.partition,
         )
 
 
@@ -154,47 +164,49 @@ def _progress(said: Mapping[str, Any]) -> Progress | None:
     return Progress.validate(None if share is None else str(share), note)
 
 
-def keep_known(owner: Jid, found: Iterable[Subscription]) -> list[Lease]:
+def keep_known(owner: Jid, found: Iterable[Subscription]) -> list[PullSubscription]:
     """Return those of an owner's subscriptions that were made over HTTP."""
     return [
-        Lease(owner, each.node, resource(each.jid).removeprefix("lease-"), min(seconds, LEASE_MOST))
+        PullSubscription(owner, each.node, resource(each.jid).removeprefix("lease-"), min(seconds, LEASE_MOST))
         for each in found
         if (seconds := lease_seconds(each.jid)) >= LEASE_LEAST
     ]
 
 
-def of(request: Request) -> Lease:
+def of(request: Request) -> PullSubscription:
     """Return the subscription in the path; raises Fault for an impossible id."""
-    lease = _read(request.path.lease)
-    if lease is None:
+    subscription = _read(request.path.subscription)
+    if subscription is None:
         raise fault(MalformedRequest(Problem.NOT_SUBSCRIBED, "there is no such subscription"))
-    return lease
+    return subscription
 
 
 @lru_cache(maxsize=10_000)
-def _read(text: str) -> Lease | None:
+def _read(text: str) -> PullSubscription | None:
     """Parse an id, which every request of a worker contains."""
     try:
         owner, node, name, seconds = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\0")
         lasts = _read_whole({"lease": _number(seconds)}, "lease", LEASE_LEAST, LEASE_MOST, 0)
-        lease = Lease(bare_jid(owner), paths.node([node]), name, lasts)
+        subscription = PullSubscription(bare_jid(owner), paths.node([node]), name, lasts)
     except (ValueError, MalformedRequest):
         return None
-    return lease if owner and _NAME.fullmatch(name) and str(lease) == text else None
+    return subscription if owner and _NAME.fullmatch(name) and str(subscription) == text else None
 
 
 def lock_ref(request: Request) -> LockRef:
     """Parse the message and lock of a request on the sender's own subscription."""
-    lease = of(request)
-    if lease.owner != request.sender:
+    subscription = of(request)
+    if subscription.owner != request.sender:
         raise fault(MalformedRequest(Problem.FORBIDDEN, "the subscription belongs to another JID"))
     text = request.query.get("lock", "")
     lock = _LOCK.fullmatch(text)
     if not lock:
         raise MalformedRequest(Problem.BAD_REQUEST, "lock: take the message's address from its subscription")
-    node = paths.node([request.query["queue"]], "queue") if "queue" in request.query else lease.node
+    node = paths.node([request.query["queue"]], "queue") if "queue" in request.query else subscription.node
     item = request.path.item
-    return LockRef(lease, node, item, int(lock[2]), int(lock[3]), lock[1], lock[4] == lease.seal(item, lock[1]))
+    return LockRef(
+        subscription, node, item, int(lock[2]), int(lock[3]), lock[1], lock[4] == subscription.seal(item, lock[1])
+    )
 
 
 def addresses(request: Request) -> list[str]:
@@ -223,12 +235,12 @@ def lock_ref_at(request: Request, address: str) -> LockRef | Fault:
 def _request(request: Request, address: str) -> Request:
     raw, _, query = address.partition("?")
     path = paths.read(raw.encode(errors="replace"))
-    if path is None or path.pattern != paths.HELD or path.lease != request.path.lease:
+    if path is None or path.pattern != paths.HELD or path.subscription != request.path.subscription:
         raise MalformedRequest(Problem.BAD_REQUEST, "this is not the address of a message of the subscription")
     return replace(request, path=path, query=_form(query.encode(errors="replace")))
 
 
-def lease_request(request: Request) -> LeaseRequest:
+def subscription_request(request: Request) -> SubscriptionRequest:
     """Read the options of a new subscription, from JSON or a form (R12)."""
     said = _fields(request, {"destinations", "prefetch", "lease", "selector"})
     found = said.get("destinations", [])
@@ -238,7 +250,7 @@ def lease_request(request: Request) -> LeaseRequest:
     selector = said.get("selector", "")
     if not isinstance(selector, str):
         raise MalformedRequest(Problem.OPTIONS_INVALID, "selector: it must be a string")
-    return LeaseRequest(
+    return SubscriptionRequest(
         tuple(dict.fromkeys(paths.node([each], "destinations") for each in destinations)),
         _read_whole(said, "prefetch", 1, MAX_CREDIT, PREFETCH),
         _read_whole(said, "lease", LEASE_LEAST, LEASE_MOST, LEASE_SECONDS),

@@ -13,15 +13,15 @@ from frontends.rest import negotiation, paths, replies
 from frontends.rest.formats import documents
 from frontends.rest.formats.views import HeldMessages, Lock, Message
 from frontends.rest.http_types import Response
-from frontends.rest.subscriptions.requests import Lease
+from frontends.rest.subscriptions.requests import PullSubscription
 
 ACTIONS: Final = ("complete", "release", "renew", "dead-letter")
 
 
-def view_held(lease: Lease, item: HeldItem) -> Message:
+def view_held(subscription: PullSubscription, item: HeldItem) -> Message:
     """Return the view of a held message; raises CorruptRecord."""
     envelope = codec.unpack(item.envelope)
-    path, query = lease.message(item)
+    path, query = subscription.message(item)
     actions = {action: f"{path}/{action}{query}" for action in ACTIONS}
     return Message(
         item.partition.node,
@@ -37,38 +37,38 @@ def view_held(lease: Lease, item: HeldItem) -> Message:
     )
 
 
-def lease(of: Lease, found: Fetched, messages: Iterable[Message]) -> HeldMessages:
+def view_subscription(of: PullSubscription, found: Fetched, messages: Iterable[Message]) -> HeldMessages:
     """Return the view of a subscription with the views of its messages."""
     return HeldMessages(of.href, of.node, found.until_ms, list(messages), found.more)
 
 
 @frozen
-class ShownLease:
+class ShownSubscription:
     """A subscription with its destinations and options."""
 
-    lease: Lease
+    subscription: PullSubscription
     destinations: tuple[str, ...]
     options: Subscribed
 
 
-def answer_subscribed(shown: ShownLease) -> Response:
+def answer_subscribed(shown: ShownSubscription) -> Response:
     """Answer that a subscription was created, and where."""
-    body, at = documents.write_json(_write_lease(shown)), {"Location": shown.lease.href}
+    body, at = documents.write_json(_write_subscription(shown)), {"Location": shown.subscription.href}
     return Response(HTTPStatus.CREATED, body, negotiation.JSON, at)
 
 
-def leases(shown: Sequence[ShownLease], first: int, limit: int, total: int) -> Response:
+def answer_subscriptions(shown: Sequence[ShownSubscription], first: int, limit: int, total: int) -> Response:
     """Answer with the sender's own subscriptions."""
-    said: dict[str, Any] = {"subscriptions": [_write_lease(each) for each in shown], "total": total}
+    said: dict[str, Any] = {"subscriptions": [_write_subscription(each) for each in shown], "total": total}
     if first + limit < total:
         said["next"] = f"{paths.SUBSCRIPTIONS}?{urlencode({'first': first + limit, 'limit': limit})}"
     return replies.json(said)
 
 
-def _write_lease(one: ShownLease) -> dict[str, Any]:
+def _write_subscription(one: ShownSubscription) -> dict[str, Any]:
     return {
-        "id": str(one.lease),
-        "href": one.lease.href,
+        "id": str(one.subscription),
+        "href": one.subscription.href,
         "destinations": list(one.destinations),
         "prefetch": one.options.credit,
         "expires": moment(one.options.until_ms),

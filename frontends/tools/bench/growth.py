@@ -37,7 +37,7 @@ class GrowthCost:
 async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
     """Fetch for fifty pull subscriptions that hold one item or a hundred each."""
     node = await scene.node(f"leases{much}")
-    jids = await node.subscribe_workers(50, 100, lease=True)
+    jids = await node.subscribe_workers(50, 100, pulled=True)
     await node.publish_items(50 * (100 if much else 1))
     token = int(await scene.client.hget(keys.of_partition("meta", node.partition), "token") or 0)
     rows = [{"subid": subid(jid), "lease": "0", "after": token, "comes": "", "one": ""} for jid in jids]

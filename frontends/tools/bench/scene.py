@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker import keys
 from broker.model.commands import Command, Declare, Subscribe
-from broker.model.leases import lease_jid
 from broker.model.names import Jid, Partition
+from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
@@ -79,15 +79,15 @@ class Node(Bench):
         self.scene = scene
         self.name = partition.node
 
-    async def subscribe_workers(self, count: int, credit: int, *, lease: bool = False) -> list[Jid]:
+    async def subscribe_workers(self, count: int, credit: int, *, pulled: bool = False) -> list[Jid]:
         """Subscribe a number of workers."""
         jids = [
-            lease_jid(Jid(f"w{number}@bounds.example"), f"{number:016x}")
-            if lease
+            pull_jid(Jid(f"w{number}@bounds.example"), f"{number:016x}")
+            if pulled
             else Jid(f"w{number}@bounds.example/1")
             for number in range(count)
         ]
-        qos = Qos.PULLED if lease else Qos.UNACKNOWLEDGED
+        qos = Qos.PULLED if pulled else Qos.UNACKNOWLEDGED
         commands = (Subscribe(self.name, jid, jid, credit, qos) for jid in jids)
         await asyncio.gather(*map(self.scene.ask, commands))
         return jids

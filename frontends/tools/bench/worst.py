@@ -71,7 +71,7 @@ async def _locks(scene: Scene) -> Play:
 
 async def _fetch(scene: Scene) -> Play:
     node = await scene.node()
-    jids = await node.subscribe_workers(scene.share_of(AT_ONCE), 1000, lease=True)
+    jids = await node.subscribe_workers(scene.share_of(AT_ONCE), 1000, pulled=True)
     await node.publish_items(len(jids) * 1000)
     return ask_together(scene, [Fetch(node.name, jid, jid, 60_000) for jid in jids])
 

@@ -11,7 +11,7 @@ from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.results import Counted, Fetched, HeldItem, Result
 from frontends.amqp.links.context import LinkContext
-from frontends.amqp.links.queue_consumer import LinkLease, QueueConsumer
+from frontends.amqp.links.queue_consumer import LinkSubscription, QueueConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ def _drained(service: _Service, *, several: bool) -> tuple[QueueConsumer, list[b
     link.drained = lambda: sent.append(b"drained")
     connection: Any = SimpleNamespace(flush=lambda: None)
     context = LinkContext(cast("Core", service), cast("Any", None), connection, ALICE)
-    consumer = QueueConsumer(link, context, LinkLease("jobs", several, ALICE, ALICE, "s"))
+    consumer = QueueConsumer(link, context, LinkSubscription("jobs", several, ALICE, ALICE, "s"))
     consumer._credit = 10
     return consumer, sent
 

@@ -22,7 +22,7 @@ def test_there_and_back(node: str, item: str) -> None:
         # Neither clients nor proxies find a step in it.
         assert not {"", ".", ".."} & {unquote(each) for each in path.split("/")[1:]}
     assert paths.read(paths.queue(node).encode()) == ResourcePath(paths.QUEUE, node)
-    assert paths.read(paths.held_message("S", item).encode()) == ResourcePath(paths.HELD, item=item, lease="S")
+    assert paths.read(paths.held_message("S", item).encode()) == ResourcePath(paths.HELD, item=item, subscription="S")
     assert paths.read(paths.message(node, item).encode()) == ResourcePath(paths.MESSAGE, node, item)
     assert paths.read(paths.content(node, item).encode()) == ResourcePath(paths.CONTENT, node, item)
 

@@ -12,14 +12,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from broker.model.commands import Fetch
-from broker.model.leases import lease_name
 from broker.model.names import Jid
+from broker.model.pull_subscriptions import new_pull_name
 from broker.model.results import Fetched
 from frontends.passwords import Passwords
 from frontends.rest.app import Door
 from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.tokens import LEEWAY_SECONDS, Tokens
-from frontends.rest.subscriptions.requests import Lease
+from frontends.rest.subscriptions.requests import PullSubscription
 
 ALICE = Jid("alice@x")
 
@@ -44,9 +44,9 @@ async def test_a_stream_ends_with_its_token(monkeypatch: pytest.MonkeyPatch) -> 
             return Fetched((), 0)
 
     identity = Identity(Passwords(""), Tokens(pem, "i", "a", "sub"), None)
-    door = Door(identity, rate=0, header_bytes=8_192, body_bytes=65_536, slow_seconds=10, leases=1)
+    door = Door(identity, rate=0, header_bytes=8_192, body_bytes=65_536, slow_seconds=10, subscriptions=1)
     door.open(Silent())  # type: ignore[arg-type]  # no more of a core is needed
-    path = Lease(ALICE, "jobs", lease_name(60), 60).href
+    path = PullSubscription(ALICE, "jobs", new_pull_name(60), 60).href
     headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url="http://x") as http:
         answer = await http.get(path, headers=headers)

@@ -73,9 +73,9 @@ from broker.redis_core.commands.internal import (
 )
 from broker.redis_core.commands.schedule_parts import ReadSchedules, StoreSchedule
 from broker.redis_core.operations.operation import (
-    LeaseFilled,
     LeaseOver,
     LockOver,
+    PullFilled,
     SchedulesDue,
     ScriptReply,
     SubscriptionOver,
@@ -266,7 +266,7 @@ def test_what_a_script_tells() -> None:
             LockOver(ended, expired=False),
             LeaseOver(ME, "1"),
             SubscriptionOver(ME, ""),
-            LeaseFilled(ME),
+            PullFilled(ME),
             ToCount("perished", 2),
             ToCount("delivered", 3, (20, 0)),
         ),

@@ -13,7 +13,7 @@ from broker.model.names import Jid, resource
 _RESOURCE: Final = re.compile(r"lease-[0-9a-f]{11}([0-9a-f]{5})")
 
 
-def lease_name(seconds: int = 0) -> str:
+def new_pull_name(seconds: int = 0) -> str:
     """Generate a name: 16 hexadecimal digits, the last five of them the seconds."""
     return f"{secrets.randbits(44):011x}{seconds:05x}"
 
@@ -24,19 +24,19 @@ def lease_seconds(jid: Jid) -> int:
     return int(found[1], 16) if found else 0
 
 
-def lease_jid(owner: Jid, name: str) -> Jid:
+def pull_jid(owner: Jid, name: str) -> Jid:
     """Return the JID of a pull subscription of `owner`; its name is 16 hexadecimal digits."""
     return Jid(f"{owner}/lease-{name}")
 
 
-def is_lease(jid: str) -> bool:
+def is_pull_subscription(jid: str) -> bool:
     """Return whether a JID belongs to a pull subscription: it cannot receive notices."""
     return _RESOURCE.fullmatch(resource(jid)) is not None
 
 
 def is_own_collection(node: str, jid: Jid) -> bool:
     """Return whether a node is a collection that was made for one pull subscription, and ends with it."""
-    return is_lease(jid) and node == resource(jid)
+    return is_pull_subscription(jid) and node == resource(jid)
 
 
 def is_view(node: str) -> bool:
