@@ -57,7 +57,7 @@ class Answer:
                 log.exception("an answer could not be given")
 
 
-class Ticket(Answer):
+class Request(Answer):
     """A command and the answer to it."""
 
     __slots__ = ("command",)

@@ -120,7 +120,7 @@ def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Questi
 
 def node_info(record: NodeRecord, counted: Counted) -> bytes:
     """Write a node's identity, features (Q3) and counts (P8)."""
-    owners = tuple(sorted(jid for jid, standing in record.affiliations.items() if standing is Affiliation.OWNER))
+    owners = tuple(sorted(jid for jid, affiliation in record.affiliations.items() if affiliation is Affiliation.OWNER))
     title = record.config.title
     form = forms.write_form(
         "result",

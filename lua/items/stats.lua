@@ -40,7 +40,7 @@ local function find(count, back)
   local entries, ended = log_entries.range('(' .. call.partition_cursor, '+', count, back)
   local found = {}
   for _, entry in ipairs(entries) do
-    local passed = entry.at or scheduling.of(entry).beside or seldom.any() and redis.call('ZSCORE', key.delayed, entry.log_id)
+    local passed = entry.at or scheduling.of(entry).beside or rare_keys.any() and redis.call('ZSCORE', key.delayed, entry.log_id)
     if not passed then found[#found + 1] = entry.log_id end
   end
   return found, entries[#entries] and entries[#entries].log_id, ended

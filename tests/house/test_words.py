@@ -49,6 +49,7 @@ RETIRED: Final = {
     "sights": "views",
     "surroundings": "ports",
     "uproot": "detach",
+    "gate": "router",
 }
 """Each with its replacement."""
 

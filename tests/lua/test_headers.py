@@ -170,15 +170,15 @@ def test_what_is_needed_anew() -> None:
 
 def test_who_adds_what_few_have_says_so() -> None:
     """A call asks once whether any rare key exists; code that adds to one of them later corrects the answer."""
-    asked = "|".join(MODULES["seldom"].functions["seldom.any"].keys)
+    asked = "|".join(MODULES["rare_keys"].functions["rare_keys.any"].keys)
     pieces = {name: piece.text for module in MODULES.values() for name, piece in module.functions.items()}
     found = set()
     for name, each in (pieces | {name: body(name) for name in SCRIPTS}).items():
-        if name in SCRIPTS and "call.seldom_any" not in text(SCRIPTS[name]):
+        if name in SCRIPTS and "call.rare_keys_any" not in text(SCRIPTS[name]):
             continue
         adds = re.search(rf"'(?:HSET|HINCRBY|ZADD)', key\.(?:{asked})\b", code(each))
         if adds or (re.search(r"'(?:HSET|ZADD)', \w+,", code(each)) and re.search(rf"key\.(?:{asked})\b", code(each))):
-            assert re.search(r"call\.seldom_any = .*true", each), name
+            assert re.search(r"call\.rare_keys_any = .*true", each), name
             found.add(name)
     assert found >= {"handovers tell", "enqueue.replace", "lock_end.release", "scheduling.add", "unsubscribing.release"}
 

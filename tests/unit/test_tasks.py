@@ -8,7 +8,7 @@ import pytest
 from broker import tasks
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused
-from broker.tasks import FAILED, STOPPED, Answer, Tasks, Ticket, keep_running, serve, then
+from broker.tasks import FAILED, STOPPED, Answer, Request, Tasks, keep_running, serve, then
 from tests.waiting import PATIENCE_SECONDS
 
 
@@ -39,10 +39,10 @@ def test_one_answer() -> None:
 def test_passed_on() -> None:
     """Guarantee 8: a command that is passed on is answered from there alone, or else here."""
     heard: list[Any] = []
-    ticket = Ticket("command", heard.append)
-    ticket.pass_on(lambda command, reply: reply(f"{command} done"))
-    ticket(FAILED)
-    Ticket("command", heard.append).pass_on(broken)
+    request = Request("command", heard.append)
+    request.pass_on(lambda command, reply: reply(f"{command} done"))
+    request(FAILED)
+    Request("command", heard.append).pass_on(broken)
     assert heard == ["command done", FAILED]
 
 

@@ -43,7 +43,7 @@ class Summary:
 
     record: NodeRecord
     counted: Counted
-    standing: Affiliation = Affiliation.OWNER
+    affiliation: Affiliation = Affiliation.OWNER
 
 
 @frozen

@@ -66,7 +66,7 @@ class CollectionPartition:
     level: int | None
 
 
-class Gate(Protocol):
+class Router(Protocol):
     """The interface of a node's router that collections use."""
 
     balancer: Balancer
@@ -82,7 +82,7 @@ class Gate(Protocol):
         """Register all subscriptions in all partitions again; returns whether all partitions answered."""
 
 
-Gates = Callable[[str], Gate]
+Routers = Callable[[str], Router]
 """Finds the router of a node."""
 
 Background = Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]
@@ -95,13 +95,13 @@ class CollectionCredit:
         self,
         known: NodeCache,
         tree: Tree,
-        gates: Gates,
+        routers: Routers,
         background: Background,
     ) -> None:
         """Begin with an empty cache; the partitions below the node are read from `tree`."""
         self._cache = known
         self._tree = tree
-        self._gates = gates
+        self._routers = routers
         self._background = background
         self._by_number: dict[int, CollectionPartition] = {}
         self._numbers: dict[Partition, int] = {}
@@ -172,7 +172,7 @@ class CollectionCredit:
         """
         self._unregistered, registered = False, False
         try:
-            registered = await self._gates(self._cache.node).register_all()
+            registered = await self._routers(self._cache.node).register_all()
         finally:
             self._unregistered |= not registered
 
@@ -184,7 +184,7 @@ class CollectionCredit:
             raise CoreUnavailable(FAILED.detail, told=str(error)) from error
 
     async def _ask_coordinator(self, command: RegisterPoolPartitions) -> PoolPartitions:
-        reached = await ask_pipeline(self._gates(command.node).pipeline(COORDINATOR), command)
+        reached = await ask_pipeline(self._routers(command.node).pipeline(COORDINATOR), command)
         if not isinstance(reached, PoolPartitions):
             msg = "the coordinator of a collection did not answer"
             raise CoreUnavailable(msg)
@@ -194,7 +194,7 @@ class CollectionCredit:
         if unit is None:
             return _NOT_THERE
         leaf, pool = unit.partition, self._pool
-        pipeline = self._gates(leaf.node).pipeline(leaf.number)
+        pipeline = self._routers(leaf.node).pipeline(leaf.number)
         match command:
             case RegisterSubscription():
                 return await self._register(unit, pipeline, command)
@@ -279,7 +279,7 @@ class CollectionCredit:
         kind, *names = demand.whom.split()
         whom = [kind, *(to_coordinator_subid(pool, name) if name.isdigit() else name for name in names)]
         wants = Demand(number, demand.version, demand.wanted, " ".join(whom))
-        return await self._gates(self._cache.node).balancer.request_credit(wants)
+        return await self._routers(self._cache.node).balancer.request_credit(wants)
 
     async def _report_later(
         self, pool: str, partition: Partition, report: CreditReport, rows: Sequence[HeldCredit]
@@ -299,7 +299,7 @@ class CollectionCredit:
 
     def _report(self, number: int, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
         named = [replace(each, subid=to_coordinator_subid(self._pool, each.subid)) for each in rows]
-        self._gates(self._cache.node).balancer.report(
+        self._routers(self._cache.node).balancer.report(
             holdings(number, report.version, named), no_demand(number, report)
         )
 
@@ -320,7 +320,7 @@ class CollectionCredit:
             return
         self._evicting.add((leaf, pool))
         try:
-            ask = partial(ask_pipeline, self._gates(leaf.node).pipeline(leaf.number))
+            ask = partial(ask_pipeline, self._routers(leaf.node).pipeline(leaf.number))
             async for part in subscribers(ask, leaf.node, leaf.number):
                 for jid in part.jids if isinstance(part, Scanned) else ():
                     await leave_empty(ask, Leave(leaf.node, jid, pool=pool, incarnation=leaf.incarnation, told=True))
@@ -335,10 +335,10 @@ OWN = ""
 class CreditReports:
     """Carries the credit reports of scripts to the coordinators of the node and of the collections above it."""
 
-    def __init__(self, own: Balancer, gates: Gates, background: Background, sweep: Callable[[int], None]) -> None:
+    def __init__(self, own: Balancer, routers: Routers, background: Background, sweep: Callable[[int], None]) -> None:
         """Begin with no demand reported; `own` reports to the node's coordinator, `sweep` sweeps a partition to report anew."""
         self._own = own
-        self._gates = gates
+        self._routers = routers
         self._background = background
         self._sweep = sweep
         self._turns = count()
@@ -376,7 +376,7 @@ class CreditReports:
         known.difference_update(rows)
         own = holdings(partition.number, report.version, rows.pop(OWN, []))
         for pool, theirs in rows.items():
-            self._gates(collection(pool)).pool.on_report(pool, partition, report, theirs)
+            self._routers(collection(pool)).pool.on_report(pool, partition, report, theirs)
         # The first partition is the coordinator itself.
         coordinated = partitions > 1 and partition.number != COORDINATOR
         demand = demand_of(partition.number, report, OWN) if coordinated and OWN not in known else None
@@ -443,7 +443,7 @@ class CreditReports:
         try:
             if pool == OWN:
                 return await self._own.request_credit(demand)
-            return await self._gates(collection(pool)).pool.request_credit(pool, partition, demand)
+            return await self._routers(collection(pool)).pool.request_credit(pool, partition, demand)
         except CoreUnavailable:
             return None
 

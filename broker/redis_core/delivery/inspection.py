@@ -94,7 +94,7 @@ class Inspection:
             names = await self._store.names(command.first, command.limit)
         else:
             found = await self._store.affiliations_of(asker)
-            affiliations = {name: standing for name, standing in found if standing is not Affiliation.OUTCAST}
+            affiliations = {name: affiliation for name, affiliation in found if affiliation is not Affiliation.OUTCAST}
             total = len(affiliations)
             names = tuple(affiliations)[command.first : command.first + command.limit]
         records = await self._store.records(names)

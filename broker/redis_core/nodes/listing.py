@@ -86,7 +86,9 @@ class NodeListing:
         if asker in self._store.admins:
             return numbered
         access = await self._store.access(names, asker)
-        return [each for each, (standing, model) in zip(numbered, access, strict=True) if visible(standing, model)]
+        return [
+            each for each, (affiliation, model) in zip(numbered, access, strict=True) if visible(affiliation, model)
+        ]
 
 
 def _listing(command: Nodes, shown: Sequence[tuple[int, str]], total: int, *, more: bool) -> Listing:

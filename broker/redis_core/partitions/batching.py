@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from broker.redis_core.operations.operation import Call
 from broker.redis_core.registry.rows import CALLS
-from broker.tasks import Ticket
+from broker.tasks import Request
 
 LIMIT = 200
 """Most commands in one script call."""
@@ -25,31 +25,33 @@ class Batch:
 
     kind: type
     call: Call
-    tickets: list[Ticket] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     bytes: int = 0
 
     def has_room(self, size: int) -> bool:
         """Return whether a command with so many bytes of payload fits."""
-        return len(self.tickets) < LIMIT and self.bytes + size <= BYTES
+        return len(self.requests) < LIMIT and self.bytes + size <= BYTES
 
 
-def remove_later(rest: list[Ticket], batches: Iterable[Batch]) -> list[Ticket]:
+def remove_later(rest: list[Request], batches: Iterable[Batch]) -> list[Request]:
     """Remove later commands of the same senders from the batches that follow, and return them after the rest."""
-    senders = {getattr(ticket.command, "sender", "") for ticket in rest} - {""}
+    senders = {getattr(request.command, "sender", "") for request in rest} - {""}
     again = list(rest)
     for batch in batches:
-        again += [ticket for ticket in batch.tickets if getattr(ticket.command, "sender", "") in senders]
-        batch.tickets = [ticket for ticket in batch.tickets if getattr(ticket.command, "sender", "") not in senders]
+        again += [request for request in batch.requests if getattr(request.command, "sender", "") in senders]
+        batch.requests = [
+            request for request in batch.requests if getattr(request.command, "sender", "") not in senders
+        ]
     return again
 
 
-def make_batches(tickets: Iterable[Ticket]) -> list[Batch]:
-    """Put tickets into batches, in order."""
+def make_batches(requests: Iterable[Request]) -> list[Batch]:
+    """Put requests into batches, in order."""
     batches: list[Batch] = []
     open_of: dict[type, int] = {}
     latest_of: dict[str, int] = {}
-    for ticket in tickets:
-        command = ticket.command
+    for request in requests:
+        command = request.command
         kind = type(command)
         sender: str = getattr(command, "sender", "")
         size = len(getattr(command, "envelope", b""))
@@ -59,7 +61,7 @@ def make_batches(tickets: Iterable[Ticket]) -> list[Batch]:
             batches.append(Batch(kind, CALLS[kind]))
             if batches[at].call.row is not None:
                 open_of[kind] = at
-        batches[at].tickets.append(ticket)
+        batches[at].requests.append(request)
         batches[at].bytes += size
         if sender:
             latest_of[sender] = at

@@ -12,7 +12,7 @@ BYTES: Final = 65_536
 """The most bytes of envelopes in a batch of several items: XMPP servers bound stanzas."""
 
 
-def make_batches(handed: Sequence[Delivery]) -> list[Sequence[Delivery]]:
+def batch_deliveries(handed: Sequence[Delivery]) -> list[Sequence[Delivery]]:
     """Return batches for one subscription each, within its option and `BYTES`, each in the place of its first delivery."""
     batches: list[Sequence[Delivery]] = []
     filling: dict[tuple[object, ...], tuple[list[Delivery], int]] = {}

@@ -56,7 +56,7 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Line, Server
 from broker.redis_core.registry.partitioner import Place
 from broker.redis_core.registry.rows import CALLS, ROWS, place, refusal
-from broker.tasks import FAILED, STOPPED, Ticket, start
+from broker.tasks import FAILED, STOPPED, Request, start
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -86,7 +86,7 @@ class PartitionPipeline:
         self._server = server
         self._store = known.store
         self._core = core
-        self._pending: deque[Ticket] = deque()
+        self._pending: deque[Request] = deque()
         self._batches: deque[Batch] = deque()
         self._running: Task[None] | None = None
         self._incarnation = ""
@@ -96,11 +96,11 @@ class PartitionPipeline:
         self._reply_lost = False
         self._session = core.lost_replies
         self._began = False
-        self._unread: tuple[NodeRecord, type, list[Ticket], ScriptReply] | None = None
+        self._unread: tuple[NodeRecord, type, list[Request], ScriptReply] | None = None
 
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
         """Queue a command; all commands of one turn of the event loop are sent together."""
-        self._pending.append(Ticket(command, reply))
+        self._pending.append(Request(command, reply))
         if self._running is None:
             self._running = start(self._run())
 
@@ -159,7 +159,7 @@ class PartitionPipeline:
                     # Look for lost deliveries before new ones. A process that cannot send has none: its clients pull.
                     if self._core.sends:
                         self._batches.appendleft(
-                            Batch(TakeOver, CALLS[TakeOver], [Ticket(*self._take_over_call(self._marks.received))])
+                            Batch(TakeOver, CALLS[TakeOver], [Request(*self._take_over_call(self._marks.received))])
                         )
                 # One call per round trip: Redis would run several scripts at once without a turn for others.
                 await self._carry_out(self._batches.popleft())
@@ -173,40 +173,40 @@ class PartitionPipeline:
                 self._give()
                 self._answer(waiting, STOPPED)
 
-    def _take_waiting(self) -> list[Ticket]:
-        """Remove and return all tickets behind the present batch."""
-        tickets = [*(ticket for batch in self._batches for ticket in batch.tickets), *self._pending]
+    def _take_waiting(self) -> list[Request]:
+        """Remove and return all requests behind the present batch."""
+        requests = [*(request for batch in self._batches for request in batch.requests), *self._pending]
         self._batches.clear()
         self._pending.clear()
-        return tickets
+        return requests
 
     async def _carry_out(self, batch: Batch) -> None:
-        """Run a batch's script, again if the cached record was old; on any exception all tickets are answered or wait again."""
-        tickets = batch.tickets
+        """Run a batch's script, again if the cached record was old; on any exception all requests are answered or wait again."""
+        requests = batch.requests
         try:
             for attempt in range(_RETRIES):
-                if not batch.tickets:
+                if not batch.requests:
                     break
                 await self._try_batch(batch, last=attempt == _RETRIES - 1)
         except Exception as error:  # noqa: BLE001  (logged)
-            self._recover(error, batch.kind, tickets)
+            self._recover(error, batch.kind, requests)
         except BaseException:
-            self._fail(tickets)
+            self._fail(requests)
             raise
 
-    def _recover(self, error: Exception, kind: type, tickets: list[Ticket]) -> None:
+    def _recover(self, error: Exception, kind: type, requests: list[Request]) -> None:
         """Answer those who wait after a defect of this program or of a record: the pipeline continues."""
         self._log_defect(error, kind)
         self._note_lost_reply()
-        self._fail(tickets)
+        self._fail(requests)
 
     def _log_defect(self, error: Exception, kind: type) -> None:
         log.error("pipeline failed", exc_info=error, node=self.node, partition=self.number, command=kind.__name__)
 
-    def _fail(self, tickets: Iterable[Ticket]) -> None:
-        """Answer the tickets that are owed an answer; commands that the script had no time for are waiting again."""
-        waiting = {id(ticket) for ticket in self._pending}
-        self._answer((each for each in tickets if not each.answered and id(each) not in waiting), FAILED)
+    def _fail(self, requests: Iterable[Request]) -> None:
+        """Answer the requests that are owed an answer; commands that the script had no time for are waiting again."""
+        waiting = {id(request) for request in self._pending}
+        self._answer((each for each in requests if not each.answered and id(each) not in waiting), FAILED)
 
     def _note_lost_reply(self) -> None:
         """Note that a reply was lost: the script may have run, or may run late."""
@@ -220,37 +220,37 @@ class PartitionPipeline:
 
     async def _try_batch(self, batch: Batch, *, last: bool) -> None:
         """Carry out a batch; it keeps the part that was judged by an old record and must be repeated."""
-        tickets, batch.tickets = batch.tickets, []
+        requests, batch.requests = batch.requests, []
         try:
             cached = self._cache.record
             record = self._adopt(cached or await self._renew())
-            allowed, refused = self._authorize(record, tickets)
+            allowed, refused = self._authorize(record, requests)
             if refused and cached is not None:
                 # A refusal runs no script that would find the record old, so refuse by a fresh record only.
                 record = self._adopt(await self._renew())
-                allowed, refused = self._authorize(record, tickets)
+                allowed, refused = self._authorize(record, requests)
             # Refused commands are answered; only the others still need an answer.
-            tickets = allowed
-            for ticket, reason in refused:
-                ticket(reason)
+            requests = allowed
+            for request, reason in refused:
+                request(reason)
             if record is not None and record.former:
-                tickets = self._pass_on_moved(record, tickets)
-            if record is None or not tickets:
+                requests = self._pass_on_moved(record, requests)
+            if record is None or not requests:
                 return
-            batch.tickets = tickets
+            batch.requests = requests
             exchange = self._server.run_all([self._call(record, batch)])
             reply = (await (exchange if self._unread is None else self._give_during(exchange)))[0]
         except CoreUnavailable as error:
             self._note_lost_reply()
             # Commands that arrived during the call fail too: they have waited for Redis already.
-            self._answer([*tickets, *self._take_waiting()], Refused(error.problem, error.detail))
-            batch.tickets = []
+            self._answer([*requests, *self._take_waiting()], Refused(error.problem, error.detail))
+            batch.requests = []
             return
-        batch.tickets = self._take_reply(record, batch, reply)
-        refusal_of_all = await self._bring_up_to_date(record) if batch.tickets else None
+        batch.requests = self._take_reply(record, batch, reply)
+        refusal_of_all = await self._bring_up_to_date(record) if batch.requests else None
         if refusal_of_all is not None or last:
-            self._answer(batch.tickets, refusal_of_all or _CHANGING)
-            batch.tickets = []
+            self._answer(batch.requests, refusal_of_all or _CHANGING)
+            batch.requests = []
 
     async def _give_during(self, exchange: Coroutine[Any, Any, list[Any]]) -> list[Any]:
         """Give the answers of the last call while Redis runs the next one."""
@@ -298,42 +298,42 @@ class PartitionPipeline:
         return GONE
 
     def _authorize(
-        self, record: NodeRecord | None, tickets: list[Ticket]
-    ) -> tuple[list[Ticket], list[tuple[Ticket, Refused]]]:
-        """Split tickets into allowed and refused ones; without a record all are refused."""
+        self, record: NodeRecord | None, requests: list[Request]
+    ) -> tuple[list[Request], list[tuple[Request, Refused]]]:
+        """Split requests into allowed and refused ones; without a record all are refused."""
         if record is None:
-            return [], [(ticket, GONE) for ticket in tickets]
+            return [], [(request, GONE) for request in requests]
         allowed, refused = [], []
         incarnations = {"", record.incarnation}
-        for ticket in tickets:
-            command = ticket.command
+        for request in requests:
+            command = request.command
             reason = refusal(command, record)
             if getattr(command, "incarnation", "") not in incarnations:
                 # The command is for another incarnation.
                 reason = GONE
             if reason is None:
-                allowed.append(ticket)
+                allowed.append(request)
             else:
-                refused.append((ticket, reason))
+                refused.append((request, reason))
         return allowed, refused
 
-    def _pass_on_moved(self, record: NodeRecord, tickets: list[Ticket]) -> list[Ticket]:
+    def _pass_on_moved(self, record: NodeRecord, requests: list[Request]) -> list[Request]:
         """Pass on commands whose partition has changed since the node grew: items must be stored where they are looked for."""
         here = {self.number, Place.ANY}
         count = record.config.partitions
         staying = [
-            ROWS[type(each.command)].before_growth is None or place(each.command, count) in here for each in tickets
+            ROWS[type(each.command)].before_growth is None or place(each.command, count) in here for each in requests
         ]
-        for ticket, stays in zip(tickets, staying, strict=True):
+        for request, stays in zip(requests, staying, strict=True):
             if not stays:
-                ticket.pass_on(self._router.submit)
-        return [ticket for ticket, stays in zip(tickets, staying, strict=True) if stays]
+                request.pass_on(self._router.submit)
+        return [request for request, stays in zip(requests, staying, strict=True) if stays]
 
     def _call(self, record: NodeRecord, batch: Batch) -> Line:
         """Write the call of a batch's operation."""
         call, core, session = batch.call, self._core, self._session
         operation = self._server.operations[call.script]
-        first = batch.tickets[0].command
+        first = batch.requests[0].command
         shared: Values = {
             "now": "",
             "revision": record.revision,
@@ -345,7 +345,7 @@ class PartitionPipeline:
         }
         rows: Iterable[Values] = ()
         if call.row is not None:
-            rows = map(call.row, map(_COMMAND, batch.tickets), repeat(record))
+            rows = map(call.row, map(_COMMAND, batch.requests), repeat(record))
         elif call.rows is not None:
             rows = call.rows(first, record)
         names = keys.all_of_partition(operation.keys, self._partition)
@@ -366,8 +366,8 @@ class PartitionPipeline:
             self._marks.flushed(time.monotonic(), closing=self._closing)
         return flushed
 
-    def _take_reply(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
-        """Take the reply to a batch; returns its tickets when the record was old.
+    def _take_reply(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Request]:
+        """Take the reply to a batch; returns its requests when the record was old.
 
         Its answers are given at once, or, if they are many and there is a next call, while Redis runs that one.
         """
@@ -375,16 +375,16 @@ class PartitionPipeline:
             problem = reply.problem if isinstance(reply, CoreUnavailable) else Problem.UNAVAILABLE
             about = {"node": self.node, "partition": self.number, "command": batch.kind.__name__}
             log.error("script failed", **about, problem=problem.value, error=str(reply))
-            self._answer(batch.tickets, Refused(problem, str(reply) if isinstance(reply, CoreUnavailable) else ""))
+            self._answer(batch.requests, Refused(problem, str(reply) if isinstance(reply, CoreUnavailable) else ""))
             return []
         read = ScriptReply.read(reply, self._partition, record.config)
         if read is None:
-            return batch.tickets
+            return batch.requests
         # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
         done = 1 if batch.call.row is None else max(1, len(read.rows))
-        if rest := batch.tickets[done:]:
+        if rest := batch.requests[done:]:
             self._pending.extendleft(reversed(remove_later(rest, self._batches)))
-        self._unread = record, batch.kind, batch.tickets[:done], read
+        self._unread = record, batch.kind, batch.requests[:done], read
         # The last call of a stream that closes tells Redis that all deliveries before it are sent.
         many = done + len(read.deliveries) >= _MANY
         if self._closing or not (many and (self._batches or self._pending)):
@@ -395,19 +395,19 @@ class PartitionPipeline:
         """Answer the commands of the last call, and hand out its deliveries, also if an answer cannot be read."""
         if self._unread is None:
             return
-        (record, kind, tickets, read), self._unread = self._unread, None
+        (record, kind, requests, read), self._unread = self._unread, None
         call = CALLS[kind]
         try:
             parts = [read] if call.row is None else map(split_reply, read.rows)
-            results = list(map(call.result, map(_COMMAND, tickets), parts, repeat(record)))
-            for ticket, result in zip(tickets, results, strict=True):
-                ticket(result)
+            results = list(map(call.result, map(_COMMAND, requests), parts, repeat(record)))
+            for request, result in zip(requests, results, strict=True):
+                request(result)
         except Exception as error:  # noqa: BLE001  (logged)
             self._log_defect(error, kind)
-            self._fail(tickets)
+            self._fail(requests)
         try:
             self._hand_out(record, read)
-            if self._server.operations[call.script].writes and not (kind in _QUIET and _is_unchanged(tickets, read)):
+            if self._server.operations[call.script].writes and not (kind in _QUIET and _is_unchanged(requests, read)):
                 self._core.partition_changed(self._partition)
             # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.
             if read.more and (call.row is not None or ROWS[kind].hands_out) and not self._core.congested():
@@ -470,7 +470,7 @@ class PartitionPipeline:
         for made in read.deliveries:
             self._marks.received = max(self._marks.received, made.sequence)
         handed = read.deliveries
-        for batch in (handed,) if len(handed) == 1 else delivery_batches.make_batches(handed) if handed else ():
+        for batch in (handed,) if len(handed) == 1 else delivery_batches.batch_deliveries(handed) if handed else ():
             try:
                 self._core.deliver(batch)
             except Exception:
@@ -483,13 +483,13 @@ class PartitionPipeline:
         if read.due_ms:
             self._core.announce(partition, read.due_ms)
 
-    def _answer(self, tickets: Iterable[Ticket], result: Outcome) -> None:
-        for ticket in tickets:
-            ticket(result)
+    def _answer(self, requests: Iterable[Request], result: Outcome) -> None:
+        for request in requests:
+            request(result)
 
 
-def _is_unchanged(tickets: list[Ticket], read: ScriptReply) -> bool:
+def _is_unchanged(requests: list[Request], read: ScriptReply) -> bool:
     """Return whether a pull or a sweep has certainly changed nothing that is measured."""
-    command = tickets[0].command
+    command = requests[0].command
     quiet = isinstance(command, PullItems) or (isinstance(command, Sweep) and command.passing)
     return quiet and not (read.deliveries or read.notices or read.handovers)

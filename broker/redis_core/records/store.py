@@ -436,7 +436,7 @@ class NodeStore:
 
     async def _has_affiliation(self, entries: Sequence[Entry]) -> set[Entry]:
         found = zip(entries, await self._affiliations(entries), strict=True)
-        return {entry for entry, standing in found if standing is not None}
+        return {entry for entry, affiliation in found if affiliation is not None}
 
     async def _affiliations(self, entries: Sequence[Entry]) -> list[bytes | None]:
         return await self._server.commands([("HGET", keys.of_node("affiliations", node), jid) for jid, node in entries])

@@ -218,13 +218,13 @@ def move_record(record: NodeRecord, parent: NodeRecord | None) -> NodeRecord:
 
 
 def _admits(parent: NodeRecord, sender: Jid) -> bool:
-    standing = parent.affiliation(sender)
+    affiliation = parent.affiliation(sender)
     match parent.config.association:
-        case _ if standing is Affiliation.OWNER:
+        case _ if affiliation is Affiliation.OWNER:
             return True
         case Association.ALL:
-            return standing is not Affiliation.OUTCAST
+            return affiliation is not Affiliation.OUTCAST
         case Association.WHITELIST:
-            return sender in parent.config.association_whitelist.split("\n") and standing is not Affiliation.OUTCAST
+            return sender in parent.config.association_whitelist.split("\n") and affiliation is not Affiliation.OUTCAST
         case _:
             return False

@@ -72,31 +72,31 @@ NOT_SAID = Refused(Problem.FORBIDDEN, "nobody may do this to a node")
 """The refusal of a command whose row allows nobody."""
 
 
-def nobody(_command: object, _record: NodeRecord, _standing: Affiliation) -> Refused:
+def nobody(_command: object, _record: NodeRecord, _affiliation: Affiliation) -> Refused:
     """Refuse a command that nobody may give."""
     return NOT_SAID
 
 
-def anybody(_command: object, _record: NodeRecord, _standing: Affiliation) -> None:
+def anybody(_command: object, _record: NodeRecord, _affiliation: Affiliation) -> None:
     """Allow everybody but outcasts: the command concerns the sender's own things, or public ones."""
 
 
-def owners(_command: object, _record: NodeRecord, standing: Affiliation) -> Refused | None:
+def owners(_command: object, _record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Allow owners only."""
-    return None if standing is Affiliation.OWNER else _OWNERS_ONLY
+    return None if affiliation is Affiliation.OWNER else _OWNERS_ONLY
 
 
-def describing(command: Describe, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def describing(command: Describe, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a read of a node's record."""
-    return owners(command, record, standing) if command.as_owner else None
+    return owners(command, record, affiliation) if command.as_owner else None
 
 
-def cancelling(_command: object, record: NodeRecord, _standing: Affiliation) -> Refused | None:
+def cancelling(_command: object, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Allow everybody, in a queue: the script knows the item's publisher."""
     return None if record.config.queueing else _NEVER_CANCELLED
 
 
-def completing(command: Complete, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
+def completing(command: Complete, _record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Limit the result of an item."""
     if command.body_bytes <= RESULT_BYTES:
         return None
@@ -105,85 +105,85 @@ def completing(command: Complete, _record: NodeRecord, _standing: Affiliation) -
     )
 
 
-def own(command: Options | Unsubscribe, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
+def own(command: Options | Unsubscribe, _record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Allow a sender to act for its own JID only."""
     return _check_own(command) or subid_refusal(command)
 
 
-def setting_options(command: SetSubscriptionOptions, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
+def setting_options(command: SetSubscriptionOptions, _record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Authorize a change of a subscription."""
     return _check_own(command) or _check_selector(command) or subid_refusal(command)
 
 
-def subscribing(command: Subscribe, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def subscribing(command: Subscribe, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a subscription."""
     wrong = _check_own(command, Problem.JID_MISMATCH) or _check_selector(command)
-    return wrong or _complete(_check_reading(record, standing), _check_queueing(command, record))
+    return wrong or _complete(_check_reading(record, affiliation), _check_queueing(command, record))
 
 
-def attaching(command: AcquirePartition, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def attaching(command: AcquirePartition, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize an owner of a partition like a subscription."""
     wrong = _check_own(command, Problem.JID_MISMATCH) or _check_limits(record)
-    return wrong or _complete(_check_reading(record, standing), _check_queueing(command, record))
+    return wrong or _complete(_check_reading(record, affiliation), _check_queueing(command, record))
 
 
-def fetching(command: PullItems, _record: NodeRecord, standing: Affiliation) -> Refused | None:
+def fetching(command: PullItems, _record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Allow a pull subscription's own JID, and the node's owners, to see what it holds."""
     mine = bare_jid(command.jid) == bare_jid(command.sender)
-    return None if mine or standing is Affiliation.OWNER else _LEASED
+    return None if mine or affiliation is Affiliation.OWNER else _LEASED
 
 
-def reading(_command: object, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def reading(_command: object, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Allow those that may read the node."""
-    return _check_reading(record, standing)
+    return _check_reading(record, affiliation)
 
 
-def browsing(command: Browse, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def browsing(command: Browse, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a browse of items."""
-    return _check_reading(record, standing) or subid_refusal(command)
+    return _check_reading(record, affiliation) or subid_refusal(command)
 
 
-def joining(_command: RegisterPoolSubscription, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def joining(_command: RegisterPoolSubscription, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a subscriber through a collection."""
-    return _check_reading(record, standing) or (_check_limits(record) if record.config.queueing else _NO_WORK)
+    return _check_reading(record, affiliation) or (_check_limits(record) if record.config.queueing else _NO_WORK)
 
 
-def following(command: SubscribeLog, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def following(command: SubscribeLog, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a log reader in one partition."""
     return _complete(
-        _check_reading(record, standing), _check_one_subscription(record) or _check_offset(command, record)
+        _check_reading(record, affiliation), _check_one_subscription(record) or _check_offset(command, record)
     )
 
 
-def streaming(command: Read | Commit, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def streaming(command: Read | Commit, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a read of a log, or a commit."""
-    return _check_reading(record, standing) or _check_offset(command, record)
+    return _check_reading(record, affiliation) or _check_offset(command, record)
 
 
-def binding(command: Bind, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def binding(command: Bind, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a group's reader of a partition."""
-    return _check_reading(record, standing) or _check_partition(command, record)
+    return _check_reading(record, affiliation) or _check_partition(command, record)
 
 
-def delivered(command: Bounce | Confirm, record: NodeRecord, _standing: Affiliation) -> Refused | None:
+def delivered(command: Bounce | Confirm, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Check an answer to a delivery, which may be of an earlier incarnation of the node."""
     alive = command.partition.incarnation == record.incarnation
     return None if alive else Refused(Problem.LOCK_LOST, "the delivery came from an earlier node of this name")
 
 
-def visible(standing: str, access_model: str) -> bool:
+def visible(affiliation: str, access_model: str) -> bool:
     """Return whether a node is listed for a JID with this stored affiliation and this access model (P9).
 
     An empty word is the default. Only a whitelist hides a node: to be asked for admission it must be visible.
     """
-    if standing in {"", Affiliation.NONE.value}:
+    if affiliation in {"", Affiliation.NONE.value}:
         return access_model != AccessModel.WHITELIST.value
-    return standing != Affiliation.OUTCAST.value
+    return affiliation != Affiliation.OUTCAST.value
 
 
-def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def publishing(command: Publish, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a publish and check its options."""
-    if record.config.publish_model is PublishModel.PUBLISHERS and standing not in _PUBLISHERS:
+    if record.config.publish_model is PublishModel.PUBLISHERS and affiliation not in _PUBLISHERS:
         return _NO_PUBLISHER
     if record.config.state is NodeState.DRAINING:
         return Refused(Problem.NODE_DRAINING, "the node is being drained: it takes no new items for now")
@@ -200,28 +200,28 @@ def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> R
     return None if command.options is None else _preconditions(command.options, record)
 
 
-def repeating(_command: object, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def repeating(_command: object, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize to learn that an item is stored already, as everybody does who may publish."""
-    if record.config.publish_model is PublishModel.PUBLISHERS and standing not in _PUBLISHERS:
+    if record.config.publish_model is PublishModel.PUBLISHERS and affiliation not in _PUBLISHERS:
         return _NO_PUBLISHER
     return None
 
 
 def may_await(record: NodeRecord, publisher: Jid) -> bool:
     """Return whether a publisher elsewhere may name items of a node as parents: whoever may publish to it."""
-    standing = record.affiliation(publisher)
-    if standing is Affiliation.OUTCAST or record.config.collects or not record.config.queueing:
+    affiliation = record.affiliation(publisher)
+    if affiliation is Affiliation.OUTCAST or record.config.collects or not record.config.queueing:
         return False
-    return standing in _PUBLISHERS or record.config.publish_model is not PublishModel.PUBLISHERS
+    return affiliation in _PUBLISHERS or record.config.publish_model is not PublishModel.PUBLISHERS
 
 
-def scheduling(command: PutSchedule, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def scheduling(command: PutSchedule, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize an owner's schedule, and check its item as one that is published now."""
     schedule, item = command.schedule, (command.envelope, command.body_bytes)
     if schedule.overlap is Overlap.SKIP and not record.config.queueing:
         return _ALWAYS_THERE
     published = Publish(command.node, command.sender, None, *item, key=command.key, hints=command.hints)
-    return owners(command, record, standing) or publishing(published, record, standing)
+    return owners(command, record, affiliation) or publishing(published, record, affiliation)
 
 
 def _check_own(
@@ -330,9 +330,9 @@ def _check_partition(command: Bind, record: NodeRecord) -> Refused | None:
     return None
 
 
-def _check_reading(record: NodeRecord, standing: Affiliation) -> Refused | None:
-    if standing is Affiliation.PUBLISH_ONLY:
+def _check_reading(record: NodeRecord, affiliation: Affiliation) -> Refused | None:
+    if affiliation is Affiliation.PUBLISH_ONLY:
         return Refused(Problem.FORBIDDEN, "you may only publish to this node")
-    if record.config.access_model is AccessModel.OPEN or standing in _READERS:
+    if record.config.access_model is AccessModel.OPEN or affiliation in _READERS:
         return None
     return _UNAPPROVED if record.config.access_model is AccessModel.AUTHORIZE else _CLOSED

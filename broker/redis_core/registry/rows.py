@@ -135,7 +135,7 @@ def of_batch(command: items.RetractBatch, count: int) -> int:
     return of_item(command.items[0], count)
 
 
-def check_one_partition(command: items.RetractBatch, record: NodeRecord, _standing: Affiliation) -> Refused | None:
+def check_one_partition(command: items.RetractBatch, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Refuse a batch whose items may be in several partitions: no script could retract all of them or none."""
     places = {of_item(each, record.config.partitions) for each in command.items}
     return _SEVERAL if len(places) > 1 else None
@@ -480,12 +480,12 @@ def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
     row = ROWS.get(type(command), UNKNOWN)
     if row.internal:
         return row.leaf_only if record.config.collects else None
-    standing = record.affiliations.get(bare_jid(getattr(command, "sender", "")), Affiliation.NONE)
-    if standing is Affiliation.OUTCAST:
+    affiliation = record.affiliations.get(bare_jid(getattr(command, "sender", "")), Affiliation.NONE)
+    if affiliation is Affiliation.OUTCAST:
         return may.OUTCAST
     if row.leaf_only and record.config.collects:
         return row.leaf_only
-    return row.judge(command, record, standing)
+    return row.judge(command, record, affiliation)
 
 
 def merge_outcomes(command: AnyCommand, outcomes: Sequence[Outcome]) -> Outcome:

@@ -45,7 +45,7 @@ from broker.redis_core.commands.internal import (
 )
 from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.credit.balancer import Balancer
-from broker.redis_core.credit.collections import CollectionCredit, CreditReports, Gates, ask_pipeline
+from broker.redis_core.credit.collections import CollectionCredit, CreditReports, Routers, ask_pipeline
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.ports import NodePort
@@ -86,12 +86,12 @@ class RoutingContext:
     """What all routers of a core share.
 
     `tasks` run work that takes more than one script. The partitions below a collection are read from `tree` and asked through
-    the `gates` of their nodes. Publishes are metered by `quotas`.
+    the `routers` of their nodes. Publishes are metered by `quotas`.
     """
 
     tasks: Tasks
     tree: Tree
-    gates: Gates
+    routers: Routers
     quotas: QuotaMeter
 
 
@@ -100,16 +100,16 @@ class NodeRouter:
 
     def __init__(self, known: NodeCache, make: MakePipeline, context: RoutingContext) -> None:
         """Make pipelines by `make` when they are first needed."""
-        tasks, gates = context.tasks, context.gates
+        tasks, routers = context.tasks, context.routers
         self._quotas = context.quotas
         self.known = known
         self._make = make
         self._tasks = tasks
-        self._gates = gates
+        self._routers = routers
         self.balancer = Balancer(known.node, self.ask)
         self._partitioned = PartitionedSubscriptions(self.ask, self._other_partitions, self.balancer.check)
-        self.pool = CollectionCredit(known, context.tree, gates, tasks.background)
-        self._reports = CreditReports(self.balancer, gates, tasks.background, self._sweep)
+        self.pool = CollectionCredit(known, context.tree, routers, tasks.background)
+        self._reports = CreditReports(self.balancer, routers, tasks.background, self._sweep)
         self._turns = count()
         self._collected = False
         self._pipelines: dict[int, PartitionPipeline] = {}
@@ -454,7 +454,7 @@ class NodeRouter:
             after = command.last_token_of(of)
             found = PullItems(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes, one)
             return ask_pipeline(
-                (self if of.node == coordinator.node else self._gates(of.node)).pipeline(of.number), found
+                (self if of.node == coordinator.node else self._routers(of.node)).pipeline(of.number), found
             )
 
         others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]

@@ -78,7 +78,7 @@ class Approvals:
         asked = _subscription(command.node, command.jid, State.PENDING)
         if first:
             # Once for a bare JID: a worker that returns under new resources makes the same request.
-            owners = [jid for jid, standing in record.affiliations.items() if standing is Affiliation.OWNER]
+            owners = [jid for jid, affiliation in record.affiliations.items() if affiliation is Affiliation.OWNER]
             for owner in owners[:_ASKED_MOST]:
                 self._notify(ApprovalAsked(owner, asked))
         # An owner may have decided before the request was stored.
@@ -147,7 +147,7 @@ class Approvals:
             names = list(await self._store.names())
         else:
             held = await self._store.affiliations_of(whose)
-            names = [node for node, standing in held if standing is Affiliation.OWNER]
+            names = [node for node, affiliation in held if affiliation is Affiliation.OWNER]
         counts = await self._pending.counts(names)
         return Listing(tuple(name for name, count in zip(names, counts, strict=True) if count))
 

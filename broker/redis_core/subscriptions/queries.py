@@ -68,8 +68,8 @@ class SubscriptionQueries:
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
-        standing = record.affiliation(whose)
-        return AffiliationList(() if standing is Affiliation.NONE else ((record.name, standing),))
+        affiliation = record.affiliation(whose)
+        return AffiliationList(() if affiliation is Affiliation.NONE else ((record.name, affiliation),))
 
     async def subscribers(self, command: ListSubscribers) -> Result:
         """List the subscribers of a node for an owner, without pending ones (XEP-0060 §8.8.1.2)."""

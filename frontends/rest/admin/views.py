@@ -116,7 +116,7 @@ def _queue(one: Summary) -> dict[str, Any]:
         "owner": record.creator or "",
         "state": config.state.value,
         "partitions": config.partitions,
-        "standing": one.standing.value,
+        "standing": one.affiliation.value,
         "dead_letters": _dead_letters(record),
         "counts": asdict(one.counted),
     }

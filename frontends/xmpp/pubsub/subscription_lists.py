@@ -76,7 +76,8 @@ def write_own(node: str | None, listed: SubscriptionList) -> bytes:
 def standings(listed: AffiliationList) -> bytes:
     """Write the sender's affiliations (P10)."""
     inside = "".join(
-        f"<affiliation node='{escape(node)}' affiliation='{standing.value}'/>" for node, standing in listed.affiliations
+        f"<affiliation node='{escape(node)}' affiliation='{affiliation.value}'/>"
+        for node, affiliation in listed.affiliations
     )
     return f"<pubsub xmlns='{ns.PUBSUB}'><affiliations>{inside}</affiliations></pubsub>".encode()
 
@@ -100,7 +101,9 @@ def subscribers(node: str, listed: Iterable[Subscription], *, more: bool = False
 
 def write_affiliations(node: str, listed: Iterable[tuple[Jid, Affiliation]]) -> bytes:
     """Write affiliations with a node for its owner."""
-    inside = "".join(f"<affiliation jid='{escape(jid)}' affiliation='{standing.value}'/>" for jid, standing in listed)
+    inside = "".join(
+        f"<affiliation jid='{escape(jid)}' affiliation='{affiliation.value}'/>" for jid, affiliation in listed
+    )
     return (
         f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='{escape(node)}'>{inside}</affiliations></pubsub>"
     ).encode()

@@ -49,7 +49,7 @@ end
 
 -- Announces that who waits is to be checked, and again five seconds later unless somebody does it.
 function awaited.check()
-  call.seldom_any = true
+  call.rare_keys_any = true
   redis.call('ZADD', key.handovers_told, call.partition_stamp, awaited.CHECK)
   notices.tell({'dependency', awaited.CHECK})
 end
@@ -62,7 +62,7 @@ function awaited.add(position, reference)
   local token = awaited.token(position)
   redis.call('HSET', key.replies, awaited.MARK .. position, token)
   redis.call('ZADD', key.awaited, 0, by_token(token, reference), 0, by_reference(reference, token))
-  call.seldom_any = true
+  call.rare_keys_any = true
   redis.call('ZADD', key.handovers_told, 'NX', check_later(), awaited.CHECK)
   local count = redis.call('ZCARD', key.awaited)
   if count >= tonumber(call.partition_before.awaited) then
@@ -86,7 +86,7 @@ end
 -- Returns up to `most` of those that wait, each a reference, a zero byte and a token, after one. An empty page ends a check; any other one
 -- says that the check goes on.
 function awaited.page(after, most)
-  call.seldom_any = true
+  call.rare_keys_any = true
   local first = awaited.REFERENCE
   local found = redis.call('ZRANGEBYLEX', key.awaited, '(' .. first .. after, '(' .. awaited.TOKEN, 'LIMIT', 0, most)
   for i, member in ipairs(found) do found[i] = string.sub(member, #first + 1) end
@@ -113,7 +113,7 @@ function awaited.pass_on(position, successor)
 end
 
 local function tell(token)
-  call.seldom_any = true
+  call.rare_keys_any = true
   redis.call('ZADD', key.handovers_told, call.partition_stamp, awaited.MARK .. token)
   notices.tell({'dependency', awaited.MARK .. token})
 end

@@ -5,7 +5,7 @@
 local handovers = {LIMIT = 200}
 
 local function tell(position, jid, note)
-  call.seldom_any = true
+  call.rare_keys_any = true
   redis.call('ZADD', key.handovers_told, call.partition_stamp, position)
   call.handovers_made[#call.handovers_made + 1] = {position, string.sub(jid, 1, 1) == '>' and string.sub(jid, 2) or '', note}
 end
@@ -23,7 +23,7 @@ end
 -- arrived, all that were last reported before `before` (ms).
 function handovers.resume(before)
   local upto = math.max(call.partition_now - next_due.RETRY_MS, before - 1)
-  if not seldom.any() then return end
+  if not rare_keys.any() then return end
   local found = redis.call('ZRANGEBYSCORE', key.handovers_told, '-inf', string.format('%.0f', upto), 'LIMIT', 0, handovers.LIMIT)
   local lines = #found > 0 and redis.call('HMGET', key.handovers, unpack(found)) or {}
   for i, position in ipairs(found) do

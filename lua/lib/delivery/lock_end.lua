@@ -23,7 +23,7 @@ local function unlock(flight)
 end
 
 local function find_successor(flight)
-  return seldom.any() and redis.call('HGET', key.successors, flight.position) or nil
+  return rare_keys.any() and redis.call('HGET', key.successors, flight.position) or nil
 end
 
 -- Removes the locked item; a later version, parked while it was locked, becomes an item of its own (X1).
@@ -99,7 +99,7 @@ function lock_end.release(flight, kind, request)
     local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, entry, attempt)
     delay = delay or counts and attempt_history.rest_after(flight.position, attempt) or 0
     if delay > 0 and not over then
-      call.seldom_any = true
+      call.rare_keys_any = true
       write_buffer.add('ZADD', key.delayed, call.partition_now + delay, flight.position)
     elseif not over then
       write_buffer.add('ZADD', scheduling.place(flight.position))

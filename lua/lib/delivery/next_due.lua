@@ -12,13 +12,13 @@ end
 function next_due.time()
   local soonest = redis.call('ZRANGE', key.lock_deadlines, 0, 0, 'WITHSCORES')[2]
   soonest = soonest and tonumber(soonest) or 0
-  local delayed = seldom.any() and redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
+  local delayed = rare_keys.any() and redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
   if delayed and (soonest == 0 or tonumber(delayed) < soonest) then soonest = tonumber(delayed) end
   local over = call.partition_hinted and redis.call('ZRANGE', key.expirations, 0, 0, 'WITHSCORES')[2]
   if over and (soonest == 0 or tonumber(over) < soonest) then soonest = tonumber(over) end
   local again = call.partition_confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
   if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
-  local untold = seldom.any() and redis.call('ZRANGE', key.handovers_told, 0, 0, 'WITHSCORES')[2]
+  local untold = rare_keys.any() and redis.call('ZRANGE', key.handovers_told, 0, 0, 'WITHSCORES')[2]
   local retry = untold and untold + next_due.RETRY_MS
   if retry and (soonest == 0 or retry < soonest) then soonest = retry end
   if call.partition_keep_ms > 0 and call.partition_kept > 0 then

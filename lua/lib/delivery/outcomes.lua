@@ -40,7 +40,7 @@ end
 
 -- A caller that cannot send leaves it to a frontend: the partition is due at once.
 local function tell(position, line)
-  call.seldom_any = true
+  call.rare_keys_any = true
   local due = call.caller_sends and call.partition_now or call.partition_now - next_due.RETRY_MS
   redis.call('ZADD', key.handovers_told, string.format('%.0f', due), outcomes.MARK .. position)
   if call.caller_sends then notices.tell({'outcome', position, line}) end
@@ -93,7 +93,7 @@ function outcomes.resume(mark)
   if not line then
     redis.call('ZREM', key.handovers_told, mark)
   elseif not call.caller_sends then
-    call.seldom_any = true
+    call.rare_keys_any = true
     redis.call('ZADD', key.handovers_told, call.partition_stamp, mark)
   elseif (call.outcomes_bytes or 0) < outcomes.BYTES then
     call.outcomes_bytes = (call.outcomes_bytes or 0) + #line

@@ -26,7 +26,7 @@ local function release(position, entry, record)
   local version = {item = entry.item, key = entry.key, by = entry.by, hints = hints,
     body = headers.add(entry.body, parents.HEADER, header(record))}
   redis.call('HSET', key.replaced, position, log_entries.append(version, position))
-  call.seldom_any = true
+  call.rare_keys_any = true
   dependents.forget(position)
   if asks.after > call.partition_now then
     redis.call('ZADD', key.delayed, asks.after, position)
@@ -97,7 +97,7 @@ function parents.note(row)
       local age = call.partition_now - positions.split(position)
       local pause = math.min(parents.LATE_MS, math.max(parents.SOON_MS, age))
       local at = string.format('%.0f', call.partition_now + pause - next_due.RETRY_MS)
-      call.seldom_any = true
+      call.rare_keys_any = true
       redis.call('ZADD', key.handovers_told, at, dependents.MARK .. position)
     end
   end

@@ -10,7 +10,7 @@ function dependents.add(position, record)
     partition.turn_on('dependents')
     call.partition_before.dependents = '1'
   end
-  call.seldom_any = true
+  call.rare_keys_any = true
   redis.call('HSET', key.dependents, position, record)
   redis.call('ZADD', key.handovers_told, call.partition_stamp, dependents.MARK .. position)
 end
@@ -61,7 +61,7 @@ function dependents.resume(mark)
     redis.call('ZREM', key.handovers_told, mark)
     return
   end
-  call.seldom_any = true
+  call.rare_keys_any = true
   redis.call('ZADD', key.handovers_told, call.partition_stamp, mark)
   notices.tell({'dependency', mark})
 end

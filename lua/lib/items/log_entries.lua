@@ -31,7 +31,7 @@ function log_entries.get(log_id)
 end
 
 function log_entries.replacement(position)
-  return seldom.any() and redis.call('HGET', key.replaced, position) or nil
+  return rare_keys.any() and redis.call('HGET', key.replaced, position) or nil
 end
 
 -- Returns the entry with the present payload of the item: a replaced item keeps its position (X1).

@@ -8,7 +8,7 @@ local ready_queue = {DUE = 200, TURNS = 'turns'}
 function ready_queue.promote()
   if call.partition_hinted then expiry.sweep() end
   local more = call.partition_before.keyed and key_limits.promote() or call.expiry_more
-  if not seldom.any() then
+  if not rare_keys.any() then
     call.ready_queue_more = more
     return
   end

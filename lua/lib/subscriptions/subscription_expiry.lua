@@ -17,7 +17,7 @@ function subscription_expiry.put(subid, lease)
   if lease == '0' then
     redis.call('ZREM', key.subscription_expiry, subid)
   elseif lease ~= '' then
-    call.seldom_any = true
+    call.rare_keys_any = true
     redis.call('ZADD', key.subscription_expiry, math.min(time(lease), call.partition_now + subscription_expiry.MOST_MS), subid)
   end
   return subscription_expiry.of(subid)
@@ -34,7 +34,7 @@ end
 
 -- Tells of expired subscriptions. They stay until the receiver of the notice has ended them everywhere, so that a crash loses none.
 function subscription_expiry.tell_lapsed()
-  if not seldom.any() then return end
+  if not rare_keys.any() then return end
   local found = redis.call('ZRANGEBYSCORE', key.subscription_expiry, '-inf', call.partition_now, 'LIMIT', 0, subscription_expiry.MOST)
   for _, subid in ipairs(found) do
     local subscriber = subscriptions.get(subid)
@@ -49,7 +49,7 @@ end
 
 -- Returns when to look again: `due` or sooner. Those that are being ended are looked for again after a pause.
 function subscription_expiry.next(due)
-  if not seldom.any() then return due end
+  if not rare_keys.any() then return due end
   local first = redis.call('ZRANGE', key.subscription_expiry, 0, 0, 'WITHSCORES')[2]
   if not first then return due end
   local at = tonumber(first) > call.partition_now and tonumber(first) or call.partition_now + subscription_expiry.AGAIN_MS

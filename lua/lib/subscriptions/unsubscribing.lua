@@ -46,7 +46,7 @@ function unsubscribing.release(subid, kind, reason, most)
   write_buffer.flush()
   local left = credit.lock_count(subid)
   if left > 0 then
-    call.unsubscribing_more, call.seldom_any = true, true
+    call.unsubscribing_more, call.rare_keys_any = true, true
     local pool = call.lock_end_pools[subid]
     redis.call('HSET', key.locks_to_release, subid,
       string.format('%d ', call.partition_token) .. kind .. ' ' .. reason .. (pool and ' ' .. pool or ''))
@@ -73,7 +73,7 @@ end
 
 -- Gives back more locks of subscriptions that have left. Run by sweeps.
 function unsubscribing.resume()
-  if not seldom.any() then return end
+  if not rare_keys.any() then return end
   local noted, room = redis.call('HSCAN', key.locks_to_release, 0, 'COUNT', 20)[2], unsubscribing.CHUNK
   for i = 1, #noted, 2 do
     if room > 0 then room = resume_one(noted[i], noted[i + 1], room) end

@@ -27,8 +27,8 @@ class Coordinators:
         self.tasks: list[asyncio.Task[Any]] = []
         own: Any = SimpleNamespace(deliver=list, report=lambda *_: None, request_credit=lambda _: self._ask(OWN))
         above = SimpleNamespace(request_credit=lambda pool, *_: self._ask(pool), on_report=lambda *_: None)
-        gates = cast("Any", lambda _node: SimpleNamespace(pool=above))
-        self.reports = CreditReports(own, gates, self._background, self.swept.append)
+        routers = cast("Any", lambda _node: SimpleNamespace(pool=above))
+        self.reports = CreditReports(own, routers, self._background, self.swept.append)
 
     async def _ask(self, pool: str) -> int | None:
         self.asked.append(pool)

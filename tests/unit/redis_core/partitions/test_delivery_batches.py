@@ -5,7 +5,7 @@ from dataclasses import replace
 from broker.model.items import Delivery
 from broker.model.names import Jid, Partition
 from broker.model.qos import Stage
-from broker.redis_core.partitions.delivery_batches import BYTES, make_batches
+from broker.redis_core.partitions.delivery_batches import BYTES, batch_deliveries
 
 A, B = Jid("a@x/1"), Jid("b@x/1")
 
@@ -18,7 +18,7 @@ def handed(token: int, subscriber: Jid = A, batch: int = 3, size: int = 1) -> De
 
 def tokens(*deliveries: Delivery) -> list[list[int]]:
     """Return the tokens of each batch."""
-    return [[each.token for each in batch] for batch in make_batches(deliveries)]
+    return [[each.token for each in batch] for batch in batch_deliveries(deliveries)]
 
 
 def test_one_by_one() -> None:

@@ -1,12 +1,12 @@
 -- Whether a partition has any of the keys that most partitions do not have. One EXISTS per call asks for all of them; scripts look for
 -- each only if one exists. Code that adds to one of them sets `any`.
 -- CALL: any = nil
-local seldom = {}
+local rare_keys = {}
 
-function seldom.any()
-  if call.seldom_any == nil then
-    call.seldom_any = redis.call('EXISTS', key.delayed, key.replaced, key.successors, key.handovers_told, key.locks_to_release,
+function rare_keys.any()
+  if call.rare_keys_any == nil then
+    call.rare_keys_any = redis.call('EXISTS', key.delayed, key.replaced, key.successors, key.handovers_told, key.locks_to_release,
       key.subscription_expiry) > 0
   end
-  return call.seldom_any
+  return call.rare_keys_any
 end
