@@ -1,12 +1,15 @@
 """The command line: every command explains itself, and wrong settings have clear errors."""
 
+import logging
 import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.testing import CliRunner
@@ -24,6 +27,17 @@ def _commands(command: object, path: tuple[str, ...] = ()) -> list[tuple[tuple[s
 
 
 _ALL = _commands(typer.main.get_command(app))
+
+
+@pytest.fixture(autouse=True)
+def _logs() -> Iterator[None]:
+    """Undo what a command sets up for its process: its records go to a stream that is closed after the test."""
+    root, configured = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**configured)
 
 
 @pytest.fixture
