@@ -24,6 +24,7 @@ from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.tokens import Tokens
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
+from tests import redis_latency
 from tests.contract.conftest import Store
 from tests.unit.xmpp.conftest import Wire
 from tests.waiting import PATIENCE_SECONDS
@@ -39,6 +40,8 @@ _PUBLISH: Final = "<publish node='jobs'><item><a xmlns='urn:x'/></item></publish
 
 
 _TIMES: Final = 6
+
+pytestmark = pytest.mark.skipif(bool(redis_latency.SEED), reason="a delay resumes coroutines more often")
 
 
 class Tracer:
