@@ -2,6 +2,7 @@
 SETUP := deploy/local/setup.sh
 BIN := .venv/bin
 PEERS := bench/peers
+SERVERS := curl ejabberd prosody redis-server faketime java promtool chromium chromedriver
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadscope --no-loadscope-reorder -m "not soak"
 
 # More options for a target's command, e.g. make demo ARGS="--kill --items 5000"
@@ -46,7 +47,7 @@ terminal-picture: .venv/.dev ## Draw the picture of the command line for docs
 # Lint keeps one core busy; beside it tools are installed, and tests compiled once, not by each worker of pytest.
 test: .venv/.dev ## Run lint, types, import rules and every test but the long ones
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint .venv/.tools .venv/.release compiled
-	@$(SETUP) packages curl ejabberd prosody redis-server faketime java promtool chromium chromedriver
+	@$(SETUP) packages $(SERVERS)
 	$(PYTEST) --maxfail 10 $(ONLY) $(ARGS)
 
 durations: .venv/.tools ## Measure the time of tests, to run them in a better order
@@ -80,8 +81,8 @@ helm-docs: .venv/.dev ## Write the table of values into the chart's README
 image-test: .venv/.dev ## Build the image on a local base and run it, where buildah and podman are
 	deploy/image_test.sh
 
-soak: .venv/.dev ## Run the tests that take minutes
-	@$(SETUP) packages ejabberd prosody redis-server faketime java
+soak: .venv/.tools .venv/.release ## Run the tests that take minutes, then all others with random delays of Redis
+	@$(SETUP) packages $(SERVERS)
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
 	REDIS_LATENCY=$$(date +%s) $(PYTEST) --timeout 0 $(ARGS)
 
