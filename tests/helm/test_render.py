@@ -7,6 +7,7 @@ import subprocess
 import textwrap
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import kubernetes_validate
 import pytest
@@ -50,6 +51,34 @@ def test_kubernetes(version: str, everything: Everything, monkeypatch: pytest.Mo
                 seen.add(text)
                 kubernetes_validate.validate(found, version, strict=True)
     assert seen
+
+
+ODD: Final = """
+nameOverride: "on"
+redis: {url: "redis://r:6379/0"}
+xmpp: {server: "x:5347", domain: q.example.org, existingSecret: {name: "123", key: "1"}}
+rest:
+  enabled: true
+  existingSecret: {name: "2024"}
+  ingress: {enabled: true, host: q.example.org, className: "1", tlsSecret: "42"}
+priorityClassName: "100"
+image: {pullSecrets: ["7"]}
+report: {collect: {enabled: true}, volume: {storageClass: "3"}}
+monitoring: {monitor: pod}
+workers: {prometheus: "http://p", scaled: [{deployment: "12", node: jobs, waitingPerReplica: 1, maxReplicas: 2}]}
+"""
+
+
+def test_names_that_look_like_numbers(tmp_path: Path) -> None:
+    """A name that YAML reads as a number or a boolean stays a name."""
+    (tmp_path / "values.yaml").write_text(ODD)
+    found = rendered("helm4", "--namespace", "2025", "--values", tmp_path / "values.yaml")
+    for each in found:
+        assert each["metadata"]["namespace"] == "2025" and each["metadata"]["labels"]["app.kubernetes.io/name"] == "on"
+        if each["apiVersion"] not in CUSTOM:
+            kubernetes_validate.validate(each, "1.30", strict=True)
+    scaled = [each["spec"]["scaleTargetRef"]["name"] for each in found if each["kind"] == "ScaledObject"]
+    assert "12" in scaled and all(isinstance(name, str) for name in scaled)
 
 
 def test_strictness_is_real(everything: Everything) -> None:

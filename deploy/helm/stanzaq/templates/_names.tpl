@@ -22,8 +22,8 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 
 {{- define "stanzaq.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "stanzaq.name" $root }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ include "stanzaq.name" $root | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 {{- with index . 1 }}
 app.kubernetes.io/component: {{ . }}
 {{- end }}
@@ -51,8 +51,8 @@ annotations:
 {{/* Takes (list $ component suffix) and gives name, namespace and labels. */}}
 {{- define "stanzaq.metadata" -}}
 {{- $root := index . 0 -}}
-name: {{ include "stanzaq.fullname" $root }}{{ with index . 2 }}-{{ . }}{{ end }}
-namespace: {{ $root.Release.Namespace }}
+name: "{{ include "stanzaq.fullname" $root }}{{ with index . 2 }}-{{ . }}{{ end }}"
+namespace: {{ $root.Release.Namespace | quote }}
 labels:
   {{- include "stanzaq.labels" (list $root (index . 1)) | nindent 2 }}
 {{- end -}}

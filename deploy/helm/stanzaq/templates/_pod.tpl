@@ -18,7 +18,7 @@ capabilities: {drop: [ALL]}
 {{/* Where pods may run and what precedes them, in the words of a pod and of the Spark operator. */}}
 {{- define "stanzaq.scheduling" -}}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
@@ -32,14 +32,14 @@ tolerations:
 
 {{/* Placement and security, the same for all pods. */}}
 {{- define "stanzaq.placement" -}}
-serviceAccountName: {{ include "stanzaq.fullname" . }}
+serviceAccountName: {{ include "stanzaq.fullname" . | quote }}
 automountServiceAccountToken: false
 # A Service named `stanzaq` would put variables such as STANZAQ_PORT into every pod.
 enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- include "stanzaq.scheduling" . }}
@@ -76,9 +76,9 @@ checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the 
 {{- define "stanzaq.secretFile" -}}
 {{- $existing := (index . 1).existingSecret -}}
 - secret:
-    name: {{ $existing.name | default (include "stanzaq.fullname" (index . 0)) }}
+    name: {{ $existing.name | default (include "stanzaq.fullname" (index . 0)) | quote }}
     items:
-      - key: {{ ternary $existing.key (index . 2) (ne $existing.name "") }}
+      - key: {{ ternary $existing.key (index . 2) (ne $existing.name "") | quote }}
         path: {{ index . 2 }}
 {{- end -}}
 
@@ -104,7 +104,7 @@ checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the 
 {{- with $root.Values.redis.tls.existingSecret }}
 - name: redis-tls
   secret:
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     defaultMode: 0440
 {{- end }}
 {{- with $root.Values.extraVolumes }}
@@ -156,7 +156,7 @@ spec:
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
       args: [serve, {{ $door }}]
       envFrom:
-        - configMapRef: {name: {{ include "stanzaq.fullname" $root }}}
+        - configMapRef: {name: {{ include "stanzaq.fullname" $root | quote }}}
       env:
         {{- include "stanzaq.variables" $root | nindent 8 }}
         - {name: STANZAQ_METRICS_BIND, value: "0.0.0.0:9464"}
@@ -242,13 +242,13 @@ spec:
     {{- with $certificate }}
     - name: amqp-tls
       secret:
-        secretName: {{ . }}
+        secretName: {{ . | quote }}
         defaultMode: 0440
     {{- end }}
     {{- with $authorities }}
     - name: xmpp-tls
       secret:
-        secretName: {{ . }}
+        secretName: {{ . | quote }}
         defaultMode: 0440
     {{- end }}
 {{- end -}}
