@@ -41,9 +41,13 @@ SCHEMA: Final = StructType(
         StructField("journal_max", LongType()),
         StructField("used_memory", LongType()),
         StructField("maxmemory", LongType()),
+        StructField("collected", TimestampType()),
     ]
 )
-"""`oldest` is when the oldest waiting item was published. The memory is that of the Redis process that has the partition."""
+"""`oldest` is when the oldest waiting item was published. The memory is that of the Redis process that has the partition.
+
+All rows that were read together have the same `collected`.
+"""
 
 _CREDIT: Final = SCHEMA.fieldNames().index("credit")
 
@@ -136,7 +140,8 @@ def _read_state(link: Link, partition: JournalPartition, at: datetime, room: tup
 
 def census(spark: SparkSession, found: Mapping[JournalPartition, PartitionState]) -> DataFrame:
     """Return the census as rows."""
-    return spark.createDataFrame([state.row for state in found.values()], SCHEMA)
+    collected = datetime.now(UTC)
+    return spark.createDataFrame([(*state.row, collected) for state in found.values()], SCHEMA)
 
 
 def in_flight(spark: SparkSession, found: Mapping[JournalPartition, PartitionState]) -> DataFrame:

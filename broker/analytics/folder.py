@@ -82,11 +82,22 @@ class Folder:
 
     def replace(self, frame: DataFrame, name: str) -> None:
         """Replace the rows under a name."""
-        aside = self._new_hidden_path()
+        aside, former = self._new_hidden_path(), f"_former/{name}"
         frame.write.parquet(aside)
         # Between the two steps there are no files, never some of them: `history.read_now` reads again.
-        self._delete(self.of(name))
+        if self.exists(name):
+            self._delete(self.of(former))
+            self._system.mkdirs(self._path(self.of("_former")))
+            self._rename(self.of(name), former)
         self._rename(aside, name)
+        self._delete(self.of(former))
+
+    def recover(self) -> None:
+        """Put back what a `replace` that was cut short has taken away."""
+        for name in self.names("_former"):
+            if not self.exists(name):
+                self._rename(self.of(f"_former/{name}"), name)
+        self._delete(self.of("_former"))
 
     def _new_hidden_path(self) -> str:
         # Spark ignores names that begin with an underscore.

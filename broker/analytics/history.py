@@ -62,7 +62,10 @@ WAITING: Final = StructType(
     [field for field in from_arrow_schema(columns.LOG, prefer_timestamp_ntz=False) if field.name != "body"]
 )
 
-_SELDOM: Final = frozenset({"gaps", "process_usage"})
+_ADDED: Final = frozenset({"collected"})
+"""Columns that the files of earlier versions do not have."""
+
+_RARE: Final = frozenset({"gaps", "process_usage"})
 """The names that are missing until there is something to write."""
 
 _TRIES: Final = 10
@@ -118,6 +121,7 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     """
     folder = Folder(spark, out)
     _claim(folder)
+    folder.recover()
     options = {"url": url, "readFrom": read_from, "failOnDataLoss": "false" if lossy else "true"}
     # The state comes first: an attempt that ends meanwhile then also has a record, which proves that it ended.
     tell("reading the state of the queues")
@@ -128,12 +132,13 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     if gaps:
         folder.append(spark.createDataFrame(gaps, GAPS), "gaps")
     soonest = _find_shortest_kept(table(spark, folder, "census", census.SCHEMA), found)
-    folder.append(census.census(spark, found), "census")
     used = [astuple(each) for each in processes.samples(Servers(url, read_from))]
     if used:
         folder.append(spark.createDataFrame(used, USAGE).coalesce(1), "process_usage")
     folder.replace(census.in_flight(spark, found), "in_flight")
     folder.replace(census.waiting(spark, found, options), "waiting")
+    # Last, because it says since when records tell more than the other two: a collection that is cut short changes little.
+    folder.append(census.census(spark, found), "census")
     if keep is not None:
         tell("removing old days")
         _prune(spark, folder, datetime.now(UTC) - keep)
@@ -215,10 +220,11 @@ def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) ->
         msg = f"{folder.of(name)} cannot be read ({str(error).splitlines()[0][:200]}): restore it, or collect into a new folder"
         raise Unreadable(msg) from error
     missing = set(schema.fieldNames()) - set(found.columns)
-    if missing:
-        msg = f"{folder.of(name)} lacks the columns {', '.join(sorted(missing))}: stanzaq did not write it"
+    if missing - _ADDED:
+        msg = f"{folder.of(name)} lacks the columns {', '.join(sorted(missing - _ADDED))}: stanzaq did not write it"
         raise Unreadable(msg)
-    return found
+    # The columns were those of one file, perhaps an early one.
+    return reader.schema(schema).parquet(folder.of(name)) if schema.fieldNames()[-1] in _ADDED else found
 
 
 def read_now(spark: SparkSession, folder: Folder, name: str, schema: StructType) -> DataFrame:
@@ -229,7 +235,7 @@ def read_now(spark: SparkSession, folder: Folder, name: str, schema: StructType)
     for _try in range(_TRIES):
         files = folder.names(name)
         found = table(spark, folder, name, schema).localCheckpoint()
-        if folder.names(name) == files and (files or name in _SELDOM):
+        if folder.names(name) == files and (files or name in _RARE):
             return found
         time.sleep(_PAUSE_SECONDS)
     msg = f"{folder.of(name)} is being written: try again when `stanzaq report collect` has ended"

@@ -29,6 +29,7 @@ class State(Enum):
     UNSTABLE = "unstable"
     IDLE = "no credit"
     GONE = "gone"
+    NO_DATA = "no data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,10 @@ def verdict(node: Node, target_s: float) -> Verdict:
     needs = "no number of workers is known to suffice" if needed is None else f"needs {write_count(needed, 'worker')}"
     aim = f"{needs} for p95 wait ≤ {duration(target_s)}"
     if not node.waste.attempts:
-        return Verdict(State.IDLE, f"nothing was delivered; {write_count(node.backlog.waiting, 'item')} waiting")
+        waiting, held = f"{write_count(node.backlog.waiting, 'item')} waiting", node.backlog.in_flight
+        if held:
+            return Verdict(State.NO_DATA, f"no delivery has ended yet; {held:,} in flight, {waiting}")
+        return Verdict(State.IDLE, f"nothing was delivered; {waiting}")
     if credit is None:
         return Verdict(State.GONE, f"{aim}; the node was deleted")
     if not credit:

@@ -44,12 +44,19 @@ def _with(**capacity: object) -> Node:
         ),
         (_with(credit=None), State.GONE, "needs 4 workers for p95 wait ≤ 2 s; the node was deleted"),
         (
-            replace(node(), waste=replace(node().waste, attempts=0), backlog=replace(node().backlog, waiting=1)),
+            replace(node(), waste=replace(node().waste, attempts=0), backlog=replace(node().backlog, waiting=1, in_flight=0)),
             State.IDLE,
             "nothing was delivered; 1 item waiting",
         ),
+        (
+            replace(
+                node(), waste=replace(node().waste, attempts=0), backlog=replace(node().backlog, waiting=0, in_flight=1)
+            ),
+            State.NO_DATA,
+            "no delivery has ended yet; 1 in flight, 0 items waiting",
+        ),
     ],
-    ids=["enough", "tight", "short", "unstable", "never", "no credit", "gone", "nothing delivered"],
+    ids=["enough", "tight", "short", "unstable", "never", "no credit", "gone", "nothing delivered", "nothing ended"],
 )
 def test_verdict(of: Node, state: State, words: str) -> None:
     """Each state has its sentence: what is needed, for what, and what there is."""

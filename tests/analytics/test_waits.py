@@ -30,6 +30,14 @@ def test_again(spark: SparkSession, tmp_path: Path) -> None:
     assert _waits(spark, tmp_path, FIRST, SECOND) == {("8e71964d", 0, 1): 100, ("8e71964d", 0, 2): 1_000}
 
 
+def test_clock_set_back(spark: SparkSession, tmp_path: Path) -> None:
+    """Where Redis's clock was set back an hour during a wait or a job, that took no time, rather than less than none."""
+    late = replace(FIRST, delivered=T - 3_600_000, closed=T - 3_599_900)
+    long = replace(FIRST, position=f"{T}-1", closed=T - 3_599_900, type="acknowledged")
+    found = add_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [late, long])).orderBy("position").collect()
+    assert [(row.wait_ms, row.held_ms, row.end_to_end_ms) for row in found] == [(0, 100, None), (100, 0, 0)]
+
+
 def test_unknown(spark: SparkSession, tmp_path: Path) -> None:
     """Without the earlier record the wait is unknown; the row is there all the same."""
     assert _waits(spark, tmp_path, SECOND) == {("8e71964d", 0, 2): None}

@@ -37,10 +37,16 @@ def add_waits(attempts: DataFrame) -> DataFrame:
     again = lean.where("attempt > 1").join(before, [*_ITEM, "attempt"], "left").persist(StorageLevel.MEMORY_AND_DISK)
     return first.unionByName(again).select(
         *(*_ITEM, "subscriber", "type", "attempt", "bytes", "published", "ready", "delivered", "closed"),
-        (F.col("delivered") - F.col("ready")).alias("wait_ms"),
-        (F.col("closed") - F.col("delivered")).alias("held_ms"),
-        if_acknowledged(F.col("closed") - F.col("published")).alias("end_to_end_ms"),
+        _between("ready", "delivered").alias("wait_ms"),
+        _between("delivered", "closed").alias("held_ms"),
+        if_acknowledged(_between("published", "closed")).alias("end_to_end_ms"),
     )
+
+
+def _between(begin: str, end: str) -> Column:
+    """Return the time between two columns; none where Redis's clock was set back meanwhile, null where one is unknown."""
+    past = F.col(end) - F.col(begin)
+    return F.when(past < 0, F.lit(0)).otherwise(past)
 
 
 def add_open(attempts: DataFrame, in_flight: DataFrame, since: datetime | None) -> DataFrame:

@@ -1,4 +1,7 @@
-"""Measures of the census: waiting and in-flight items now, credit, and how full Redis and the journal are."""
+"""Measures of the census: waiting and in-flight items now, credit, and how full Redis and the journal are.
+
+Only the last collection says what there is now: a partition that is not in it was deleted.
+"""
 
 from datetime import datetime
 
@@ -9,12 +12,10 @@ _PARTITION = ("node", "incarnation", "partition")
 
 
 def present(census: DataFrame) -> DataFrame:
-    """Sum up, by node, the newest row of each of its partitions."""
-    newest = Window.partitionBy(*_PARTITION).orderBy(F.desc("at"))
+    """Sum up, by node, the rows of its partitions."""
     free = F.when(F.col("maxmemory") > 0, F.col("maxmemory") - F.col("used_memory"))
     return (
-        census.withColumn("age", F.row_number().over(newest))
-        .where("age = 1")
+        _last(census)
         .groupBy("node")
         .agg(
             F.max(F.unix_millis("at")).alias("at"),
@@ -31,10 +32,17 @@ def present(census: DataFrame) -> DataFrame:
 
 def find_start(census: DataFrame) -> datetime | None:
     """Return the start of the last census; None when there are no partitions."""
-    newest = census.groupBy(*_PARTITION).agg(F.max("at").alias("at"))
-    [row] = newest.agg(F.min("at").alias("at")).collect()
+    [row] = _last(census).agg(F.min("at").alias("at")).collect()
     at: datetime | None = row.at
     return at
+
+
+def _last(census: DataFrame) -> DataFrame:
+    """Return the rows of the last collection; of a history without any that says so, the newest row of each partition."""
+    last = census.agg(F.max("collected").alias("last"))
+    age = F.row_number().over(Window.partitionBy(*_PARTITION).orderBy(F.desc("at")))
+    newest = census.join(F.broadcast(last), F.col("collected").eqNullSafe(F.col("last"))).drop("last")
+    return newest.withColumn("age", age).where("age = 1").drop("age")
 
 
 def memory(census: DataFrame) -> DataFrame:

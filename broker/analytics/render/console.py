@@ -21,6 +21,7 @@ _STYLES: Final = {
     State.UNSTABLE: "bold red",
     State.IDLE: "red",
     State.GONE: "dim",
+    State.NO_DATA: "dim",
 }
 
 

@@ -1,0 +1,67 @@
+"""What there is now, by the last collection of a history."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from broker.analytics.folder import Folder
+from broker.analytics.measures.census import find_start, present
+from tests.analytics.tables import inputs
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BEFORE = NOW - timedelta(days=1)
+
+
+def _row(node: str, incarnation: str, collected: datetime | None, waiting: int, **more: object) -> dict[str, object]:
+    at = {"at": collected or BEFORE, "collected": collected}
+    return {"node": node, "incarnation": incarnation, "waiting": waiting, "credit": 5, **at, **more}
+
+
+def test_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    """A node that is not in the last collection is gone, and one that was made again is counted once."""
+    rows = [
+        _row("gone", "aa", BEFORE, 7),
+        _row("again", "bb", BEFORE, 7),
+        _row("again", "cc", NOW, 2),
+        _row("stays", "dd", BEFORE, 1),
+        _row("stays", "dd", NOW, 3),
+        _row("stays", "dd", NOW, 4, partition=1),
+    ]
+    census = inputs(spark, tmp_path, [], rows).census
+    found = {row.node: (row.partitions, row.waiting, row.credit) for row in present(census).collect()}
+    assert found == {"again": (1, 2, 5), "stays": (2, 7, 10)}
+    start = find_start(census)
+    assert start is not None and start.astimezone(UTC) == NOW
+
+
+def test_of_an_earlier_version(spark: SparkSession, tmp_path: Path) -> None:
+    """Where no row says when it was collected, the newest row of each partition counts."""
+    earlier = _row("jobs", "aa", None, 9, at=BEFORE - timedelta(days=1))
+    census = inputs(spark, tmp_path, [], [earlier, _row("jobs", "aa", None, 1)]).census
+    assert [(row.node, row.waiting) for row in present(census).collect()] == [("jobs", 1)]
+
+
+def test_replaced_half_way(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replacement that ends between two of its steps loses nothing."""
+    folder = Folder(spark, str(tmp_path))
+    folder.replace(spark.range(3), "census")
+    rename, steps = folder._rename, 0
+
+    def once(path: str, name: str) -> None:
+        nonlocal steps
+        steps += 1
+        if steps > 1:
+            raise KeyboardInterrupt
+        rename(path, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "_rename", once)
+        with pytest.raises(KeyboardInterrupt):
+            folder.replace(spark.range(5), "census")
+    assert not folder.exists("census")
+    folder.recover()
+    assert spark.read.parquet(folder.of("census")).count() == 3
+    folder.replace(spark.range(5), "census")
+    assert spark.read.parquet(folder.of("census")).count() == 5 and folder.names("_former") == []
