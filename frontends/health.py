@@ -17,6 +17,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _REQUEST_SECONDS: Final = 5.0
+_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Uses no proxy of the environment: what is asked runs on this machine."""
 
 Reasons = Callable[[], Sequence[str]]
 """Returns why the frontend is not ready, empty if it is; called from the health thread."""
@@ -68,7 +70,7 @@ def _verdict(reasons: Sequence[str]) -> tuple[HTTPStatus, str, bytes]:
 def ask(host: str, port: int) -> tuple[bool, str]:
     """Ask a frontend whether it is ready; returns its answer, or why there is none."""
     try:
-        with urllib.request.urlopen(f"http://{_reachable(host)}:{port}/readyz", timeout=_REQUEST_SECONDS) as answer:
+        with _DIRECT.open(f"http://{_reachable(host)}:{port}/readyz", timeout=_REQUEST_SECONDS) as answer:
             return True, answer.read().decode().strip()
     except urllib.error.HTTPError as error:
         with error:

@@ -55,7 +55,7 @@ def run_with_servers(what: str, work: Callable[[], int]) -> int:
     except OSError as fault:
         if fault.filename is None:
             raise
-        refuse(f"{what} cannot run", f"{fault.filename}: {fault.strerror}")
+        refuse(f"{what} cannot run", f"{fault.filename}: {fault.strerror or fault}")
     finally:
         signal.signal(signal.SIGTERM, before)
 

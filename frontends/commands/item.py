@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -34,6 +34,9 @@ from frontends.commands.runner import (
 )
 from frontends.terminal import Config, Json
 from stanzaq.durations import seconds
+
+_PAGE: Final = 1_000
+"""How many items are inspected at once, however few are listed: each page is one call."""
 
 app = typer.Typer(help="List, cancel and delete items, redrive dead letters, end locks.", no_args_is_help=True)
 
@@ -76,10 +79,13 @@ async def scan_items(
     found: list[ItemDetails] = []
     going, place = True, scan
     while going:
-        part = await ask(core, InspectItems(node, ADMINISTRATOR, (), limit - len(found), place), InspectedItems)
+        part = await ask(core, InspectItems(node, ADMINISTRATOR, (), _PAGE, place), InspectedItems)
         found += filter(wanted, part.items)
         place = part.scan
         going = bool(place) and len(found) < limit
+    if len(found) > limit:
+        last = found[limit - 1]
+        return found[:limit], f"{last.partition} {last.position}"
     return found, place
 
 

@@ -135,25 +135,27 @@ async def _follow_records(
 ) -> AsyncIterator[list[live.EndedAttempt]]:
     """Yield the last records of the journals in the order of time, then those that follow."""
     places = dict.fromkeys(await _partitions(core, node), "")
-    found = await _read(core, places, max(last, 1))
+    found, _behind = await _read(core, places, max(last, 1))
     yield found[-last:] if last else []
     looked = time.monotonic()
     while follow:
         if time.monotonic() - looked > _AGAIN_SECONDS:
             current, looked = await _partitions(core, node), time.monotonic()
             places = {each: places.get(each, _FIRST) for each in current}
-        found = await _read(core, places, _AT_ONCE)
+        found, behind = await _read(core, places, _AT_ONCE)
         yield found
-        await asyncio.sleep(every)
+        if not behind:
+            await asyncio.sleep(every)
 
 
-async def _read(core: "RedisCore", places: dict[Partition, str], most: int) -> list[live.EndedAttempt]:
-    """Read the next records, and move the places behind them."""
-    found = []
+async def _read(core: "RedisCore", places: dict[Partition, str], most: int) -> tuple[list[live.EndedAttempt], bool]:
+    """Read the next records, and move the places behind them; tell also whether a partition may have more."""
+    found, behind = [], False
     for partition, records in (await core.journal(places, most)).items():
         places[partition] = records[-1][0] if records else places[partition] or _FIRST
+        behind |= len(records) == most
         found += [live.EndedAttempt(partition.node, partition.number, record) for _, record in records]
-    return sorted(found, key=lambda each: each.record["closed"])
+    return sorted(found, key=lambda each: each.record["closed"]), behind
 
 
 async def _partitions(core: "RedisCore", node: str) -> list[Partition]:

@@ -9,13 +9,15 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from shlex import quote
 from socket import socket
 from typing import Any, ClassVar, Final
-from urllib.request import HTTPBasicAuthHandler, HTTPPasswordMgrWithDefaultRealm, Request, build_opener
+from urllib.error import HTTPError
+from urllib.request import HTTPBasicAuthHandler, HTTPPasswordMgrWithDefaultRealm, ProxyHandler, Request, build_opener
 
 from rich.console import Console
 
@@ -186,6 +188,10 @@ def _make_queue(url: str) -> None:
     passwords.add_password(None, url, f"publisher@{Ejabberd.accounts}", PASSWORD)
     options = {"pubsub#publish_model": "open", "stanzaq#dedupe": "ignore"}
     body = json.dumps({"options": options}).encode()
-    place, kind = f"{url}/queues/{QUEUE}", {"Content-Type": "application/json"}
-    request = Request(place, body, kind, method="PUT")  # noqa: S310  (our own server)
-    build_opener(HTTPBasicAuthHandler(passwords)).open(request, timeout=30).close()
+    head = {"Content-Type": "application/json", "If-None-Match": "*"}
+    request = Request(f"{url}/queues/{QUEUE}", body, head, method="PUT")  # noqa: S310  (our own server)
+    try:
+        build_opener(ProxyHandler({}), HTTPBasicAuthHandler(passwords)).open(request, timeout=30).close()
+    except HTTPError as fault:
+        if fault.code != HTTPStatus.PRECONDITION_FAILED:
+            raise

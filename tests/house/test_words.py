@@ -71,10 +71,12 @@ EVERYDAY: Final = {"bell", "blind", "desk", "proxy", "roster", "rounds"}
 
 ALLOWED: Final = {
     ("README.md", "roster"): "an access model of XEP-0060",
+    ("frontends/health.py", "proxy"): "an HTTP proxy",
     ("frontends/rest/auth/csrf.py", "proxy"): "an HTTP proxy",
     ("frontends/rest/paths.py", "proxy"): "an HTTP proxy",
     ("frontends/rest/refusal_log.py", "proxy"): "an HTTP proxy",
     ("frontends/rest/server.py", "proxy"): "an HTTP proxy",
+    ("frontends/tools/dev.py", "proxy"): "an HTTP proxy",
     ("frontends/xmpp/pubsub/payloads.py", "proxy"): "MappingProxyType",
     ("deploy/local/ejabberd.yml", "roster"): "a module of ejabberd",
     ("docs/ejabberd.md", "roster"): "a module of ejabberd",

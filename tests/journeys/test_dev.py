@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
+from frontends.tools.dev import PASSWORD
+from frontends.tools.servers.ejabberd import Ejabberd
 from tests.waiting import PATIENCE_SECONDS
 
 _NO_EJABBERD = "from frontends.tools.servers import ejabberd; ejabberd._LIBRARIES = ()"
@@ -70,6 +72,14 @@ async def worked(said: str) -> None:
         await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
 
 
+async def changed(said: str) -> None:
+    """Change the queue, as its owner."""
+    (url,) = re.findall(r"^curl .* (http://\S+/queues/\S+)$", said, re.MULTILINE)
+    async with httpx.AsyncClient(auth=(f"publisher@{Ejabberd.accounts}", PASSWORD)) as web:
+        done = await web.patch(url, json={"options": {"stanzaq#max_deliveries": "9"}})
+        assert done.status_code == 200, done.text
+
+
 async def test_pasted_commands_work() -> None:
     """An item published by curl is worked over XMPP, also after the service was stopped and started with its data."""
     # A shorter name than pytest's: the path of a unix socket has 107 bytes.
@@ -77,6 +87,7 @@ async def test_pasted_commands_work() -> None:
         async with running(Path(directory)) as said:
             assert "Work over XMPP" in said
             await asked(said)
+            await changed(said)
         async with running(Path(directory)) as said:
             await worked(said)
 

@@ -98,6 +98,14 @@ def test_unknown_path(port: int) -> None:
     assert _get(port, "/")[0] == 404
 
 
+def test_asked_past_proxies(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe of this machine goes through no proxy of the environment."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr(urllib.request, "_opener", None)
+    assert ask("127.0.0.1", port) == (True, "ok")
+
+
 def test_asked(port: int, reasons: list[str]) -> None:
     """A probe reports that a frontend is ready, why it is not, or that nobody listens."""
     assert ask("127.0.0.1", port) == (True, "ok")

@@ -4,14 +4,12 @@ import os
 import sys
 from collections.abc import Mapping
 from typing import Final
-from urllib.error import URLError
-from urllib.request import urlopen
 
+from frontends import health
 from frontends.tools.servers.process import Process, Server, ServerError, free_port
 
 _PREFIX: Final = "STANZAQ_"
 _LOG_LINES: Final = 30
-_PROBE_SECONDS: Final = 2.0
 
 
 class Frontend(Server):
@@ -45,8 +43,4 @@ class Frontend(Server):
         )
 
     def _ready(self) -> bool:
-        try:
-            with urlopen(f"http://127.0.0.1:{self._port}/readyz", timeout=_PROBE_SECONDS):
-                return True
-        except (URLError, OSError):
-            return False
+        return health.ask("127.0.0.1", self._port)[0]
