@@ -44,7 +44,9 @@ def _with(**capacity: object) -> Node:
         ),
         (_with(credit=None), State.GONE, "needs 4 workers for p95 wait ≤ 2 s; the node was deleted"),
         (
-            replace(node(), waste=replace(node().waste, attempts=0), backlog=replace(node().backlog, waiting=1, in_flight=0)),
+            replace(
+                node(), waste=replace(node().waste, attempts=0), backlog=replace(node().backlog, waiting=1, in_flight=0)
+            ),
             State.IDLE,
             "nothing was delivered; 1 item waiting",
         ),

@@ -422,8 +422,8 @@ async def test_the_tail_follows(shell: Shell, core: RedisCore, door: Door, node:
             await published(core, node, item)
             await door.until(lambda: bool(door.deliveries))
             await core.ask(Retract(node, W1, item, door.deliveries.pop().token))
-        seen = [json.loads(await asyncio.wait_for(running.stdout.readline(), 60))["item"] for _ in "abc"]
-        assert seen == ["a", "b", "c"]
+            # So the later ones are no part of what it begins with.
+            assert json.loads(await asyncio.wait_for(running.stdout.readline(), 60))["item"] == item
     finally:
         running.send_signal(signal.SIGINT)
         await asyncio.wait_for(running.communicate(), 60)

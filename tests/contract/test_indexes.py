@@ -158,7 +158,7 @@ async def test_of_leases_that_are_over(core: RedisCore, store: Store, node: str)
     """P31: an expired subscription is removed from its JID's index."""
     await declared(core, node)
     for number in range(MOST):
-        assert isinstance(await subscribed(core, node, worker(number), until_ms=soon(300)), Subscribed)
+        assert isinstance(await subscribed(core, node, worker(number), until_ms=soon(1_000)), Subscribed)
     await until_entries(store, "nodes", worker(0), 0)
 
 

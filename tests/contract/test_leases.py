@@ -117,7 +117,7 @@ async def test_it_ends(make_core: MakeCore, node: str, partitions: int) -> None:
     await subscribed(one, node, W1, 12, soon(HOUR))
     await published(one, node, 12)
     await subscribed(one, node, W2, 12)
-    ends = soon(100)
+    ends = soon(SECOND)
     options = await one.ask(SetSubscriptionOptions(node, W1, W1, "", 12, until_ms=ends))
     assert isinstance(options, Subscribed) and options.until_ms == ends
     ended = SubscriptionChanged(Subscription(node, W1, subid(W1), State.NONE))
@@ -129,7 +129,7 @@ async def test_it_ends(make_core: MakeCore, node: str, partitions: int) -> None:
         await one.ask(SetSubscriptionOptions(node, W1, W1, "", 5, until_ms=soon(9 * SECOND))), Problem.NOT_SUBSCRIBED
     )
     # Both frontends try to end it; whoever sees the end of a later one has seen theirs.
-    await subscribed(one, node, W3, 1, soon(100))
+    await subscribed(one, node, W3, 1, soon(SECOND))
     later = SubscriptionChanged(Subscription(node, W3, subid(W3), State.NONE))
     await until(lambda: later in door.notices + other_door.notices)
     assert (door.notices + other_door.notices).count(ended) == 1
@@ -160,7 +160,7 @@ async def test_renewed(core: RedisCore, door: Door, node: str) -> None:
             assert isinstance(renewed, Subscribed) and renewed.until_ms == until_ms
             options = await core.ask(Options(name, W1, W1, ""))
             assert isinstance(options, Subscribed) and options.until_ms == until_ms
-        await subscribed(core, name, W2, 1, max(ends, soon(100)))
+        await subscribed(core, name, W2, 1, max(ends, soon(SECOND)))
     # What is not renewed ends at that time.
     later = [SubscriptionChanged(Subscription(name, W2, subid(W2), State.NONE)) for name in nodes]
     await door.until(lambda: all(notice in door.notices for notice in later))
@@ -184,7 +184,7 @@ async def test_streams(core: RedisCore, door: Door, node: str) -> None:
     past = await core.ask(Subscribe(node, W1, W1, 5, partitions=(3,), until_ms=1))
     assert is_refused(past, Problem.LEASE_OVER) and await known(core, node, 4) == [2] * 4
     for number in (0, 3):
-        await leased(number, soon(100))
+        await leased(number, soon(SECOND))
     await door.until(lambda: len(door.notices) == 2)
     assert await known(core, node, 4) == [0] * 4
 
@@ -194,10 +194,10 @@ async def test_whoever_was_to_end_it_dies(make_core: MakeCore, node: str, store:
     """A frontend that dies between an item's arrival and its report causes no duplicate, even if the item is done."""
     one, _door = await make_core()
     await declared(one, node, partitions)
-    await subscribed(one, node, W1, 3, soon(700))
+    await subscribed(one, node, W1, 3, soon(2 * SECOND))
     for task in one._running:
         task.cancel()
-    await asyncio.sleep(1)
+    await asyncio.sleep(2.3)
     if partitions > 1:
         # The dead frontend had only left the last partition.
         await one.router(node).ask(2, Leave(node, W1))
@@ -229,12 +229,12 @@ async def test_a_renewal_in_between(core: RedisCore, node: str) -> None:
 async def test_of_a_node_that_is_gone(core: RedisCore, door: Door, node: str) -> None:
     """A lease ends with its node."""
     await declared(core, node, 1)
-    await subscribed(core, node, W1, 1, ends := soon(700))
+    await subscribed(core, node, W1, 1, ends := soon(2 * SECOND))
     assert await core.ask(Delete(node, ALICE)) == Done()
     await declared(core, node, 1)
     await subscribed(core, node, W1, 1)
     # One that ends after it, and does.
-    await subscribed(core, node, W2, 1, max(ends, soon(0)) + 100)
+    await subscribed(core, node, W2, 1, max(ends, soon(0)) + SECOND)
     later = SubscriptionChanged(Subscription(node, W2, subid(W2), State.NONE))
     await door.until(lambda: later in door.notices)
     assert [notice for notice in door.notices if isinstance(notice, SubscriptionChanged)] == [later]

@@ -265,7 +265,7 @@ async def test_a_request_among_members(pair: Pair, node: str) -> None:
 async def test_ex16_lapsed_member(pair: Pair, node: str) -> None:
     """EX16: a member that does not renew its lease is notified, and the others get its partitions."""
     (one, first), (two, second) = pair
-    await declared(one, node, 2, lock_seconds="1")
+    await declared(one, node, 2, lock_seconds="3")
     await attach(one, node, A)
     await attach(two, node, B)
     async with asyncio.timeout(PATIENCE_SECONDS):

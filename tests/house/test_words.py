@@ -70,6 +70,7 @@ EVERYDAY: Final = {"bell", "blind", "desk", "proxy", "roster", "rounds"}
 """Words that tests and examples use in their plain meanings: a proxy of TCP, the resource of a JID."""
 
 ALLOWED: Final = {
+    ("CHANGELOG.md", "proxy"): "the variable http_proxy",
     ("README.md", "roster"): "an access model of XEP-0060",
     ("frontends/health.py", "proxy"): "an HTTP proxy",
     ("frontends/rest/auth/csrf.py", "proxy"): "an HTTP proxy",

@@ -6,17 +6,19 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import Process, Server, free_port
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.redis_latency import FRONTEND
 from tests.waiting import PATIENCE_SECONDS
+
+T = TypeVar("T")
 
 DOMAIN: Final = f"journeys-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}.localhost"
 """The domain of the service that most journeys share in a worker of pytest; a module with a service of its own has another."""
@@ -143,6 +145,14 @@ def serving(
             for _ in range(2)
         ]
         yield Service(ejabberd, redis, tuple(pair))
+
+
+async def comes_to(ask: Callable[[], Awaitable[T]], wanted: T) -> None:
+    """Repeat a question until this is the answer: what another frontend has still to do in Redis overtakes nothing."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := await ask()) != wanted:
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.02)
 
 
 async def eventually(holds: Callable[[], bool], what: str) -> None:

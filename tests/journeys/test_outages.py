@@ -287,7 +287,8 @@ async def test_frontend_stopped(service: Service, join: Join) -> None:
     node = await publisher.queue()
     victim = service.frontends[1]
     victim.process.pause()
-    assert await victim.ended(2 * WATCHDOG_SECONDS) == -signal.SIGKILL
+    assert await victim.ended(PATIENCE_SECONDS) == -signal.SIGKILL
+    await publisher.wait_for_routes()
     for number in range(20):
         assert (await publisher.publish(node, f"i{number}")).error == ""
 
@@ -310,7 +311,7 @@ async def test_frontend_told_to_go(service: Service, join: Join) -> None:
     finally:
         service.redis.process.resume()
     assert {answer.error for answer in await asyncio.gather(*publishing)} == {""}
-    assert await victim.ended(DRAIN_SECONDS) == 0
+    assert await victim.ended(PATIENCE_SECONDS) == 0
     assert set(await _items(publisher, node)) == {f"i{number}" for number in range(40)}
     await publisher.settle()
     assert set(publisher.answers.values()) == {1}

@@ -208,9 +208,9 @@ async def test_ex16_lapse(join: Join) -> None:
 async def test_ex16_heartbeats(join: Join) -> None:
     """EX16: heartbeats keep a partition beyond its lease."""
     client = await join()
-    node = await client.queue({"stanzaq#lock_seconds": "1"})
+    node = await client.queue({"stanzaq#lock_seconds": "3"})
     fence = values(await own(client, node, partition="0"), FENCE)[0]
-    for _ in range(12):
+    for _ in range(18):
         assert (await kept(client, node))[0]["fence"] == fence
         await asyncio.sleep(0.2)
 

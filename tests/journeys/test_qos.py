@@ -11,7 +11,7 @@ import pytest
 from frontends.tools.servers.ejabberd import Ejabberd
 from tests.journeys.client import CLIENT, PUBSUB, Answer, Client, Delivery
 from tests.journeys.conftest import Join
-from tests.journeys.service import DURABLE, Service, eventually, serving
+from tests.journeys.service import DURABLE, Service, comes_to, eventually, serving
 from tests.waiting import PATIENCE_SECONDS
 
 DOMAIN: Final = "qos.localhost"
@@ -82,7 +82,7 @@ async def test_the_three_levels(sender: Client) -> None:
     info = await sender.ask("<query xmlns='http://jabber.org/protocol/disco#info'/>", "get", to=at(node))
     assert QOS in {feature.get("var") for feature in info.element.iter()}
     sender.send(f"<message to='{at(node)}' id='plain'>{JOB}<no-store xmlns='urn:xmpp:hints'/></message>")
-    await sender.settle()
+    await comes_to(lambda: items(sender, node), ["plain"])
     reply = await acknowledged(sender, node, mark=" id='acknowledged'")
     assert (reply.error, len(reply.element)) == ("", 0)
     received = await assured(sender, node, "assured")

@@ -11,7 +11,7 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from tests.journeys.client import EVENT, PUBSUB, STANZAQ, Client, Delivery, form_values
 from tests.journeys.conftest import Join
 from tests.journeys.qos_worker import Asked, Worker
-from tests.journeys.service import Service, eventually, serving
+from tests.journeys.service import Service, comes_to, eventually, serving
 
 DOMAIN: Final = "deliveries.localhost"
 RETRIES = 3
@@ -136,8 +136,11 @@ async def test_an_error_for_good(join: Join, join_worker: JoinWorker) -> None:
     """P30: a client without the protocol says so, and is unsubscribed."""
     _, worker, node, asked = await entrusted(join, join_worker, "acknowledged")
     worker.refuse(asked, "cancel", "feature-not-implemented")
-    await worker.settle()
-    assert (await worker.options(node)).error == "cancel unexpected-request not-subscribed"
+
+    async def error() -> str:
+        return (await worker.options(node)).error
+
+    await comes_to(error, "cancel unexpected-request not-subscribed")
 
 
 @each_quality
@@ -158,12 +161,14 @@ async def test_silence_passes_it_on(join: Join, join_worker: JoinWorker, qos: st
 
 async def test_silence_after_received(join: Join, join_worker: JoinWorker) -> None:
     """S12: `deliver` is tried again as the item was, and after silence the item goes to another."""
-    _, worker, node, asked = await entrusted(join, join_worker, "assured")
     other = await join()
-    await other.subscribe(node)
+    _, worker, node, asked = await entrusted(join, join_worker, "assured")
     worker.received(asked)
+    await other.subscribe(node)
     assert (await other.next(Delivery)).item == "i1"
-    assert [(again.what, again.message_id) for again in worker.asked] == [("deliver", asked.message_id)] * (RETRIES + 1)
+    # On a busy machine the first step may have been repeated before it was answered.
+    delivers = [again.message_id for again in worker.asked if again.what == "deliver"]
+    assert delivers == [asked.message_id] * (RETRIES + 1)
 
 
 async def test_offline(join: Join, join_worker: JoinWorker) -> None:

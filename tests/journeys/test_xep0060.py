@@ -18,7 +18,7 @@ from tests.journeys.client import (
     submitted,
 )
 from tests.journeys.conftest import Join
-from tests.journeys.service import DOMAIN
+from tests.journeys.service import DOMAIN, comes_to
 
 JOB = "<job xmlns='urn:x'/>"
 CREDIT = "pubsub#queue_requests"
@@ -314,8 +314,11 @@ async def test_a_node_s_address(join: Join) -> None:
     sent = f"<acknowledged xmlns='urn:xmpp:qos'><message xmlns='jabber:client'>{JOB}</message></acknowledged>"
     assert (await other.ask(sent, to=f"{DOMAIN}/{node}")).error == ""
     other.send(f"<message to='{DOMAIN}/{node}' id='plain'>{JOB}</message>")
-    await other.settle()
-    assert len(await owner.browse(node)) == 2
+
+    async def count() -> int:
+        return len(await owner.browse(node))
+
+    await comes_to(count, 2)
     about = f"<query xmlns='{DISCO_INFO}'/>"
     found = await other.ask(about, "get", to=f"{DOMAIN}/{node}")
     assert "urn:xmpp:qos" in [feature.get("var") for feature in found.element.iter(f"{{{DISCO_INFO}}}feature")]

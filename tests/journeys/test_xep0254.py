@@ -289,7 +289,10 @@ async def test_late_worker_is_fenced(join: Join, action: str) -> None:
     second = await worker.next(Delivery)
     assert second.attempt == 2 and second.token > first.token
     assert await _act(worker, action, node, "i1", first.token) == "wait unexpected-request"
-    assert await _act(worker, action, node, "i1", second.token) == ""
+    # A busy machine may take longer than the lock lasts.
+    while (error := await _act(worker, action, node, "i1", second.token)) == "wait unexpected-request":
+        second = await worker.next(Delivery)
+    assert error == ""
 
 
 @ACTIONS

@@ -24,10 +24,10 @@ async def test_hints(join: Join) -> None:
     _, worker, node, _ = await holding(join)
     other = await join()
     await other.subscribe(node)
+    clock = asyncio.get_running_loop().time
+    began = clock()
     await worker.unlock(node, "i1", hint="delay='1' reason='not yet'")
-    await other.settle()
-    assert other.left(Delivery) == []
-    assert (await other.next(Delivery)).attempt == 2
+    assert (await other.next(Delivery)).attempt == 2 and clock() - began >= 1
 
 
 async def test_dead_letters(join: Join) -> None:
@@ -160,7 +160,8 @@ async def test_expiry(join: Join) -> None:
     second = await other.next(Delivery)
     # Its time and a second (guarantee 4), and some for a busy machine.
     assert asyncio.get_running_loop().time() - began < 10
-    assert (second.item, second.attempt) == ("i1", 2) and second.token > first.token
+    # It is the third attempt if the worker's lock was over before the other one was there.
+    assert second.item == "i1" and second.attempt in {2, 3} and second.token > first.token
     assert await worker.next(Ended) == Ended(node, "i1", UNLOCKED)
     await other.retract(node, "i1")
 
@@ -257,7 +258,7 @@ async def test_a_time(join: Join) -> None:
     owner, worker = await join(), await join()
     node = await owner.queue()
     await worker.subscribe(node, 3)
-    soon = datetime.now(UTC) + timedelta(seconds=1)
+    soon = datetime.now(UTC) + timedelta(seconds=3)
     for item, at in (("later", soon), ("past", datetime(2020, 1, 1, tzinfo=UTC))):
         said = f"<item id='{item}' xmlns:q='{STANZAQ}' q:at='{at.isoformat()}'><job xmlns='urn:x'/></item>"
         assert (await owner.pubsub(f"<publish node='{node}'>{said}</publish>")).error == ""

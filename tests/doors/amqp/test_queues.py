@@ -91,8 +91,8 @@ def counts(redis: RedisServer, queue: str) -> tuple[int, int]:
     return (found.waiting, found.in_flight) if isinstance(found, Counted) else (0, 0)
 
 
-def come_to(found: Callable[[], object], wanted: object, seconds: float = 5.0) -> None:
-    """Wait until this is true."""
+def come_to(found: Callable[[], object], wanted: object, seconds: float = 20.0) -> None:
+    """Wait until this is true, for less than a lock lasts."""
     deadline = time.monotonic() + seconds
     while (last := found()) != wanted:
         assert time.monotonic() < deadline, last
@@ -236,18 +236,18 @@ def test_given_back(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingC
     got(waiting, 1)
     waiting.link.detach()
     process_events(alice)
-    come_to(lambda: counts(redis, queue), (1, 0), 1)
+    come_to(lambda: counts(redis, queue), (1, 0))
     with connected(frontend, BOB) as bob:
         got(worker(bob, queue, 2), 1)
         assert counts(redis, queue) == (0, 1)
-    come_to(lambda: counts(redis, queue)[1], 0, 1)
+    come_to(lambda: counts(redis, queue)[1], 0)
     # The second try was its last.
     send(producer(alice, queue), "b")
     line = opened(frontend)
     line.sendall(receiving("r", 0, queue) + flow(0, 3))
     come_to(lambda: counts(redis, queue), (0, 1))
     line.close()
-    come_to(lambda: counts(redis, queue), (1, 0), 1)
+    come_to(lambda: counts(redis, queue), (1, 0))
 
 
 def test_renewed(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:

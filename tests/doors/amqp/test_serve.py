@@ -118,14 +118,16 @@ def test_waits_for_redis() -> None:
         client = Client(frontend.port, made(redis.url), sends=True)
         message, sent = types.section(DATA, types.binary(b"x" * size)), 0
         redis.process.pause()
-        resume = threading.Timer(3.0, redis.process.resume)
-        resume.start()
+        resume = threading.Timer(1.0, redis.process.resume)
         while client.settled < count:
             some = min(client.credit, 1_000, count - sent)
             if some > 0:
                 client.send(message, some)
                 sent += some
             else:
+                if resume.ident is None:
+                    assert client.credit == 0 and sent < count, "the door does not let it wait"
+                    resume.start()
                 client.hear()
         client.close()
         resume.join()

@@ -279,14 +279,14 @@ def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert renewed.status_code == 200 and renewed.json()["expires"] >= again["expires"]
     assert other.post(again["release"], data={"delay": "1"}).status_code == 200
     assert held(alice, mine, 0) == held(bob, theirs, 0) == []
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while not (found := held(alice, mine, 0) + held(bob, theirs, 0)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     (third,) = found
     now = alice if third["href"].startswith(mine) else bob
     assert now.post(third["dead_letter"], json={"reason": "wrong"}).status_code == 200
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while not (dead := alice.get(f"{queue}/dead", headers=JSON).json().get("messages")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
