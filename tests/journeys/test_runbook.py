@@ -20,7 +20,7 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from frontends.tools.servers.sentinels import SERVICE, RedisSentinels
 from tests.journeys.client import Client, Delivery
-from tests.journeys.service import Frontend, eventually
+from tests.journeys.service import Frontend, comes_to, eventually
 from tests.operations import PAGE, PASSWORD, make_user, runbook, told
 from tests.waiting import PATIENCE_SECONDS
 
@@ -255,7 +255,12 @@ async def test_functions(house: House) -> None:
     assert (await house.slow.unlock("jobs", "z", torn.token, "dead-letter='true' reason='torn'")).error == ""
     assert (await house.slow.next(Delivery)).item == "a"
     with redis.Redis.from_url(house.desk.redis.url) as client:
-        await eventually(lambda: client.exists("sq:{jobs/dead}:node"), "there is no dead letter")
+        await eventually(lambda: client.exists("sq:{jobs/dead}:node"), "there is no node for dead letters")
+
+    async def count() -> int:
+        return len(await house.owner.browse("jobs/dead"))
+
+    await comes_to(count, 1)
     await asyncio.to_thread(house.desk.follow, "Functions for redis-cli")
 
 
