@@ -41,12 +41,14 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.redis_core.commands.credit import Registered, RegisterSubscription
+from broker.redis_core.commands.internal import Outcome
 from broker.redis_core.core import RedisCore
 from broker.redis_core.groups import ownership
 from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.group_members import Member, PartitionOwnership
+from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Door, MakeCore
 from tests.waiting import PATIENCE_SECONDS
@@ -693,6 +695,30 @@ async def test_a_request_that_is_refused_changes_nothing(pair: Pair, node: str) 
     before = await numbers(core, node, B)
     assert problem(await attach(core, node, B, (0,), 5)) is Problem.PARTITION_OWNED
     assert await numbers(core, node, B) == before == {1, 2}
+
+
+async def test_owned_while_it_begins_to_share(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subscription that an ownership ended before it was complete is refused, not taken for one: its JID asks again."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 3)
+    register, owns = PartitionedSubscriptions._register, list[Any]()
+
+    async def registered(self: PartitionedSubscriptions, *about: Any) -> Outcome:  # noqa: ANN401  (passed on)
+        if not owns:
+            owns.append(await attach(two, node, A, (1, 2), credit=2))
+        return await register(self, *about)
+
+    monkeypatch.setattr(PartitionedSubscriptions, "_register", registered)
+    refused = await one.ask(Subscribe(node, A, A, 2))
+    assert isinstance(owns[0], Subscribed) and isinstance(refused, Refused)
+    assert refused.problem is Problem.NOT_SUBSCRIBED
+    assert isinstance(await one.ask(Subscribe(node, A, A, 2)), Subscribed)
+    for number in range(3):
+        await two.ask(Publish(node, ALICE, None, b"a", 1, partition=number))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (counted := await one.ask(Stats(node, ALICE))).in_flight != 2:  # type: ignore[union-attr]  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert isinstance(counted, Counted) and counted.subscribers == 1
 
 
 async def test_shared_and_owned_at_once(pair: Pair) -> None:

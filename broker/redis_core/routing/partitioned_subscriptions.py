@@ -186,7 +186,7 @@ class PartitionedSubscriptions:
             # The subscription ended meanwhile: remove it everywhere, unless the JID has become an owner since.
             leave = Leave(node, subscribed.jid, subid=subscribed.subid, born=begun.registration)
             await self._ask_all(others, [leave] * len(others))
-        elif isinstance(told, Refused):
+        if isinstance(told, Refused):
             return told
         # A lock may have ended after it was counted.
         await asyncio.gather(*(self._check(each.number, (each.subid,)) for each in holdings if each.held))
