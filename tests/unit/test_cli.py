@@ -6,7 +6,9 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 import structlog
@@ -122,6 +124,18 @@ def test_a_file_in_the_way(runner: CliRunner, tmp_path: Path) -> None:
     refused = runner.invoke(app, ["dev", "--data", str(tmp_path / "data")], env={"COLUMNS": "300"})
     assert refused.exit_code == 2 and "The service cannot run" in refused.stderr
     assert f"{tmp_path}/data/redis: Not a directory" in refused.stderr
+
+
+def test_a_refusal_over_http(capsys: pytest.CaptureFixture[str]) -> None:
+    """A server's refusal is told in its own words; as an error of the system it has none."""
+
+    def work() -> int:
+        place = "http://127.0.0.1/queues/jobs"
+        raise HTTPError(place, 403, "Forbidden", Message(), None)
+
+    with pytest.raises(typer.Exit):
+        run_with_servers("The service", work)
+    assert "HTTP Error 403: Forbidden" in capsys.readouterr().err
 
 
 def test_terminated() -> None:
