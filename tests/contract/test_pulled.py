@@ -136,7 +136,7 @@ async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) ->
     await acknowledge(two, first, held)
     assert len((await fetched(one, node, first)).items) <= 5
     # Its owner fetches no more: it ends by itself, soon after its time.
-    short = await leased(one, node, 5, lease_ms=100)
+    short = await leased(one, node, 5, lease_ms=1_000)
     assert isinstance(await one.ask(Unsubscribe(node, ALICE, first, "", release=True)), Unsubscribed)
     assert is_refused(await two.ask(Fetch(node, ALICE, first)), Problem.LEASE_OVER)
     assert sum((await all_worked(two, node, second, 15, 20)).values()) == 15
