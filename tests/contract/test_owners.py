@@ -711,7 +711,7 @@ async def test_owned_while_it_begins_to_share(pair: Pair, node: str, monkeypatch
     monkeypatch.setattr(PartitionedSubscriptions, "_register", registered)
     refused = await one.ask(Subscribe(node, A, A, 2))
     assert isinstance(owns[0], Subscribed) and isinstance(refused, Refused)
-    assert refused.problem is Problem.NOT_SUBSCRIBED
+    assert refused.problem is Problem.NOT_SUBSCRIBED and "subscribe again" in refused.detail
     assert isinstance(await one.ask(Subscribe(node, A, A, 2)), Subscribed)
     for number in range(3):
         await two.ask(Publish(node, ALICE, None, b"a", 1, partition=number))

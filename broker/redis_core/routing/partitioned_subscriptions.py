@@ -28,6 +28,8 @@ from broker.redis_core.ports import AskPartition
 from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.redis_core.subscriptions import log_readers
 
+_ENDED = Refused(Problem.NOT_SUBSCRIBED, "the subscription was ended before it was complete: subscribe again")
+
 
 class PartitionedSubscriptions:
     """Changes a subscription in all partitions, one change at a time for each subscription."""
@@ -186,6 +188,7 @@ class PartitionedSubscriptions:
             # The subscription ended meanwhile: remove it everywhere, unless the JID has become an owner since.
             leave = Leave(node, subscribed.jid, subid=subscribed.subid, born=begun.registration)
             await self._ask_all(others, [leave] * len(others))
+            return _ENDED
         if isinstance(told, Refused):
             return told
         # A lock may have ended after it was counted.
