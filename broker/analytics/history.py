@@ -223,8 +223,8 @@ def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) ->
     if missing - _ADDED:
         msg = f"{folder.of(name)} lacks the columns {', '.join(sorted(missing - _ADDED))}: stanzaq did not write it"
         raise Unreadable(msg)
-    # The columns were those of one file, perhaps an early one.
-    return reader.schema(schema).parquet(folder.of(name)) if schema.fieldNames()[-1] in _ADDED else found
+    # Spark takes the columns from one file, which may be an earlier version's; others may have them all.
+    return reader.schema(schema).parquet(folder.of(name)) if missing else found
 
 
 def read_now(spark: SparkSession, folder: Folder, name: str, schema: StructType) -> DataFrame:
