@@ -100,12 +100,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def aged(store: Store, index: str, jid: Jid) -> None:
-    """Make the entries of an index look older than the last check."""
-    known = await entries(store, index, jid)
+    """Make the entries of an index look older than the last check, once all their changes are done."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while min((known := await entries(store, index, jid)).values()) < 0:
+            await asyncio.sleep(0.01)
     async with store.client() as client:
         await client.zadd(
             keys.of_jid(index, bare_jid(jid)),
-            {name: score - 2 * jid_indexes.CHECKED_MS for name, score in known.items() if score > 0},
+            {name: score - 2 * jid_indexes.CHECKED_MS for name, score in known.items()},
         )
 
 
@@ -117,6 +119,30 @@ async def test_bounces_leave_nothing(make_core: MakeCore, store: Store, node: st
         await declared(core, name, partitions=partitions)
         await bounced(core, door, name, worker(0))
         await until_entries(store, "nodes", worker(0), 0)
+
+
+async def test_ended_before_it_was_noted(
+    core: RedisCore, door: Door, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P30: a subscription that ends while its index entry still counts as coming is removed from the index all the same."""
+    service, index = core._handlers.subscriptions, core._store.subscribed
+    note_done, tidied, checked = index.note_done, asyncio.Event(), index.check
+
+    async def late(entries: Sequence[Entry]) -> None:
+        await tidied.wait()
+        await note_done(entries)
+
+    async def seen(entries: Sequence[Entry], so: TrueEntries) -> set[Entry]:
+        coming = await checked(entries, so)
+        tidied.set()
+        return coming
+
+    monkeypatch.setattr(index, "note_done", late)
+    monkeypatch.setattr(index, "check", seen)
+    await declared(core, node)
+    await bounced(core, door, node, worker(0))
+    await until_entries(store, "nodes", worker(0), 0)
+    assert not service.has_ended
 
 
 async def test_ended_by_bounces(

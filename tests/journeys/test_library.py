@@ -704,6 +704,7 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
             await publisher.publish(node, {}, id=name)
             while await counted(owner, node, "in_flight") < 3:  # noqa: ASYNC110  (nobody is told)
                 await asyncio.sleep(0.02)
+        assert await counted(owner, node, "waiting") == 1
         worker.stop()
         while "waiting up to 1 s" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
             await asyncio.sleep(0.02)
@@ -713,7 +714,9 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
     assert sorted(item.get("id", "") for item in await owner.browse(node)) == ["hangs", "stays", "waits"]
     assert (await other.subscribe(node, 5)).error == ""
     again = {delivery.item: delivery.attempt for delivery in [await other.next(Delivery) for _ in range(3)]}
-    assert again == {"hangs": 2, "waits": 2, "stays": 1}
+    # The item that ends may make room for the last one before the service has ended the subscription.
+    assert again.pop("stays") in {1, 2}
+    assert again == {"hangs": 2, "waits": 2}
 
 
 async def test_stopped_while_it_subscribes(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:

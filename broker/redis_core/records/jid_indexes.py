@@ -79,21 +79,26 @@ class Index:
         found = await self._server.command("ZRANGE", keys.of_jid(self._name, jid), 0, -1)
         return [member.decode() for member in found]
 
-    async def check(self, entries: Sequence[Entry], true_entries: TrueEntries) -> None:
-        """Remove those entries that are outdated, except those that are just being made."""
+    async def check(self, entries: Sequence[Entry], true_entries: TrueEntries) -> set[Entry]:
+        """Remove those entries that are outdated; returns those whose change is still under way, which cannot be told yet."""
+        if not entries:
+            return set()
         asked = [("ZSCORE", keys.of_jid(self._name, jid), member) for jid, member in entries]
-        scores = dict(zip(entries, await self._server.commands(asked), strict=True)) if entries else {}
-        settled = {entry: int(float(score)) for entry, score in scores.items() if score and float(score) > 0}
+        found = zip(entries, await self._server.commands(asked), strict=True)
+        scores = {entry: int(float(score)) for entry, score in found if score is not None}
+        now_ms = await self._now_ms()
+        coming = {entry for entry, score in scores.items() if score < COMING_MS - now_ms}
+        settled = {entry: abs(score) for entry, score in scores.items() if entry not in coming}
         true = await true_entries(list(settled)) if settled else set()
-        await self._remove([(*entry, score) for entry, score in settled.items() if entry not in true])
+        await self._remove([(*entry, noted) for entry, noted in settled.items() if entry not in true])
+        return coming
 
     async def _tidy(self, jid: Jid, true_entries: TrueEntries) -> bool:
         """Check entries that were not checked lately, oldest first, until one is removed; returns whether one was.
 
         Checked entries are stamped, so the next caller without room continues after them.
         """
-        seconds, micros = await self._server.command("TIME")
-        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        now_ms = await self._now_ms()
         key = keys.of_jid(self._name, jid)
         oldest = ("ZRANGEBYSCORE", key, COMING_MS - now_ms, now_ms - CHECKED_MS, "WITHSCORES", "LIMIT", 0, _CHECK_BATCH)
         for _ in range(_MAX_CHECKED // _CHECK_BATCH):
@@ -109,6 +114,10 @@ class Index:
                 await self._remove(over)
                 return True
         return False
+
+    async def _now_ms(self) -> int:
+        seconds, micros = await self._server.command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
 
     async def _note(self, entries: Sequence[Entry], kind: str, room: int | None = None) -> list[Noted | None]:
         most = MOST_PER_JID if room is None else room

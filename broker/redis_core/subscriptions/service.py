@@ -144,14 +144,12 @@ class SubscriptionService:
         return bool(self._ended)
 
     async def tidy(self) -> None:
-        """Remove the index entries of subscriptions that ended by themselves."""
-        while some := {self._ended.pop() for _ in range(min(_AT_ONCE, len(self._ended)))}:
-            try:
-                await self._index.check([*some], self._occupied)
-            except BaseException:
-                # The next call checks them.
-                self._ended |= some
-                raise
+        """Remove the index entries of subscriptions that ended by themselves; the next call checks those that cannot be told yet."""
+        some = {self._ended.pop() for _ in range(min(_AT_ONCE, len(self._ended)))}
+        try:
+            some = await self._index.check([*some], self._occupied)
+        finally:
+            self._ended |= some
 
     async def _settle_entry(self, entry: Entry) -> None:
         async with self._queue(entry[0]):
