@@ -231,7 +231,7 @@ TABLE: Final = (
         "wanted",
         "hash",
         "partition",
-        "of a coordinator: number of a partition -> version, how much credit it wants, and of whom",
+        "of a coordinator: number of a partition -> version of its last demand, how much credit it wants, and of whom",
         "1,024 partitions",
     ),
     Key(

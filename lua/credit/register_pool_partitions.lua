@@ -9,7 +9,9 @@ local added = 0
 local room = tonumber(arg.most) - redis.call('HLEN', key.pool_partitions)
 for _, row in ipairs(rows) do
   if row.gone ~= '' then
+    local number = redis.call('HGET', key.pool_partitions, row.partition)
     room = room + redis.call('HDEL', key.pool_partitions, row.partition)
+    if number then coordinator.forget(number) end
   elseif room > 0 and redis.call('HEXISTS', key.pool_partitions, row.partition) == 0 then
     redis.call('HSET', key.pool_partitions, row.partition, string.format('%d', partition.next_number()))
     room, added = room - 1, added + 1

@@ -18,8 +18,8 @@ WORKERS, PULLERS, LAST = [f"w{n}@x/a" for n in range(4)], [f"p{n}@x/a" for n in 
 SELECTORS = "", "", "", "p.group-id = 'a'", "p.group-id IS NULL OR p.group-id <> 'b'"
 HINTS = "", "", "", "500 4 0", "0 9 0", "0 0 3000", "700 4 5000"
 STAYS = {"meta", "subscribers", "ready_subscribers", "idle_subscribers", "journal", "replays", "replays_old", "grants"}
-# An audit removes who was unknown in a partition.
-STAYS |= {"ledger"}
+# An audit removes who was unknown in a partition; a coordinator keeps the version of each partition's last demand.
+STAYS |= {"ledger", "wanted"}
 
 
 class Play:

@@ -94,6 +94,31 @@ def test_one_on_its_way(parts: Parts) -> None:
     assert one.stats()["in_flight"] == 0
 
 
+def test_a_demand_that_was_overtaken(parts: Parts) -> None:
+    """Guarantee 9: a demand that arrives after the report that it is met is granted nothing; nobody loses a turn by it."""
+    coordinator, _, _ = parts
+    subscribed(parts, W1, 5)
+    old = version(coordinator)
+    (grant,) = made(wanted(coordinator, 1, 2))
+    assert grants(coordinator.grant_credit(wants=f"1 {old} 2 A")) == []
+    told(coordinator, 1, W1, 2, grant.grant)
+    assert grants(coordinator.grant_credit(wants=f"1 {old} 2 A")) == []
+    met = version(coordinator)
+    coordinator.grant_credit(wants=f"1 {met} 0 A")
+    assert grants(coordinator.grant_credit(wants=f"1 {old} 2 A")) == []
+    # While the clock stands still, reports have one version, and arrive in order.
+    assert grants(coordinator.grant_credit(wants=f"1 {met} 1 A")) == [(1, subid(W1), 1)]
+
+
+def test_a_demand_that_was_overtaken_at_once(parts: Parts) -> None:
+    """Guarantee 9: the same where the coordinator hears first that nothing is wanted."""
+    coordinator, _, _ = parts
+    subscribed(parts, W1, 5)
+    old = version(coordinator)
+    wanted(coordinator, 1, 0)
+    assert grants(coordinator.grant_credit(wants=f"1 {old} 2 A")) == []
+
+
 def test_a_report_that_was_overtaken(parts: Parts) -> None:
     """An outdated report changes nothing; one without a grant neither, unless it was requested."""
     coordinator, _, _ = parts
@@ -173,7 +198,7 @@ def test_less_credit(parts: Parts) -> None:
     one.publish(*"abc")
     assert len(carried(parts, one, one.expire())) == 3
     two.publish("d", "e")
-    (grant,) = made(wanted(coordinator, 2, 1))
+    (grant,) = made(coordinator.grant_credit(wants=f"2 {version(two)} 1 A"))
     registration = str(coordinator.subscribe(W1, 2, must="1").rows[0][3])
     assert grants(registered(parts, W1, registration)) == [] and used(coordinator, W1) == 3
     assert two.hand_out(W1, grant.grant, 1).given == []

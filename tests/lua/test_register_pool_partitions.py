@@ -27,6 +27,17 @@ def test_a_number_for_each(queue: Queue) -> None:
     assert reach(queue, "a@1/0")["a@1/0"] not in second.values()
 
 
+def test_nothing_is_left_of_deleted_ones(queue: Queue) -> None:
+    """Guarantee 6: the demand of a deleted partition goes with it, met or not."""
+    for amount in (0, 2):
+        number = reach(queue, "a@1/0")["a@1/0"]
+        queue.now += 1
+        queue.grant_credit(wants=f"{number} {queue.now * 1000} {amount} A")
+        assert queue.client.hlen(queue.key("wanted")) == 1
+        reach(queue, "a@1/0", gone="1")
+        assert queue.client.hlen(queue.key("wanted")) == queue.client.zcard(queue.key("demand")) == 0
+
+
 def test_no_more_than_may_be(queue: Queue) -> None:
     """Guarantee 6: beyond the bound nothing is registered, and deleted ones make room."""
     assert len(reach(queue, *(f"n{number}@1/0" for number in range(5)))) == 3

@@ -144,7 +144,7 @@ class SubscriptionService:
         return bool(self._ended)
 
     async def tidy(self) -> None:
-        """Remove the index entries of subscriptions that ended by themselves; the next call checks those that cannot be told yet."""
+        """Remove the index entries of subscriptions that ended by themselves; those just being made are left to the next call."""
         some = {self._ended.pop() for _ in range(min(_AT_ONCE, len(self._ended)))}
         try:
             some = await self._index.check([*some], self._occupied)

@@ -7,19 +7,31 @@
 -- because the next subscriber in turn is sent its items. `stopped`: not all subscribers were looked at.
 local coordinator = {LIMIT = 200, PAGE = 200, MOST = 1000, AGAIN_MS = 2000, PAUSE_MS = 100}
 
+-- Keeps a demand, and what is left of it. With nothing left the version stays, so that a report of an earlier demand that arrives later
+-- changes nothing. The coordinator's own partition needs no version: its reports arrive in order.
+local function keep(number, version, left, whom)
+  if left > 0 or number ~= arg.number then
+    redis.call('HSET', key.wanted, number, string.format('%.0f %d %s', version, left, whom))
+  else
+    redis.call('HDEL', key.wanted, number)
+  end
+  if left == 0 then redis.call('ZREM', key.demand, number) end
+end
+
 -- Records that a partition wants credit for `wanted` items; 0 for no longer. `whom` is `A` and the last holder of each of its first items
 -- (`-`: none), so that no item goes back to the subscriber that gave it back; or `W` and the subids whose credit is of use, `*` for all
 -- without a selector.
 function coordinator.want(number, version, wanted, whom)
   local known = string.match(redis.call('HGET', key.wanted, number) or '', '^(%d+) ')
-  if known and tonumber(known) >= version or not known and wanted == 0 then return end
-  if wanted == 0 then
-    redis.call('HDEL', key.wanted, number)
-    redis.call('ZREM', key.demand, number)
-  else
-    redis.call('HSET', key.wanted, number, string.format('%d %d %s', version, wanted, whom))
-    redis.call('ZADD', key.demand, 'NX', string.format('%d', partition.next_number()), number)
-  end
+  if known and tonumber(known) > version or not known and wanted == 0 and number == arg.number then return end
+  keep(number, version, wanted, wanted > 0 and whom or 'A')
+  if wanted > 0 then redis.call('ZADD', key.demand, 'NX', string.format('%d', partition.next_number()), number) end
+end
+
+-- Forgets a deleted partition.
+function coordinator.forget(number)
+  redis.call('HDEL', key.wanted, number)
+  redis.call('ZREM', key.demand, number)
 end
 
 local function demands()
@@ -135,14 +147,11 @@ local function record(asked, served)
   end
   for _, one in ipairs(asked) do
     local given = one.next - 1
-    one.left = one.wanted - given
-    if one.left <= 0 then
-      redis.call('HDEL', key.wanted, one.number)
-      redis.call('ZREM', key.demand, one.number)
-    elseif given > 0 then
+    one.left = math.max(0, one.wanted - given)
+    if given > 0 then
       local names = one.kind == 'A' and table.concat(one.names, ' ', math.min(one.next, #one.names + 1))
         or table.concat(one.names, ' ')
-      redis.call('HSET', key.wanted, one.number, string.format('%s %d %s %s', one.version, one.left, one.kind, names))
+      keep(one.number, one.version, one.left, one.left > 0 and one.kind .. ' ' .. names or 'A')
     end
     -- A partition that was granted some goes to the end; so does one for which nobody was found before the search stopped.
     if one.left > 0 and (given > 0 or call.coordinator_stopped and one.looked) then
