@@ -11,6 +11,9 @@ from stanzaq.retry import Release
 LINE_CHARACTERS: Final = 200
 """The longest note, and the longest reason over HTTP."""
 
+READY: Final = "ready for items of %s, up to %d at once"
+"""The log line of each new subscription: the node and the credit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Content:

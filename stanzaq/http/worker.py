@@ -23,7 +23,7 @@ from stanzaq.http import messages
 from stanzaq.http.connection import Connection, LostError
 from stanzaq.http.messages import Addresses
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Lock, Progress, Receiver
+from stanzaq.transport import READY, Content, Lock, Progress, Receiver
 
 log = logging.getLogger("stanzaq")
 
@@ -147,6 +147,7 @@ class HttpTransport:
                     await self._unsubscribe(subscription)
                     return
                 self._subscriptions[node] = subscription
+                log.info(READY, node, credit)
             try:
                 await self._receive(subscription, backoff)
             except LostError as lost:

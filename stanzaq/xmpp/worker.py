@@ -13,7 +13,7 @@ from stanzaq.account import Account
 from stanzaq.errors import StanzaqError
 from stanzaq.gatherer import Gatherer
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Lock, Progress, Receiver
+from stanzaq.transport import READY, Content, Lock, Progress, Receiver
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 
@@ -188,6 +188,8 @@ class XmppTransport:
                 self._subids[node], state = stanzas.read_subscribed(answer)
         if state == "pending":
             log.warning("the subscription to %s waits for the approval of an owner", node)
+        else:
+            log.info(READY, node, credit)
 
     async def _compare(self, node: str) -> None:
         """Find locks that ended while this worker was not connected. Raises StanzaqError."""

@@ -237,6 +237,13 @@ async def counted(owner: Client, node: str, what: str) -> int:
     return int(form_values(told.element)[f"stanzaq#{what}"])
 
 
+async def logged(caplog: pytest.LogCaptureFixture, text: str, times: int = 1) -> None:
+    """Wait until this is logged so many times."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while caplog.text.count(text) < times:  # noqa: ASYNC110  (nobody is told)
+            await asyncio.sleep(0.02)
+
+
 async def eventually_empty(owner: Client, node: str) -> None:
     """Wait until a node is empty."""
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -650,8 +657,11 @@ class FencedStore:
             self._token, self.writer = token, writer
 
 
-async def test_a_silent_line(user: Account, join: Join, door: RestFrontend, service: Service) -> None:
+async def test_a_silent_line(
+    user: Account, join: Join, door: RestFrontend, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     """A handler whose lock cannot be renewed is cancelled when its time is over; another worker's effect is not overwritten."""
+    caplog.set_level(logging.INFO, "stanzaq")
     seen, store, owner = Seen(), FencedStore(), await join()
     node = await owner.queue({"stanzaq#lock_seconds": "2"})
     async with AsyncExitStack() as stack:
@@ -676,8 +686,9 @@ async def test_a_silent_line(user: Account, join: Join, door: RestFrontend, serv
         publisher = await stack.enter_async_context(Publisher(**user))
         await publisher.publish(node, {})
         assert await seen.until(1) == [("first", 1)]
-        link.hang()
         await stack.enter_async_context(serving(workers["second"]))
+        await logged(caplog, f"ready for items of {node}", times=2)
+        link.hang()
         assert set(await seen.until(3)) == {("first", 1), "cancelled", ("second", 2)}
         await eventually_empty(owner, node)
         link.cut()
@@ -700,14 +711,14 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
         for count, name in enumerate(("ends", "hangs"), 1):
             await publisher.publish(node, {}, id=name)
             await seen.until(count)
+        await logged(caplog, f"ready for items of {node}, up to 3 at once")
         for name in ("waits", "stays"):
             await publisher.publish(node, {}, id=name)
             while await counted(owner, node, "in_flight") < 3:  # noqa: ASYNC110  (nobody is told)
                 await asyncio.sleep(0.02)
         assert await counted(owner, node, "waiting") == 1
         worker.stop()
-        while "waiting up to 1 s" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
-            await asyncio.sleep(0.02)
+        await logged(caplog, "waiting up to 1 s")
         go_on.set()
         await asyncio.wait_for(serve, PATIENCE_SECONDS)
     assert sorted(seen.all) == ["ends", "hangs"]
@@ -899,8 +910,11 @@ async def test_killed(user: Account, join: Join, tmp_path: Path) -> None:
             await eventually_empty(owner, node)
 
 
-async def test_locks_lost_while_it_was_away(user: Account, join: Join, door: RestFrontend, service: Service) -> None:
+async def test_locks_lost_while_it_was_away(
+    user: Account, join: Join, door: RestFrontend, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     """A worker that is connected again asks which locks it still holds, and cancels the jobs of those that have ended."""
+    caplog.set_level(logging.INFO, "stanzaq")
     seen, owner = Seen(), await join()
     # No renewal tells it so soon.
     node = await owner.queue({"stanzaq#lock_seconds": "600"})
@@ -916,6 +930,7 @@ async def test_locks_lost_while_it_was_away(user: Account, join: Join, door: Res
         async with serving(worker), Publisher(**user) as publisher:
             await publisher.publish(node, {})
             await seen.until(1)
+            await logged(caplog, f"ready for items of {node}")
             link.cut()
             assert await seen.until(3) == [1, "cancelled", 2]
             await eventually_empty(owner, node)
@@ -1015,9 +1030,8 @@ async def test_the_same_resource(over_xmpp: Account, join: Join) -> None:
 async def test_a_domain_that_is_not_there(over_xmpp: Account, caplog: pytest.LogCaptureFixture) -> None:
     """Why the server ends a stream is told."""
     user = {**over_xmpp, "url": "xmpp://worker@nowhere.localhost"}
-    async with Publisher(**user), asyncio.timeout(PATIENCE_SECONDS):
-        while "the server ended the stream (host-unknown)" not in caplog.text:  # noqa: ASYNC110  (nobody is told)
-            await asyncio.sleep(0.02)
+    async with Publisher(**user):
+        await logged(caplog, "the server ended the stream (host-unknown)")
 
 
 async def test_another_service(over_xmpp: Account, join: Join, service: Service) -> None:
@@ -1039,9 +1053,8 @@ async def test_a_service_that_is_away(user: Account, caplog: pytest.LogCaptureFi
         told = f"; does the service run, and is not-there.{DOMAIN} its domain (service=)?; trying again"
     lost = Worker(**wrong, grace=0)
     lost.task("jobs")(in_process)
-    async with serving(lost), asyncio.timeout(PATIENCE_SECONDS):
-        while told not in caplog.text:  # noqa: ASYNC110  (nobody is told)
-            await asyncio.sleep(0.02)
+    async with serving(lost):
+        await logged(caplog, told)
 
 
 async def test_blocking(user: Account, join: Join) -> None:
