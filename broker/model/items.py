@@ -208,9 +208,13 @@ class NodeConfigured:
 
 @frozen
 class SubscriptionChanged:
-    """Notice to a subscriber that others have changed the state of its subscription."""
+    """Notice to a subscriber that others have changed the state of its subscription.
+
+    `offline`: it ended because its JID went offline, so only a JID that has come back meanwhile can be told.
+    """
 
     subscription: Subscription
+    offline: bool = False
 
 
 @frozen

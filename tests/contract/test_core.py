@@ -31,7 +31,7 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Envelope, NodeEvent
+from broker.model.items import Envelope, NodeEvent, SubscriptionChanged
 from broker.model.names import Jid, bare_jid
 from broker.model.nodes import Affiliation
 from broker.model.problems import CoreUnavailable, Problem
@@ -53,6 +53,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
+from broker.model.subscriptions import State, Subscription
 from broker.redis_core.core import RedisCore
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server
@@ -247,6 +248,30 @@ async def test_presence(core: RedisCore, door: Door, node: str) -> None:
     await core.ask(Presence(Jid("v@x/2"), available=False))
     assert [d.subscriber for d in door.deliveries] == [bare, W2]
     assert problem(await core.ask(Options(node, Jid("v@x/1"), bare, ""))) is Problem.NOT_SUBSCRIBED
+
+
+async def test_back_before_it_was_gone(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q33: a JID that subscribes again elsewhere before the end of its subscription is told of that, and not left without one."""
+    (one, door), (two, _) = await make_core(), await make_core()
+    await declared(one, node)
+    await one.ask(Subscribe(node, W1, W1, 1))
+    service, back = one._handlers.subscriptions, asyncio.Event()
+    remove = service.remove
+
+    async def late(node: str, jid: Jid) -> tuple[str, ...]:
+        await back.wait()
+        return await remove(node, jid)
+
+    monkeypatch.setattr(service, "remove", late)
+    gone = asyncio.ensure_future(one.ask(Presence(W1, available=False)))
+    await two.ask(Presence(W1, available=True))
+    again = await two.ask(Subscribe(node, W1, W1, 1))
+    assert isinstance(again, Subscribed)
+    back.set()
+    await gone
+    ended = Subscription(node, W1, again.subid, State.NONE)
+    assert door.notices == [SubscriptionChanged(ended, offline=True)]
+    assert isinstance(await two.ask(Subscribe(node, W1, W1, 1)), Subscribed)
 
 
 async def test_presence_finds_former_subscribers(core: RedisCore, door: Door, node: str) -> None:

@@ -15,7 +15,7 @@ from broker.model.items import Notice, SubscriptionChanged
 from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
-from broker.model.subscriptions import Subscription
+from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import Ask, Leave, Left
 from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.operations.operation import subid
@@ -101,11 +101,19 @@ class SubscriptionService:
         async with self._queue(command.sender):
             refs = await self._store.track_presence(command.sender, here=command.available)
         # All of them, and at once: one whose Redis is away would keep back the others.
-        ended = await asyncio.gather(*(self.remove(ref.node, ref.jid) for ref in refs), return_exceptions=True)
+        ended = await asyncio.gather(*map(self._remove_offline, refs), return_exceptions=True)
         for fault in ended:
             if isinstance(fault, BaseException):
                 raise fault
         return Done()
+
+    async def _remove_offline(self, ref: SubscriptionRef) -> None:
+        """End the subscriptions of a JID that went offline.
+
+        A JID that is back at once may have subscribed at another frontend before this is done: so it is told to subscribe again.
+        """
+        for ended in await self.remove(ref.node, ref.jid):
+            self._notify(SubscriptionChanged(Subscription(ref.node, ref.jid, ended, State.NONE), offline=True))
 
     async def expire(self, expired: Subscription) -> None:
         """End a subscription whose lease expired, and notify its owner (P31); each sweep asks again until that is done."""

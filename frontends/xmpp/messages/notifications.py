@@ -83,10 +83,11 @@ class Events:
                 what = "associate" if came else "dissociate"
                 inside = f"<collection node='{escape(collection)}'><{what} node='{escape(child)}'/></collection>"
                 return self._message(subscriber, inside, deliveries.subscription_headers(through, subid))
-            case SubscriptionChanged(changed):
-                # Stored if the subscriber is offline: it may have waited for days.
+            case SubscriptionChanged(changed, offline):
                 told = f"<subscription node='{escape(changed.node)}' {subscription_lists.subscription(changed)}/>"
-                return self._write_message(changed.jid, f"<event xmlns='{ns.PUBSUB_EVENT}'>{told}</event>")
+                # Stored for who is offline, and may have waited for days; a headline is dropped then (RFC 6121 §8.5.3).
+                kind = "headline" if offline else "normal"
+                return self._write_message(changed.jid, f"<event xmlns='{ns.PUBSUB_EVENT}'>{told}</event>", kind)
             case ApprovalAsked(owner, waiting):
                 return self._write_message(owner, approvals.write_request(waiting))
             case NodeEvent(node, subscriber, what, redirect):
@@ -123,8 +124,10 @@ class Events:
         beside = payloads.write_headers(through).decode() if through else ""
         return f"{self._write_head(to)}<event xmlns='{ns.PUBSUB_EVENT}'>{inside}</event>{beside}{deliveries.ALONE}".encode()
 
-    def _write_message(self, to: Jid, inside: str) -> bytes:
-        return f"{self._write_head(to)}{inside}</message>".encode()
+    def _write_message(self, to: Jid, inside: str, kind: str = "normal") -> bytes:
+        return f"{self._write_head(to, kind)}{inside}</message>".encode()
 
-    def _write_head(self, to: Jid) -> str:
-        return f"{self._from} to='{escaped_name(to)}' id='{self._run}-{next(self._numbers)}'>"
+    def _write_head(self, to: Jid, kind: str = "normal") -> str:
+        # What has no type is normal.
+        mark = "" if kind == "normal" else f" type='{kind}'"
+        return f"{self._from} to='{escaped_name(to)}' id='{self._run}-{next(self._numbers)}'{mark}>"

@@ -266,3 +266,10 @@ def test_the_end_of_a_lock_through_a_collection() -> None:
     for end in map(ET.fromstring, ends):
         assert end[0][0].get("node") == "jobs"
         assert end.findtext(f"{{{ns.SHIM}}}headers/{{{ns.SHIM}}}header") == "all"
+
+
+@pytest.mark.parametrize(("offline", "kind"), [(False, None), (True, "headline")])
+def test_only_who_is_back_is_told(*, offline: bool, kind: str | None) -> None:
+    """RFC 6121 §8.5.3.2.1: what only matters to a JID that is back is not stored for it, nor returned."""
+    ended = SubscriptionChanged(Subscription("jobs", _WORKER, "7", State.NONE), offline)
+    assert ET.fromstring(_events().notice(ended)).get("type") == kind
