@@ -19,8 +19,8 @@ from broker import keys
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.offsets import Id
 from broker.analytics.source.options import Options
-from broker.analytics.source.servers import Link, Servers
-from broker.analytics.source.snapshot import keys_of
+from broker.analytics.source.servers import Link, Route, Servers
+from broker.analytics.source.snapshot import list_keys
 from broker.journal.schema import JournalPartition
 from broker.model.names import Partition
 
@@ -99,16 +99,16 @@ class PartitionState:
 def partition_states(servers: Servers, options: Options) -> dict[JournalPartition, PartitionState]:
     """Read each partition that the options select, once; raises Unreadable."""
     found = dict[JournalPartition, PartitionState]()
-    for process in servers.processes():
-        with servers.link(process) as link:
-            seconds, micros = link.ask("TIME")
+    for process, listed in list_keys(servers, options, "meta").items():
+        with Route(servers, process) as route:
+            seconds, micros = route.link.ask("TIME")
             at = datetime.fromtimestamp(int(seconds) + int(micros) / 1e6, UTC)
             memory = dict(
-                line.split(":", 1) for line in link.ask("INFO", "memory").decode().splitlines() if ":" in line
+                line.split(":", 1) for line in route.link.ask("INFO", "memory").decode().splitlines() if ":" in line
             )
             room = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
-            for partition in keys_of(link, "meta").values():
-                state = options.includes(partition) and _read_state(link, partition, at, room)
+            for key, partition in listed.items():
+                state = route.ask(key, partial(_read_state, partition=partition, at=at, room=room))
                 if state:
                     found[partition] = state
     return {partition: _add_collections(partition, state, found) for partition, state in found.items()}

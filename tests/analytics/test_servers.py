@@ -2,8 +2,11 @@
 
 import asyncio
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -16,6 +19,7 @@ from broker import keys
 from broker.analytics import processes
 from broker.analytics.census import SCHEMA, partition_states
 from broker.analytics.faults import Unreadable
+from broker.analytics.source import snapshot as snapshot_module
 from broker.analytics.source.columns import attempts
 from broker.analytics.source.fetch import ReadOptions, fetch
 from broker.analytics.source.increments import Increments
@@ -23,9 +27,10 @@ from broker.analytics.source.offsets import START, Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.plan import begin
 from broker.analytics.source.reader import Reader
-from broker.analytics.source.servers import Servers
+from broker.analytics.source.servers import Link, Servers
 from broker.analytics.source.snapshot import snapshot
 from broker.analytics.source.tasks import Task
+from broker.journal.schema import JournalPartition
 from broker.keys import of_service
 from broker.model.commands import Declare, Subscribe
 from broker.model.names import Jid, Partition
@@ -138,6 +143,19 @@ def test_a_damaged_partition(journals: Journals, queue: Queue, command: tuple[st
         partition_states(Servers(journals.url), Options(journals.url))
 
 
+def test_a_user_of_a_cluster(on_cluster: Journals, redis_cluster: RedisCluster) -> None:
+    """With what docs/operations.md adds for a cluster, the user of reports reads all of it."""
+    try:
+        for node in redis_cluster.running():
+            make_user(node.url, "reports", "+cluster|slots", "+cluster|nodes")
+        url = as_user(on_cluster.url, "reports")
+        assert taken(url=url) == EXPECTED
+        assert partition_states(Servers(url), Options(url)) == {}
+    finally:
+        for node in redis_cluster.running():
+            redis_cluster.ask(node, "ACL", "DELUSER", "reports")
+
+
 def test_cluster(spark: SparkSession, on_cluster: Journals) -> None:
     """All masters are read, each by tasks of its own."""
     assert numbers(spark.read.format("stanzaq").option("url", on_cluster.url).load()) == EXPECTED
@@ -176,6 +194,72 @@ def test_a_slot_that_moves(on_cluster: Journals, redis_cluster: RedisCluster, re
     found += [entry for _, chunk in entries for entry in chunk]
     assert attempts(bounds.partition, found)["token"].to_pylist() == list(range(50))
     redis_cluster.move(slot, owner)
+
+
+@contextmanager
+def moving(cluster: RedisCluster, key: str, *moved: str) -> Iterator[None]:
+    """Have a key's slot on its way to another master, with these keys there already; it arrives a moment later, and goes back."""
+    slot = key_slot(key.encode())
+    owner = cluster.owner(slot)
+    target = next(master for master in cluster.masters() if master is not owner)
+    cluster.begin_move(slot, target)
+    cluster.ask(owner, "MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *moved)
+    later = threading.Timer(0.3, cluster.move, (slot, target))
+    later.start()
+    try:
+        yield
+    finally:
+        later.join()
+        cluster.move(slot, owner)
+
+
+def test_a_stream_on_its_way(on_cluster: Journals, redis_cluster: RedisCluster) -> None:
+    """A stream that has moved while its slot is moving still is neither missing nor lost."""
+    key = keys.of_partition("journal", PARTITIONS[0])
+    increments = Increments(Options(on_cluster.url))
+    start = increments.latestOffset({}, increments.getDefaultReadLimit())
+    with moving(redis_cluster, key, key):
+        assert taken(url=on_cluster.url) == EXPECTED
+    with moving(redis_cluster, key, key):
+        end = increments.latestOffset(start, increments.getDefaultReadLimit())
+    assert end == start
+    with moving(redis_cluster, key, key):
+        increments.partitions(start, end)
+
+
+def test_a_stream_that_both_scans_miss(
+    on_cluster: Journals, redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that moves to a process just scanned from one to be scanned yet is found all the same."""
+    first, *_, last = sorted(redis_cluster.masters(), key=lambda master: master.port)
+    slot = next(
+        slot
+        for slot in (key_slot(keys.of_partition("journal", each).encode()) for each in PARTITIONS)
+        if redis_cluster.owner(slot) is last
+    )
+    scan = snapshot_module._scan
+
+    def scanned(link: Link, name: str) -> dict[str, JournalPartition]:
+        found = scan(link, name)
+        if redis_cluster.owner(slot) is last:
+            redis_cluster.move(slot, first)
+        return found
+
+    monkeypatch.setattr(snapshot_module, "_scan", scanned)
+    assert taken(url=on_cluster.url) == EXPECTED
+    redis_cluster.move(slot, last)
+
+
+def test_a_state_on_its_way(on_cluster: Journals, redis_cluster: RedisCluster) -> None:
+    """A partition of whose keys some have moved is read where they all come together; so no history takes it for deleted."""
+    of = partial(keys.of_partition, partition=PARTITIONS[0])
+    on_cluster.client.hset(of("meta"), mapping={"cursor": "0-0", "journal_max": "100"})
+    servers, options = Servers(on_cluster.url), Options(on_cluster.url)
+    (before,) = partition_states(servers, options).values()
+    for moved in ("meta", "journal"):
+        with moving(redis_cluster, of("meta"), of(moved)):
+            (state,) = partition_states(servers, options).values()
+        assert state.row[4:-3] == before.row[4:-3]
 
 
 def test_sentinels(on_sentinels: Journals, redis_sentinels: RedisSentinels) -> None:

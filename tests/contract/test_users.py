@@ -122,7 +122,7 @@ def test_reports(redis7: RedisServer) -> None:
 
 def test_others_are_named() -> None:
     """Further needed commands are in the table."""
-    for word in (*ON_A_CLUSTER, *WITH_SENTINELS, "+select", "+readonly"):
+    for word in (*ON_A_CLUSTER, *WITH_SENTINELS, "+select", "+readonly", "+cluster|nodes"):
         assert word.replace("|", "\\|") in PAGE.split("| `stanzaq` | frontends |")[1]
 
 

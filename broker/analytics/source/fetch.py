@@ -7,20 +7,16 @@ dropped so far, so unread records are noticed, and nothing else counts as loss.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from redis.exceptions import AskError, MovedError, ResponseError
+from redis.exceptions import AskError, ResponseError
 
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.columns import Entry
 from broker.analytics.source.offsets import Id
 from broker.analytics.source.pieces import Piece
-from broker.analytics.source.servers import Link, Process, Servers
-
-_MOVES: Final = 100
-_MOVE_SECONDS: Final = 0.05
+from broker.analytics.source.servers import Link, Process, Route, Servers
 
 _log = logging.getLogger("stanzaq")
 
@@ -51,26 +47,15 @@ def fetch(
 ) -> Iterator[tuple[Piece, Sequence[Entry]]]:
     """Yield the entries of each piece, in order; follows a stream when its slot moves to another process."""
     pace = _Pace(options.rows_per_second)
-    with ExitStack() as stack:
-        link = stack.enter_context(servers.link(process))
+    with Route(servers, process) as route:
         for piece in pieces:
             reader = _Reader(piece, options, pace)
-            moves = 0
             while not reader.done:
                 try:
-                    for entries in reader.read(link):
+                    for entries in reader.read(route.link):
                         yield piece, entries
                 except AskError as error:
-                    moves += 1
-                    if moves > _MOVES:
-                        msg = f"{piece.key} moves between nodes of the cluster without end: check the cluster"
-                        raise Unreadable(msg) from error
-                    # Ask for a migrating stream again: once it has moved, its old process redirects to the new one.
-                    time.sleep(_MOVE_SECONDS)
-                    stack.close()
-                    if isinstance(error, MovedError):
-                        process = Process(error.host, error.port)
-                    link = stack.enter_context(servers.link(process))
+                    route.follow(piece.key, error)
 
 
 class _Pace:

@@ -1,4 +1,4 @@
-"""The Redis processes that have the streams, and connections to them. Knows addresses; must not know what is stored.
+"""The Redis processes that have the streams, and connections to them. Knows addresses and slots; must not know what is stored.
 
 redis-py's decoding of replies would cost more than the read, so replies stay as hiredis gives them.
 """
@@ -6,14 +6,16 @@ redis-py's decoding of replies would cost more than the read, so replies stay as
 # mypy: disable-error-code="no-untyped-call"
 # redis-py's connections are in part untyped.
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
-from redis.exceptions import AskError, RedisError
+from redis.exceptions import AskError, MovedError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
@@ -23,6 +25,11 @@ from broker.redis_url import RedisUrl, Topology, read_url
 
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 30.0
+
+_MOVES: Final = 100
+_MOVE_SECONDS: Final = 0.05
+
+T = TypeVar("T")
 
 
 class Process(NamedTuple):
@@ -65,6 +72,51 @@ class Link:
         return [self.receive() for _ in lines]
 
 
+class Route:
+    """A connection to the process that has a slot; it follows the slot when that moves to another process."""
+
+    def __init__(self, servers: "Servers", process: Process) -> None:
+        """Begin at a process; a context manager."""
+        self._servers = servers
+        self._stack = ExitStack()
+        self._followed, self._moves = "", 0
+        self.process = process
+
+    def __enter__(self) -> Self:
+        """Connect."""
+        self.link = self._stack.enter_context(self._servers.link(self.process))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect; raises what `Servers.link` makes of a fault."""
+        self._stack.__exit__(kind, fault, trace)
+
+    def ask(self, key: str, read: Callable[[Link], T]) -> T:
+        """Return what is read about a key, from the process that has it; raises Unreadable if its slot moves without end."""
+        while True:
+            try:
+                return read(self.link)
+            except AskError as error:
+                self.follow(key, error)
+
+    def follow(self, key: str, error: AskError) -> None:
+        """Wait a moment after a redirection and connect to the process that has the slot now."""
+        if key != self._followed:
+            self._followed, self._moves = key, 0
+        self._moves += 1
+        if self._moves > _MOVES:
+            msg = f"{key} moves between nodes of the cluster without end: check the cluster"
+            raise Unreadable(msg) from error
+        # Ask for a migrating key again: once its slot has moved, its old process redirects to the new one.
+        time.sleep(_MOVE_SECONDS)
+        self._stack.close()
+        if isinstance(error, MovedError):
+            self.process = Process(error.host, error.port)
+        self.link = self._stack.enter_context(self._servers.link(self.process))
+
+
 class Servers:
     """Finds and reaches the processes behind one URL; can be pickled."""
 
@@ -95,6 +147,14 @@ class Servers:
                 yield Link(connection)
         finally:
             connection.disconnect()
+
+    def slots(self) -> list[str]:
+        """Return the slots of each master of a cluster as Redis writes them: `0-99 [7->-ID]`, where slot 7 moves to another."""
+        if self._url.kind is not Topology.CLUSTER:
+            return []
+        told = [self._ask(master, self._url.options, "CLUSTER", "NODES").decode() for master in self._masters()]
+        own = [line.split(" ", 8) for each in told for line in each.splitlines() if "myself" in line.split(" ", 3)[2]]
+        return [slots for *_, slots in own]
 
     def _masters(self) -> list[Process]:
         match self._url.kind:

@@ -1,8 +1,10 @@
 """The bounds of each stream at one instant, for a consistent read. Must not know how entries are read.
 
-One script reads all streams of a Redis process, because in a cluster no transaction may touch two slots.
+One script reads all streams of a Redis process, because in a cluster no transaction may touch two slots. Streams that move to
+another process meanwhile are followed there.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,11 +14,11 @@ from broker.analytics.faults import Unreadable
 from broker.analytics.source.offsets import Id, Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.pieces import Piece
-from broker.analytics.source.servers import Link, Process, Servers
+from broker.analytics.source.servers import Link, Process, Route, Servers
 from broker.journal.schema import PARTITION_KEYS, JournalPartition, partition_of
 from broker.keys import FORMAT, describe_other_format, format_found, of_service
 
-# Only ids: an entry may be as large as a payload. A stream may be gone since the keys were listed.
+# Only ids: an entry may be as large as a payload. A stream may be gone or moved since the keys were listed.
 _BOUNDS: Final = """#!lua flags=no-writes,allow-cross-slot-keys
 local found = {}
 for i, name in ipairs(ARGV) do
@@ -65,22 +67,18 @@ class Bounds:
 def snapshot(servers: Servers, options: Options) -> dict[JournalPartition, Bounds]:
     """Take the bounds of all streams that the options select; refuses if a named one is missing."""
     found: dict[JournalPartition, Bounds] = {}
-    for process in servers.processes():
-        with servers.link(process) as link:
-            keys = {
-                key: partition
-                for key, partition in keys_of(link, options.stream).items()
-                if options.includes(partition)
-            }
-            for (key, partition), bounds in zip(keys.items(), link.ask("EVAL", _BOUNDS, 0, *keys), strict=True):
-                if bounds:
+    for process, keys in list_keys(servers, options, options.stream).items():
+        with Route(servers, process) as route:
+            told = dict(zip(keys, route.link.ask("EVAL", _BOUNDS, 0, *keys), strict=True))
+            for key in keys:
+                # Asked for this key alone, a cluster says where it is now; it is nowhere when its node was deleted.
+                bounds, at = (told[key], process) if told[key] else (_ask_owner(route, key), route.process)
+                # While a slot migrates, two processes may have one stream: the longer one is current.
+                if bounds and (keys[key] not in found or found[keys[key]].added < bounds[2]):
                     last, length, added, first = bounds
-                    at = Bounds(
-                        process, partition, key, Id.parse(first) if first else None, Id.parse(last), length, added
+                    found[keys[key]] = Bounds(
+                        at, keys[key], key, Id.parse(first) if first else None, Id.parse(last), length, added
                     )
-                    # While a slot migrates, two processes may have one stream: the longer one is current.
-                    if partition not in found or found[partition].added < added:
-                        found[partition] = at
     missing = set(options.subscribe) - {partition.node for partition in found}
     if missing:
         msg = (
@@ -90,7 +88,26 @@ def snapshot(servers: Servers, options: Options) -> dict[JournalPartition, Bound
     return found
 
 
-def keys_of(link: Link, name: str) -> dict[str, JournalPartition]:
+def list_keys(servers: Servers, options: Options, name: str) -> dict[Process, dict[str, JournalPartition]]:
+    """Return the keys of one name of all partitions that the options select, by process; raises Unreadable.
+
+    A key that moves between two scans can be missing in both. So while slots move, all processes are scanned twice, and
+    two may name one key.
+    """
+    found: defaultdict[Process, dict[str, JournalPartition]] = defaultdict(dict)
+    before, twice = servers.slots(), False
+    while True:
+        for process in servers.processes():
+            with servers.link(process) as link:
+                listed = _scan(link, name)
+            found[process] |= {key: partition for key, partition in listed.items() if options.includes(partition)}
+        now = servers.slots()
+        if twice or (now == before and not any("[" in slots for slots in now)):
+            return found
+        twice = True
+
+
+def _scan(link: Link, name: str) -> dict[str, JournalPartition]:
     """Return the keys of one name of all partitions in a process; raises Unreadable for keys of another format version."""
     _check_format(link)
     keys: dict[str, JournalPartition] = {}
@@ -104,6 +121,11 @@ def keys_of(link: Link, name: str) -> dict[str, JournalPartition]:
                 keys[key] = partition
         if cursor == b"0":
             return dict(sorted(keys.items()))
+
+
+def _ask_owner(route: Route, key: str) -> list[Any]:
+    found: list[Any] = route.ask(key, lambda link: link.ask("EVAL", _BOUNDS, 1, key, key)[0])
+    return found
 
 
 def _check_format(link: Link) -> None:
