@@ -4,6 +4,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -23,8 +24,9 @@ from broker.model.commands import (
 )
 from broker.model.items import Envelope
 from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
 from broker.model.results import Browsed, Counted, Declared, Done, MovedItems, Published, Purged, Subscribed, Unlocked
-from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover, ReadHandovers
+from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover, Handover, ReadHandovers
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import handovers
 from broker.tasks import FAILED
@@ -219,6 +221,24 @@ async def test_read_within_a_bound(make_core: MakeCore, node: str, monkeypatch: 
     await rested(core)
     assert (await counted(core, f"{node}-2")).waiting == 20
     assert seen["read"] <= handovers.MAX_BYTES + size + 100 and seen["AcceptHandover"] == 20
+
+
+async def test_announced_twice(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that is announced again before its turn has come is handed over once."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}-2")
+    await published(core, node, "a", "b")
+    seen, begin = watched(core, monkeypatch), core._handovers.begin
+
+    def twice(record: NodeRecord, partition: int, announced: Sequence[Handover]) -> None:
+        begin(record, partition, [*announced, *announced])
+        begin(record, partition, announced)
+
+    monkeypatch.setattr(core._handovers, "begin", twice)
+    assert await sent(core, node, f"{node}-2") == 2
+    await rested(core)
+    assert seen["AcceptHandover"] == (await counted(core, f"{node}-2")).waiting == 2
 
 
 async def test_without_a_node_for_dead_letters(make_core: MakeCore, store: Store, node: str) -> None:

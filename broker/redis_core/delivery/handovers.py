@@ -84,7 +84,7 @@ class Handovers:
         self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
         self._background = core.background
         self._count = core.count
-        self._announced: dict[tuple[str, str, int], list[tuple[str, _Route]]] = {}
+        self._announced: dict[tuple[str, str, int], dict[str, _Route]] = {}
         self._paused: dict[str, float] = {}
 
     @property
@@ -93,11 +93,11 @@ class Handovers:
         return bool(self._announced)
 
     def begin(self, record: NodeRecord, partition: int, announced: Sequence[Handover]) -> None:
-        """Begin to hand over items that a script of the partition announced."""
+        """Begin to hand over items that a script of the partition announced, perhaps again."""
         key = (record.name, record.incarnation, partition)
         begun = key in self._announced
-        waiting = self._announced.setdefault(key, [])
-        waiting += [(each.position, _Route(each.to, each.note)) for each in announced]
+        waiting = self._announced.setdefault(key, {})
+        waiting |= {each.position: _Route(each.to, each.note) for each in announced}
         if not begun:
             self._background(lambda: self._hand_over_all(record, partition))
 
@@ -108,9 +108,9 @@ class Handovers:
             began_ms = await self._store.now_ms()
             while self._announced[key]:
                 by_route: dict[_Route, list[str]] = {}
-                for position, route in self._announced[key]:
+                for position, route in self._announced[key].items():
                     by_route.setdefault(route, []).append(position)
-                self._announced[key] = []
+                self._announced[key] = {}
                 left = await asyncio.gather(
                     *(self._hand_over(record, partition, route, positions) for route, positions in by_route.items())
                 )
