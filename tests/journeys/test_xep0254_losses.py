@@ -5,12 +5,14 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from tests.journeys.client import (
+    EVENT,
     PUBSUB,
     STANZAQ,
     UNLOCKED,
     Client,
     Delivery,
     Ended,
+    NodeEvent,
 )
 from tests.journeys.conftest import Join, holding
 from tests.journeys.service import Service
@@ -77,7 +79,7 @@ async def _dead_letter(owner: Client, node: str) -> dict[str, str]:
 
 
 async def test_unavailable(join: Join) -> None:
-    """A JID that becomes unavailable loses all its locks, at once, and is unsubscribed (Q33)."""
+    """A JID that becomes unavailable loses all its locks, at once, and is unsubscribed (Q33); one that is there is told."""
     owner, worker = await join(), await join()
     node = await owner.queue()
     worker.present()
@@ -90,6 +92,10 @@ async def test_unavailable(join: Join) -> None:
     worker.present("unavailable")
     assert {(await other.next(Delivery)).item for _ in range(3)} == {"i0", "i1", "i2"}
     assert (await worker.options(node)).error == "cancel unexpected-request not-subscribed"
+    assert await worker.next(NodeEvent) == NodeEvent(node, "subscription")
+    assert [
+        message.get("type") for message in worker.heard if message.find(f".//{{{EVENT}}}subscription") is not None
+    ] == ["headline"]
 
 
 async def test_connection_lost(join: Join) -> None:
