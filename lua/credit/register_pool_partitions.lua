@@ -5,17 +5,17 @@
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-local added = 0
+local added, gone = 0, false
 local room = tonumber(arg.most) - redis.call('HLEN', key.pool_partitions)
 for _, row in ipairs(rows) do
   if row.gone ~= '' then
-    local number = redis.call('HGET', key.pool_partitions, row.partition)
-    room = room + redis.call('HDEL', key.pool_partitions, row.partition)
-    if number then coordinator.forget(number) end
+    room, gone = room + redis.call('HDEL', key.pool_partitions, row.partition), true
   elseif room > 0 and redis.call('HEXISTS', key.pool_partitions, row.partition) == 0 then
     redis.call('HSET', key.pool_partitions, row.partition, string.format('%d', partition.next_number()))
     room, added = room - 1, added + 1
   end
 end
+local registered = redis.call('HGETALL', key.pool_partitions)
+if gone then coordinator.retain(registered) end
 partition.save()
-return respond.results({added, redis.call('HGETALL', key.pool_partitions)})
+return respond.results({added, registered})

@@ -106,7 +106,7 @@ def test_a_demand_that_was_overtaken(parts: Parts) -> None:
     met = version(coordinator)
     coordinator.grant_credit(wants=f"1 {met} 0 A")
     assert grants(coordinator.grant_credit(wants=f"1 {old} 2 A")) == []
-    # While the clock stands still, reports have one version, and arrive in order.
+    # A report of the same version is not an earlier one.
     assert grants(coordinator.grant_credit(wants=f"1 {met} 1 A")) == [(1, subid(W1), 1)]
 
 
@@ -117,6 +117,20 @@ def test_a_demand_that_was_overtaken_at_once(parts: Parts) -> None:
     old = version(coordinator)
     wanted(coordinator, 1, 0)
     assert grants(coordinator.grant_credit(wants=f"1 {old} 2 A")) == []
+
+
+def test_a_clock_that_steps_back(parts: Parts) -> None:
+    """Guarantee 5: a partition whose clock is set back, or whose slot moves to one that is behind, gets credit at once."""
+    _, one, _ = parts
+    one.now += 60_000
+    waits = one.publish("a")
+    one.now -= 55_000
+    subscribed(parts, W1, 1)
+    assert carried(parts, one, waits) == [(W1, "a")]
+    for item, after in ("ab", "bc", "cd"):
+        one.now += 1
+        assert carried(parts, one, one.retract(W1, item)) == []
+        assert carried(parts, one, one.publish(after)) == [(W1, after)]
 
 
 def test_a_report_that_was_overtaken(parts: Parts) -> None:

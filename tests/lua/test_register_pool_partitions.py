@@ -38,6 +38,18 @@ def test_nothing_is_left_of_deleted_ones(queue: Queue) -> None:
         assert queue.client.hlen(queue.key("wanted")) == queue.client.zcard(queue.key("demand")) == 0
 
 
+def test_nothing_is_left_of_late_reports(queue: Queue) -> None:
+    """Guarantee 6: what was reported of a partition after its deletion goes with the next one that is deleted."""
+    numbers = reach(queue, "a@1/0", "b@1/0", "c@1/0")
+    reach(queue, "a@1/0", gone="1")
+    for name, amount in (("a@1/0", 2), ("c@1/0", 0)):
+        queue.now += 1
+        queue.grant_credit(wants=f"{numbers[name]} {queue.now * 1000} {amount} A")
+    reach(queue, "b@1/0", gone="1")
+    assert queue.client.hkeys(queue.key("wanted")) == [str(numbers["c@1/0"]).encode()]
+    assert queue.client.zcard(queue.key("demand")) == 0
+
+
 def test_no_more_than_may_be(queue: Queue) -> None:
     """Guarantee 6: beyond the bound nothing is registered, and deleted ones make room."""
     assert len(reach(queue, *(f"n{number}@1/0" for number in range(5)))) == 3

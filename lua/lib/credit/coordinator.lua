@@ -28,10 +28,17 @@ function coordinator.want(number, version, wanted, whom)
   if wanted > 0 then redis.call('ZADD', key.demand, 'NX', string.format('%d', partition.next_number()), number) end
 end
 
--- Forgets a deleted partition.
-function coordinator.forget(number)
-  redis.call('HDEL', key.wanted, number)
-  redis.call('ZREM', key.demand, number)
+-- Forgets all partitions that are not registered (a list of partitions, each with its number): deleted ones, and those of which a late
+-- report came after that.
+function coordinator.retain(registered)
+  local there = {}
+  for i = 2, #registered, 2 do there[registered[i]] = true end
+  for _, number in ipairs(redis.call('HKEYS', key.wanted)) do
+    if not there[number] then
+      redis.call('HDEL', key.wanted, number)
+      redis.call('ZREM', key.demand, number)
+    end
+  end
 end
 
 local function demands()

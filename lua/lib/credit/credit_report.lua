@@ -94,8 +94,8 @@ function credit_report.make()
   if not shares and #call.credit_report_unknown == 0 then return {} end
   local wanted, whom = demand()
   local held = held_here()
-  -- A new token tells pull subscribers of something new, so none is taken without need.
-  local version = #held > 0 and partition.next_number() or math.max(call.partition_token, call.partition_micros)
+  -- What a coordinator is told has a number of its own: an earlier report that arrives later must not count, whatever the clock does.
+  local version = (#held > 0 or wanted > 0) and partition.next_number() or call.partition_token
   if credit.coordinates() then
     local names = type(whom) == 'table' and names_in_pool(whom, '')
     local own = (names and #names == 0) and 0 or wanted
