@@ -50,6 +50,7 @@ class XmppTransport:
         self._lock_seconds: dict[str, float] = {}
         self._collections: set[str] = set()
         self._subids: dict[str, str] = {}
+        self._pending: set[str] = set()
         self._paused = False
         self._wakeup = asyncio.Event()
         self._subscribing = asyncio.Lock()
@@ -176,6 +177,8 @@ class XmppTransport:
                 ask = stanzas.confirm(node, self._connection.jid, subid, options)
                 with contextlib.suppress(StanzaqError):
                     await self._connection.ask(f"confirm the subscription to {node}", "set", ask)
+                    if node in self._pending:
+                        self._note_ready(node, credit)
                     return
             ask = stanzas.subscribe(node, self._connection.jid, options)
             try:
@@ -187,9 +190,14 @@ class XmppTransport:
             else:
                 self._subids[node], state = stanzas.read_subscribed(answer)
         if state == "pending":
+            self._pending.add(node)
             log.warning("the subscription to %s waits for the approval of an owner", node)
         else:
-            log.info(READY, node, credit)
+            self._note_ready(node, credit)
+
+    def _note_ready(self, node: str, credit: int) -> None:
+        self._pending.discard(node)
+        log.info(READY, node, credit)
 
     async def _compare(self, node: str) -> None:
         """Find locks that ended while this worker was not connected. Raises StanzaqError."""

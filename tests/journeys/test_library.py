@@ -775,6 +775,7 @@ async def test_waits_for_approval(
     over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """P27: a worker waits, also for longer than until it asks again, for an owner to approve its subscription."""
+    caplog.set_level(logging.INFO, "stanzaq")
     seen, owner = Seen(), await join()
     node = await owner.queue({"pubsub#access_model": "authorize"})
     monkeypatch.setattr(xmpp_worker, "_AGAIN_SECONDS", 0.1)
@@ -789,9 +790,11 @@ async def test_waits_for_approval(
             while caplog.text.count(f"the subscription to {node} waits for the approval of an owner") < 2:
                 assert not serve.done()
                 await asyncio.sleep(0.01)
+        assert "ready for items" not in caplog.text
         assert (await owner.publish(node, "one")).error == ""
         assert (await owner.affiliate(node, over_xmpp["url"].removeprefix("xmpp://"), "member")).error == ""
         assert await seen.until(1) == ["one"]
+        await logged(caplog, f"ready for items of {node}")
         await eventually_empty(owner, node)
 
 
