@@ -92,7 +92,7 @@ async def test_a_moving_slot(make_core: MakeCore, redis_cluster: RedisCluster, n
         for target in redis_cluster.masters():
             if target is not await away(redis_cluster.owner, slot):
                 await away(redis_cluster.move, slot, target)
-    assert all(isinstance(result, Published) for result in results)
+    assert len(results) > 10 and all(isinstance(result, Published) for result in results)
     browsed = await core.ask(Browse(node, ALICE, (), 100_000))
     assert isinstance(browsed, Browsed)
     counted = await core.ask(Stats(node, ALICE))

@@ -95,16 +95,16 @@ def list_keys(servers: Servers, options: Options, name: str) -> dict[Process, di
     two may name one key.
     """
     found: defaultdict[Process, dict[str, JournalPartition]] = defaultdict(dict)
-    before, twice = servers.slots(), False
-    while True:
+    before = servers.slots()
+    for _ in range(2):
         for process in servers.processes():
             with servers.link(process) as link:
                 listed = _scan(link, name)
             found[process] |= {key: partition for key, partition in listed.items() if options.includes(partition)}
         now = servers.slots()
-        if twice or (now == before and not any("[" in slots for slots in now)):
-            return found
-        twice = True
+        if now == before and not any("[" in slots for slots in now):
+            break
+    return found
 
 
 def _scan(link: Link, name: str) -> dict[str, JournalPartition]:

@@ -86,7 +86,7 @@ class Index:
         asked = [("ZSCORE", keys.of_jid(self._name, jid), member) for jid, member in entries]
         found = zip(entries, await self._server.commands(asked), strict=True)
         scores = {entry: int(float(score)) for entry, score in found if score is not None}
-        now_ms = await self._now_ms()
+        now_ms = await self._server.now_ms()
         coming = {entry for entry, score in scores.items() if score < COMING_MS - now_ms}
         settled = {entry: abs(score) for entry, score in scores.items() if entry not in coming}
         true = await true_entries(list(settled)) if settled else set()
@@ -98,7 +98,7 @@ class Index:
 
         Checked entries are stamped, so the next caller without room continues after them.
         """
-        now_ms = await self._now_ms()
+        now_ms = await self._server.now_ms()
         key = keys.of_jid(self._name, jid)
         oldest = ("ZRANGEBYSCORE", key, COMING_MS - now_ms, now_ms - CHECKED_MS, "WITHSCORES", "LIMIT", 0, _CHECK_BATCH)
         for _ in range(_MAX_CHECKED // _CHECK_BATCH):
@@ -114,10 +114,6 @@ class Index:
                 await self._remove(over)
                 return True
         return False
-
-    async def _now_ms(self) -> int:
-        seconds, micros = await self._server.command("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000
 
     async def _note(self, entries: Sequence[Entry], kind: str, room: int | None = None) -> list[Noted | None]:
         most = MOST_PER_JID if room is None else room

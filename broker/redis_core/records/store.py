@@ -443,8 +443,7 @@ class NodeStore:
 
     async def now_ms(self) -> int:
         """Return Redis's time."""
-        seconds, micros = await self._server.command("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000
+        return await self._server.now_ms()
 
     def _call(self, name: str, node: str, fixed: Mapping[str, Value], rows: list[dict[str, str]] | None = None) -> Line:
         names = [keys.of_node(key, node) for key in self._server.operations[name].keys]

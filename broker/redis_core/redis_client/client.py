@@ -125,6 +125,11 @@ class Server:
         """Run one plain command."""
         return (await self.commands([parts]))[0]
 
+    async def now_ms(self) -> int:
+        """Return Redis's time."""
+        seconds, micros = await self.command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
     async def commands(self, lines: Sequence[Line]) -> list[Any]:
         """Run plain commands in one round trip; raises the first fault."""
         replies = await self._replies(lines)

@@ -86,7 +86,7 @@ class Events:
             case SubscriptionChanged(changed, offline):
                 told = f"<subscription node='{escape(changed.node)}' {subscription_lists.subscription(changed)}/>"
                 # Stored for who is offline, and may have waited for days; a headline is dropped then (RFC 6121 §8.5.3).
-                kind = "headline" if offline else "normal"
+                kind = "headline" if offline else ""
                 return self._write_message(changed.jid, f"<event xmlns='{ns.PUBSUB_EVENT}'>{told}</event>", kind)
             case ApprovalAsked(owner, waiting):
                 return self._write_message(owner, approvals.write_request(waiting))
@@ -124,10 +124,9 @@ class Events:
         beside = payloads.write_headers(through).decode() if through else ""
         return f"{self._write_head(to)}<event xmlns='{ns.PUBSUB_EVENT}'>{inside}</event>{beside}{deliveries.ALONE}".encode()
 
-    def _write_message(self, to: Jid, inside: str, kind: str = "normal") -> bytes:
+    def _write_message(self, to: Jid, inside: str, kind: str = "") -> bytes:
         return f"{self._write_head(to, kind)}{inside}</message>".encode()
 
-    def _write_head(self, to: Jid, kind: str = "normal") -> str:
-        # What has no type is normal.
-        mark = "" if kind == "normal" else f" type='{kind}'"
+    def _write_head(self, to: Jid, kind: str = "") -> str:
+        mark = f" type='{kind}'" if kind else ""
         return f"{self._from} to='{escaped_name(to)}' id='{self._run}-{next(self._numbers)}'{mark}>"
