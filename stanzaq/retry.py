@@ -61,12 +61,14 @@ class Retry(Exception):  # noqa: N818
 class Release:
     """How an item is returned: for another attempt after `delay` seconds, or as a dead letter, with a reason.
 
-    Where there are no dead letters, it is the node that says when a dead item comes again.
+    Where there are no dead letters, it is the node that says when a dead item comes again. `untried`: nobody has begun to work on
+    it, so it does not count as an attempt.
     """
 
     reason: str
     delay: float = 0.0
     dead: bool = False
+    untried: bool = False
 
 
 def decide_return(fault: BaseException, attempt: int, max_attempts: int, policy: Retry) -> Release:

@@ -51,7 +51,8 @@ class Progress:
 class Delivery:
     """An item delivered to this worker, under a lock that ends at `deadline` by the service's clock.
 
-    `max_attempts` 0 is no limit. `collection` is the collection that it came through; empty if there is none.
+    `max_attempts` 0 is no limit. `collection` is the collection that it came through; empty if there is none. `reply` tells that
+    somebody asked for the handler's result.
     """
 
     lock: Lock
@@ -63,6 +64,7 @@ class Delivery:
     key: str
     published: datetime
     collection: str = ""
+    reply: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +207,11 @@ class Transport(Protocol):
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
 
-    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
-        """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
+    async def renew(self, lock: Lock, progress: Progress | None = None, *, begun: bool = False) -> datetime | None:
+        """Restart the lock time, and tell how far the job is, or that it has `begun`.
+
+        Returns the new deadline, or None if the lock had already ended.
+        """
 
     async def lock_seconds(self, node: str) -> float:
         """Return the lock time of a node."""

@@ -180,16 +180,18 @@ def read_refused_item(said: Mapping[str, Any]) -> Refusal | None:
 def release(how: Release) -> tuple[str, dict[str, Any]]:
     """Return which of a message's addresses returns it, and the body. Delays are whole seconds on the wire."""
     reason = line(how.reason)
-    return (
-        ("dead_letter", {"reason": reason}) if how.dead else ("release", {"reason": reason, "delay": round(how.delay)})
-    )
+    if how.dead:
+        return "dead_letter", {"reason": reason}
+    return "release", {"reason": reason, "delay": round(how.delay)} | ({"untried": True} if how.untried else {})
 
 
-def progress(told: Progress | None) -> dict[str, Any]:
-    """Return the body of a renewal that tells how far a job is."""
-    if told is None:
-        return {}
-    return ({} if told.share is None else {"progress": round(told.share, 3)}) | {"note": line(told.note)}
+def renewal(progress: Progress | None, *, begun: bool) -> dict[str, Any]:
+    """Return the body of a renewal that tells how far a job is, or that it has begun."""
+    said: dict[str, Any] = {"begun": True} if begun else {}
+    if progress is None:
+        return said
+    said |= {} if progress.share is None else {"progress": round(progress.share, 3)}
+    return said | {"note": line(progress.note)}
 
 
 def ended_path(node: str, item: str, seconds: int) -> str:
@@ -250,6 +252,7 @@ def delivery(message: Mapping[str, Any]) -> Delivery:
         message["headers"],
         message["group_key"],
         moment(message["published"]),
+        reply=message.get("reply", False),
     )
 
 

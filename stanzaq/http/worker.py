@@ -100,9 +100,12 @@ class HttpTransport:
         where, body = messages.release(how)
         return await self._end(lock, "give back", lambda at, what: self._post(what, getattr(at, where), body))
 
-    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
-        """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
-        told = messages.progress(progress)
+    async def renew(self, lock: Lock, progress: Progress | None = None, *, begun: bool = False) -> datetime | None:
+        """Restart the lock time, and tell how far the job is, or that it has `begun`.
+
+        Returns the new deadline, or None if the lock had already ended.
+        """
+        told = messages.renewal(progress, begun=begun)
         said = await self._send_about_lock(lock, "renew the lock of", lambda at, what: self._post(what, at.renew, told))
         return None if said is None else messages.moment(said["expires"])
 

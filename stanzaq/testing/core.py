@@ -130,8 +130,11 @@ class CoreTransport:
         )
         return await self._submit_about_lock(lock, "give back", command) is not None
 
-    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
-        """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
+    async def renew(self, lock: Lock, progress: Progress | None = None, *, begun: bool = False) -> datetime | None:
+        """Restart the lock time, and tell how far the job is, or that it has `begun`.
+
+        Returns the new deadline, or None if the lock had already ended.
+        """
         told = None if progress is None else model.Progress(progress.share, line(progress.note))
         command = Renew(lock.node, _WORKER, lock.item, lock.token, lock.partition, progress=told)
         renewed = await self._submit_about_lock(lock, "renew the lock of", command)

@@ -158,15 +158,16 @@ def ack(lock: Lock, result: Content | None = None) -> str:
 def release(lock: Lock, how: Release) -> str:
     """Return an item. Delays are whole seconds on the wire; where there are no dead letters, the item rests as its node says."""
     then = "dead-letter='true'" if how.dead else f"delay='{round(how.delay)}'"
-    return f"<release{_lock_attributes(lock)} {then} reason={quoteattr(sayable(how.reason))}/>"
+    tried = " untried='1'" if how.untried else ""
+    return f"<release{_lock_attributes(lock)} {then} reason={quoteattr(sayable(how.reason))}{tried}/>"
 
 
-def renew(lock: Lock, progress: Progress | None = None) -> str:
-    """Restart the time of a lock, and tell how far its job is."""
-    told = ""
+def renew(lock: Lock, progress: Progress | None = None, *, begun: bool = False) -> str:
+    """Restart the time of a lock, and tell how far its job is, or that it has begun."""
+    told = " begun='1'" if begun else ""
     if progress is not None:
         share = "" if progress.share is None else f" progress='{progress.share:.3f}'"
-        told = f"{share} note={quoteattr(line(progress.note))}"
+        told += f"{share} note={quoteattr(line(progress.note))}"
     return f"<renew{_lock_attributes(lock)}{told}/>"
 
 
@@ -295,7 +296,8 @@ def _delivery(item: Element, lock: Element, headers: Mapping[str, str]) -> Deliv
     of, attempt = int(lock.get("of", "1")), int(lock.get("attempt", "1"))
     published = moment(lock.get("published", ""))
     key, collection = lock.get("key", ""), headers.get("Collection", "")
-    return Delivery(_lock(lock), attempt, of, deadline, _content(item), headers, key, published, collection)
+    reply = lock.get("reply") == "1"
+    return Delivery(_lock(lock), attempt, of, deadline, _content(item), headers, key, published, collection, reply)
 
 
 def read_ended(message: Element) -> list[Lock]:

@@ -109,9 +109,12 @@ class XmppTransport:
         """Return an item; False if the lock had already ended."""
         return await self._send_about_lock(lock, "give back", stanzas.release(lock, how)) is not None
 
-    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
-        """Restart the lock time, and tell how far the job is; returns the new deadline, or None if the lock had already ended."""
-        told = await self._send_about_lock(lock, "renew the lock of", stanzas.renew(lock, progress))
+    async def renew(self, lock: Lock, progress: Progress | None = None, *, begun: bool = False) -> datetime | None:
+        """Restart the lock time, and tell how far the job is, or that it has `begun`.
+
+        Returns the new deadline, or None if the lock had already ended.
+        """
+        told = await self._send_about_lock(lock, "renew the lock of", stanzas.renew(lock, progress, begun=begun))
         return None if told is None else stanzas.moment(told.expires)
 
     async def lock_seconds(self, node: str) -> float:
