@@ -1,13 +1,14 @@
 """Hooks of a worker: middleware around each job, and a lifespan around all of them. Must not know what a job does."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from stanzaq.job import Job
 
-Run = Callable[[Job[Any]], Awaitable[None]]
+Run = Callable[[Job[Any]], Coroutine[Any, Any, None]]
 """Runs a job; raises what its handler raises."""
 
 Middleware = Callable[[Job[Any], Run], Awaitable[None]]
@@ -31,4 +32,20 @@ class Hooks:
 
 
 def _inside(middleware: Middleware, run: Run) -> Run:
-    return lambda job: middleware(job, run)
+    async def whole(job: Job[Any]) -> None:
+        calls: list[Coroutine[Any, Any, None]] = []
+
+        def call_next(job: Job[Any]) -> Coroutine[Any, Any, None]:
+            calls.append(run(job))
+            return calls[-1]
+
+        await middleware(job, call_next)
+        for call in calls:
+            state = inspect.getcoroutinestate(call)
+            if state == inspect.CORO_CREATED:
+                call.close()
+            if state != inspect.CORO_CLOSED:
+                msg = "the middleware has returned before the job ended: write `await call_next(job)`"
+                raise RuntimeError(msg)
+
+    return whole

@@ -36,12 +36,14 @@ class Job(Generic[T]):
     deadline: datetime
     state: Any = None
     _renew: Callable[[Progress | None], Awaitable[None]] = field(default=_do_nothing, repr=False, compare=False)
+    _begin: Callable[[], Awaitable[None]] = field(default=_do_nothing, repr=False, compare=False)
+    """Called right before the handler."""
     _returned: list[Any] = field(default_factory=list, repr=False, compare=False)
     """What the handler has returned, once it has."""
 
     def apart(self) -> Self:
         """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""
-        return replace(self, state=None, _renew=_do_nothing)
+        return replace(self, state=None, _renew=_do_nothing, _begin=_do_nothing)
 
     async def renew(self) -> None:
         """Restart the lock time now, e.g. before a step that blocks the event loop for long."""

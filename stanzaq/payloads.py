@@ -5,6 +5,7 @@ does not match. Pydantic models are read and written by their own methods.
 """
 
 import copy
+import functools
 import inspect
 import typing
 from collections.abc import Callable
@@ -28,19 +29,33 @@ class Unfit(Reject):
     """A payload does not match the handler's annotation; the text tells where."""
 
 
-def payload_type(handler: Callable[..., Any]) -> Any:  # noqa: ANN401  (any type may be asked for)
-    """Return the payload type of a handler's parameter: `T` of `Job[T]`, Any without an annotation. Raises TypeError."""
-    parameters = list(inspect.signature(handler).parameters.values())
+def payload_type(handler: Callable[..., Any], name: str) -> Any:  # noqa: ANN401  (any type may be asked for)
+    """Return the payload type of a handler's parameter: `T` of `Job[T]`, Any without an annotation.
+
+    Raises TypeError, which says the handler's `name` and what to write.
+    """
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except ValueError as error:
+        msg = f"{name} has no readable parameters: write a function that takes a job"
+        raise TypeError(msg) from error
     wanted = [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
-    if len(wanted) != 1:
-        msg = f"{getattr(handler, '__qualname__', handler)} takes {len(wanted)} arguments: a handler takes one, the job"
+    if len(wanted) != 1 or wanted[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        msg = f"{name} takes {len(wanted)} arguments: a handler takes one, the job"
         raise TypeError(msg)
-    function = handler if inspect.isroutine(handler) else type(handler).__call__
-    hint = typing.get_type_hints(function).get(wanted[0].name, Any)
+    function: Any = handler
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        hint = typing.get_type_hints(function).get(wanted[0].name, Any)
+    except Exception as error:
+        msg = f"{name} has an annotation that cannot be read ({error}): import or define its names at the top of its module"
+        raise TypeError(msg) from error
     if hint is Any or hint is Job:
         return Any
     if get_origin(hint) is not Job:
-        msg = f"{getattr(handler, '__qualname__', handler)} takes {hint!r}: annotate its parameter as Job[…]"
+        msg = f"{name} takes {hint!r}: annotate its parameter as Job[…]"
         raise TypeError(msg)
     (wanted_type,) = get_args(hint)
     return Any if wanted_type is object else wanted_type

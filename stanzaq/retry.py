@@ -71,6 +71,15 @@ class Release:
     untried: bool = False
 
 
+def decide_before(attempt: int, policy: Retry) -> Release | None:
+    """Return how to return an item whose earlier attempts have used up the policy's; None if its handler may run."""
+    if policy.attempts is None or attempt <= policy.attempts:
+        return None
+    return Release(
+        f"attempt {attempt} of {policy.attempts}: the earlier ones ended without a word of the worker", dead=True
+    )
+
+
 def decide_return(fault: BaseException, attempt: int, max_attempts: int, policy: Retry) -> Release:
     """Decide how to return an item whose handler raised `fault`; `max_attempts` 0 is no limit."""
     cause = fault.__cause__ if isinstance(fault, Retry) and fault.__cause__ else fault

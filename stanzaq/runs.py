@@ -12,11 +12,13 @@ from functools import partial
 from typing import Any, Final
 
 from stanzaq import logs, payloads
+from stanzaq.callers import IGNORES, SETTLE_SECONDS, Callers
 from stanzaq.errors import StanzaqError
 from stanzaq.hooks import Hooks, Run
 from stanzaq.job import Job
-from stanzaq.retry import Reject, Release, decide_return
-from stanzaq.task import IGNORES, SETTLE_SECONDS, Callers, Task
+from stanzaq.processes import NotStartedError
+from stanzaq.retry import Reject, Release, Retry, decide_before, decide_return
+from stanzaq.task import Task
 from stanzaq.transport import Content, Delivery, Lock, Progress, Transport
 
 log = logging.getLogger("stanzaq")
@@ -31,7 +33,15 @@ _APART: Final = (
     "a thread or process cannot be cancelled: its job goes on while others get its item; a longer grace lets it end"
 )
 
-_STOPPED: Final = Release("the worker stops")
+_STOPPED: Final = "the worker stops"
+
+_TOLD_SECONDS: Final = 1.0
+"""A job that has run for so long is told to have begun: if the worker dies, its item has lost an attempt, and no other."""
+
+_DROPPED: Final = "a handler's result is dropped, for nobody asked for it: %s"
+
+_LATER_SECONDS: Final = 10.0
+"""How long an item rests whose job could not begin here; others may get it."""
 
 
 class Runs:
@@ -43,19 +53,23 @@ class Runs:
         tasks: Mapping[str, Task],
         concurrency: int,
         hooks: Hooks = Hooks(),  # noqa: B008  (a value)
-        state: object = None,
     ) -> None:
-        """Run `concurrency` jobs at once, each with a `state`; further deliveries wait here, under their locks."""
+        """Run `concurrency` jobs at once, each with the `state`; further deliveries wait here, under their locks."""
         self._transport = transport
         self._tasks = tasks
-        self._state = state
-        self._room = asyncio.Semaphore(concurrency)
-        self._callers = Callers(concurrency)
+        self.state: object = None
+        self.room = asyncio.Semaphore(concurrency)
+        self._callers = Callers(tasks.values(), concurrency)
         self._chains = {node: hooks.around(partial(self._call, task)) for node, task in tasks.items()}
         self._runs: dict[Lock, _Run] = {}
         self._of_item: defaultdict[tuple[str, str], set[_Run]] = defaultdict(set)
+        self.begins_no_more = False
         self._leaving: asyncio.Task[None] | None = None
         self._cancelled: list[asyncio.Task[Release | None]] = []
+
+    async def start(self) -> None:
+        """Start what a first job would wait for; raises StanzaqError if no job could begin."""
+        await self._callers.start()
 
     def deliver(self, delivery: Delivery) -> None:
         """Start the run of an item; a lock that is delivered again starts none."""
@@ -64,7 +78,7 @@ class Runs:
         task = self._tasks.get(node)
         if lock in self._runs or task is None:
             return
-        run = self._runs[lock] = _Run(self._transport, self._room, task, delivery, self._chains[node], self._state)
+        run = self._runs[lock] = _Run(self, self._transport, task, delivery, self._chains[node])
         self._of_item[lock.node, lock.item].add(run)
         run.task.add_done_callback(lambda _: self._forget(lock))
         if self._leaving:
@@ -83,9 +97,9 @@ class Runs:
         if isinstance(job.payload, payloads.Unfit):
             # A new one: the frames of a fault that is raised refer to the job.
             raise payloads.Unfit(*job.payload.args)
-        result = await self._callers.call(task, job)
+        result = await self._callers.call(task, job, job._begin)  # noqa: SLF001  (the same package's)
         if result is not None:
-            job._returned[:] = [result]  # noqa: SLF001  (the same package's)
+            job._returned[:] = [result]  # noqa: SLF001
 
     def lost(self, lock: Lock) -> None:
         """Cancel a run whose lock has ended."""
@@ -100,6 +114,10 @@ class Runs:
     def locks(self, node: str) -> set[Lock]:
         """Return the locks of the runs of a node's task; those of a collection are on the nodes below it."""
         return {lock for lock, run in self._runs.items() if run.node == node}
+
+    def begin_no_more(self) -> None:
+        """Let no further job begin. May be called from any thread, and while a handler blocks the event loop."""
+        self.begins_no_more = True
 
     async def finish(self, grace: float) -> None:
         """Receive no more; return items not started yet at once, and those of jobs that do not end within `grace` seconds."""
@@ -147,22 +165,23 @@ class Runs:
 class _Run:
     """One delivery, from its arrival until the service has confirmed its outcome."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (what a run is)
-        self, transport: Transport, room: asyncio.Semaphore, task: Task, delivery: Delivery, chain: Run, state: object
-    ) -> None:
+    def __init__(self, runs: Runs, transport: Transport, task: Task, delivery: Delivery, chain: Run) -> None:
         self.node = task.node
+        self._runs = runs
         self._transport = transport
-        self._room = room
         self._task = task
         self._chain = chain
-        self._state = state
         self._delivery = delivery
         self._lost = self._ended = self._cancelled = False
         self._stopped: asyncio.Task[None] | None = None
         self._warning: asyncio.TimerHandle | None = None
         self._deadline = delivery.deadline
         self._returned: list[Any] = []
+        self._result: Content | None = None
         self._lasts, self._renewed_at = 0.0, asyncio.get_running_loop().time()
+        self._is_told = False
+        self._telling: asyncio.TimerHandle | None = None
+        self._told: asyncio.Task[None] | None = None
         self.began = False
         self.handling = asyncio.create_task(self._run_handler())
         self.task = asyncio.create_task(self._work())
@@ -204,8 +223,11 @@ class _Run:
             self._ended = True
             self.handling.cancel()
             renewing.cancel()
+            for each in (self._telling, self._told):
+                if each is not None:
+                    each.cancel()
         # Cancelled before its handler started.
-        end = _STOPPED if self.handling.cancelled() else self.handling.result()
+        end = self._return_stopped() if self.handling.cancelled() else self.handling.result()
         if self._stopped:
             await asyncio.wait({self._stopped})
         try:
@@ -223,48 +245,95 @@ class _Run:
 
     async def _acknowledge(self) -> bool:
         """Acknowledge the item, with what its handler has returned; False if the lock has ended."""
-        result = self._result()
+        lock, result = self._delivery.lock, self._result
         try:
-            return await self._transport.acknowledge(self._delivery.lock, result)
+            return await self._transport.acknowledge(lock, result)
         except StanzaqError as error:
             if result is None or error.condition != "not-acceptable":
                 raise
-            log.warning("a handler's result is dropped: %s", error, extra=self._about)
-            return await self._transport.acknowledge(self._delivery.lock)
+            if self._delivery.reply:
+                return await self._transport.release(lock, self._return_failed(_refuse_result(error)))
+            log.warning(_DROPPED, error, extra=self._about)
+            return await self._transport.acknowledge(lock)
 
-    def _result(self) -> Content | None:
-        """Return what the handler has returned as a payload; None if that is nothing, or no payload of a fitting size."""
+    def _read_result(self) -> Content | None:
+        """Return what the handler has returned as a payload; None if it is nothing, or cannot be sent and nobody asked for it.
+
+        Raises TypeError if it cannot be sent and somebody asked.
+        """
         if not self._returned:
             return None
         try:
             result = payloads.encode(self._returned[0])
-        except Exception as error:  # noqa: BLE001  (a model's own methods may raise anything)
-            log.warning("a handler's result is dropped: %s", error, extra=self._about)
-            return None
-        if len(result.body) > _RESULT_BYTES:
-            told = f"it has {len(result.body)} bytes, at most {_RESULT_BYTES} are passed on"
-            log.warning("a handler's result is dropped: %s", told, extra=self._about)
+            if len(result.body) > _RESULT_BYTES:
+                msg = f"it has {len(result.body)} bytes, at most {_RESULT_BYTES} are passed on"
+                raise ValueError(msg)  # noqa: TRY301
+        except Exception as error:
+            # A model's own methods may raise anything.
+            if self._delivery.reply:
+                raise _refuse_result(error) from error
+            log.warning(_DROPPED, error, extra=self._about)
             return None
         return result
 
     async def _run_handler(self) -> Release | None:
         """Wait for room and run the handler; returns None if the item is completed, otherwise how to return it."""
         delivery, task = self._delivery, self._task
-        attempts = min(filter(None, (delivery.max_attempts, task.retry.attempts)), default=0)
-        async with self._room:
-            self.began = True
+        if used_up := decide_before(delivery.attempt, task.retry):
+            log.warning("job not begun: %s", used_up.reason, extra=self._about)
+            return used_up
+        async with self._runs.room:
             try:
-                await self._run_of(attempts)
-            except BaseException as error:
-                # Any exception of a handler ends its job, not the worker.
+                await self._wait_while_stopping()
+                await self._run_of(self._attempts)
+                self._result = self._read_result()
+            except BaseException as error:  # noqa: BLE001  (any exception of a handler ends its job, not the worker)
                 if self._cancelled:
-                    return _STOPPED
-                end = decide_return(error, delivery.attempt, attempts, task.retry)
-                # The reason of a Reject says all that its author wants to say.
-                told = not isinstance(error, Reject)
-                log.warning("job failed: %s", end.reason, extra=self._about, exc_info=told)
-                return end
+                    return self._return_stopped()
+                if isinstance(error, NotStartedError):
+                    log.error("job not begun: %s", error, extra=self._about)  # noqa: TRY400  (the text says it all)
+                    return Release(str(error), _LATER_SECONDS, untried=True)
+                return self._return_failed(error)
         return None
+
+    @property
+    def _attempts(self) -> int:
+        """The most attempts of the item; 0 is no limit."""
+        return min(filter(None, (self._delivery.max_attempts, self._task.retry.attempts)), default=0)
+
+    def _return_stopped(self) -> Release:
+        """Return how to return the item when the worker stops: what has not begun has lost no attempt."""
+        return Release(_STOPPED, untried=not self.began)
+
+    def _return_failed(self, error: BaseException) -> Release:
+        """Decide how to return the item of a job that has failed, and log it."""
+        end = decide_return(error, self._delivery.attempt, self._attempts, self._task.retry)
+        # The reason says all that the author of a Reject or a Retry wants to say.
+        told = error if not isinstance(error, (Reject, Retry)) else None
+        log.warning("job failed: %s", end.reason, extra=self._about, exc_info=told)
+        return end
+
+    async def _wait_while_stopping(self) -> None:
+        """Wait until this run is cancelled, if no further job may begin."""
+        if self._runs.begins_no_more:
+            await asyncio.get_running_loop().create_future()
+
+    async def _begin(self) -> None:
+        """Note that the work begins, unless the worker stops."""
+        await self._wait_while_stopping()
+        self.began = True
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(_TOLD_SECONDS, self._tell_begun)
+
+    def _tell_begun(self) -> None:
+        if not (self._is_told or self._ended):
+            self._told = asyncio.create_task(self._renew_soon())
+
+    async def _renew_soon(self) -> None:
+        try:
+            await self._renew()
+        except StanzaqError:
+            log.exception("a lock could not be renewed", extra=self._about)
 
     async def _run_of(self, attempts: int) -> None:
         """Run the handler inside the middleware."""
@@ -285,8 +354,9 @@ class _Run:
             delivery.key,
             delivery.published,
             delivery.deadline,
-            self._state,
+            self._runs.state,
             self._renew,
+            self._begin,
             self._returned,
         )
         logs.current.set(logs.fields(job))
@@ -303,18 +373,23 @@ class _Run:
             await asyncio.sleep(self._lasts / _RENEWALS)
             try:
                 async with asyncio.timeout_at(self._renewed_at + self._lasts):
-                    await self._renew()
+                    await self._renew_soon()
             except TimeoutError:
                 self.lose()
-            except StanzaqError:
-                log.exception("a lock could not be renewed", extra=self._about)
 
     async def _renew(self, progress: Progress | None = None) -> None:
         asked = asyncio.get_running_loop().time()
-        deadline = await self._transport.renew(self._delivery.lock, progress)
+        tells = self.began and not self._is_told
+        deadline = await self._transport.renew(self._delivery.lock, progress, begun=tells and progress is None)
+        self._is_told = self._is_told or tells
         if deadline is None:
             self.lose()
             return
         # An owner may have changed the lock time. Both deadlines are by the service's clock, so ours need not agree.
         longer = (deadline - self._deadline).total_seconds() - (asked - self._renewed_at)
         self._lasts, self._deadline, self._renewed_at = max(1.0, self._lasts + longer), deadline, asked
+
+
+def _refuse_result(error: Exception) -> TypeError:
+    """Return the fault of a handler whose result cannot be sent to who asked for it."""
+    return TypeError(f"the result cannot be sent: {error}")

@@ -24,7 +24,7 @@ from stanzaq.logs import show
 from stanzaq.payloads import JSON, XML
 from stanzaq.publisher import Publisher
 from stanzaq.transport import Content
-from stanzaq.worker import Worker
+from stanzaq.worker import Worker, held
 
 URL: Final = "STANZAQ_URL"
 
@@ -143,7 +143,9 @@ def _import_worker(spec: str) -> Worker:
         raise _MisuseError(msg)
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = importlib.import_module(module)
+        # Its last line may be `worker.run()`.
+        with held():
+            found = importlib.import_module(module)
     except ModuleNotFoundError as fault:
         if not f"{module}.".startswith(f"{fault.name}."):
             raise

@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from types import FrameType
 from typing import Any, Final, TypeVar, cast
 
-from stanzaq import payloads, transports
-from stanzaq import task as tasks
+from stanzaq import processes, transports
 from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
@@ -74,8 +74,7 @@ class Worker:
         self._create = create
         self._tasks: dict[str, Task] = {}
         self._hooks = Hooks()
-        self._stopping: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = _Stop()
         self._left = 0
 
     def task(
@@ -84,20 +83,21 @@ class Worker:
         """Register the decorated function as the handler of a node's items.
 
         A coroutine runs in the event loop, a plain function in a thread, or in a process with `run_in="process"`. It takes a
-        `Job[T]`, whose payload is a T. When it returns, the item is completed. When it raises, the item is retried as `retry`
-        says, or as the `Retry` that it raises; `Reject` makes it a dead letter. After `timeout` it counts as failed.
-        Raises TypeError or ValueError if the function cannot be a handler.
+        `Job[T]`, whose payload is a T. When it returns, and what it returns has been awaited if that is possible, the item is
+        completed. When it raises, the item is retried as `retry` says, or as the `Retry` that it raises; `Reject` makes it a dead
+        letter. After `timeout` it counts as failed. Raises TypeError or ValueError if the function cannot be a handler.
         """
 
         def register(handler: H) -> H:
             if node in self._tasks:
                 msg = f"{node} has a task already: {self._tasks[node].handler!r}"
                 raise ValueError(msg)
-            where = tasks.run_in(cast("Handler", handler), run_in)
-            limit = None if timeout is None else seconds(timeout)
-            wanted = payloads.payload_type(handler)
-            self._tasks[node] = Task(node, cast("Handler", handler), wanted, retry or Retry(), limit, where)
+            self._tasks[node] = Task.make(node, cast("Handler", handler), retry=retry, timeout=timeout, run_in=run_in)
             return handler
+
+        if not (node and isinstance(node, str)):
+            msg = f'{node!r} is no name of a node: write @worker.task("NODE") above the function'
+            raise TypeError(msg)
 
         return register
 
@@ -157,6 +157,12 @@ class Worker:
         `concurrency` replaces the worker's own. Exits with one line if the service cannot be used. Logs to stderr, unless
         logging is already set up.
         """
+        if processes.runs_handlers() or _held:
+            # This process imports the program for its handlers, or for the command that runs the worker.
+            return
+        if threading.current_thread() is not threading.main_thread() or asyncio._get_running_loop() is not None:  # noqa: SLF001
+            msg = "worker.run() is a whole program, in the main thread and without an event loop: use `await worker.serve()` here"
+            raise RuntimeError(msg)
         if concurrency is not None:
             self._resize(concurrency, self._credit - self._concurrency)
         show(logging.INFO)
@@ -175,28 +181,34 @@ class Worker:
 
     async def serve(self) -> None:
         """Run in the current event loop until `stop`. Raises StanzaqError if the service cannot be used."""
+        if processes.runs_handlers() or _held:
+            return
         await self._serve(transports.worker(self._account, create=self._create), self._hooks, self._grace)
 
     async def _serve(self, transport: Transport, hooks: Hooks, grace: float) -> None:
         if not self._tasks:
             msg = "the worker has no task: decorate a function with @worker.task(node)"
             raise ValueError(msg)
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        async with hooks.lifespan() as state:
-            await self._work(transport, Runs(transport, self._tasks, self._concurrency, hooks, state), grace)
+        if self._stop.serves:
+            msg = "the worker runs already: make another Worker for another loop"
+            raise RuntimeError(msg)
+        runs = Runs(transport, self._tasks, self._concurrency, hooks)
+        with self._stop.of(runs) as stopping:
+            async with hooks.lifespan() as runs.state:
+                await self._work(transport, runs, stopping, grace)
 
-    async def _work(self, transport: Transport, runs: Runs, grace: float) -> None:
+    async def _work(self, transport: Transport, runs: Runs, stopping: asyncio.Event, grace: float) -> None:
         """Run jobs until `stop`."""
-        assert self._stopping is not None
+        await runs.start()
         working = asyncio.create_task(transport.run(runs, dict.fromkeys(self._tasks, self._credit)))
-        stopping = asyncio.create_task(self._stopping.wait())
+        waiting = asyncio.create_task(stopping.wait())
         watching = asyncio.create_task(_watch_loop())
         try:
-            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                await runs.finish(grace)
+                await runs.finish(self._stop.left_of(grace))
         finally:
-            stopping.cancel()
+            waiting.cancel()
             watching.cancel()
             runs.close()
             await transport.close()
@@ -211,26 +223,28 @@ class Worker:
             working.result()
 
     def stop(self) -> None:
-        """Make `serve` end: no new jobs, and running ones have their grace. May be called from any thread."""
-        if self._loop is not None and self._stopping is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
+        """Make `serve` end, also one that has not begun: no new jobs, and running ones have their grace.
+
+        May be called from any thread.
+        """
+        self._stop.ask()
 
     async def _serve_until_signalled(self) -> None:
         loop, serving = asyncio.get_running_loop(), asyncio.create_task(self.serve())
-        signalled = 0
-        # For a handler that blocks the event loop.
+        signalled, ended = 0, threading.Event()
+        # For what does not end by being cancelled.
         ending = threading.Timer(_END_SECONDS, _end_at_once, [_STUCK])
-        ending.daemon = True
-
-        def begin() -> None:
-            log.info("stopping; a second signal ends running jobs at once")
-            self.stop()
+        watching = threading.Thread(target=_end_if_blocked, args=(loop, self._grace, ended))
+        ending.daemon = watching.daemon = True
 
         def hear(_number: int, _frame: FrameType | None) -> None:
             nonlocal signalled
             signalled += 1
             if signalled == 1:
-                loop.call_soon_threadsafe(begin)
+                # At once: a handler may block the event loop.
+                self.stop()
+                loop.call_soon_threadsafe(log.info, "stopping; a second signal ends running jobs at once")
+                watching.start()
             elif signalled == 2:
                 loop.call_soon_threadsafe(serving.cancel)
                 ending.start()
@@ -242,9 +256,60 @@ class Worker:
             if signalled < 2:
                 raise
         finally:
+            ended.set()
             ending.cancel()
             for name, handler in before:
                 signal.signal(name, handler)
+
+
+_held = False
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let `run` and `serve` return at once: the command imports a program for its worker, whatever its last line is."""
+    global _held  # noqa: PLW0603  (the import that is under way is the process's)
+    _held = True
+    try:
+        yield
+    finally:
+        _held = False
+
+
+class _Stop:
+    """The request to stop a worker, from its moment on; it is kept for a `serve` that has not begun."""
+
+    def __init__(self) -> None:
+        self.serves = False
+        self._asked_at: float | None = None
+        self._tell: Callable[[], object] = lambda: None
+
+    @contextmanager
+    def of(self, runs: Runs) -> Iterator[asyncio.Event]:
+        """Pass the request on to these runs, and by the event that is returned, until they have ended."""
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def tell() -> None:
+            runs.begin_no_more()
+            loop.call_soon_threadsafe(event.set)
+
+        self.serves, self._tell = True, tell
+        try:
+            if self._asked_at is not None:
+                tell()
+            yield event
+        finally:
+            self.serves, self._asked_at, self._tell = False, None, lambda: None
+
+    def ask(self) -> None:
+        """Stop; may be called from any thread, and by a signal while a handler blocks the event loop."""
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+        self._tell()
+
+    def left_of(self, grace: float) -> float:
+        """Return how much of the grace is left, in seconds."""
+        return grace if self._asked_at is None else max(0.0, self._asked_at + grace - time.monotonic())
 
 
 def _end_at_once(fault: str) -> None:
@@ -255,6 +320,21 @@ def _end_at_once(fault: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(1 if fault else 0)
+
+
+def _end_if_blocked(loop: asyncio.AbstractEventLoop, grace: float, ended: threading.Event) -> None:
+    """End the program once its grace is over, if a handler blocks the event loop; a thread."""
+    ended.wait(grace)
+    while not ended.is_set():
+        answered = threading.Event()
+        try:
+            loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:
+            # The loop has been closed.
+            return
+        if not answered.wait(_BLOCKED_SECONDS) and not ended.is_set():
+            _end_at_once(_STUCK)
+        ended.wait(_WATCH_SECONDS)
 
 
 async def _watch_loop() -> None:

@@ -226,8 +226,9 @@ class TestBroker:
 
     async def _stop(self) -> None:
         """Stop the worker; what has ended it is known already."""
-        self._worker.stop()
-        await asyncio.wait({self._serving})
+        if not self._serving.done():
+            self._worker.stop()
+            await asyncio.wait({self._serving})
 
 
 def _dead_letter(envelope: Envelope) -> DeadLetter:

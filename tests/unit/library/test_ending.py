@@ -14,11 +14,11 @@ from tests.waiting import PATIENCE_SECONDS
 _PROGRAM: Final = """
 import asyncio, sys, time
 from datetime import UTC, datetime, timedelta
-from stanzaq import Job, StanzaqError, Worker, runs, task, transports, worker as working
+from stanzaq import Job, StanzaqError, Worker, callers, runs, transports, worker as working
 from stanzaq.transport import Content, Delivery, Lock
 
 if sys.argv[1] in ("ignores", "refused"):
-    runs.SETTLE_SECONDS = task.SETTLE_SECONDS = 0.2
+    runs.SETTLE_SECONDS = callers.SETTLE_SECONDS = 0.2
 if sys.argv[1] == "blocks":
     working._END_SECONDS = 0.2
 
@@ -33,7 +33,7 @@ class Service:
         print("returned", flush=True)
         return True
 
-    async def renew(self, lock, progress=None):
+    async def renew(self, lock, progress=None, *, begun=False):
         return datetime.now(UTC) + timedelta(seconds=60)
 
     async def lock_seconds(self, node):

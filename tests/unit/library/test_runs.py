@@ -18,7 +18,7 @@ from stanzaq.job import Job
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Reject, Release, Retry
 from stanzaq.runs import Runs
-from stanzaq.task import Handler, Task, run_in
+from stanzaq.task import Handler, Task, choose_place
 from stanzaq.transport import Content, Delivery, Lock, Progress, Receiver
 from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS
@@ -60,9 +60,9 @@ class Service:
         self.told.append((lock.item, how))
         return lock not in self.gone
 
-    async def renew(self, lock: Lock, progress: Progress | None = None) -> datetime | None:
+    async def renew(self, lock: Lock, progress: Progress | None = None, *, begun: bool = False) -> datetime | None:
         """Note it; deadlines are by its clock."""
-        self.told.append(("renewed", lock.item) if progress is None else (lock.item, progress))
+        self.told.append(("begun" if begun else "renewed", lock.item) if progress is None else (lock.item, progress))
         if self.silent:
             await asyncio.Event().wait()
         return None if lock in self.gone else EPOCH + timedelta(seconds=asyncio.get_running_loop().time() + self.lasts)
@@ -82,16 +82,19 @@ class Service:
         """Play no part here."""
 
 
-def delivery(item: str = "one", *, token: int = 1, attempt: int = 1, of: int = 20, body: bytes = b"{}") -> Delivery:
+def delivery(
+    item: str = "one", *, token: int = 1, attempt: int = 1, of: int = 20, body: bytes = b"{}", reply: bool = False
+) -> Delivery:
     """Make a delivery of JSON."""
     deadline = EPOCH + timedelta(seconds=asyncio.get_running_loop().time() + 60)
-    return Delivery(Lock("jobs", item, token), attempt, of, deadline, Content(body, "application/json"), {}, "", EPOCH)
+    content = Content(body, "application/json")
+    return Delivery(Lock("jobs", item, token), attempt, of, deadline, content, {}, "", EPOCH, reply=reply)
 
 
 def runs(service: Service, handler: Handler, *, concurrency: int = 5, **more: Any) -> Runs:  # noqa: ANN401
     """Make the runs of a worker with one task."""
     given = {"retry": Retry(delay="2s", jitter=False), "timeout": None, "payload": Any, **more}
-    given["run_in"] = run_in(handler, given.get("run_in"))
+    given["run_in"] = choose_place(handler, given.get("run_in"))
     return Runs(service, {"jobs": Task("jobs", handler, **given)}, concurrency)
 
 
@@ -209,7 +212,8 @@ async def test_renewed_while_it_runs_and_while_it_waits() -> None:
     played = runs(service, handler, concurrency=1)
     for item in ("runs", "waits"):
         played.deliver(delivery(item))
-    await until(lambda: {("renewed", "runs"), ("renewed", "waits")} <= set(service.told))
+    await until(lambda: {("begun", "runs"), ("renewed", "runs"), ("renewed", "waits")} <= set(service.told))
+    assert ("begun", "waits") not in service.told
     go_on.set()
     await until(lambda: {("acknowledged", "runs"), ("acknowledged", "waits")} <= set(service.told))
 
@@ -262,7 +266,7 @@ async def test_lost(how: str) -> None:
     elif how == "renewal":
         service.gone.add(job.lock)
     await until(lambda: not played.locks("jobs"))
-    assert cancelled == [1] and set(service.told) <= {("renewed", "one")}
+    assert cancelled == [1] and set(service.told) <= {("begun", "one"), ("renewed", "one")}
 
 
 async def test_finish() -> None:
@@ -286,8 +290,8 @@ async def test_finish() -> None:
     await until(lambda: service.told)
     played.deliver(delivery("late"))
     await finishing
-    stopped = Release("the worker stops")
-    assert service.told == [("waits", stopped), ("late", stopped), ("runs", stopped)]
+    untried, tried = Release("the worker stops", untried=True), Release("the worker stops")
+    assert service.told == [("waits", untried), ("late", untried), ("runs", tried)]
 
 
 async def test_an_end_that_cannot_be_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -327,25 +331,34 @@ async def test_a_lock_whose_time_cannot_be_read(caplog: pytest.LogCaptureFixture
         (None, None, ""),
         (12, Content(b"12", JSON), ""),
         ({"path": "ü"}, Content('{"path":"ü"}'.encode(), JSON), ""),
-        (object(), None, "a handler's result is dropped"),
-        ("a file's name: \udcff", None, "a handler's result is dropped"),
-        (ENDLESS, None, "a handler's result is dropped"),
+        (object(), None, "a object is no payload"),
+        ("a file's name: \udcff", None, "surrogates not allowed"),
+        (ENDLESS, None, "recursion"),
         (b"x" * 65_536, Content(b"x" * 65_536, BYTES), ""),
         (b"x" * 65_537, None, "at most 65536"),
-        (Element("a"), None, "a handler's result is dropped: cannot acknowledge"),
+        (Element("a"), None, "cannot acknowledge"),
     ],
 )
-async def test_results(caplog: pytest.LogCaptureFixture, result: Any, told: Content | None, warned: str) -> None:  # noqa: ANN401
-    """What a handler returns goes to the publisher; what cannot be sent is logged, and the item is completed all the same."""
+@pytest.mark.parametrize("reply", [False, True])
+async def test_results(
+    caplog: pytest.LogCaptureFixture, *, result: object, told: Content | None, warned: str, reply: bool
+) -> None:
+    """What a handler returns goes to who asked. What cannot be sent fails the job; if nobody asked, it is logged and dropped."""
     service = Service()
 
     async def handler(_job: Job[Any]) -> Any:  # noqa: ANN401
         return result
 
-    runs(service, handler).deliver(delivery())
+    runs(service, handler).deliver(delivery(reply=reply))
     await until(lambda: service.told)
-    assert service.told == [("acknowledged", "one") if told is None else ("one", told)]
     assert warned in caplog.text and bool(caplog.text) == bool(warned)
+    if not (warned and reply):
+        assert service.told == [("acknowledged", "one") if told is None else ("one", told)]
+        assert ("a handler's result is dropped, for nobody asked for it: " in caplog.text) == bool(warned)
+        return
+    ((item, end),) = service.told
+    assert item == "one" and end == Release(end.reason, 2.0)
+    assert end.reason.startswith("TypeError: the result cannot be sent: ") and warned in end.reason
 
 
 def test_where_it_runs() -> None:
@@ -354,11 +367,12 @@ def test_where_it_runs() -> None:
     def function(_job: Job[Any]) -> None:
         pass
 
-    assert (run_in(nothing, None), run_in(function, None), run_in(function, "process")) == ("loop", "thread", "process")
+    assert (choose_place(nothing, None), choose_place(function, None)) == ("loop", "thread")
+    assert choose_place(in_process, "process") == "process"
     with pytest.raises(TypeError, match=r"run_in='thread' for nothing: coroutines run in the loop"):
-        run_in(nothing, "thread")
+        choose_place(nothing, "thread")
     with pytest.raises(TypeError, match="only coroutines run in the loop"):
-        run_in(function, "loop")
+        choose_place(function, "loop")
 
 
 async def test_a_late_thread_keeps_its_place() -> None:
@@ -433,7 +447,7 @@ async def test_a_process_fails() -> None:
 
     def ends() -> list[tuple[str, Any]]:
         # Beside much load a process starts so late that its job's lock is renewed before.
-        return [each for each in service.told if each[0] != "renewed"]
+        return [each for each in service.told if each[0] not in {"begun", "renewed"}]
 
     try:
         for count, payload in enumerate(("odd", "base", "exits", "later", "dies", "fine"), 1):
@@ -448,7 +462,7 @@ async def test_a_process_fails() -> None:
     assert base == ("base", Release("RuntimeError: OddBaseError: ab", 2.0))
     assert exits == ("exits", Release("SystemExit: 3", 2.0))
     assert later == ("later", Release("Retry: again after 3600 s", 3600.0))
-    assert name == "dies" and died.reason.startswith("BrokenProcessPool: ")
+    assert name == "dies" and died.reason.startswith("RuntimeError: the process of the handler has died")
     assert fine == ("acknowledged", "fine")
 
 
@@ -457,7 +471,7 @@ async def test_it_ignores_its_cancellation(
     why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A handler that swallows its cancellation is warned of, with what to do, and its job ends when it ends."""
-    monkeypatch.setattr("stanzaq.task.SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr("stanzaq.callers.SETTLE_SECONDS", 0.01)
     monkeypatch.setattr("stanzaq.runs.SETTLE_SECONDS", 0.01)
     service, go_on, began = Service(), asyncio.Event(), asyncio.Event()
 

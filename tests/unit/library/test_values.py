@@ -190,8 +190,8 @@ def test_tasks() -> None:
         worker.task("b")(two)
     with pytest.raises(TypeError, match=r"annotate its parameter as Job\[…\]"):
         worker.task("c")(other)
-    assert payload_type(fine) is Size
-    assert payload_type(whatever) is payload_type(lambda _job: None) is Any
+    assert payload_type(fine, "fine") is Size
+    assert payload_type(whatever, "whatever") is payload_type(lambda _job: None, "") is Any
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,164 @@
+"""Processes that run handlers, one job at a time in each: one that dies takes no other job with it.
+
+Knows how a process starts, what it is told, and that it ends with the worker. Must not know what a job means to the service.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any, Final
+
+from stanzaq.errors import StanzaqError
+from stanzaq.job import Job
+from stanzaq.returned import is_pending, wait_until_done
+from stanzaq.task import Handler, Task, name_of
+
+_NAME: Final = "stanzaq-handlers"
+
+
+class NotStartedError(StanzaqError):
+    """No process can be started for a job, which has not begun; the message says why."""
+
+
+class _NamedProcess(SpawnProcess):
+    """Bears its name before it imports the program of the worker, which may end with `worker.run()`."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401  (multiprocessing's own)
+        super().__init__(*args, **{**more, "name": _NAME})
+
+
+class _Context(SpawnContext):
+    """Starts new interpreters: forking a process with threads and connections is unsafe."""
+
+    Process = _NamedProcess
+
+
+def runs_handlers() -> bool:
+    """Return whether this process was started to run handlers: it must never become a worker itself."""
+    return multiprocessing.current_process().name == _NAME
+
+
+class Processes:
+    """The processes of one worker, started when they are needed and kept."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        """Prepare for these tasks; start nothing yet."""
+        self._tasks = tasks
+        self._all: set[Executor] = set()
+        self._idle: list[Executor] = []
+
+    async def start(self) -> None:
+        """Start one process, if a task needs any. Raises NotStartedError."""
+        if self._tasks:
+            self.give_back(await self.take())
+
+    async def take(self) -> Executor:
+        """Return a process that lives and has nothing to do, for one call until it is given back. Raises NotStartedError."""
+        while self._idle:
+            process = self._idle.pop()
+            try:
+                await asyncio.wrap_future(process.submit(os.getpid))
+            except BrokenExecutor:
+                # It was killed while it had nothing to do.
+                self._all.discard(process)
+            except asyncio.CancelledError:
+                self.give_back(process)
+                raise
+            else:
+                return process
+        return await self._start_process()
+
+    async def _start_process(self) -> Executor:
+        try:
+            handlers = [(name_of(task.handler), pickle.dumps(task.handler)) for task in self._tasks]
+        except Exception as error:
+            names = ", ".join(name_of(task.handler) for task in self._tasks)
+            msg = f"{names}: another process cannot import it ({error}): give it the name that its module knows it by"
+            raise NotStartedError(msg) from error
+        process: Executor | None = None
+        try:
+            process = ProcessPoolExecutor(1, _Context(), _begin_process)
+            self._all.add(process)
+            fault = await asyncio.wrap_future(process.submit(_find_handlers, handlers))
+        except BaseException as error:
+            if process is not None:
+                self._all.discard(process)
+                process.shutdown(wait=False, cancel_futures=True)
+            if not isinstance(error, Exception):
+                raise
+            # No semaphores, no memory, no room for another process, or a program that cannot be imported.
+            why = "it ends while it imports the program" if isinstance(error, BrokenExecutor) else error
+            msg = f"no process can be started for handlers ({why}): mend that, or let them run in threads"
+            raise NotStartedError(msg) from error
+        if fault:
+            process.shutdown(wait=False)
+            self._all.discard(process)
+            raise NotStartedError(fault)
+        return process
+
+    def submit(self, process: Executor, handler: Handler, job: Job[Any]) -> "Future[Any]":
+        """Run a handler in a process that was taken. Raises TypeError if the job cannot be sent there."""
+        try:
+            sent = pickle.dumps((handler, job.apart()))
+        except Exception as error:
+            msg = f"the job cannot be sent to another process: {error}"
+            raise TypeError(msg) from error
+        return process.submit(_run_handler, sent)
+
+    def give_back(self, process: Executor) -> None:
+        """Keep a process for the next call."""
+        self._idle.append(process)
+
+    def close(self) -> None:
+        """Let all processes end, those that are busy when their jobs have ended."""
+        for process in self._all:
+            process.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin_process() -> None:
+    # Ctrl-C is for the worker, which gives its jobs their grace.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the worker's has ended, however: nobody would receive the outcome of its job."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _find_handlers(handlers: Sequence[tuple[str, bytes]]) -> str:
+    """Import the handlers, each with its name; returns what is wrong with one."""
+    for name, handler in handlers:
+        try:
+            pickle.loads(handler)  # noqa: S301  (it is our own)
+        except Exception as error:  # noqa: BLE001  (a user's module may raise anything)
+            return f"{name}: another process cannot import it ({type(error).__name__}: {error}): put it into a module"
+    return ""
+
+
+def _run_handler(sent: bytes) -> Any:  # noqa: ANN401  (what a handler returns)
+    try:
+        handler, job = pickle.loads(sent)  # noqa: S301  (it is our own)
+        returned = handler(job)
+        return asyncio.run(wait_until_done(returned)) if is_pending(returned) else returned
+    except StopIteration:
+        # A future cannot carry it: whoever waits would wait for ever.
+        msg = "the handler raised StopIteration"
+        raise RuntimeError(msg) from None
+    except BaseException as error:
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301
+        except Exception:  # noqa: BLE001  (whatever its class does)
+            # The executor would be broken by it.
+            msg = f"{type(error).__name__}: {error}"
+            raise RuntimeError(msg) from None
+        raise
