@@ -5,7 +5,7 @@ from typing import Final
 
 from slixmpp import ClientXMPP
 
-from frontends.xep_qos import Outbox, XepQos
+from stanzaq.xep_qos import Outbox, XepQos
 from tests.waiting import PATIENCE_SECONDS
 
 FIRST_SECONDS: Final = 0.5

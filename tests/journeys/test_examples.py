@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from frontends.tools.dev import Service
-from frontends.tools.pytest_plugin import stanzaq_service
+from stanzaq.pytest_plugin import stanzaq_service
 from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["stanzaq_service"]

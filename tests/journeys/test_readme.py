@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from frontends.xep_qos import Outstanding, Step
+from stanzaq.xep_qos import Outstanding, Step
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, Service
 from tests.waiting import PATIENCE_SECONDS

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from frontends.tools.servers.ejabberd import Ejabberd
-from frontends.xep_qos import MemoryOutbox, Outbox, Outstanding, Refused, Step
+from stanzaq.xep_qos import MemoryOutbox, Outbox, Outstanding, Refused, Step
 from tests.journeys.client import Client
 from tests.journeys.conftest import Join
 from tests.journeys.sender import Sender

@@ -12,7 +12,7 @@ from slixmpp import JID, ClientXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 from slixmpp.xmlstream.tostring import tostring
 
-from frontends.xep_qos import Outbox, XepQos
+from stanzaq.xep_qos import Outbox, XepQos
 
 SENDER: Final = "sender@example.org/desk"
 PEER: Final = "jobs@queue.example.org"

@@ -5,9 +5,9 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from frontends.xep_qos import elements
-from frontends.xep_qos.elements import Error, Result
-from frontends.xep_qos.outbox import Outstanding, Step
+from stanzaq.xep_qos import elements
+from stanzaq.xep_qos.elements import Error, Result
+from stanzaq.xep_qos.outbox import Outstanding, Step
 
 _QOS = "{urn:xmpp:qos}"
 _CLIENT = "{jabber:client}"

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from frontends.xep_qos.elements import Error, Result
-from frontends.xep_qos.exchange import Exchange, Move, Refused, Timing, Unconfirmed
-from frontends.xep_qos.outbox import Outstanding, Step
+from stanzaq.xep_qos.elements import Error, Result
+from stanzaq.xep_qos.exchange import Exchange, Move, Refused, Timing, Unconfirmed
+from stanzaq.xep_qos.outbox import Outstanding, Step
 
 _TIMING = Timing(5.0, 60.0, 9, 3600.0)
 _UNKNOWN = Error("cancel", "item-not-found")

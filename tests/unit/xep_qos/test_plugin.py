@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 import pytest
 from slixmpp.jid import InvalidJID
 
-from frontends.xep_qos import MemoryOutbox, Outstanding, Refused, Step, Unconfirmed
+from stanzaq.xep_qos import MemoryOutbox, Outstanding, Refused, Step, Unconfirmed
 from tests.unit.xep_qos.stream import PEER, SENDER, StillLoop, Stream, error, received, result
 
 _JOB = ET.fromstring("<job xmlns='urn:example:job'>1</job>")

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from frontends.xep_qos import MemoryOutbox, Refused, Step, Undelivered
+from stanzaq.xep_qos import MemoryOutbox, Refused, Step, Undelivered
 from tests.unit.xep_qos.receiver import REFUSED, REMEMBERED, Receiver
 from tests.unit.xep_qos.stream import PEER, StillLoop, Stream, error
 

@@ -5,9 +5,9 @@ Knows only slixmpp and the standard library, so that any client can use it; must
 
 from slixmpp.plugins.base import register_plugin
 
-from frontends.xep_qos.exchange import Refused, Unconfirmed, Undelivered
-from frontends.xep_qos.outbox import MemoryOutbox, Outbox, Outstanding, Step
-from frontends.xep_qos.plugin import XepQos
+from stanzaq.xep_qos.exchange import Refused, Unconfirmed, Undelivered
+from stanzaq.xep_qos.outbox import MemoryOutbox, Outbox, Outstanding, Step
+from stanzaq.xep_qos.plugin import XepQos
 
 __all__ = ["MemoryOutbox", "Outbox", "Outstanding", "Refused", "Step", "Unconfirmed", "Undelivered", "XepQos"]
 

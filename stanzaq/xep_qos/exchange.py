@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
-from frontends.xep_qos.elements import Error, Result
-from frontends.xep_qos.outbox import Outstanding, Step
+from stanzaq.xep_qos.elements import Error, Result
+from stanzaq.xep_qos.outbox import Outstanding, Step
 
 _PASSING: Final = frozenset({"remote-server-not-found", "remote-server-timeout", "service-unavailable"})
 """Errors of servers for a receiver that cannot be reached: temporary, and no statement about earlier copies."""

@@ -19,9 +19,9 @@ from slixmpp.xmlstream.matcher.base import MatcherBase
 from slixmpp.xmlstream.matcher.idsender import MatchIDSender
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from frontends.xep_qos import elements
-from frontends.xep_qos.exchange import Exchange, Move, Timing, Undelivered
-from frontends.xep_qos.outbox import MemoryOutbox, Outbox, Outstanding, Step
+from stanzaq.xep_qos import elements
+from stanzaq.xep_qos.exchange import Exchange, Move, Timing, Undelivered
+from stanzaq.xep_qos.outbox import MemoryOutbox, Outbox, Outstanding, Step
 
 if TYPE_CHECKING:
     from slixmpp import ClientXMPP

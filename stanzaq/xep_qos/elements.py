@@ -6,7 +6,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
-from frontends.xep_qos.outbox import Outstanding, Step
+from stanzaq.xep_qos.outbox import Outstanding, Step
 
 QOS: Final = "urn:xmpp:qos"
 _STANZAS: Final = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
