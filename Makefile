@@ -115,15 +115,15 @@ lint: .venv/.dev
 	$(BIN)/pip-licenses > /dev/null
 
 # pyproject.toml and the locks decide what is installed: if one is newer than the mark, install again.
-.venv/.embedded: pyproject.toml deploy/locked/demo.txt
+.venv/.embedded: pyproject.toml server/pyproject.toml deploy/locked/demo.txt
 	@$(SETUP) venv demo
 	@touch $@
 
-.venv/.spark: pyproject.toml deploy/locked/demo.txt deploy/locked/reports.txt
+.venv/.spark: pyproject.toml server/pyproject.toml deploy/locked/demo.txt deploy/locked/reports.txt
 	@$(SETUP) venv demo reports
 	@touch $@ .venv/.embedded
 
-.venv/.dev: pyproject.toml deploy/locked/dev.txt
+.venv/.dev: pyproject.toml server/pyproject.toml deploy/locked/dev.txt
 	@$(SETUP) packages compiler openssl pythonh
 	@$(SETUP) venv dev
 	@touch $@ .venv/.embedded .venv/.spark

@@ -21,6 +21,11 @@ from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 OURS: Final = "stanzaq"
+PLACES: Final = ("pyproject.toml", "server/pyproject.toml")
+"""Our distributions, the one that has all extras first."""
+
+Projects = Mapping[str, Mapping[str, Any]]
+"""What pyproject.toml of each distribution says, by its name."""
 
 LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
     # All others take their versions from this one, so it comes first.
@@ -35,8 +40,8 @@ LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
 BUILD: Final = "build"
 """The lock of what builds the project, and packages that have no wheel."""
 
-BACKENDS: Final = ("cffi", "editables", "setuptools>=77")
-"""For python-qpid-proton and pyspark, and for an editable install."""
+BACKENDS: Final = ("cffi", "setuptools>=77")
+"""For python-qpid-proton and pyspark."""
 
 _PIN: Final = re.compile(r"^([\w.-]+)==([^\s;\\]+)")
 
@@ -70,33 +75,39 @@ def pins(text: str) -> dict[str, list[Pin]]:
     return found
 
 
-def wanted(project: Mapping[str, Any], extras: tuple[str, ...]) -> Iterator[Requirement]:
-    """Yield the direct requirements of the project with these extras."""
-    own = project["project"]
-    seen, left, lines = set[str](), list(extras), list(own["dependencies"])
+def read_projects(root: Path = ROOT) -> Projects:
+    """Read what our distributions ask for."""
+    read = [tomllib.loads((root / place).read_text()) for place in PLACES]
+    return {each["project"]["name"]: each for each in read}
+
+
+def wanted(projects: Projects, extras: tuple[str, ...]) -> Iterator[Requirement]:
+    """Yield the direct requirements of our distributions with these extras."""
+    seen, left = set[tuple[str, str]](), [(OURS, extra) for extra in ("", *extras)]
     while left:
-        extra = left.pop()
-        if extra in seen:
+        name, extra = each = left.pop()
+        if each in seen:
             continue
-        seen.add(extra)
-        lines += own["optional-dependencies"][extra]
-        for requirement in map(Requirement, own["optional-dependencies"][extra]):
-            left += requirement.extras if requirement.name == OURS else ()
-    for requirement in map(Requirement, lines):
-        if requirement.name != OURS:
-            yield requirement
+        seen.add(each)
+        own = projects[name]["project"]
+        for requirement in map(Requirement, own["optional-dependencies"][extra] if extra else own["dependencies"]):
+            if requirement.name in projects:
+                left += [(requirement.name, more) for more in ("", *requirement.extras)]
+            else:
+                yield requirement
 
 
-def direct(project: Mapping[str, Any], name: str) -> list[Requirement]:
+def direct(projects: Projects, name: str) -> list[Requirement]:
     """Return the direct requirements of a lock."""
     if name == BUILD:
-        return [Requirement(line) for line in (*project["build-system"]["requires"], *BACKENDS)]
-    return list(wanted(project, LOCKS[name]))
+        own = projects[OURS]["build-system"]["requires"]
+        return [Requirement(line) for line in (*own, *BACKENDS)]
+    return list(wanted(projects, LOCKS[name]))
 
 
-def check(project: Mapping[str, Any], name: str, text: str) -> None:
+def check(projects: Projects, name: str, text: str) -> None:
     """Raise LockError if a lock lacks a requirement, a hash or a reason for a pin."""
-    for problem in _problems(pins(text), direct(project, name)):
+    for problem in _problems(pins(text), direct(projects, name)):
         msg = f"deploy/locked/{name}.txt does not fit: {problem}; run `make lock`"
         raise LockError(msg)
 
@@ -116,16 +127,15 @@ def _problems(locked: Mapping[str, list[Pin]], requirements: list[Requirement]) 
 
 def check_all(root: Path = ROOT) -> None:
     """Raise LockError for the first lock that does not fit."""
-    project = tomllib.loads((root / "pyproject.toml").read_text())
+    projects = read_projects(root)
     for name in (*LOCKS, BUILD):
         path = root / "deploy" / "locked" / f"{name}.txt"
-        check(project, name, path.read_text() if path.exists() else "")
+        check(projects, name, path.read_text() if path.exists() else "")
 
 
 def _write(name: str, *, keep: bool) -> None:
     """Lock one environment for every platform and Python that the project supports."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    lines = "\n".join(map(str, direct(project, name)))
+    lines = "\n".join(map(str, direct(read_projects(), name)))
     path = Path("deploy/locked") / f"{name}.txt"
     command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet", "--no-config", "--universal"]
     command += ["--generate-hashes", "--no-header", "--python-version", "3.11"]

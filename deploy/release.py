@@ -47,13 +47,13 @@ def run(*command: str | Path, **more: str) -> str:
 
 
 def version(root: Path = ROOT) -> str:
-    """Return the version of pyproject.toml; refuse if the chart has another."""
-    found = str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"])
-    chart = dict(
-        re.findall(r"(?m)^(version|appVersion): (\S+)$", (root / "deploy/helm/stanzaq/Chart.yaml").read_text())
-    )
-    if set(chart.values()) != {found}:
-        refuse(f"Chart.yaml has {chart}, pyproject.toml has the version {found}")
+    """Return the version of pyproject.toml; refuse if the service, a pin to one of them, or the chart has another."""
+    text = {place: (root / place).read_text() for place in (*lock.PLACES, "deploy/helm/stanzaq/Chart.yaml")}
+    found = str(tomllib.loads(text["pyproject.toml"])["project"]["version"])
+    for place, lines in text.items():
+        said = re.findall(r'(?m)^version = "(.+)"$|"stanzaq(?:-server)?==(.+?)"|^(?:appV|v)ersion: (\S+)$', lines)
+        if others := {"".join(each) for each in said} - {found}:
+            refuse(f"{place} has the version {min(others)}, pyproject.toml has the version {found}")
     return found
 
 
@@ -90,11 +90,12 @@ def unpacked(archive: Path) -> dict[str, bytes]:
         return {each.name: read.read() for each in tar if each.isfile() and (read := tar.extractfile(each))}
 
 
-def build_packages(source: Path, out: Path, epoch: int) -> Path:
-    """Build the source distribution and, from it, the wheel."""
-    run(TOOLS / "python", "-m", "build", "--no-isolation", "--outdir", out, source, SOURCE_DATE_EPOCH=str(epoch))
-    (wheel,) = out.glob("*.whl")
-    return wheel
+def build_packages(source: Path, out: Path, epoch: int) -> list[Path]:
+    """Build the source distributions and, from them, the wheels."""
+    for place in lock.PLACES:
+        project = (source / place).parent
+        run(TOOLS / "python", "-m", "build", "--no-isolation", "--outdir", out, project, SOURCE_DATE_EPOCH=str(epoch))
+    return sorted(out.glob("*.whl"))
 
 
 def build_chart(source: Path, out: Path, epoch: int) -> None:
@@ -105,14 +106,14 @@ def build_chart(source: Path, out: Path, epoch: int) -> None:
         packed(unpacked(made), out / made.name, epoch)
 
 
-def install(wheel: Path, name: str, work: Path) -> Path:
-    """Install the wheel and the packages of a lock in a fresh environment; return its `site-packages`."""
+def install(ours: list[Path], name: str, work: Path) -> Path:
+    """Install our wheels and the packages of a lock in a fresh environment; return its `site-packages`."""
     wheels, environment = work / "wheels", work / "environment"
     locked = ROOT / "deploy" / "locked" / f"{name}.txt"
     run(TOOLS / "pip", "wheel", "--quiet", "--no-build-isolation", "--require-hashes", "-r", locked, "-w", wheels)
     run(TOOLS / "python", "-m", "venv", "--without-pip", environment)
     into = ["--python", str(environment / "bin/python"), "install", "--quiet", "--no-index", "--no-deps"]
-    run(TOOLS / "pip", *into, *sorted(wheels.iterdir()), wheel)
+    run(TOOLS / "pip", *into, *sorted(wheels.iterdir()), *ours)
     (packages,) = environment.glob("lib/python*/site-packages")
     return packages
 
@@ -222,10 +223,10 @@ def build(base: str | None) -> Path:
         # Only what is committed, whatever else lies here.
         run("git", "clone", "--quiet", "--no-hardlinks", ROOT, source)
         shutil.rmtree(source / ".git")
-        wheel = build_packages(source, out, epoch)
+        wheels = build_packages(source, out, epoch)
         build_chart(source, out, epoch)
         sbom = out / f"stanzaq-{number}-sbom.json"
-        packages = install(wheel, "frontend", work)
+        packages = install(wheels, "frontend", work)
         describe(packages, sbom, epoch)
         check_environment(packages, sbom, number)
         if base is not None:

@@ -1,12 +1,14 @@
-"""The plugin of pytest: a service for tests, as `stanzaq dev` runs it. It is loaded by each pytest, so it imports nothing more.
+"""The plugin of pytest: a service for tests, as `stanzaq dev` runs it.
 
-Must not know what tests send.
+Each pytest loads it, so only the fixture imports the service. Must not know what tests send.
 """
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+
+from stanzaq.service import require_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def stanzaq_service() -> "Iterator[Service]":
     """Run a whole service on loopback for this session: Redis, ejabberd if it is installed, and a frontend of each door."""
+    require_service("testing")
     from frontends.tools.dev import start  # noqa: PLC0415
     from frontends.tools.servers.process import free_ports  # noqa: PLC0415
 

@@ -63,7 +63,7 @@ venv() {
         "$python" -m venv --clear .venv
     fi
     locked .venv/bin/pip "$@"
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable . --editable ./server
 }
 
 # Install exactly the files that were locked. What has no wheel is built by locked packages too.

@@ -3,7 +3,10 @@
 It needs the service's own code: the extra `stanzaq[testing]`.
 """
 
+from stanzaq.service import require_service
+
 try:
+    require_service("testing")
     from stanzaq.testing.broker import DeadLetter, TestBroker
 except ModuleNotFoundError as missing:
     _MSG = f"stanzaq.testing needs the service, and {missing.name} is missing: pip install 'stanzaq[testing]'"

@@ -6,7 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from hatch_build import BUNDLED
+from server.hatch_build import BUNDLED
 from tests.helm.charts import ROOT, Object, pods, rendered, values
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
@@ -45,8 +45,8 @@ def test_compilers_stay_behind() -> None:
 
 
 def test_context_has_all_of_the_wheel() -> None:
-    """Every file of the wheel is in the build context."""
+    """Every file of the wheels is in the build context."""
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
-    assert packages | {*BUNDLED, "hatch_build.py", "pyproject.toml", project["project"]["readme"]} <= kept
+    packages = set(project["tool"]["hatch"]["build"]["only-include"])
+    assert packages | {*BUNDLED, "server", "pyproject.toml", project["project"]["readme"]} <= kept

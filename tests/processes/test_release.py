@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -21,7 +20,8 @@ from packaging.requirements import Requirement
 from deploy import audit, contents, lock, release
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECTS = lock.read_projects()
+VERSION = PROJECTS["stanzaq"]["project"]["version"]
 _EPOCH = 1_767_225_600
 
 
@@ -41,7 +41,7 @@ def _copied(target: Path, *, mode: int, time: int) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build wheel and source distribution as a release does."""
+    """Build wheels and source distributions as a release does."""
     source = _copied(tmp_path_factory.mktemp("source"), mode=0o644, time=1_000_000_000)
     out = tmp_path_factory.mktemp("dist")
     release.build_packages(source, out, _EPOCH)
@@ -53,18 +53,18 @@ def test_two_builds_are_equal(built: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     release.build_packages(_copied(tmp_path / "elsewhere", mode=0o600, time=1_600_000_000), tmp_path / "out", _EPOCH)
     first, again = ({path.name: path.read_bytes() for path in each.iterdir()} for each in (built, tmp_path / "out"))
-    assert len(first) == 2 and first == again
+    assert len(first) == 4 and first == again
 
 
 @pytest.fixture(scope="module")
 def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel with what the image has besides, from copies of what is installed here; return `site-packages`."""
+    """Install the wheels with what the image has besides, from copies of what is installed here; return `site-packages`."""
     home = tmp_path_factory.mktemp("image") / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True, timeout=60)
     (packages,) = home.glob("lib/python*/site-packages")
-    (wheel,) = built.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(packages)  # noqa: S202  (built above)
-    wanted, known = list(lock.wanted(PROJECT, lock.LOCKS["frontend"])), set[tuple[str, str]]()
+    for wheel in built.glob("*.whl"):
+        zipfile.ZipFile(wheel).extractall(packages)  # noqa: S202  (built above)
+    wanted, known = list(lock.wanted(PROJECTS, lock.LOCKS["frontend"])), set[tuple[str, str]]()
     while wanted:
         each = wanted.pop()
         borrowed = importlib.metadata.distribution(each.name)
@@ -95,7 +95,7 @@ def test_the_sbom_is_true(environment: Path, sbom: Path) -> None:
     assert "file:" not in sbom.read_text(), "it names no place on this machine"
     locked = lock.pins((ROOT / "deploy" / "locked" / "frontend.txt").read_text())
     said = contents.described(sbom)
-    assert said.pop("stanzaq") == PROJECT["project"]["version"]
+    assert said.pop("stanzaq") == said.pop("stanzaq-server") == VERSION
     assert {name: [pin.version for pin in locked[name]] for name in said} == {name: [said[name]] for name in said}
     assert all(pin.conditional for name in locked.keys() - said.keys() for pin in locked[name])
 
@@ -142,12 +142,19 @@ def _described(blob: bytes) -> dict[str, object]:
     return {"digest": f"sha256:{hashlib.sha256(blob).hexdigest()}", "size": len(blob)}
 
 
-def test_the_wheel_is_its_record(built: Path) -> None:
-    """The wheel has the files that its RECORD lists."""
-    (path,) = built.glob("*.whl")
-    wheel = zipfile.ZipFile(path)
-    (record,) = (name for name in wheel.namelist() if name.endswith(".dist-info/RECORD"))
-    assert sorted(wheel.namelist()) == sorted(row[0] for row in csv.reader(wheel.read(record).decode().splitlines()))
+def test_wheels_are_their_records(built: Path) -> None:
+    """Each wheel has the files that its RECORD lists, and the service's folders are in it, though none is above its source."""
+    for path in built.glob("*.whl"):
+        wheel = zipfile.ZipFile(path)
+        names = sorted(wheel.namelist())
+        (record,) = (name for name in names if name.endswith(".dist-info/RECORD"))
+        assert names == sorted(row[0] for row in csv.reader(wheel.read(record).decode().splitlines()))
+        folders = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+        ours = path.name.startswith("stanzaq-")
+        assert folders == ({"stanzaq"} if ours else {"broker", "frontends"})
+        assert ours or {"broker/_lua/items/publish.lua", "frontends/_local/ejabberd.yml"} <= set(names)
+        assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    assert (ROOT / "LICENSE").read_bytes() == (ROOT / "server" / "LICENSE").read_bytes()
 
 
 def test_archives_are_equal(tmp_path: Path) -> None:
@@ -172,14 +179,14 @@ def test_archives_are_equal(tmp_path: Path) -> None:
 def test_a_lock_that_does_not_fit(name: str, before: str, after: str, said: str) -> None:
     """A lock without a requirement of pyproject.toml, or without a hash, is refused with what to do."""
     text = (ROOT / "deploy" / "locked" / f"{name}.txt").read_text()
-    lock.check(PROJECT, name, text)
+    lock.check(PROJECTS, name, text)
     changed = text.replace(before, after)
     if before.startswith("#"):
         # What pyproject.toml has dropped, nothing needs.
         changed += "dropped==1.0 \\\n    --hash=sha256:0\n    # via -r -\n"
         said = "nothing needs dropped"
     with pytest.raises(lock.LockError, match=rf"deploy/locked/{name}.txt does not fit: .*{said}.*run `make lock`"):
-        lock.check(PROJECT, name, changed)
+        lock.check(PROJECTS, name, changed)
 
 
 def test_locks_fit() -> None:
@@ -189,7 +196,7 @@ def test_locks_fit() -> None:
 
 
 def test_refusals(tmp_path: Path) -> None:
-    """A dirty tree, a chart of another version, a base without a digest: refused with one line."""
+    """A dirty tree, a chart, a service or a pin of another version, a base without a digest: refused with one line."""
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True, timeout=30)
     release.clean(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "2.0.0"\n')
@@ -197,15 +204,25 @@ def test_refusals(tmp_path: Path) -> None:
         release.clean(tmp_path)
     (tmp_path / "deploy/helm/stanzaq").mkdir(parents=True)
     (tmp_path / "deploy/helm/stanzaq/Chart.yaml").write_text("version: 2.0.0\nappVersion: 1.0.0\n")
-    with pytest.raises(SystemExit, match=r"pyproject\.toml has the version 2\.0\.0"):
-        release.version(tmp_path)
+    (tmp_path / "server").mkdir()
+    pinned = '[project]\nversion = "{}"\ndependencies = ["stanzaq=={}"]\n'
+    for place, versions in (
+        ("deploy/helm/stanzaq/Chart.yaml", ("2.0.0", "2.0.0")),
+        ("server/pyproject.toml", ("1.0.0", "2.0.0")),
+        ("server/pyproject.toml", ("2.0.0", "1.0.0")),
+    ):
+        (tmp_path / "server/pyproject.toml").write_text(pinned.format(*versions))
+        said = rf"{place} has the version 1\.0\.0, pyproject\.toml has the version 2\.0\.0"
+        with pytest.raises(SystemExit, match=said):
+            release.version(tmp_path)
+        (tmp_path / "deploy/helm/stanzaq/Chart.yaml").write_text("version: 2.0.0\nappVersion: 2.0.0\n")
     with pytest.raises(SystemExit, match="names no digest"):
         release.build("python:3.13-slim")
 
 
 def test_version_is_one() -> None:
-    """The chart has the version of pyproject.toml."""
-    assert release.version() == PROJECT["project"]["version"]
+    """The service, the pins and the chart have the version of pyproject.toml."""
+    assert release.version() == VERSION
 
 
 def test_audit_without_a_network(tmp_path: Path) -> None:
