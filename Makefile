@@ -30,7 +30,7 @@ demo: .venv/.embedded ## Run a complete queue: Redis, ejabberd, frontends, publi
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq demo $(ARGS)
 
-dev: .venv/.dev ## Run a complete service on loopback to develop against, until Ctrl-C
+dev: .venv/.embedded ## Run a complete service on loopback to develop against, until Ctrl-C
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq dev $(ARGS)
 

@@ -4,6 +4,8 @@ Redis is the embedded one. Without ejabberd on this machine there is no XMPP, an
 """
 
 import json
+import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -32,6 +34,9 @@ _USERS: Final = ("admin", "publisher", "worker")
 USUAL_PORTS: Final = (8080, 5672, 5222)
 """The ports of HTTP, AMQP and XMPP, where they are free."""
 
+_OTHER_PORT: Final = 8081
+"""The port of HTTP that is printed for another frontend."""
+
 _LOOKED_SECONDS: Final = 1.0
 
 _WORKER: Final = """\
@@ -43,6 +48,27 @@ async def work(job: Job) -> None:
     print("working on", job.payload, flush=True)
 worker.run()
 END"""
+
+
+_SET_UP: Final = """\
+For the commands of stanzaq, in another terminal:
+export STANZAQ_REDIS_URL={redis}
+{stanzaq} node create pictures dedupe=ignore publish_model=open --owner publisher@{accounts}
+"""
+
+_REGISTER: Final = """\
+Another account over XMPP:
+{python} -Pc 'from frontends.tools.servers.conversation import register
+print(register({port}, "{accounts}", "alice", "{password}") or "registered")'
+"""
+
+_ADD: Final = """\
+Another account over HTTP, at another frontend:
+STANZAQ_REDIS_URL={redis} STANZAQ_HTTP_BIND={bind} STANZAQ_HTTP_PASSWORDS=$({python} -c 'import bcrypt
+print("alice@{accounts}:" + bcrypt.hashpw(b"{password}", bcrypt.gensalt()).decode())') {stanzaq} serve rest
+"""
+
+_NO_AMQP: Final = "AMQP        is missing: pip install 'stanzaq[amqp]', or `make install` in a clone, compiles it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +161,9 @@ def _lines(service: Service) -> list[str]:
     told = [
         f"The page    {url}/ui   user {service.jid('admin')}, password {PASSWORD}",
         f"Redis       redis-cli -s {quote(str(service.redis))}",
-        *([f"AMQP        amqp://{service.amqp}   users as over HTTP"] if service.amqp else []),
+        f"AMQP        amqp://{service.amqp}   users as over HTTP" if service.amqp else _NO_AMQP,
         "",
+        *_set_up(service),
         "Publish:",
         f"{publisher} {body} {url}/queues/{QUEUE}",
         "",
@@ -155,6 +182,23 @@ def _lines(service: Service) -> list[str]:
         ]
     account, place = f"xmpp://{service.jid('worker')}", f'service="{service.domain}", address="{service.xmpp}"'
     return [*told, f"Work over XMPP, at {service.xmpp}:", _worker(f'"{account}", {place}, tls="disabled"')]
+
+
+def _set_up(service: Service) -> list[str]:
+    """Say how to use the command line, and how to add accounts."""
+    # The command that belongs to this Python, whichever the other terminal has.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    told = {
+        "stanzaq": quote(shutil.which("stanzaq", path=path) or "stanzaq"),
+        "python": quote(sys.executable),
+        "redis": quote(f"unix://{service.redis}"),
+        "accounts": Ejabberd.accounts,
+        "password": PASSWORD,
+    }
+    lines = [_SET_UP.format_map(told)]
+    if service.xmpp:
+        lines.append(_REGISTER.format_map({**told, "port": service.xmpp.rpartition(":")[2]}))
+    return [*lines, _ADD.format_map({**told, "bind": f"127.0.0.1:{_port(_OTHER_PORT)}"})]
 
 
 def _worker(account: str) -> str:

@@ -4,9 +4,9 @@ import asyncio
 import re
 import signal
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -72,6 +72,36 @@ async def worked(said: str) -> None:
         await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
 
 
+async def added(said: str) -> None:
+    """Make the printed queue, and add the printed accounts: the one over HTTP sees the queue."""
+    create = re.findall(r"^export STANZAQ_REDIS_URL=.*\n.* node create .*$", said, re.MULTILINE)
+    register = re.findall(r"^.* import register\n.*$", said, re.MULTILINE)
+    for command in (*create, *register):
+        done = await asyncio.create_subprocess_shell(command, stdout=PIPE, stderr=PIPE)
+        output, errors = await asyncio.wait_for(done.communicate(), PATIENCE_SECONDS)
+        assert done.returncode == 0 and b"<" not in output, (command, output, errors)
+    assert len(create) == 1 and len(register) == ("Work over XMPP" in said)
+    (frontend,) = re.findall(r"^STANZAQ_REDIS_URL=.*\n.* serve rest$", said, re.MULTILINE)
+    (url,) = re.findall(r"STANZAQ_HTTP_BIND=(\S+)", frontend)
+    program = frontend.replace(") /", ") exec /")
+    process = await asyncio.create_subprocess_exec("bash", "-c", program, stdout=DEVNULL, stderr=DEVNULL)
+    try:
+        async with (
+            httpx.AsyncClient(auth=(f"alice@{Ejabberd.accounts}", PASSWORD)) as web,
+            asyncio.timeout(PATIENCE_SECONDS),
+        ):
+            while process.returncode is None:
+                with suppress(httpx.ConnectError):
+                    assert (await web.get(f"http://{url}/queues/pictures")).status_code == 200
+                    break
+                await asyncio.sleep(0.05)
+        assert process.returncode is None
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await asyncio.wait_for(process.wait(), PATIENCE_SECONDS)
+
+
 async def changed(said: str) -> None:
     """Change the queue, as its owner."""
     (url,) = re.findall(r"^curl .* (http://\S+/queues/\S+)$", said, re.MULTILINE)
@@ -87,6 +117,7 @@ async def test_pasted_commands_work() -> None:
         async with running(Path(directory)) as said:
             assert "Work over XMPP" in said
             await asked(said)
+            await added(said)
             await changed(said)
         async with running(Path(directory)) as said:
             await worked(said)
