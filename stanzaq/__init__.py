@@ -5,10 +5,11 @@ import `broker` or `frontends`.
 """
 
 from stanzaq.errors import StanzaqError
+from stanzaq.hooks import Run as CallNext
 from stanzaq.job import Job
 from stanzaq.publisher import Publisher, Reply
 from stanzaq.retry import Reject, Retry
 from stanzaq.transport import Schedule
 from stanzaq.worker import Worker
 
-__all__ = ["Job", "Publisher", "Reject", "Reply", "Retry", "Schedule", "StanzaqError", "Worker"]
+__all__ = ["CallNext", "Job", "Publisher", "Reject", "Reply", "Retry", "Schedule", "StanzaqError", "Worker"]

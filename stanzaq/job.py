@@ -3,11 +3,19 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from stanzaq.transport import Progress
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    # typing has defaults only from Python 3.13 on. Type checkers bring this module; it needs not be installed.
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 async def _do_nothing(_progress: Progress | None = None) -> None:
