@@ -7,9 +7,10 @@ from stanzaq.service import require_service
 
 try:
     require_service("testing")
+    from frontends.tools.dev import Service
     from stanzaq.testing.broker import DeadLetter, TestBroker
 except ModuleNotFoundError as missing:
     _MSG = f"stanzaq.testing needs the service, and {missing.name} is missing: pip install 'stanzaq[testing]'"
     raise ModuleNotFoundError(_MSG, name=missing.name) from missing
 
-__all__ = ["DeadLetter", "TestBroker"]
+__all__ = ["DeadLetter", "Service", "TestBroker"]
