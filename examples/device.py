@@ -9,10 +9,11 @@ $ STANZAQ_PASSWORD=secret python examples/device.py
 import asyncio
 import random
 import time
+from typing import Any
 
 from stanzaq import Publisher
 
-AT = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
+AT: dict[str, Any] = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
 
 
 async def send(publisher: Publisher, reading: dict[str, float]) -> None:

@@ -6,13 +6,14 @@ $ STANZAQ_PASSWORD=secret python examples/ordered.py
 """
 
 import asyncio
+from typing import Any
 
 from stanzaq import Job, Publisher, Worker
 
-AT = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
+AT: dict[str, Any] = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
 ORDERS = 3
 worker = Worker("xmpp://worker@localhost", concurrency=10, **AT)
-booked = []
+booked: list[str] = []
 
 
 @worker.task("orders")

