@@ -19,6 +19,7 @@ from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.hooks import Hooks, Lifespan, Middleware
+from stanzaq.job import Job
 from stanzaq.logs import show
 from stanzaq.retry import Retry
 from stanzaq.runs import Runs
@@ -27,7 +28,7 @@ from stanzaq.transport import Transport
 
 log = logging.getLogger("stanzaq")
 
-H = TypeVar("H", bound=Callable[..., Any])
+H = TypeVar("H", bound=Callable[[Job[Any]], Any])
 M = TypeVar("M", bound=Middleware)
 L = TypeVar("L", bound=Lifespan)
 S = TypeVar("S", bound=Callable[[], Awaitable[Any]])

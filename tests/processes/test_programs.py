@@ -65,6 +65,9 @@ class Shop:
     async def sell(self, job: Job[int]) -> bool:
         return await coroutine_that_was_decorated(job) > 0
 
+@worker.task("none")  # type: ignore[type-var]  # it takes no job
+async def none() -> None: ...
+
 @worker.task("again")
 async def coroutine_that_was_decorated(job: Job[int]) -> int:
     return job.payload
