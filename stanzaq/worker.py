@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from types import FrameType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from stanzaq import processes, transports
 from stanzaq.account import Password, Tls
@@ -23,7 +23,7 @@ from stanzaq.job import Job
 from stanzaq.logs import show
 from stanzaq.retry import Retry
 from stanzaq.runs import Runs
-from stanzaq.task import Handler, RunIn, Task
+from stanzaq.task import RunIn, Task
 from stanzaq.transport import Transport
 
 log = logging.getLogger("stanzaq")
@@ -93,7 +93,7 @@ class Worker:
             if node in self._tasks:
                 msg = f"{node} has a task already: {self._tasks[node].handler!r}"
                 raise ValueError(msg)
-            self._tasks[node] = Task.make(node, cast("Handler", handler), retry=retry, timeout=timeout, run_in=run_in)
+            self._tasks[node] = Task.make(node, handler, retry=retry, timeout=timeout, run_in=run_in)
             return handler
 
         if not (node and isinstance(node, str)):
