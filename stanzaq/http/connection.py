@@ -37,12 +37,13 @@ _REFUSED: Final = 300
 
 
 class LostError(Exception):
-    """No answer came, or only one that says to try again later."""
+    """No answer came, or only one that says to try again later; nobody need hear of it if a token was `renewed`."""
 
-    def __init__(self, reason: str, seconds: float = 0.0) -> None:
+    def __init__(self, reason: str, seconds: float = 0.0, *, renewed: bool = False) -> None:
         """Keep the reason, and for how long the service wants to be left alone."""
         super().__init__(reason)
         self.seconds = seconds
+        self.renewed = renewed
 
 
 class Connection:
@@ -87,7 +88,8 @@ class Connection:
                     return found
                 if not told.passing:
                     raise told.fault(what)
-                log.log(logging.DEBUG if waiting else logging.WARNING, "%s; trying again", told.fault(what))
+                quiet = waiting or told.condition == messages.EXPIRED
+                log.log(logging.DEBUG if quiet else logging.WARNING, "%s; trying again", told.fault(what))
                 waiting = True
                 await asyncio.sleep(max(told.seconds, backoff.delay()))
             if once:
@@ -105,7 +107,7 @@ class Connection:
                 if answer.status >= _REFUSED:
                     told = await self._read_refusal(answer)
                     if told.passing:
-                        raise LostError(str(told.fault(what)), told.seconds)
+                        raise LostError(str(told.fault(what)), told.seconds, renewed=told.condition == messages.EXPIRED)
                     raise told.fault(what)
                 self._note_answer()
                 async for data in answer.content.iter_any():
@@ -118,10 +120,10 @@ class Connection:
         raise LostError(reason)
 
     async def pause(self, lost: LostError, backoff: Backoff) -> None:
-        """Wait before the next attempt; the first loss is a warning."""
+        """Wait before the next attempt; the first loss is a warning, unless a token has only been renewed."""
         delay = max(lost.seconds, backoff.delay())
-        level = logging.DEBUG if self._is_lost else logging.WARNING
-        self._is_lost = True
+        level = logging.DEBUG if self._is_lost or lost.renewed else logging.WARNING
+        self._is_lost = self._is_lost or not lost.renewed
         log.log(level, "no connection to %s: %s; trying again until it answers", self._account.origin, lost)
         await asyncio.sleep(delay)
 
@@ -184,7 +186,7 @@ class Connection:
                 msg = f"the service refuses {who} (not-authorized): correct the user or the password"
                 raise StanzaqError(msg, "not-authorized")
             # A token that has expired; the next attempt has the new one.
-            return Refusal("not-authorized", "", passing=True)
+            return Refusal(messages.EXPIRED, "", passing=True)
         return messages.refusal(answer.status, await answer.read(), _seconds(answer.headers.get("Retry-After", "")))
 
     def _note_answer(self) -> None:

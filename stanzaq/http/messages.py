@@ -16,6 +16,9 @@ from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress,
 
 UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
+EXPIRED: Final = "not-authorized"
+"""The condition of a refusal that may pass: there is a newer token than the one that was refused."""
+
 _PASSING: Final = {
     # Of a stream whose token has expired. Other requests are judged by whether there is a newer one.
     HTTPStatus.UNAUTHORIZED,

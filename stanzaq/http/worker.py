@@ -173,7 +173,8 @@ class HttpTransport:
                     self._deliver(subscription, said)
                 else:
                     told = messages.problem(said)
-                    raise LostError(str(told.fault(what))) if told.passing else told.fault(what)
+                    renewed = told.condition == messages.EXPIRED
+                    raise LostError(str(told.fault(what)), renewed=renewed) if told.passing else told.fault(what)
 
     def _deliver(self, subscription: _Subscription, message: Mapping[str, Any]) -> None:
         """Report a message to the worker, once under each lock."""

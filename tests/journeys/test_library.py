@@ -9,7 +9,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from frontends.tools.servers.process import free_port
 from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker, sync
 from stanzaq.xmpp import worker as xmpp_worker
 from stanzaq.xmpp.connection import Connection
-from tests.doors.frontend import ALICE, HASH, PASSWORD
+from tests.doors.frontend import ALICE, HASH
 from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import (
     COMMANDS,
@@ -39,12 +39,10 @@ from tests.journeys.client import (
     form_values,
     submitted,
 )
-from tests.journeys.conftest import Join
+from tests.journeys.conftest import Account, Join, over_http
 from tests.journeys.service import DOMAIN, Service
 from tests.network import network
 from tests.waiting import PATIENCE_SECONDS
-
-Account = dict[str, Any]
 
 _AGAIN_SECONDS = 2.0
 """The pause before a file is changed again that may not have been watched yet."""
@@ -78,35 +76,6 @@ class Seen:
                 self._changed.clear()
                 await self._changed.wait()
         return self.all
-
-
-@pytest.fixture(scope="module")
-def door(service: Service) -> Iterator[RestFrontend]:
-    """Provide an HTTP frontend of the same service."""
-    with RestFrontend(service.redis.url, HTTP_PASSWORDS=f"{ALICE}:{HASH}") as frontend:
-        yield frontend
-
-
-@pytest.fixture
-def over_xmpp(service: Service, account: tuple[str, str]) -> Account:
-    """Return the arguments of a worker or publisher of a new account."""
-    address = f"127.0.0.1:{service.ejabberd.c2s_port}"
-    url, password = f"xmpp://{account[0]}", account[1]
-    return {"url": url, "service": DOMAIN, "password": password, "address": address, "tls": "disabled"}
-
-
-@pytest.fixture(params=["xmpp", "http"])
-def user(request: pytest.FixtureRequest) -> Account:
-    """Return the arguments of a worker or publisher, over each transport."""
-    if request.param == "xmpp":
-        found: Account = request.getfixturevalue("over_xmpp")
-        return found
-    return over_http(request.getfixturevalue("door").port)
-
-
-def over_http(port: int) -> Account:
-    """Return the arguments of a worker or publisher at an HTTP frontend."""
-    return {"url": f"http://{ALICE}@127.0.0.1:{port}", "password": PASSWORD}
 
 
 def through(user: Account, address: str) -> Account:

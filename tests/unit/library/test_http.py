@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-import logging
 import ssl
 import subprocess
 import sys
@@ -286,8 +285,8 @@ async def test_tls(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Non
         assert await connection.ask("publish", "POST", "/") == {"all": "well"}
 
 
-async def test_an_expired_token() -> None:
-    """When a token is refused, the function is asked for a newer one."""
+async def test_an_expired_token(caplog: pytest.LogCaptureFixture) -> None:
+    """When a token is refused, the function is asked for a newer one, which is worth no warning."""
     tokens = iter(["old", "new"])
 
     async def answers(request: web.Request) -> web.StreamResponse:
@@ -295,6 +294,7 @@ async def test_an_expired_token() -> None:
 
     async with played(answers, user="", password=lambda: next(tokens)) as connection:
         assert await connection.ask("publish", "POST", "/") == {}
+    assert not caplog.records
 
 
 async def test_a_token_that_cannot_be_had_now(caplog: pytest.LogCaptureFixture) -> None:
@@ -398,8 +398,10 @@ async def test_streams() -> None:
     assert asked.count("POST") == 2 and asked[-1] == "DELETE"
 
 
-async def test_a_stream_whose_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker opens it again with a newer token, and keeps the subscription with its locks."""
+async def test_a_stream_whose_token_expires(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker opens it again with a newer token, keeps the subscription with its locks, and warns of nothing."""
     tokens = iter(["old", "new"])
     asked: list[str] = []
     go_on = asyncio.sleep
@@ -422,6 +424,10 @@ async def test_a_stream_whose_token_expires(monkeypatch: pytest.MonkeyPatch) -> 
     async with working(answers, user="", password=lambda: next(tokens)) as (_transport, receiver):
         await until(lambda: Lock("jobs", "two", 2) in receiver.held)
         assert Lock("jobs", "one", 1) in receiver.held and asked.count("POST") == 1
+    # That its last stream ends, as a service never ends one, is a warning.
+    assert {record.getMessage().partition(": ")[2] for record in caplog.records} <= {
+        "the stream ended; trying again until it answers"
+    }
 
 
 async def test_subscriptions_that_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
