@@ -20,17 +20,22 @@ from stanzaq.transport import Content, Delivery, Lock
 if sys.argv[1] in ("ignores", "refused"):
     runs.SETTLE_SECONDS = callers.SETTLE_SECONDS = 0.2
 if sys.argv[1] == "blocks":
-    working._END_SECONDS = 0.2
+    working._END_SECONDS = working._BLOCKED_SECONDS = 0.2
 
 class Service:
     async def run(self, receiver, nodes):
-        now = datetime.now(UTC)
-        receiver.deliver(Delivery(Lock("jobs", "one", 7), 1, 20, now, Content(b"{}", "application/json"), {}, "", now))
+        now, content = datetime.now(UTC), Content(b"{}", "application/json")
+        for item in ("one", "two", "three")[:3 if sys.argv[1] == "blocks for a while" else 1]:
+            receiver.deliver(Delivery(Lock("jobs", item, 7), 1, 20, now, content, {}, "", now))
         await asyncio.sleep(0.5 if sys.argv[1] == "refused" else 3600)
         raise StanzaqError("the server refuses worker@example.org")
 
+    async def acknowledge(self, lock, result=None):
+        print("acknowledged", flush=True)
+        return True
+
     async def release(self, lock, how):
-        print("returned", flush=True)
+        print("untried" if how.untried else "returned", flush=True)
         return True
 
     async def renew(self, lock, progress=None, *, begun=False):
@@ -54,6 +59,10 @@ async def blocks(job: Job) -> None:
     print("begins", flush=True)
     time.sleep(3600)
 
+async def blocks_for_a_while(job: Job) -> None:
+    print("begins", flush=True)
+    time.sleep(1)
+
 def sleeps(job: Job) -> None:
     print("begins", flush=True)
     time.sleep(3600)
@@ -63,11 +72,14 @@ if __name__ == "__main__":
     worker = Worker("xmpp://worker@example.org", password="x", grace=0.1)
     handler, run_in = {
         "ignores": (ignores, None), "refused": (ignores, None), "blocks": (blocks, None), "thread": (sleeps, None),
-        "process": (sleeps, "process"),
+        "process": (sleeps, "process"), "blocks for a while": (blocks_for_a_while, None),
     }[sys.argv[1]]
     worker.task("jobs", run_in=run_in)(handler)
     worker.run()
 """
+
+
+_FINISHED: Final = b"acknowledged\nuntried\nuntried\n"
 
 
 @pytest.fixture
@@ -93,7 +105,9 @@ async def begun(program: Path, kind: str) -> Process:
         ("ignores", 2, 0, "let asyncio.CancelledError pass node=jobs item=one attempt=1 token=7"),
         ("thread", 1, 0, "a longer grace lets it end node=jobs item=one attempt=1 token=7"),
         ("process", 1, 0, "a longer grace lets it end node=jobs item=one attempt=1 token=7"),
+        ("blocks", 1, 1, "stanzaq: ended by force: a coroutine blocks the event loop"),
         ("blocks", 2, 1, "stanzaq: ended by force: a coroutine blocks the event loop"),
+        ("blocks for a while", 1, 0, "stopping; a second signal ends running jobs at once"),
         ("refused", 0, 1, "stanzaq: the server refuses worker@example.org"),
     ],
 )
@@ -108,7 +122,8 @@ async def test_it_ends(program: Path, kind: str, signals: int, code: int, said: 
     assert process.returncode == code and said in errors.decode()
     assert "Traceback" not in errors.decode()
     # One that does not end by itself is not waited for: the service gives its item to others when the worker leaves.
-    assert output == (b"" if kind in {"ignores", "blocks", "refused"} else b"returned\n")
+    # From the signal on nothing begins, also while a handler blocks the loop.
+    assert output == {"thread": b"returned\n", "process": b"returned\n", "blocks for a while": _FINISHED}.get(kind, b"")
 
 
 async def test_processes_end_with_it(program: Path) -> None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stanzaq import Job, Reject, Retry, Worker
+from stanzaq import Job, Reject, Retry, StanzaqError, Worker
 from stanzaq.retry import Release
 from stanzaq.testing import TestBroker
-from tests.unit.library.test_runs import Service, delivery, runs, until
+from tests.unit.library.test_runs import Service, delivery, in_process, runs, until
+from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -237,6 +238,14 @@ def _two(_job: Job[Any], _other: int) -> None:
     """Take too much."""
 
 
+def _hidden(_job: Job[Any]) -> None:
+    """Have a name that something else has now."""
+
+
+_shadowed = _hidden
+_hidden = _plain
+
+
 def _local() -> Callable[[Job[Any]], None]:
     def inner(_job: Job[Any]) -> None:
         """Cannot be imported."""
@@ -397,7 +406,10 @@ def test_run_elsewhere_than_in_a_program() -> None:
         made.run()
 
     with ThreadPoolExecutor(1) as pool:
-        calls: tuple[Callable[[], None], ...] = (lambda: pool.submit(made.run).result(), lambda: asyncio.run(notebook()))
+        calls: tuple[Callable[[], None], ...] = (
+            lambda: pool.submit(made.run).result(),
+            lambda: asyncio.run(notebook()),
+        )
         for call in calls:
             with pytest.raises(RuntimeError, match=r"use `await worker.serve\(\)` here"):
                 call()
@@ -416,6 +428,53 @@ async def test_a_stop_before_serve(monkeypatch: pytest.MonkeyPatch) -> None:
         await made.serve()
     made.stop()
     await asyncio.wait_for(serving, 5)
+
+
+@pytest.mark.parametrize(
+    "fault", [OSError(28, "No space left on device"), NotImplementedError("no semaphores"), MemoryError()]
+)
+async def test_a_process_that_cannot_start(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose handlers run in processes says at its start that none can be had; later its jobs go back untried."""
+
+    class Broken:
+        def __init__(self, *_more: Any) -> None:  # noqa: ANN401
+            raise fault
+
+    service, made = _Endless(), worker()
+    played = runs(service, in_process, payload=str, run_in="process")
+    monkeypatch.setattr("stanzaq.processes.ProcessPoolExecutor", Broken)
+    played.deliver(delivery(body=b'"fine"'))
+    await until(lambda: service.told)
+    ((_item, end),) = service.told
+    assert end == Release(end.reason, 10.0, untried=True)
+    assert end.reason.startswith("no process can be started for handlers (")
+    played.close()
+    made.task("jobs", run_in="process")(in_process)
+    monkeypatch.setattr("stanzaq.transports.worker", lambda _account, create: service)  # noqa: ARG005
+    with pytest.raises(StanzaqError, match="no process can be started for handlers"):
+        await made.serve()
+
+
+async def test_a_handler_that_another_process_cannot_import() -> None:
+    """A worker whose program hides a handler's name says so at its start."""
+    made = worker()
+    made.task("jobs", run_in="process")(_shadowed)
+    with pytest.raises(StanzaqError, match="_hidden: another process cannot import it"):
+        await made._serve(_Endless(), made._hooks, 0)
+
+
+async def test_two_workers_in_one_process() -> None:
+    """Two workers in one loop, also with handlers in processes, run and stop alone."""
+    served = []
+    for _ in range(2):
+        made, service = worker(), _Endless()
+        made.task("jobs", run_in="process")(in_process)
+        served.append((made, asyncio.create_task(made._serve(service, made._hooks, 0))))
+    for made, task in served:
+        await asyncio.sleep(0)
+        assert not task.done()
+        made.stop()
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
 
 
 class _Endless(Service):

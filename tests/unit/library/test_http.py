@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import logging
 import ssl
 import subprocess
 import sys
@@ -398,9 +399,7 @@ async def test_streams() -> None:
     assert asked.count("POST") == 2 and asked[-1] == "DELETE"
 
 
-async def test_a_stream_whose_token_expires(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_stream_whose_token_expires(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A worker opens it again with a newer token, keeps the subscription with its locks, and warns of nothing."""
     tokens = iter(["old", "new"])
     asked: list[str] = []
