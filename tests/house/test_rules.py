@@ -90,6 +90,7 @@ STARTS_TASKS = {
     "frontends/tools/demo/client.py": "awaited where it is started",
     "frontends/tools/demo/play.py": "whatever fails ends the play",
     "stanzaq/publisher.py": "awaited where it is started",
+    "stanzaq/returned.py": "awaited where it is started, in a future's own loop",
     "stanzaq/sync.py": "awaited where it is started",
     "stanzaq/runs.py": "a run answers for its handler, and tells the service how it ended",
     "stanzaq/testing/broker.py": "awaited where it is started",

@@ -421,13 +421,13 @@ async def test_a_stop_before_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     made.task("jobs")(_plain)
     monkeypatch.setattr("stanzaq.transports.worker", lambda _account, create: _Endless())  # noqa: ARG005
     made.stop()
-    await asyncio.wait_for(made.serve(), 5)
+    await asyncio.wait_for(made.serve(), PATIENCE_SECONDS)
     serving = asyncio.create_task(made.serve())
     await asyncio.sleep(0)
     with pytest.raises(RuntimeError, match="the worker runs already"):
         await made.serve()
     made.stop()
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
