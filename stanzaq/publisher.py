@@ -50,10 +50,11 @@ def make_item(  # noqa: PLR0913  (what a publisher may ask for)
     reply: bool = False,
     after: Iterable[Parent] = (),
     regardless: bool = False,
+    keep: bool = False,
 ) -> Outgoing:
     """Make an item from the arguments of `publish`; raises TypeError and ValueError."""
     lives = None if ttl is None else seconds(ttl)
-    hints = Hints(key, seconds(delay), priority, lives, _unix(at, delay), reply, _parents(after), regardless)
+    hints = Hints(key, seconds(delay), priority, lives, _unix(at, delay), reply, _parents(after), regardless, keep)
     told = {**traceparent.current(), **(headers or {})}
     item = secrets.token_hex(16) if id is None or id == "" else id
     return Outgoing(secrets.token_hex(16), node, item, payloads.encode(payload), told, hints)
@@ -236,6 +237,7 @@ class Publisher:
         at: datetime | None = None,
         after: Iterable[Parent] = (),
         regardless: bool = False,
+        keep: bool = False,
         reply: Literal[False] = False,
     ) -> str: ...
 
@@ -254,6 +256,7 @@ class Publisher:
         at: datetime | None = None,
         after: Iterable[Parent] = (),
         regardless: bool = False,
+        keep: bool = False,
         reply: Literal[True],
     ) -> Reply: ...
 
@@ -271,6 +274,7 @@ class Publisher:
         at: datetime | None = None,
         after: Iterable[Parent] = (),
         regardless: bool = False,
+        keep: bool = False,
         reply: bool = False,
     ) -> str | Reply:
         """Send an item, and return its id once the service has stored it; with `reply` a `Reply`, which has the id.
@@ -279,11 +283,13 @@ class Publisher:
         the group key. The item is not handed out before `delay` nor after `ttl`, which the service counts in whole seconds; or
         not before the time `at`. `priority` is 0 to 9, 4 by default. The item waits until all items `after` are acknowledged,
         each an id, or a pair of another node and an id. If one of them ends otherwise it dies, unless it waits `regardless`.
+        Publish items with `keep` that may have ended when others name them in `after`.
         Raises StanzaqError if the service refuses, TypeError and ValueError for an unsuitable argument.
         """
         sender, running = self._open()
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
-        outgoing = make_item(node, payload, id=id, at=at, reply=reply, after=after, regardless=regardless, **hints)
+        hints |= {"at": at, "after": after, "regardless": regardless, "keep": keep}
+        outgoing = make_item(node, payload, id=id, reply=reply, **hints)
         item = outgoing.item
         # Before it is sent: the end may come before the answer.
         answer = Reply(item, sender.reply(node, item), running) if reply else item

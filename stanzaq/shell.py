@@ -101,6 +101,9 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
     told = "wait until this item is acknowledged, an id or NODE#ID with %%20, %%23 and %%25 for blanks, # and %%; repeatable"
     publish.add_argument("--after", action="append", type=_parent, default=[], metavar="ITEM", help=told)
     publish.add_argument("--regardless", action="store_true", help="wait for those items however they end")
+    publish.add_argument(
+        "--keep", action="store_true", help="keep its end for items that will wait for it with --after"
+    )
     publish.add_argument("--count", type=int, default=1, help="publish this many items, each with the same payload")
     publish.add_argument("--url", default=os.environ.get(URL), help=f"the account; default: {URL}")
     publish.add_argument("--service", help="the queue's domain, over XMPP; default: queue. and the account's domain")
@@ -190,6 +193,7 @@ def _publish(asked: argparse.Namespace) -> None:
             "at": None if asked.at is None else _moment(asked.at),
             "after": asked.after,
             "regardless": asked.regardless,
+            "keep": asked.keep,
         }
         publisher = Publisher(asked.url, service=asked.service, address=asked.address, tls=asked.tls)
         asyncio.run(_send(publisher, asked.node, payload, asked.count, hints))

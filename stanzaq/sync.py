@@ -84,6 +84,7 @@ class Publisher:
         at: datetime | None = None,
         after: Iterable[Parent] = (),
         regardless: bool = False,
+        keep: bool = False,
         reply: Literal[False] = False,
         timeout: Duration | None = None,
     ) -> str: ...
@@ -103,6 +104,7 @@ class Publisher:
         at: datetime | None = None,
         after: Iterable[Parent] = (),
         regardless: bool = False,
+        keep: bool = False,
         reply: Literal[True],
         timeout: Duration | None = None,
     ) -> Reply: ...
@@ -121,6 +123,7 @@ class Publisher:
         at: datetime | None = None,
         after: Iterable[Parent] = (),
         regardless: bool = False,
+        keep: bool = False,
         reply: bool = False,
         timeout: Duration | None = None,
     ) -> str | Reply:
@@ -130,7 +133,7 @@ class Publisher:
         the outbox if there is one. The rest is as in `stanzaq.Publisher.publish`.
         """
         hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
-        hints |= {"at": at, "after": after, "regardless": regardless}
+        hints |= {"at": at, "after": after, "regardless": regardless, "keep": keep}
 
         async def send() -> str | Reply:
             if not reply:

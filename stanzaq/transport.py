@@ -80,7 +80,7 @@ class Outcome:
 class Hints:
     """A publisher's options for an item: group key, priority, delay and time to live in seconds, or `at` a Unix time.
 
-    It waits for the items `after`, each a node and an id; `regardless` of how they end.
+    It waits for the items `after`, each a node and an id; `regardless` of how they end. Its own end stays readable with `keep`.
     """
 
     key: str = ""
@@ -91,6 +91,7 @@ class Hints:
     reply: bool = False
     after: tuple[tuple[str, str], ...] = ()
     regardless: bool = False
+    keep: bool = False
 
     @property
     def parents(self) -> str:

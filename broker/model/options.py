@@ -113,7 +113,7 @@ class NodeConfig:
     retention_seconds: int = 0
     retention_items: int = 0
     retention_bytes: int = 0
-    result_seconds: int = 0
+    result_seconds: int = 3600
     groups: str = ""
     multi_subscribe: bool = False
     notify_delete: bool = True
@@ -407,7 +407,7 @@ OPTIONS: Final = (
         "stanzaq#result_seconds",
         "result_seconds",
         "text-single",
-        "Seconds for which the end of an item stays readable, if its publisher asked for a reply (0: it is only told)",
+        "Seconds for which the end of an item stays readable, if its publisher asked for that (0: it is only told)",
         Whole(0, MAX_RESULT_SECONDS),
     ),
     Option(

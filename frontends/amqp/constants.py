@@ -25,7 +25,8 @@ AT: Final = "x-opt-scheduled-enqueue-time"
 
 AFTER: Final = "x-opt-stanzaq-after"
 REGARDLESS: Final = "x-opt-stanzaq-regardless"
-"""Our own annotations: the items that an item waits for, and whether however they end."""
+KEEP: Final = "x-opt-stanzaq-keep"
+"""Our own annotations: the items that an item waits for, whether however they end, and whether its own end is kept for others."""
 
 GAP: Final = "event-streams-gap"
 """Our own: older entries were removed by the retention (EX7)."""

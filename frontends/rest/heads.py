@@ -27,6 +27,7 @@ _ONCE: Final = frozenset(
         "message-after",
         "message-at",
         "message-delay",
+        "message-keep",
         "message-priority",
         "message-regardless",
         "message-reply",

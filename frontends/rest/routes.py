@@ -146,6 +146,9 @@ PARAMETERS: Final = {
         "whether the end of the message stays readable, for `stanzaq#result_seconds` of its queue",
         {"type": "boolean", "default": False},
     ),
+    "Message-Keep": Parameter(
+        "the same, for a message that others will name in `Message-After`", {"type": "boolean", "default": False}
+    ),
     "Message-After": Parameter(
         "ids of messages, with blanks between them, that are acknowledged before this one is delivered: `ID`, or"
         " `QUEUE#ID` for another queue of the same owner; percent-encoded where a name has a blank, `#`, `%` or no ASCII",
@@ -171,6 +174,7 @@ _KEYED: Final = (
     "Message-Priority",
     "Message-TTL",
     "Message-Reply",
+    "Message-Keep",
     "Message-After",
     "Message-Regardless",
     *_TRACE,

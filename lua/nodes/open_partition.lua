@@ -38,7 +38,7 @@ if revision < tonumber(arg.revision) then
   -- For good: scripts go on to count the locks that are counted now.
   if arg.by_key ~= '' then redis.call('HSET', key.meta, 'keyed', '1') end
   if arg.limits == '' then redis.call('HDEL', key.meta, 'rate_at', 'in_use') end
-  put('result_ms', arg.result_ms, '0')
+  put('result_ms', arg.result_ms, '3600000')
   put('fair', arg.fair, '')
   put('weighted', #rows > 0 and '1' or '', '')
   redis.call('UNLINK', key.fair_weights)

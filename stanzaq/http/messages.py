@@ -146,6 +146,7 @@ def message(
         "priority": hints.priority,
         "ttl": None if hints.ttl is None else max(1, round(hints.ttl)),
         "reply": hints.reply,
+        "keep": hints.keep,
         "after": hints.parents,
         "regardless": hints.regardless,
     }

@@ -118,6 +118,7 @@ class TestBroker:
         at: datetime | None = None,
         after: Iterable[Parent] = (),
         regardless: bool = False,
+        keep: bool = False,
         reply: bool = False,
     ) -> Any:  # noqa: ANN401
         """Publish an item as `stanzaq.Publisher.publish` does, and return the same. Raises StanzaqError and TypeError."""
@@ -130,6 +131,7 @@ class TestBroker:
             "at": at,
             "after": after,
             "regardless": regardless,
+            "keep": keep,
         }
         outgoing = make_item(node, payload, id=id, reply=reply, **hints)
         answer = (

@@ -63,7 +63,7 @@ async def publish(core: Core, outgoing: Outgoing) -> str:
         envelope = payloads.make_envelope(content.body, content.type, told)
         at = None if asks.at is None else round(asks.at * 1_000)
         delay = round(asks.delay) * 1_000 if at is None else None
-        reply = ReplyMode.TOLD if asks.reply else ReplyMode.NONE
+        reply = ReplyMode.TOLD if asks.reply else ReplyMode.KEPT if asks.keep else ReplyMode.NONE
         after = Dependencies.parse_names(asks.parents, regardless=asks.regardless)
         hints = broker_hints.Hints.validate(delay, asks.priority, lives, reply, after, at=at)
     except MalformedRequest as fault:

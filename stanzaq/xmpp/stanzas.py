@@ -258,6 +258,7 @@ def item(name: str | None, content: Content, headers: Mapping[str, str], hints: 
         "priority": "" if hints.priority is None else str(hints.priority),
         "ttl": "" if hints.ttl is None else str(max(1, round(hints.ttl))),
         "reply": "1" if hints.reply else "",
+        "keep": "1" if hints.keep else "",
         "after": hints.parents,
         "regardless": "1" if hints.regardless else "",
         **traced,

@@ -307,7 +307,7 @@ async def dead(core: RedisCore, node: str) -> dict[str, str]:
 async def test_parent_has_ended(make_core: MakeCore, store: Store, node: str) -> None:
     """A parent that has ended counts while its node keeps the end; what is too large for a header, or no text, is left out."""
     core, door = await make_core()
-    await begin(core, node, result_seconds="60")
+    await begin(core, node)
     large, binary = b"x" * (RESULT_BYTES + 1), b"\xff\xfe"
     for name, result in {"a": b"1", "large": large, "binary": binary}.items():
         await core.ask(Publish(node, ALICE, name, codec.pack(Envelope(b"x")), 1, hints=Hints(reply=ReplyMode.KEPT)))
@@ -321,7 +321,11 @@ async def test_parent_has_ended(make_core: MakeCore, store: Store, node: str) ->
         ("acknowledged", None),
         ("acknowledged", None),
     ]
-    assert await refused(core, item(node, "d", "a", "forgotten")) is Problem.ITEM_NOT_FOUND
+    unknown = await core.ask(item(node, "d", "a", "forgotten"))
+    assert isinstance(unknown, Refused) and unknown.problem is Problem.ITEM_NOT_FOUND
+    # It names the parent, and says what to do, in the words of every door.
+    for part in ("'forgotten'", "publish parents first", "keep='1'", "Message-Keep", "x-opt-stanzaq-keep", "keep=True"):
+        assert part in unknown.detail
     assert await keys_of(store, node, "dependents", "awaited") == {}
 
 

@@ -157,10 +157,26 @@ async def test_kept(make_core: MakeCore, node: str) -> None:
     assert ended(door) == {}, "it looks for the end, and is not told"
 
 
+async def test_kept_by_default(make_core: MakeCore, store: Store, node: str) -> None:
+    """A node made with defaults keeps the ends that somebody asked for, and stores nothing for that; 0 is stored and stays."""
+    core, _ = await make_core()
+    await begin(core, node)
+    await publish(core, node, "a", hints=KEPT)
+    assert isinstance(await core.ask(completion(node, "a")), Retracted)
+    assert (await core.ask(ReadOutcome(node, ALICE, "a"))) != Ended(None)
+    (meta,) = await partitions(store, node, "meta")
+    async with store.client() as client:
+        assert await client.hget(meta, "result_ms") is None
+        assert await core.ask(Configure(node, ALICE, {"stanzaq#result_seconds": ("0",)})) == Done()
+        assert await client.hget(meta, "result_ms") == b"0"
+        assert await core.ask(Configure(node, ALICE, {"stanzaq#result_seconds": ("3600",)})) == Done()
+        assert await client.hget(meta, "result_ms") is None
+
+
 async def test_refusals(make_core: MakeCore, store: Store, node: str) -> None:
     """A result that is too large leaves the lock as it is; an end that nobody would learn is not asked for; logs have none."""
     core, door = await make_core()
-    await begin(core, node)
+    await begin(core, node, result_seconds="0")
     await publish(core, node, "a")
     outcome = await core.ask(completion(node, "a", b"x" * (RESULT_BYTES + 1)))
     assert isinstance(outcome, Refused) and outcome.problem is Problem.PAYLOAD_TOO_BIG
@@ -169,11 +185,14 @@ async def test_refusals(make_core: MakeCore, store: Store, node: str) -> None:
     asked = Publish(node, ALICE, "b", codec.pack(Envelope(b"<x/>")), 4, hints=KEPT)
     outcome = await core.ask(asked)
     assert isinstance(outcome, Refused) and outcome.problem is Problem.UNSUPPORTED
+    assert "stanzaq#result_seconds is 0" in outcome.detail
     assert await core.ask(Configure(node, ALICE, {"stanzaq#result_seconds": ("5",)})) == Done()
     assert await core.ask(asked) == Published("b")
     await core.ask(Declare(f"{node}-log", ALICE, {"pubsub#queueing": ("0",)}))
-    outcome = await core.ask(Publish(f"{node}-log", ALICE, "b", codec.pack(Envelope(b"<x/>")), 4, hints=TOLD))
-    assert isinstance(outcome, Refused) and outcome.problem is Problem.UNSUPPORTED
+    for hints in (TOLD, KEPT):
+        outcome = await core.ask(Publish(f"{node}-log", ALICE, "b", codec.pack(Envelope(b"<x/>")), 4, hints=hints))
+        assert isinstance(outcome, Refused) and outcome.problem is Problem.UNSUPPORTED
+        assert "reply or kept end" in outcome.detail
     # A node that is deleted takes what it would have told with it.
     assert await core.ask(Delete(node, ALICE)) == Done()
     async with store.client() as client:

@@ -431,7 +431,7 @@ async def test_progress(user: Account, join: Join, door: RestFrontend) -> None:
 async def test_replies(user: Account, join: Join) -> None:
     """A publisher gets what a handler returned, or learns why there is nothing; also of ends while it was not connected."""
     owner = await join()
-    node = await owner.queue({"stanzaq#result_seconds": "600", "pubsub#publish_model": "open"})
+    node = await owner.queue({"pubsub#publish_model": "open"})
     worker = Worker(grace=5, **user, concurrency=3)
 
     @worker.task(node)
@@ -463,7 +463,7 @@ async def test_replies(user: Account, join: Join) -> None:
 async def test_a_reply_to_a_repeat(user: Account, join: Join) -> None:
     """A publish that the node ignores, as a repeat of an item that has ended, is told how that one did."""
     owner = await join()
-    options = {"stanzaq#result_seconds": "600", "stanzaq#dedupe": "ignore", "pubsub#publish_model": "open"}
+    options = {"stanzaq#dedupe": "ignore", "pubsub#publish_model": "open"}
     node, worker = await owner.queue(options), Worker(grace=5, **user)
 
     @worker.task(node)
@@ -479,7 +479,7 @@ async def test_a_reply_to_a_repeat(user: Account, join: Join) -> None:
 async def test_fan_in(user: Account, join: Join) -> None:
     """An item waits for two others, and its handler gets what theirs returned; one whose parent fails never runs."""
     owner, seen = await join(), Seen()
-    node = await owner.queue({"stanzaq#result_seconds": "600", "pubsub#publish_model": "open"})
+    node = await owner.queue({"pubsub#publish_model": "open"})
     worker = Worker(grace=5, **user)
 
     @worker.task(node)
@@ -504,6 +504,49 @@ async def test_fan_in(user: Account, join: Join) -> None:
                 await never.result(timeout=PATIENCE_SECONDS)
             assert await last.result(timeout=PATIENCE_SECONDS) == 10
     assert {3: ("2", "4"), 5: ("6", None)}.items() <= dict(seen.all).items()
+
+
+async def test_flow(user: Account, join: Join) -> None:
+    """On a node made with defaults, items wait for others that a worker has ended before, if these were published with keep."""
+    owner, seen = await join(), Seen()
+    node = await owner.queue({"pubsub#publish_model": "open"})
+    worker = Worker(grace=5, **user)
+
+    @worker.task(node)
+    async def _job(job: Job[int]) -> int:
+        seen.add([each["result"] for each in json.loads(job.headers.get("stanzaq-parents", "[]"))])
+        return 2 * job.payload
+
+    async with Publisher(**user) as publisher, serving(worker):
+        for number in range(3):
+            await publisher.publish(node, number, id=f"part-{number}", keep=number < 2)
+        await seen.until(3)
+        await eventually_empty(owner, node)
+        with pytest.raises(
+            StanzaqError, match=r"'part-2' to wait for.*: publish parents first, and with keep"
+        ) as error:
+            await publisher.publish(node, 3, after=["part-0", "part-2"])
+        assert error.value.condition == "item-not-found"
+        whole = await publisher.publish(node, 3, after=["part-0", "part-1"], keep=True, reply=True)
+        assert await whole.result(timeout=PATIENCE_SECONDS) == 6
+        assert (
+            await (await publisher.publish(node, 4, after=[whole.id], reply=True)).result(timeout=PATIENCE_SECONDS) == 8
+        )
+    assert seen.all == [[], [], [], ["0", "2"], ["6"]]
+
+
+async def test_no_ends_are_kept(user: Account, join: Join) -> None:
+    """A publish with keep is refused where the node keeps no ends, and to a log."""
+    owner = await join()
+    for options, told in (
+        ({"stanzaq#result_seconds": "0"}, "stanzaq#result_seconds is 0"),
+        ({"pubsub#queueing": "0"}, "the node is a log"),
+    ):
+        node = await owner.queue({"pubsub#publish_model": "open", **options})
+        async with Publisher(**user) as publisher:
+            with pytest.raises(StanzaqError, match=told) as error:
+                await publisher.publish(node, 1, keep=True)
+        assert error.value.condition in {"feature-not-implemented", "conflict"}
 
 
 async def test_schedules(user: Account) -> None:

@@ -103,6 +103,26 @@ async def test_library(service: Service, join: Join, tmp_path: Path) -> None:
         await owner.owner("<delete node='orders'/>")
 
 
+async def test_flow(service: Service, join: Join) -> None:
+    """The flow in library.md works on queues made with defaults: its album gets the results of all parts."""
+    owner = await join()
+    user = service.ejabberd.register(f"library-{secrets.token_hex(4)}", "secret")
+    for node in ("resize", "albums"):
+        assert (await owner.create(node, {"pubsub#publish_model": "open"})).error == ""
+    worker = await _start_library(service, "albums", user)
+    try:
+        said = b"['small-resize-1.png', 'small-resize-2.png', 'small-resize-3.png']\n"
+        await _ended(await _start_library(service, "flow", user), said)
+        worker.terminate()
+        _, log = await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
+        assert worker.returncode == 0 and not re.search(rb"(?i)warning|error|traceback", log)
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+        for node in ("resize", "albums"):
+            await owner.owner(f"<delete node='{node}'/>")
+
+
 async def _start(
     service: Service, program: str, node: str, *, user: str = "", directory: Path = _ROOT
 ) -> asyncio.subprocess.Process:

@@ -391,7 +391,7 @@ class Queue:
             "retry_delay": "",
             "limits": "",
             "by_key": "",
-            "result_ms": 0,
+            "result_ms": 3_600_000,
             "fair": "",
         }
         return self.run("open_partition", *weights, **{**options, **fixed})

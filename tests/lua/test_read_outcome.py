@@ -39,6 +39,18 @@ def test_kept_results(queue: Queue) -> None:
     assert not {"results", "result_expiry"} & queue.kept()
 
 
+def test_kept_for_an_hour(queue: Queue) -> None:
+    """By default an end that somebody asked for stays readable for an hour, also in a partition of an earlier version."""
+    queue.publish("a", hints=LOOKS)
+    queue.subscribe(W1, 1)
+    complete(queue, "a", "one")
+    assert not queue.client.hexists(queue.key("meta"), "result_ms")
+    queue.now += 3_599_999
+    assert kept(queue, "a") == line("acknowledged", "a", result="one", jid=f"@{ALICE}")
+    queue.now += 1
+    assert kept(queue, "a") == ""
+
+
 def test_results_make_room(queue: Queue) -> None:
     """All results of a partition take at most 64 MiB: those that would expire first are removed, and the new one stays."""
     queue.open(revision=2, result_ms=10_000)
@@ -63,9 +75,10 @@ def test_results_make_room(queue: Queue) -> None:
 
 
 def test_not_kept(queue: Queue) -> None:
-    """Without stanzaq#result_seconds an end is only told."""
-    queue.publish("a", hints=ASKED)
-    queue.subscribe(W1, 1)
+    """Where stanzaq#result_seconds is 0 an end is only told."""
+    queue.open(revision=2, result_ms=0)
+    queue.publish("a", hints=ASKED, revision=2)
+    queue.subscribe(W1, 1, revision=2)
     complete(queue, "a")
     assert kept(queue, "a") == "" and "results" not in queue.kept()
     assert queue.now == T0

@@ -177,7 +177,8 @@ class DependencyService:
                 where = f" of the node {parent.node!r}" if parent.node else ""
                 return Refused(
                     Problem.ITEM_NOT_FOUND,
-                    f"there is no item {parent.item_id!r}{where} to wait for, nor a kept end of it",
+                    f"there is no item {parent.item_id!r}{where} to wait for, nor a kept end of it: publish parents first, and"
+                    " with keep (keep='1', Message-Keep, x-opt-stanzaq-keep, keep=True) if they may have ended by then",
                 )
         outcomes = await asyncio.gather(*map(self._ask, notes))
         return next((each for each in outcomes if isinstance(each, Refused)), None)

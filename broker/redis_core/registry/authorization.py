@@ -53,14 +53,16 @@ _LIMITED = Refused(
 )
 _NEVER_HANDED_OUT = Refused(
     Problem.UNSUPPORTED,
-    "the node is a log: its entries have no delay, priority, time to live or reply, and wait for nothing",
+    "the node is a log: its entries have no delay, priority, time to live, reply or kept end, and wait for nothing",
 )
 _NEVER_CANCELLED = Refused(Problem.UNSUPPORTED, "the node is a log: its entries are no work that can be cancelled")
 _ALWAYS_THERE = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries stay, so a schedule cannot wait for the last one to go"
 )
 _NO_PUBLISHER = Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
-_NO_RESULTS = Refused(Problem.UNSUPPORTED, "the node keeps no ends of items: an owner may set stanzaq#result_seconds")
+_NO_RESULTS = Refused(
+    Problem.UNSUPPORTED, "the node keeps no ends of items, for its stanzaq#result_seconds is 0: an owner may change it"
+)
 NO_ITEMS = Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf")
 NO_PUBLISH = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf")
 NO_BROWSE = Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs")

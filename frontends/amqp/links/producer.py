@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from broker.model.commands import Publish
 from broker.model.core import COMMAND_BYTES
-from broker.model.hints import Hints
+from broker.model.hints import USUAL_PRIORITY
 from broker.model.nodes import NodeRecord
 from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.outcomes import ReplyMode
@@ -92,8 +92,8 @@ class Producer:
             number = asked
         hints = message.hints
         if not self._queues:
-            # In a log, clients' usual header fields mean nothing; a delay is an explicit request, which the core refuses.
-            hints = Hints(hints.delay_ms)
+            # In a log, clients' usual header fields mean nothing; annotations are explicit requests, which the core refuses.
+            hints = replace(hints, priority=USUAL_PRIORITY, ttl_ms=0)
         wanted = self._replies.parse_wanted(message) if self._replies and self._queues and message.reply_to else None
         if wanted:
             # This process is not told of ends: it looks for them.

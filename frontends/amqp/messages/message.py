@@ -18,7 +18,7 @@ from broker.model.headers import AMQP as CARRIED
 from broker.model.hints import MOST_PRIORITY, NO_HINTS, Hints
 from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES
-from broker.model.outcomes import ItemOutcome
+from broker.model.outcomes import ItemOutcome, ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.payloads import BYTES
@@ -27,6 +27,7 @@ from frontends.amqp.constants import (
     AT,
     DELAY,
     GAP,
+    KEEP,
     KEY,
     KEYS,
     OFFSET,
@@ -139,6 +140,7 @@ class _Parsed:
     at_ms: int | None = None
     after: str = ""
     regardless: bool = False
+    keep: bool = False
 
     def carry(self, raw: bytes, section: SectionSpan) -> None:
         """Keep a section's bytes, under the short form of its descriptor."""
@@ -169,7 +171,8 @@ def parse(raw: bytes) -> Message:
         told[CARRIED] = f"{form} {b64encode(carried).decode()}"
     into.message.envelope = codec.pack(payloads.make_envelope(body, kind, told))
     after = Dependencies.parse_names(into.after, regardless=into.regardless)
-    into.message.hints = Hints.validate(into.delay_ms, into.priority, into.ttl_ms, after=after, at=into.at_ms)
+    reply = ReplyMode.KEPT if into.keep else ReplyMode.NONE
+    into.message.hints = Hints.validate(into.delay_ms, into.priority, into.ttl_ms, reply, after, at=into.at_ms)
     return into.message
 
 
@@ -253,7 +256,7 @@ def _annotations(raw: bytes, annotations: SectionSpan, into: _Parsed) -> None:
                 into.at_ms = types.moment(raw, value)
                 if into.at_ms is None:
                     raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{AT} is not a timestamp")
-            elif name in {AFTER, REGARDLESS}:
+            elif name in {AFTER, REGARDLESS, KEEP}:
                 _dependencies(raw, name, value, into)
             rest += [raw[key : types.end_of_value(raw, key)], raw[value : types.end_of_value(raw, value)]]
     if rest:
@@ -262,11 +265,13 @@ def _annotations(raw: bytes, annotations: SectionSpan, into: _Parsed) -> None:
 
 def _dependencies(raw: bytes, name: str, value: int, into: _Parsed) -> None:
     said = types.text(raw, value) if name == AFTER else types.read_text(raw, value)
-    if said is None or (name == REGARDLESS and said not in {"true", "false"}):
+    if said is None or (name != AFTER and said not in {"true", "false"}):
         kind = "a string" if name == AFTER else "a boolean"
         raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{name} is not {kind}")
     if name == AFTER:
         into.after = said
+    elif name == KEEP:
+        into.keep = said == "true"
     else:
         into.regardless = said == "true"
 

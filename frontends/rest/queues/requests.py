@@ -32,13 +32,14 @@ HINTS: Final = {
     "priority": "Message-Priority",
     "ttl": "Message-TTL",
     "reply": "Message-Reply",
+    "keep": "Message-Keep",
     "after": "Message-After",
     "regardless": "Message-Regardless",
 }
 """The names of delivery hints in JSON, each with its header."""
 
 TEXTS: Final = frozenset({"at", "after"})
-FLAGS: Final = frozenset({"reply", "regardless"})
+FLAGS: Final = frozenset({"reply", "keep", "regardless"})
 """The hints that are texts, or true or false; the others are whole numbers."""
 
 _HINT_FIELDS: Final = frozenset(map(str.lower, HINTS.values()))
@@ -174,9 +175,9 @@ def hints(said: Mapping[str, str | int]) -> Hints:
     delay_ms = None if delay is None else delay * 1000
     try:
         at = str(found["at"][1]) if "at" in found else None
-        reply, regardless = (name in found and _flag(*found[name]) for name in ("reply", "regardless"))
+        reply, keep, regardless = (name in found and _flag(*found[name]) for name in ("reply", "keep", "regardless"))
         after = Dependencies.parse_names(str(found["after"][1]) if "after" in found else "", regardless=regardless)
-        mode = ReplyMode.KEPT if reply else ReplyMode.NONE
+        mode = ReplyMode.KEPT if reply or keep else ReplyMode.NONE
         return Hints.validate(delay_ms, priority, None if ttl is None else ttl * 1000, mode, after, at=at)
     except MalformedRequest as wrong:
         raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None

@@ -27,9 +27,9 @@ def put(request: Request) -> PutSchedule:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{', '.join(told)}: each must be a string")
     schedule = Schedule.read({**told, "id": _id(request)})
     sent = batches.parse_message("the schedule", {name: value for name, value in said.items() if name not in told})
-    if sent.guid or sent.asks.keys() & {"at", "reply", "after", "regardless"}:
+    if sent.guid or sent.asks.keys() & {"at", "reply", "keep", "after", "regardless"}:
         raise MalformedRequest(
-            Problem.BAD_REQUEST, "messages of a schedule have no guid, at, reply and after: they are many"
+            Problem.BAD_REQUEST, "messages of a schedule have no guid, at, reply, keep and after: they are many"
         )
     # Without a trace: each message begins one of its own.
     own = replace(request, headers={name: value for name, value in request.headers.items() if name not in _TRACE})

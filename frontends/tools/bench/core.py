@@ -85,7 +85,7 @@ class Bench:
             "retry_delay": "",
             "limits": "",
             "by_key": "",
-            "result_ms": 0,
+            "result_ms": 3_600_000,
             "fair": fair,
         }
         await self.run("open_partition", {"revision": 1, **options})

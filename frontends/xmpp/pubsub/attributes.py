@@ -20,7 +20,7 @@ HINT: Final = f"{{{ns.STANZAQ}}}hint"
 
 _HINTS: Final = frozenset(
     prefix + name
-    for name in ("after", "at", "delay", "priority", "regardless", "reply", "ttl")
+    for name in ("after", "at", "delay", "keep", "priority", "regardless", "reply", "ttl")
     for prefix in ("", f"{{{ns.STANZAQ}}}")
 )
 """The attributes of delivery hints."""
@@ -97,8 +97,10 @@ def hints(item: Element, hint: Element | None = None) -> Hints:
         return NO_HINTS
     delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
     delay_ms, at = None if delay is None else delay * 1000, _read_ours(item, hint, "at")
-    reply = ReplyMode.TOLD if flag(_read_ours(item, hint, "reply") or "false", "reply") else ReplyMode.NONE
-    regardless = flag(_read_ours(item, hint, "regardless") or "false", "regardless")
+    told, keep, regardless = (
+        flag(_read_ours(item, hint, name) or "false", name) for name in ("reply", "keep", "regardless")
+    )
+    reply = ReplyMode.TOLD if told else ReplyMode.KEPT if keep else ReplyMode.NONE
     after = Dependencies.parse_names(_read_ours(item, hint, "after") or "", regardless=regardless)
     if delay_ms is priority is ttl is None and at is None and not (reply or after):
         return NO_HINTS

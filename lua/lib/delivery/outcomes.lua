@@ -1,10 +1,10 @@
 -- The ends of items whose publishers asked for a reply. `replies` has the asking JID of each such item. When the item leaves the queue its
 -- outcome is in `outcomes` until `end_outcomes` reports that it was sent, so a crash in between sends it again and loses nothing;
 -- `handovers_told` has when it was last announced, under `=POSITION`. `results` keeps it readable under the item's id for as long as the
--- node says, and while all results take no more than KEPT bytes: `results` in `meta` counts them. `replies` there is set once somebody has
--- asked.
+-- node says (KEEP_MS by default, which `meta` does not store), and while all results take no more than KEPT bytes: `results` in `meta`
+-- counts them. `replies` there is set once somebody has asked.
 -- CALL: bytes = nil
-local outcomes = {MARK = '=', BYTES = 1048576, FORGET = 200, KEPT = 67108864}
+local outcomes = {MARK = '=', BYTES = 1048576, FORGET = 200, KEPT = 67108864, KEEP_MS = 3600000}
 
 -- Removes results and returns how many bytes are left.
 local function remove(items)
@@ -79,8 +79,8 @@ function outcomes.note_end(position, item, state, reason, result)
   if not jid then return end
   redis.call('HDEL', key.replies, position)
   local line = outcome_record.write(state, jid, item, reason, result)
-  local keep_ms = call.partition_before.result_ms
-  if keep_ms then store(item, line, keep_ms) end
+  local keep_ms = tonumber(call.partition_before.result_ms or outcomes.KEEP_MS)
+  if keep_ms > 0 then store(item, line, keep_ms) end
   if string.sub(jid, 1, 1) == outcome_record.LOOKS then return end
   redis.call('HSET', key.outcomes, position, line)
   tell(position, line)

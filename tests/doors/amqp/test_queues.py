@@ -543,11 +543,13 @@ def test_hints(redis: RedisServer, alice: BlockingConnection, queue: str, new_lo
     producer(alice, log).send(Message(body="any", priority=9, ttl=60.0))
     with pytest.raises(SendException):
         producer(alice, log).send(Message(body="x", annotations={symbol("x-opt-delivery-delay"): 1_500}))
+    for name, value in (("x-opt-stanzaq-keep", True), ("x-opt-stanzaq-after", "first")):
+        with pytest.raises(SendException):
+            producer(alice, log).send(Message(body="x", annotations={symbol(name): value}))
 
 
 def test_replies(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
     """A message with `reply-to` is answered with its end: the worker's result, and state and reason as properties."""
-    assert ask(redis, Configure(queue, Jid(ALICE), {"stanzaq#result_seconds": ("60",)})) == Done()
     answers = alice.create_receiver(None, dynamic=True, name="answers")
     address = answers.link.remote_source.address
     sender, receiver = producer(alice, queue), worker(alice, queue, 1)
@@ -595,6 +597,8 @@ def test_replies(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConn
     again = alice.create_receiver(None, dynamic=True, name="again")
     with pytest.raises(SendException):
         sender.send(Message(body="fifth", reply_to=again.link.remote_source.address))
+    with pytest.raises(SendException):
+        sender.send(Message(body="sixth", annotations={symbol("x-opt-stanzaq-keep"): True}))
     assert "Traceback" not in frontend.log
 
 

@@ -86,6 +86,7 @@ def test_published(alice: httpx.Client, queue: str, schedules: str) -> None:
         ({**DAILY, "text": "x", "guid": "a"}, 400),
         ({**DAILY, "text": "x", "at": "2030-01-01T00:00:00Z"}, 400),
         ({**DAILY, "text": "x", "reply": True}, 400),
+        ({**DAILY, "text": "x", "keep": True}, 400),
         ({**DAILY, "text": "x", "more": 1}, 400),
         ({**DAILY, "text": "x", "overlap": "never"}, 400),
     ],

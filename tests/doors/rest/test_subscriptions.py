@@ -176,9 +176,6 @@ def test_progress(alice: httpx.Client, queue: str) -> None:
 def test_results(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     """The end of a message, with its worker's result, is at its address for its publisher; a long poll waits for it."""
     asked = {"Message-Reply": "true"}
-    refused = alice.post(f"{queue}?guid=a", content=b"x", headers=asked)
-    assert problem(refused) == (409, "unsupported")
-    assert alice.patch(queue, json={"options": {"stanzaq#result_seconds": 600}}).status_code == 200
     assert problem(alice.post(queue, content=b"x", headers={"Message-Reply": "perhaps"})) == (400, "bad-request")
     assert alice.post(f"{queue}?guid=a", content=b"x", headers=asked).status_code == 200
     batch = [{"text": "b", "guid": "b", "reply": True}, {"text": "c", "guid": "c"}, {"text": "d", "reply": 1}]
@@ -204,6 +201,52 @@ def test_results(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert problem(alice.get(f"{messages}/c", headers=JSON)) == (404, "item-not-found")
     for wrong in ("61", "x", "-1"):
         assert problem(alice.get(f"{messages}/a", params={"wait": wrong}, headers=JSON)) == (400, "bad-request")
+
+
+def test_flow(alice: httpx.Client, queue: str) -> None:
+    """Parents that are kept may have ended before others are told to wait for them, in a queue made with defaults."""
+    batches, messages = (queue.replace("queues", each) for each in ("batches", "messages"))
+    keep = {"Message-Keep": "true"}
+    assert alice.post(f"{queue}?guid=a", content=b"a", headers=keep).status_code == 200
+    batch = [
+        {"text": "b", "guid": "b", "keep": True},
+        {"text": "c", "guid": "c", "keep": False},
+        {"text": "d", "keep": 1},
+    ]
+    results = alice.post(batches, json=batch).json()["results"]
+    assert [each["status"] for each in results] == [201, 201, 400] and "keep" in results[2]["detail"]
+    parts = b"--x\r\nMessage-Keep: true\r\nIdempotency-Key: e\r\n\r\ne\r\n--x\r\nMessage-Keep: 2\r\n\r\nf\r\n--x--"
+    kind = {"Content-Type": "multipart/mixed; boundary=x"}
+    results = alice.post(batches, content=parts, headers=kind).json()["results"]
+    assert [each["status"] for each in results] == [201, 400] and "Message-Keep" in results[1]["detail"]
+    for wrong in ("perhaps", ""):
+        assert problem(alice.post(queue, content=b"x", headers={"Message-Keep": wrong})) == (400, "bad-request")
+    path = subscribed(alice, queue, prefetch=9)
+    for each in held(alice, path):
+        assert alice.post(each["complete"], content=each["id"].encode()).status_code == 200
+    assert alice.get(f"{messages}/a", headers=JSON).json()["result"]["text"] == "a"
+    unknown = alice.post(queue, content=b"x", headers={"Message-After": "a c"})
+    assert problem(unknown) == (404, "item-not-found")
+    assert "'c'" in unknown.json()["detail"] and "Message-Keep" in unknown.json()["detail"]
+    album = alice.post(f"{queue}?guid=album", content=b"x", headers={"Message-After": "a b e"})
+    assert album.status_code == 200
+    (last,) = held(alice, path, 30)
+    told = json.loads(last["headers"]["stanzaq-parents"])
+    assert [(each["item"], each["state"], each["result"]) for each in told] == [
+        (name, "acknowledged", name) for name in "abe"
+    ]
+
+
+def test_no_ends(alice: httpx.Client, queue: str) -> None:
+    """What asks for an end is refused where none is kept: stanzaq#result_seconds is 0, or the queue is a log."""
+    assert alice.patch(queue, json={"options": {"stanzaq#result_seconds": 0}}).status_code == 200
+    for name in ("Message-Reply", "Message-Keep"):
+        refused = alice.post(queue, content=b"x", headers={name: "true"})
+        assert problem(refused) == (409, "unsupported") and "stanzaq#result_seconds is 0" in refused.json()["detail"]
+    log = f"{queue}-log"
+    assert alice.put(log, json={"options": {"pubsub#queueing": False}}).status_code == 201
+    refused = alice.post(log, content=b"x", headers={"Message-Keep": "true"})
+    assert problem(refused) == (409, "unsupported") and "kept end" in refused.json()["detail"]
 
 
 def test_results_for_who_may_only_publish(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:

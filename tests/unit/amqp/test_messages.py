@@ -14,6 +14,7 @@ from broker.model.dependencies import Dependencies, Parent
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.items import XML, Envelope
 from broker.model.names import Jid
+from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from frontends.amqp.constants import DELAY, KEY, PARTITION
@@ -149,7 +150,7 @@ def test_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parents() -> None:
-    """Our own annotations say what an item waits for, in the words of all doors, and whether however it ends."""
+    """Our own annotations say what an item waits for, in the words of all doors, perhaps regardless, and that its end is kept."""
 
     def message(*pairs: bytes) -> bytes:
         return types.section(0x72, types.write_map(list(pairs))) + types.section(0x75, types.binary(b"x"))
@@ -160,7 +161,12 @@ def test_parents() -> None:
     assert messages.parse(message(after, types.string("a"), regardless, b"\x42")).hints.after == Dependencies(
         (Parent("a"),)
     )
+    keep = types.symbol("x-opt-stanzaq-keep")
+    assert messages.parse(message(keep, b"\x41")).hints == Hints(reply=ReplyMode.KEPT)
+    assert messages.parse(message(keep, b"\x42")).hints == NO_HINTS
     for wrong in (
+        (keep, types.string("x")),
+        (keep, b"\x43"),
         (after, b"\x43"),
         (after, types.string("a a")),
         (regardless, b"\x41"),

@@ -1,6 +1,7 @@
 """`TestBroker`: a worker's tasks run on the service's own scripts, and nothing has to be waited for."""
 
 import asyncio
+import json
 import logging
 import re
 import sys
@@ -325,6 +326,37 @@ async def test_on_start() -> None:
         await broker.publish("jobs", {})
         await broker.drain()
     assert did == ["opened", {"size": 3}]
+
+
+async def test_flow() -> None:
+    """An item waits for others that have ended before, if these were published with keep; else the refusal says what to do."""
+    worker, told = Worker("xmpp://worker@example.org"), list[Any]()
+
+    @worker.task("jobs")
+    async def _job(job: Job[int]) -> int:
+        told.append([each["result"] for each in json.loads(job.headers.get("stanzaq-parents", "[]"))])
+        return 2 * job.payload
+
+    async with TestBroker(
+        worker, nodes={"none": {"stanzaq#result_seconds": "0"}, "log": {"pubsub#queueing": "0"}}
+    ) as broker:
+        for number in range(3):
+            await broker.publish("jobs", number, id=f"part-{number}", keep=number < 2)
+        await broker.drain()
+        with pytest.raises(
+            StanzaqError, match=r"'part-2' to wait for.*: publish parents first, and with keep"
+        ) as error:
+            await broker.publish("jobs", 3, after=["part-0", "part-2"])
+        assert error.value.condition == "item-not-found"
+        whole = await broker.publish("jobs", 3, after=["part-0", "part-1"], keep=True, reply=True)
+        await broker.drain()
+        assert await whole.result(timeout="10s") == 6
+        await broker.publish("jobs", 4, after=[whole.id])
+        await broker.drain()
+        for node, why in (("none", "stanzaq#result_seconds is 0"), ("log", "the node is a log")):
+            with pytest.raises(StanzaqError, match=why):
+                await broker.publish(node, 1, keep=True)
+    assert told == [[], [], [], ["0", "2"], ["6"]]
 
 
 async def test_documentation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from broker.model.commands import (
 from broker.model.dependencies import Dependencies, Parent
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
+from broker.model.outcomes import ReplyMode
 from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors, requests, stanzas
@@ -363,11 +364,16 @@ def test_places(read: Read, inside: str, partition: int | None, key: str) -> Non
         ("<item delay='5' priority='9' ttl='60'><a/></item>", Hints(5_000, 9, 60_000)),
         (f"<item xmlns:q='{ns.STANZAQ}' q:priority='0'><a/></item>", Hints(priority=0)),
         (f"<item priority='5'><a/></item><hint xmlns='{ns.STANZAQ}' priority='1' ttl='1'/>", Hints(0, 5, 1_000)),
+        ("<item reply='1'><a/></item>", Hints(reply=ReplyMode.TOLD)),
+        ("<item keep='1'><a/></item>", Hints(reply=ReplyMode.KEPT)),
+        (f"<item xmlns:q='{ns.STANZAQ}' q:keep='true' q:reply='false'><a/></item>", Hints(reply=ReplyMode.KEPT)),
+        (f"<item reply='1'><a/></item><hint xmlns='{ns.STANZAQ}' keep='1'/>", Hints(reply=ReplyMode.TOLD)),
+        ("<item keep='0'><a/></item>", NO_HINTS),
         ("<item><a/></item>", NO_HINTS),
     ],
 )
 def test_hints(read: Read, inside: str, hints: Hints) -> None:
-    """Q32: a delay and a time to live in seconds, and a priority, wherever a group key may be."""
+    """Q32: a delay and a time to live in seconds, a priority, and what becomes of its end, wherever a group key may be."""
     published = read(_publish(inside)).command
     assert isinstance(published, Publish) and published.hints == hints
 
@@ -412,7 +418,7 @@ def test_parents(read: Read, before: str) -> None:
      "delay='9' ttl='9'", f"ttl='{'9' * 100_000}'", "at=''", "at='tomorrow'", "at='2026-12-01'", "at='2026-12-01T09:00:00'",
      "at='2026-13-01T09:00:00Z'", "at='9999-12-31T23:59:59-23:59'", "at='2020-01-01T00:00:00Z' delay='0'",
      "at='2020-01-01T00:00:00+99:00'", "after='a a'", "after='#a'", "after='n#'", "after='a%2'", "after='%ff'", "regardless='1'",
-     "after='a' regardless='maybe'", f"after='{' '.join(map(str, range(101)))}'", f"after='{'x' * 1024}'",
+     "after='a' regardless='maybe'", "keep='maybe'", f"after='{' '.join(map(str, range(101)))}'", f"after='{'x' * 1024}'",
      f"after='{' '.join(str(number) * 80 for number in range(100, 200))}'"],
 )  # fmt: skip
 def test_no_such_hints(fault: Fault, marks: str) -> None:
