@@ -32,7 +32,7 @@ def lines(answer: Answer) -> list[str]:
 
 
 def test_result(queue: Queue) -> None:
-    """The publisher is told of the acknowledgement with the result, until that is reported; then nothing is left."""
+    """The publisher is told of the acknowledgement with the result, until that is reported; then only the kept end is left."""
     queue.publish("a", hints=ASKED)
     queue.publish("b")
     queue.subscribe(W1, 2)
@@ -42,7 +42,7 @@ def test_result(queue: Queue) -> None:
     assert lines(complete(queue, "b")) == [], "nobody has asked"
     assert "outcomes" in queue.kept()
     queue.run("end_outcomes", {"position": position})
-    assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
+    assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal", "results", "result_expiry"}
 
 
 def test_plain_acknowledgement(queue: Queue) -> None:
