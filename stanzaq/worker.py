@@ -3,16 +3,14 @@
 import asyncio
 import inspect
 import logging
-import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from stanzaq import processes, transports
 from stanzaq.account import Password, Tls
@@ -23,6 +21,7 @@ from stanzaq.job import Job
 from stanzaq.logs import show
 from stanzaq.retry import Retry
 from stanzaq.runs import Runs
+from stanzaq.stopping import STUCK, Stop, end_at_once, end_if_blocked, watch_loop
 from stanzaq.task import RunIn, Task
 from stanzaq.transport import Transport
 
@@ -37,12 +36,6 @@ MAX_CREDIT = 1_000
 
 _END_SECONDS = 10.0
 """Time from the second signal to the end of the program, at most."""
-
-_STUCK: Final = "stanzaq: ended by force: a coroutine blocks the event loop, or the lifespan does not end"
-
-_WATCH_SECONDS = 1.0
-_BLOCKED_SECONDS = 5.0
-"""A delay of the event loop that is worth a warning."""
 
 
 class Worker:
@@ -75,7 +68,7 @@ class Worker:
         self._create = create
         self._tasks: dict[str, Task] = {}
         self._hooks = Hooks()
-        self._stop = _Stop()
+        self._stop = Stop()
         self._left = 0
 
     def task(
@@ -176,7 +169,7 @@ class Worker:
             if self._left:
                 # Neither asyncio nor Python would end before they do.
                 log.warning("the program ends, although jobs go on: %d", self._left)
-                _end_at_once(fault)
+                end_at_once(fault)
         if fault:
             sys.exit(fault)
 
@@ -194,7 +187,7 @@ class Worker:
             msg = "the worker runs already: make another Worker for another loop"
             raise RuntimeError(msg)
         runs = Runs(transport, self._tasks, self._concurrency, hooks)
-        with self._stop.of(runs) as stopping:
+        with self._stop.watched(runs.begin_no_more) as stopping:
             async with hooks.lifespan() as runs.state:
                 await self._work(transport, runs, stopping, grace)
 
@@ -203,7 +196,7 @@ class Worker:
         await runs.start()
         working = asyncio.create_task(transport.run(runs, dict.fromkeys(self._tasks, self._credit)))
         waiting = asyncio.create_task(stopping.wait())
-        watching = asyncio.create_task(_watch_loop())
+        watching = asyncio.create_task(watch_loop())
         try:
             await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
@@ -234,8 +227,8 @@ class Worker:
         loop, serving = asyncio.get_running_loop(), asyncio.create_task(self.serve())
         signalled, ended = 0, threading.Event()
         # For what does not end by being cancelled.
-        ending = threading.Timer(_END_SECONDS, _end_at_once, [_STUCK])
-        watching = threading.Thread(target=_end_if_blocked, args=(loop, self._grace, ended))
+        ending = threading.Timer(_END_SECONDS, end_at_once, [STUCK])
+        watching = threading.Thread(target=end_if_blocked, args=(loop, self._grace, ended))
         ending.daemon = watching.daemon = True
 
         def hear(_number: int, _frame: FrameType | None) -> None:
@@ -275,79 +268,3 @@ def held() -> Iterator[None]:
         yield
     finally:
         _held = False
-
-
-class _Stop:
-    """The request to stop a worker, from its moment on; it is kept for a `serve` that has not begun."""
-
-    def __init__(self) -> None:
-        self.serves = False
-        self._asked_at: float | None = None
-        self._tell: Callable[[], object] = lambda: None
-
-    @contextmanager
-    def of(self, runs: Runs) -> Iterator[asyncio.Event]:
-        """Pass the request on to these runs, and by the event that is returned, until they have ended."""
-        event, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        def tell() -> None:
-            runs.begin_no_more()
-            loop.call_soon_threadsafe(event.set)
-
-        self.serves, self._tell = True, tell
-        try:
-            if self._asked_at is not None:
-                tell()
-            yield event
-        finally:
-            self.serves, self._asked_at, self._tell = False, None, lambda: None
-
-    def ask(self) -> None:
-        """Stop; may be called from any thread, and by a signal while a handler blocks the event loop."""
-        if self._asked_at is None:
-            self._asked_at = time.monotonic()
-        self._tell()
-
-    def left_of(self, grace: float) -> float:
-        """Return how much of the grace is left, in seconds."""
-        return grace if self._asked_at is None else max(0.0, self._asked_at + grace - time.monotonic())
-
-
-def _end_at_once(fault: str) -> None:
-    """End the program whatever runs, with one line if it could not do its work."""
-    if fault:
-        print(fault, file=sys.stderr)  # noqa: T201
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(1 if fault else 0)
-
-
-def _end_if_blocked(loop: asyncio.AbstractEventLoop, grace: float, ended: threading.Event) -> None:
-    """End the program once its grace is over, if a handler blocks the event loop; a thread."""
-    ended.wait(grace)
-    while not ended.is_set():
-        answered = threading.Event()
-        try:
-            loop.call_soon_threadsafe(answered.set)
-        except RuntimeError:
-            # The loop has been closed.
-            return
-        if not answered.wait(_BLOCKED_SECONDS) and not ended.is_set():
-            _end_at_once(_STUCK)
-        ended.wait(_WATCH_SECONDS)
-
-
-async def _watch_loop() -> None:
-    """Warn when the event loop was blocked."""
-    clock = asyncio.get_running_loop().time
-    while True:
-        began = clock()
-        await asyncio.sleep(_WATCH_SECONDS)
-        late = clock() - began - _WATCH_SECONDS
-        if late > _BLOCKED_SECONDS:
-            log.warning(
-                "the event loop was blocked for %.0f s, and no lock was renewed: a coroutine must not block."
-                " Make the handler a plain function, which runs in a thread",
-                late,
-            )

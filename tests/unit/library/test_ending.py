@@ -14,13 +14,13 @@ from tests.waiting import PATIENCE_SECONDS
 _PROGRAM: Final = """
 import asyncio, sys, time
 from datetime import UTC, datetime, timedelta
-from stanzaq import Job, StanzaqError, Worker, callers, runs, transports, worker as working
+from stanzaq import Job, StanzaqError, Worker, callers, runs, stopping, transports, worker as working
 from stanzaq.transport import Content, Delivery, Lock
 
 if sys.argv[1] in ("ignores", "refused"):
     runs.SETTLE_SECONDS = callers.SETTLE_SECONDS = 0.2
 if sys.argv[1] == "blocks":
-    working._END_SECONDS = working._BLOCKED_SECONDS = 0.2
+    working._END_SECONDS = stopping._BLOCKED_SECONDS = 0.2
 
 class Service:
     async def run(self, receiver, nodes):

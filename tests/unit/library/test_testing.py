@@ -457,8 +457,8 @@ async def test_metrics() -> None:
 
 async def test_a_handler_that_blocks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A coroutine that never awaits is told of: it keeps the locks of all jobs from being renewed."""
-    monkeypatch.setattr("stanzaq.worker._WATCH_SECONDS", 0.01)
-    monkeypatch.setattr("stanzaq.worker._BLOCKED_SECONDS", 0.2)
+    monkeypatch.setattr("stanzaq.stopping._WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("stanzaq.stopping._BLOCKED_SECONDS", 0.2)
     worker = Worker("xmpp://worker@example.org")
 
     @worker.task("jobs")
